@@ -1,0 +1,53 @@
+# Needs Python >= 3.10 (with venv), a C compiler and make. PYTHON makes the environment VENV; the rest happens inside it.
+PYTHON ?= python3
+VENV ?= .venv
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+PROJECTS := pyproject.toml core/version.py $(wildcard plugins/*/pyproject.toml)
+PLUGINS := $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
+
+.PHONY: demo test soak lint bench clean same-python
+.NOTPARALLEL:
+
+demo: $(VENV)/.demo
+	$(PY) examples/digits/run.py
+
+test: $(VENV)/.dev
+	$(PY) -m pytest -n 2 --dist worksteal
+
+soak: $(VENV)/.dev
+	UMA_SOAK=1 $(PY) -m pytest -n 2 --dist worksteal -m soak
+
+lint: $(VENV)/.dev
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: $(VENV)/.dev
+	$(PY) benchmarks/run.py
+
+clean:
+	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
+	rm -rf build dist plugins/*/dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
+$(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS)
+
+# uv installs in a quarter of pip's time; where it is not to be had, or cannot reach what pip can, pip does the work.
+$(VENV)/.demo $(VENV)/.dev: $(PROJECTS) | same-python
+	@echo "installing into $(VENV)"
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
+	@$(PIP) uv && $(PY) -m uv pip install --quiet --python $(PY) $(WANTED) || \
+	{ echo "uv cannot install here: pip does"; $(PIP) $(WANTED); }
+	@touch $@
+
+# A PYTHON that is too old, or is not the one that VENV was made with, would test something else than was asked for.
+same-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and f"$(PYTHON) is {sys.version.split()[0]}: UMA needs Python 3.10 or newer; name one with PYTHON=")'
+ifneq ($(origin PYTHON),file)
+	@if [ -x $(PY) ]; then v='import sys; print(*sys.version_info[:2], sep=".")'; \
+	a=`$(PYTHON) -c "$$v"`; b=`$(PY) -c "$$v"`; \
+	if [ "$$a" != "$$b" ]; then echo "$(VENV) holds Python $$b, not $$a: name another folder with VENV=, or make clean" >&2; exit 1; fi; fi
+endif

@@ -1,0 +1,89 @@
+"""Fixtures and settings that the tests of the core and of the plugins share."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+pytest_plugins = ("pytester",)
+
+_SOAK = os.environ.get("UMA_SOAK") == "1"
+
+# Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
+hypothesis.settings.register_profile(
+    "default", max_examples=50, deadline=None, derandomize="CI" in os.environ, print_blob=True
+)
+hypothesis.settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("soak" if _SOAK else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--update-golden``."""
+    parser.addoption("--update-golden", action="store_true", help="write what the tests got into their golden files")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the tests marked ``soak`` unless they were asked for."""
+    if not _SOAK:
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.skip(reason="a soak test: set UMA_SOAK=1, or run `make soak`"))
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """The folder of real models: ``$UMA_MODELS``, else ``../shared/models`` beside the checkout."""
+    named = os.environ.get("UMA_MODELS")
+    folder = Path(named) if named else Path(__file__).resolve().parent.parent / "shared" / "models"
+    if not folder.is_dir():
+        if named:
+            pytest.fail(f"UMA_MODELS names {named}, which is no folder")
+        pytest.skip(f"no real models: there is no {folder}, and UMA_MODELS is not set")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def compilers() -> tuple[str, ...]:
+    """The C compilers of this machine, by name: gcc, clang or both."""
+    found = tuple(name for name in ("gcc", "clang") if shutil.which(name))
+    if not found:
+        pytest.skip("neither gcc nor clang is on PATH")
+    return found
+
+
+class Golden:
+    """Compares text with a file that was reviewed and committed: ``golden(text, "conv2d.c")``.
+
+    The file is ``golden/<test file's stem>/<name>`` beside the test file.
+    """
+
+    def __init__(self, folder: Path, node_id: str, update: bool) -> None:
+        self._folder, self._node_id, self._update = folder, node_id, update
+
+    def __call__(self, text: str, name: str) -> None:
+        """Fails with the difference and what to do about it; with ``--update-golden`` writes the file instead."""
+        path = self._folder / name
+        if self._update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+            return
+        remedy = f"If the new text is right: pytest --update-golden '{self._node_id}', then read `git diff`."
+        if not path.is_file():
+            pytest.fail(f"there is no golden file {path}\n{remedy}", pytrace=False)
+        expected = path.read_bytes().decode()
+        if text != expected:
+            lines = expected.splitlines(keepends=True), text.splitlines(keepends=True)
+            diff = "".join(difflib.unified_diff(*lines, fromfile=str(path), tofile="what the test got"))
+            pytest.fail(f"{diff}\n{remedy}", pytrace=False)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares text with a committed file: see `Golden`."""
+    folder = request.path.parent / "golden" / request.path.stem
+    return Golden(folder, request.node.nodeid, request.config.getoption("--update-golden"))

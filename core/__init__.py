@@ -1,0 +1,65 @@
+"""UMA: a compiler for neural networks whose hardware support lives in plugins.
+
+    import uma
+
+    art = uma.build("kws.onnx", target="c")
+    scores = art.run(x)["scores"]
+    art.save("build/kws")
+
+Names are imported when they are first used: ``import uma`` is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .artifact import Artifact, load
+    from .errors import UmaError
+    from .hookspecs import Code, hookimpl
+    from .pipeline import build
+    from .relay import IRModule
+    from .target import Attribute, Target, TargetKind
+
+__all__ = [
+    "Artifact",
+    "Attribute",
+    "Code",
+    "IRModule",
+    "Target",
+    "TargetKind",
+    "UmaError",
+    "__version__",
+    "build",
+    "hookimpl",
+    "load",
+]
+
+_WHERE = {
+    "Artifact": "artifact",
+    "Attribute": "target",
+    "Code": "hookspecs",
+    "IRModule": "relay",
+    "Target": "target",
+    "TargetKind": "target",
+    "UmaError": "errors",
+    "build": "pipeline",
+    "hookimpl": "hookspecs",
+    "load": "artifact",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'uma' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

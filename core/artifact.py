@@ -1,0 +1,401 @@
+"""What a build returns: C sources, weights and a description, in one immutable object that runs, saves and loads.
+
+The sources are the artifact. The shared library that runs on this machine is made from them when it is first needed,
+kept in the cache, and made again where CPU or compiler differ; it is never part of what is saved.
+
+Loading an artifact reads it as hostile data and runs nothing of it. Running it compiles and executes its C: run only
+what you trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from . import json_schema
+from .errors import InternalError, ModelError, UmaError, UsageError
+from .runtime.cache import Cache, library_key
+from .runtime.elf import text_bytes
+from .runtime.toolchain import (
+    KNOWN_COMPILERS,
+    compile_shared,
+    find_compiler,
+    native_flags,
+    refused_file_names,
+    refused_flags,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from .runtime.native import NativeModel, Session, TensorInfo
+
+__all__ = ["METADATA_FILE", "SCHEMA_VERSION", "Artifact", "load"]
+
+METADATA_FILE = "metadata.json"
+"""The one file of a saved artifact that describes all others."""
+
+SCHEMA_VERSION = 1
+"""Of the metadata; its form is in ``artifact_schema.json``."""
+
+_MAX_METADATA_BYTES = 1 << 25
+
+
+class Artifact:
+    """A compiled model.
+
+    Args:
+        files: name to content of every file: C sources, headers, weights, example. Text is kept as UTF-8. A Makefile is
+            added if there is none.
+        metadata: as ``artifact_schema.json`` has it, but for ``files``, which is computed here.
+
+    Raises:
+        InternalError: the two do not agree with the schema or with each other.
+    """
+
+    def __init__(self, files: Mapping[str, str | bytes], metadata: Mapping[str, Any]) -> None:
+        try:
+            contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+            record = json.loads(json.dumps({**metadata, "files": _table(contents)}, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise InternalError(f"the artifact cannot be written down: {error}") from error
+        if reason := _problem(record):
+            raise InternalError(f"the artifact is not sound: {reason}")
+        if "Makefile" not in contents:
+            contents["Makefile"] = _makefile(record).encode()
+            record["files"] = _table(contents)
+        self._text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+        self._record: dict[str, Any] = json.loads(self._text)
+        self.files: Mapping[str, bytes] = MappingProxyType(dict(sorted(contents.items())))
+        self._lock = threading.RLock()
+        self._model: NativeModel | None = None
+        self._session: Session | None = None
+
+    def __repr__(self) -> str:
+        return f"<Artifact {self.name}: {', '.join(self._record['targets'])}>"
+
+    @property
+    def name(self) -> str:
+        """The model's name, a C identifier."""
+        return str(self._record["name"])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What ``metadata.json`` says, as a copy that is the caller's own."""
+        copy: dict[str, Any] = json.loads(self._text)
+        return copy
+
+    @property
+    def arena_bytes(self) -> int:
+        """Working memory of one run, in bytes; inputs and outputs are not in it."""
+        return int(self._record["arena_bytes"])
+
+    @property
+    def constant_bytes(self) -> int:
+        """Weights and tables, in bytes."""
+        return int(self._record["constant_bytes"])
+
+    @property
+    def code_bytes(self) -> int:
+        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes.
+
+        Raises:
+            ToolchainError: the library cannot be made, or is not ELF.
+        """
+        return text_bytes(self._library())
+
+    def source(self, name: str) -> str:
+        """The text of the file `name`.
+
+        Raises:
+            UsageError: there is no such file, or it is not text.
+        """
+        if name not in self.files:
+            raise UsageError(f"the artifact {self.name!r} has no file {name!r}", hint=f"it has {', '.join(self.files)}")
+        try:
+            return self.files[name].decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"the file {name!r} is not text", hint="its bytes are in Artifact.files") from error
+
+    def session(self) -> Session:
+        """A context of the model with buffers of its own; see `uma.runtime.native.Session`.
+
+        Raises:
+            ToolchainError: the model cannot be compiled or loaded on this machine.
+            ModelError: the sources hold another model than the metadata says.
+        """
+        from .runtime.native import NativeModel, Session
+
+        with self._lock:
+            if self._model is None:
+                self._model = NativeModel(
+                    self._library(), name=self.name, inputs=self._tensors("inputs"), outputs=self._tensors("outputs")
+                )
+                if self._model.arena_bytes != self.arena_bytes:
+                    raise ModelError(
+                        f"the model needs an arena of {self._model.arena_bytes} bytes, its metadata says "
+                        f"{self.arena_bytes}",
+                        where=self.name,
+                    )
+            return Session(self._model)
+
+    def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
+        """Run the model once, on this machine; may be called from several threads, which then take turns.
+
+        Args:
+            inputs: input name to array; or one array, for a model with one input; or None, for one without. An array is
+                a numpy array or has ``__dlpack__``, and has exactly the model's shape and dtype.
+
+        Returns:
+            Output name to array, in the model's order.
+
+        Raises:
+            ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
+            ToolchainError: the model cannot be compiled or loaded on this machine.
+        """
+        with self._lock:
+            if self._session is None:
+                self._session = self.session()
+            return self._session.run(inputs)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the artifact as the folder `path`, whole or not at all.
+
+        An artifact that is there already is replaced, unless it was changed or something was added to it.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UsageError: something else is at `path`, or it cannot be written.
+        """
+        try:
+            folder = Path(os.path.realpath(path))
+            _refuse_to_replace(folder)
+            missing = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
+            staged = folder.parent / f".uma-save-{secrets.token_hex(8)}"
+            try:
+                staged.mkdir(parents=True)
+                for name, content in self.files.items():
+                    staged.joinpath(name).write_bytes(content)
+                staged.joinpath(METADATA_FILE).write_text(self._text, encoding="utf-8", newline="\n")
+                _move(staged, folder)
+            except BaseException:
+                shutil.rmtree(staged, ignore_errors=True)
+                for parent in missing:
+                    with contextlib.suppress(OSError):  # never made, or another's file is in it by now
+                        parent.rmdir()
+                raise
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
+        return folder
+
+    def _tensors(self, role: str) -> list[TensorInfo]:
+        from .runtime.native import TensorInfo
+
+        return [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in self._record[role]]
+
+    def _library(self) -> Path:
+        """The shared library for this machine, from the cache."""
+        how = self._record["compile"]
+        compiler = find_compiler(how["compiler"])
+        sources = [*how["sources"], how["library_entry"]]
+        digests = {name: row["sha256"] for name, row in self._record["files"].items()}
+        key = library_key(digests, sources, how["flags"], compiler)
+        return Cache().library(key, lambda output: compile_shared(compiler, self.files, sources, how["flags"], output))
+
+
+def load(path: str | os.PathLike[str]) -> Artifact:
+    """Read an artifact that `Artifact.save` wrote. Nothing of it is compiled or run.
+
+    Only files that the metadata lists are read; each must be a plain file of the size and digest given there.
+
+    Raises:
+        UsageError: there is no artifact at `path`.
+        ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
+    """
+    folder = Path(path)
+    if not folder.is_dir() or not os.path.lexists(folder / METADATA_FILE):
+        raise UsageError(
+            f"there is no artifact at {os.fspath(path)!r}",
+            hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
+        )
+    where = folder / METADATA_FILE
+    record = _parse(_read(where, range(_MAX_METADATA_BYTES + 1)), where)
+    if reason := _problem(record):
+        raise ModelError(f"the artifact is not sound: {reason}", where=str(where))
+    table = record.pop("files")
+    files = {}
+    for name, row in table.items():
+        files[name] = _read(folder / name, range(row["bytes"], row["bytes"] + 1))
+        if hashlib.sha256(files[name]).hexdigest() != row["sha256"]:
+            raise ModelError(
+                "the file was changed or damaged: its digest is not the one in the metadata",
+                where=str(folder / name),
+                hint="build the model again; to work on the C, copy it out of the artifact",
+            )
+    return Artifact(files, record)
+
+
+@functools.cache
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("artifact_schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def _table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
+    return {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in contents.items()
+    }
+
+
+def _problem(record: Any) -> str | None:
+    """Why `record` is not the metadata of an artifact, in one line; None if it is."""
+    if reason := json_schema.problem(record, _schema()):
+        return reason
+    how, files = record["compile"], record["files"]
+    if how["compiler"] is not None and not KNOWN_COMPILERS.fullmatch(how["compiler"]):
+        return f"compile.compiler is {how['compiler']!r}, which is no known name of a C compiler"
+    if refused := refused_flags(how["flags"]):
+        return f"compile.flags has {refused[0]!r}, which is not allowed"
+    if bad := refused_file_names([METADATA_FILE, *{**files, "Makefile": None}]):
+        return f"files has {bad[0]!r}, a name that is not allowed or there twice"
+    used = [*how["sources"], how["library_entry"], how["example"]]
+    if missing := [name for name in used if name not in files]:
+        return f"compile names {missing[0]!r}, which is not among the files"
+    if len(set(used)) != len(used):
+        return "compile names one file twice"
+    for role in ("inputs", "outputs"):
+        for field in ("name", "identifier"):
+            values = [row[field] for row in record[role]]
+            if len(set(values)) != len(values):
+                return f"{role} have one {field} twice"
+    return None
+
+
+def _makefile(record: Mapping[str, Any]) -> str:
+    """Builds a static library and the example for any CPU of the compiler's family, with the flags of the metadata."""
+    how = record["compile"]
+    native = native_flags(how["flags"])
+    flags = " ".join(flag for flag in how["flags"] if flag not in native)
+    library, program = f"lib{record['name']}.a", f"{record['name']}_example"
+    objects = " ".join(f"{name}.o" for name in how["sources"])
+    compiled = [*how["sources"], how["example"]]
+    others = " ".join(sorted(set(record["files"]) - {*compiled, how["library_entry"], "Makefile"}))
+    rules = "\n".join(
+        f"{name}.o: {name} $(INCLUDED)\n\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {name} -o $@\n" for name in compiled
+    )
+    choice = f"CC = {how['compiler']}\n" if how["compiler"] not in (None, "ziglang") else ""
+    return f"""# Builds the model and its example program. For another machine: make CC=... CFLAGS=...
+{choice}CFLAGS = {flags}
+OBJECTS = {objects}
+INCLUDED = {others}
+
+all: {library} {program}
+
+{library}: $(OBJECTS)
+	$(AR) rcs $@ $(OBJECTS)
+
+{program}: {how["example"]}.o {library}
+	$(CC) $(LDFLAGS) -o $@ {how["example"]}.o {library} -lm
+
+{rules}
+clean:
+	rm -f {library} {program} $(OBJECTS) {how["example"]}.o
+
+.PHONY: all clean
+"""
+
+
+def _read(path: Path, sizes: range) -> bytes:
+    """The bytes of the plain file `path`, whose size must be one of `sizes`; known before memory is taken for it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError("an entry of the artifact is not a plain file", where=str(path))
+        if status.st_size not in sizes:
+            limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
+            raise ModelError(f"a file of the artifact has {status.st_size} bytes, {limit}", where=str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _parse(raw: bytes, where: Path) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            raise ValueError("an object has one name twice")
+        return made
+
+    try:
+        record = json.loads(raw.decode("utf-8"), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"the metadata is not JSON: {error}", where=str(where)) from error
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise ModelError(
+            "the artifact was made by a newer version of UMA",
+            where=str(where),
+            hint="upgrade uma-core, or build the model again",
+        )
+    return record
+
+
+def _refuse_to_replace(folder: Path) -> None:
+    """Raise UsageError unless `folder` is free, empty, or an artifact as it was written."""
+    if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        old = load(folder)
+    except UmaError as error:
+        raise UsageError(
+            f"the folder is not an artifact that may be replaced: {error.what}",
+            where=str(folder),
+            hint="choose another, or remove it",
+        ) from error
+    if extra := sorted({item.name for item in folder.iterdir()} - {METADATA_FILE, *old.files}):
+        raise UsageError(
+            f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",
+            where=str(folder),
+            hint="choose another folder, or run make clean in it and move away what is left",
+        )
+
+
+def _few(names: Iterable[str]) -> str:
+    first, *rest = names
+    return repr(first) + (f" and {len(rest)} more" if rest else "")
+
+
+def _move(staged: Path, folder: Path) -> None:
+    """Put `staged` where `folder` is; if that fails, what was there stays or comes back."""
+    if not folder.exists() or not any(folder.iterdir()):
+        os.rename(staged, folder)
+        return
+    retired = staged.with_name(staged.name + ".old")
+    os.rename(folder, retired)
+    try:
+        os.rename(staged, folder)
+    except OSError:
+        os.rename(retired, folder)
+        raise
+    shutil.rmtree(retired, ignore_errors=True)

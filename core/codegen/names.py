@@ -1,0 +1,105 @@
+"""Text from models in generated C: identifiers, comments and string literals that nothing can break out of."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection
+
+__all__ = ["c_comment", "c_identifier", "c_string"]
+
+_MAX_IDENTIFIER = 60
+_MAX_COMMENT = 200
+
+_KEYWORDS = """
+    alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case catch
+    char char8_t char16_t char32_t class co_await co_return co_yield compl complex concept const const_cast consteval
+    constexpr constinit continue contract_assert decltype default delete do double dynamic_cast else enum explicit
+    export extern false final float for friend fortran goto if imaginary import inline int interrupt long module
+    mutable namespace new noexcept noreturn not not_eq nullptr operator or or_eq override private protected public
+    reflexpr register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
+    struct switch synchronized template this thread_local throw true try typedef typeid typename typeof typeof_unqual
+    union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+"""Of C and C++ up to C23 and C++26, and spellings that common compilers and headers add."""
+
+_MACROS = """
+    arm assert bsd edom eilseq eof erange errno far huge_val i i386 infinity linux m68k main max_align_t mb_cur_max mips
+    nan near null offsetof pic powerpc ptrdiff_t setjmp sgi signbit size_t ssize_t sparc stderr stdin stdout sun unix
+    va_arg va_copy va_end va_list va_start vax win32 x86_64
+"""
+"""Names that compilers predefine or standard headers define as macros or types, in lower case."""
+
+_HEADERS = """
+    aio alloca arpa assert complex cpio ctype dirent dlfcn elf endian err errno error execinfo fcntl features fenv float
+    fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 langinfo libgen libintl limits link locale malloc
+    math memory monetary mqueue ndbm net netdb nl_types paths poll printf pthread pwd regex resolv sched search
+    semaphore setjmp sgtty signal spawn stdalign stdarg stdatomic stdbit stdbool stdckdint stddef stdint stdio
+    stdio_ext stdlib stdnoreturn string strings stropts sys syslog tar termios tgmath threads time trace uchar ucontext
+    ulimit unistd utime utmp values version wait wchar wctype windows wordexp
+"""
+"""Standard headers: a model called ``math`` would put another ``math.h`` on the include path."""
+
+_PREFIXES = "sem res posix_spawnattr"
+"""Words to which ``_init`` or ``_run`` make the name of a function of the C library."""
+
+_RESERVED = frozenset(f"{_KEYWORDS} {_MACROS} {_HEADERS} {_PREFIXES}".split()) | {
+    word.lower() for word in (*keyword.kwlist, *keyword.softkwlist)
+}
+
+
+def c_identifier(name: str, taken: Collection[str] = ()) -> str:
+    """An identifier for something that a model calls ``name``, whatever that text is.
+
+    The result is ASCII, safe as a C or C++ identifier, as the prefix of a model's symbols, as a file name and as a
+    Python identifier. A name that is all that already, and free, is itself.
+
+    Args:
+        name: any text, the empty one included.
+        taken: names that the result must differ from. Keep it in a set where there are many.
+    """
+    # Two underscores in a row, or one in front, belong to the language.
+    word = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "unnamed"
+    if word[0].isdigit():
+        word = f"n{word}"
+    word = word[:_MAX_IDENTIFIER].rstrip("_")
+    lower = word.lower()  # some file systems do not tell cases apart
+    if lower in _RESERVED or re.match(r"uma(_|$)|pthread_|u?int\w*_(t|max|min|c)$", lower):
+        word = f"m_{word}"
+    if word not in taken:
+        return word
+    # Starting from the number of names taken finds a free one at once even where thousands have one name.
+    numbers = (2, 3, 4, 5, 6, 7, 8, 9)
+    numbered = next((f"{word}_{n}" for n in numbers if f"{word}_{n}" not in taken), None)
+    count = len(taken)
+    while numbered is None or numbered in taken:
+        numbered = f"{word}_{count}"
+        count += 1
+    return numbered
+
+
+def c_comment(text: str) -> str:
+    """``text`` as the inside of one ``/* ... */`` on one line; what C would act on, or a reader not see, is escaped."""
+    line = text[: _MAX_COMMENT + 1].encode("ascii", "backslashreplace").decode("ascii")
+    line = re.sub(r"[\0-\x1f\x7f]", lambda found: f"\\x{ord(found.group()):02x}", line)
+    if len(line) > _MAX_COMMENT:
+        line = line[: _MAX_COMMENT - 3] + "..."
+    return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+
+
+def c_string(text: str) -> str:
+    """``text`` in UTF-8 as a string literal of C99, with escapes for all that is not printable ASCII.
+
+    A NUL ends the string for who reads it in C. Literals of more than 4095 bytes are beyond what C99 promises.
+    """
+    return '"' + "".join(_CHARACTERS[byte] for byte in text.encode("utf-8", "backslashreplace")) + '"'
+
+
+def _character(byte: int) -> str:
+    character = chr(byte)
+    if character in '"\\?':
+        return f"\\{character}"
+    return character if 32 <= byte < 127 else f"\\{byte:03o}"
+
+
+_CHARACTERS = [_character(byte) for byte in range(256)]

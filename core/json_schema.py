@@ -1,0 +1,112 @@
+"""Checks data that came from JSON against a JSON Schema, of which it knows the keywords listed in `KEYWORDS`.
+
+Their meaning is that of JSON Schema draft 2020-12, but stricter in two points: ``1.0`` is no integer, and strings
+must be writable as UTF-8.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+__all__ = ["KEYWORDS", "problem"]
+
+KEYWORDS = frozenset(
+    {
+        "$defs", "$id", "$ref", "$schema", "additionalProperties", "const", "description", "enum", "items", "maxItems",
+        "maximum", "minItems", "minimum", "pattern", "properties", "propertyNames", "required", "title", "type",
+    }
+)  # fmt: skip
+"""The keywords that a schema may use. A ``pattern`` must be anchored at both ends."""
+
+
+def problem(value: object, schema: dict[str, Any]) -> str | None:
+    """What is wrong with `value`, with its path, in one line; None if `schema` holds."""
+    return _problem(value, schema, schema, "")
+
+
+def _problem(value: object, schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    at = path or "the top level"
+    if "const" in schema and not _same(value, schema["const"]):
+        return f"{at} is {_show(value)}, expected {schema['const']!r}"
+    if "enum" in schema and not any(_same(value, choice) for choice in schema["enum"]):
+        return f"{at} is {_show(value)}, expected one of {', '.join(map(str, schema['enum']))}"
+    if "type" in schema:
+        kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        if not any(_is(value, kind) for kind in kinds):
+            return f"{at} is {_show(value)}, expected {' or '.join(kinds)}"
+    if isinstance(value, str) and "pattern" in schema and not re.fullmatch(schema["pattern"], value):
+        return f"{at} is {_show(value)}, which does not match {schema['pattern']}"
+    if isinstance(value, int | float):
+        if "minimum" in schema and value < schema["minimum"]:
+            return f"{at} is {_show(value)}, expected at least {schema['minimum']}"
+        if "maximum" in schema and value > schema["maximum"]:
+            return f"{at} is {_show(value)}, expected at most {schema['maximum']}"
+    if isinstance(value, list):
+        return _list_problem(value, schema, root, path)
+    if isinstance(value, dict):
+        return _object_problem(value, schema, root, path)
+    return None
+
+
+def _list_problem(value: list[Any], schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
+    at = path or "the top level"
+    if len(value) < schema.get("minItems", 0):
+        return f"{at} has {len(value)} items, expected at least {schema['minItems']}"
+    if len(value) > schema.get("maxItems", math.inf):
+        return f"{at} has {len(value)} items, expected at most {schema['maxItems']}"
+    if "items" in schema:
+        for index, item in enumerate(value):
+            if found := _problem(item, schema["items"], root, f"{path}[{index}]"):
+                return found
+    return None
+
+
+def _object_problem(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
+    at = path or "the top level"
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{at} lacks {name!r}"
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
+    for name, item in value.items():
+        if not _is(name, "string"):
+            return f"{at} has a name that is not text: {_show(name)}"
+        inner = f"{path}.{name}" if path else name
+        if "propertyNames" in schema and (found := _problem(name, schema["propertyNames"], root, f"a name in {at}")):
+            return found
+        if name in properties:
+            found = _problem(item, properties[name], root, inner)
+        elif isinstance(others, dict):
+            found = _problem(item, others, root, inner)
+        else:
+            found = None if others else f"{at} has an unknown entry {_show(name)}"
+        if found:
+            return found
+    return None
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind == "string":
+        return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if kind == "number":
+        return _is(value, "integer") or (isinstance(value, float) and math.isfinite(value))
+    if kind == "integer":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, {"array": list, "object": dict, "boolean": bool, "null": type(None)}[kind])
+
+
+def _same(value: object, other: object) -> bool:
+    return type(value) is type(other) and value == other
+
+
+def _show(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 64:
+        return "a number of more than 64 bits"  # printing it may be refused, or take long
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

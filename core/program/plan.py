@@ -1,0 +1,162 @@
+"""Memory planning: an offset in the arena for every intermediate and workspace.
+
+A buffer is live from the step that writes it to the last step that uses it, a workspace in its one step. Buffers
+whose lives overlap do not overlap in memory, except where a kernel allows an output to replace an input that dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .packing import Block, Budget, Packer, lower_bound
+from .program import Buffer, Program, arguments
+
+__all__ = ["Plan", "live_ranges", "plan"]
+
+_WORK = 3_000_000
+"""Budget of each pool, about half a second: spent only while the arena is larger than what is live at once."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything in the arena is.
+
+    Args:
+        offsets: byte offset of each intermediate and workspace in the arena of its pool.
+        pool_bytes: size of the arena of each pool that the program uses.
+        lower_bound: bytes live at once in each pool at its worst step, where every in-place pair counts once. No plan
+            of this program can be smaller.
+    """
+
+    offsets: Mapping[str, int]
+    pool_bytes: Mapping[str, int]
+    lower_bound: Mapping[str, int]
+
+
+def plan(program: Program, *, reuse: bool = True) -> Plan:
+    """Place the arena buffers of a verified program; the same program gives the same plan.
+
+    Args:
+        program: a program that `verify` accepts.
+        reuse: False gives every buffer memory of its own, so that all of them can be inspected after a run.
+    """
+    if reuse:
+        ranges = live_ranges(program)
+        links = _in_place_links(program, ranges)
+    else:
+        ranges = dict.fromkeys(live_ranges(program), (0, len(program.steps)))
+        links = {}
+    pools: dict[str, list[Buffer]] = {}
+    for buffer in program.buffers:
+        if buffer.in_arena:
+            pools.setdefault(buffer.pool, []).append(buffer)
+    offsets: dict[str, int] = {}
+    pool_bytes: dict[str, int] = {}
+    bounds: dict[str, int] = {}
+    for pool, buffers in sorted(pools.items()):
+        own = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
+        work = _WORK if reuse else 0  # nothing can be gained where all is live at once
+        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
+        offsets.update(found)
+    return Plan(offsets, pool_bytes, bounds)
+
+
+def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
+    """First and last step of each arena buffer, both included."""
+    in_arena = {buffer.name for buffer in program.buffers if buffer.in_arena}
+    ranges: dict[str, tuple[int, int]] = {}
+    for position, step in enumerate(program.steps):
+        for name in step.args:
+            if name in in_arena:
+                ranges[name] = (ranges.get(name, (position,))[0], position)
+    return ranges
+
+
+def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Which output may take the memory of which input: intermediates of one size and pool, the input's last use."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    links: dict[str, str] = {}
+    for position, step in enumerate(program.steps):
+        may_alias = set(program.functions[step.function].may_alias)
+        if not may_alias:
+            continue
+        passed: dict[str, list[str]] = {}  # a buffer may be passed for several parameters
+        for param, name in arguments(program, step):
+            passed.setdefault(name, []).append(param.buffer.name)
+        options: dict[str, list[str]] = {}
+        for param, out in arguments(program, step):
+            if param.role == "output" and buffers[out].role == "intermediate":
+                options[out] = [
+                    name
+                    for name, params in passed.items()
+                    if buffers[name].role == "intermediate"
+                    and ranges[name][1] == position
+                    and buffers[name].pool == buffers[out].pool
+                    and buffers[name].nbytes == buffers[out].nbytes
+                    and all((param.buffer.name, given) in may_alias for given in params)
+                ]
+        taken: set[str] = set()
+        for out in sorted(options, key=lambda out: len(options[out])):
+            free = [name for name in options[out] if name not in taken]
+            if free:
+                links[out] = free[0]
+                taken.add(free[0])
+    return links
+
+
+def _merge(
+    buffers: Sequence[Buffer], ranges: Mapping[str, tuple[int, int]], links: Mapping[str, str]
+) -> tuple[list[list[str]], list[Block]]:
+    """Chains of buffers that share memory by ``links`` (output to input), and the block that each chain needs."""
+    chains: dict[str, list[Buffer]] = {}
+    for buffer in sorted(buffers, key=lambda buffer: ranges[buffer.name][0]):  # an input comes before its output
+        chain = chains[links[buffer.name]] if buffer.name in links else []
+        chain.append(buffer)
+        chains[buffer.name] = chain
+    heads = [chains[buffer.name] for buffer in buffers if buffer.name not in links]
+    blocks = [
+        Block(
+            start=ranges[chain[0].name][0],
+            end=ranges[chain[-1].name][1],
+            size=chain[0].nbytes,
+            alignment=max(buffer.alignment for buffer in chain),
+        )
+        for chain in heads
+    ]
+    return [[buffer.name for buffer in chain] for chain in heads], blocks
+
+
+def _pack(
+    buffers: Sequence[Buffer], ranges: Mapping[str, tuple[int, int]], links: Mapping[str, str], work: int
+) -> tuple[dict[str, int], int, int]:
+    """Offsets of the buffers of one pool, its size, and the size's lower bound.
+
+    Memory shared in place never raises the lower bound, but a long-lived chain can fragment what lies around it. So
+    plans with fewer links compete, and the smallest wins.
+    """
+    budget = Budget(work)
+    grain = min(buffer.alignment for buffer in buffers)
+    bound = lower_bound(_merge(buffers, ranges, links)[1], grain)
+
+    def greedy(dropped: set[str]) -> tuple[list[list[str]], Packer]:
+        chains, blocks = _merge(buffers, ranges, {out: links[out] for out in links if out not in dropped})
+        packer = Packer(blocks, bound, grain, budget)
+        packer.greedy()
+        return chains, packer
+
+    dropped: set[str] = set()
+    chains, best = greedy(dropped)
+    if links and best.peak > bound:
+        separate, rival = greedy(set(links))
+        if rival.peak < best.peak:
+            chains, best, dropped = separate, rival, set(links)
+        for out in links:
+            if best.peak <= bound or budget.work <= work // 2:
+                break
+            mixed, rival = greedy(dropped ^ {out})
+            if rival.peak < best.peak:
+                chains, best, dropped = mixed, rival, dropped ^ {out}
+    best.search()
+    offsets = {name: offset for chain, offset in zip(chains, best.offsets, strict=True) for name in chain}
+    return offsets, best.peak, bound

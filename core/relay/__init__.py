@@ -1,0 +1,40 @@
+"""The graph form: types, expressions, modules, their text, traversal, and the operators."""
+
+from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
+from .module import IRModule, Signature, Spans, TensorInfo
+from .op import Attr, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .types import FuncType, TensorType, TupleType, Type
+from .visit import children, free_vars, post_order, rewrite, substitute, users
+
+__all__ = [
+    "Attr",
+    "Call",
+    "Constant",
+    "Expr",
+    "FixedPoint",
+    "FloatScale",
+    "FuncType",
+    "Function",
+    "GlobalVar",
+    "IRModule",
+    "Op",
+    "Signature",
+    "Spans",
+    "TensorInfo",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "Type",
+    "Var",
+    "call",
+    "children",
+    "const",
+    "free_vars",
+    "get_op",
+    "post_order",
+    "registered_ops",
+    "rewrite",
+    "substitute",
+    "users",
+]

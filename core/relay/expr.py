@@ -1,0 +1,202 @@
+"""The graph form: immutable, interned expressions that know their types.
+
+Building the same expression twice gives the same object. A bad call cannot be built: the constructor infers the
+type and raises. Functions are closed: a body mentions no variables but its function's own parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from ..errors import ModelError
+from ..interning import Node
+from .op import Attrs, Op, get_op
+from .types import FuncType, TensorType, TupleType, Type, tensor_type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Call", "Constant", "Expr", "Function", "GlobalVar", "Tuple", "TupleGetItem", "Var", "call", "const"]
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Expr(Node):
+    """A value of type ``type``."""
+
+    type: Type
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, where it is a tensor's; ModelError otherwise."""
+        return tensor_type(self.type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        # Short on purpose: an expression may be 50,000 nodes deep. `relay.print_module` shows all of it.
+        return f"<{type(self).__name__} {self.type}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Var(Expr):
+    """A parameter of a function. Its name is its identity: two inputs of one type are two variables."""
+
+    name: str
+
+    def __init__(self, name: str, type_: Type) -> None:
+        if not name.isidentifier():
+            raise ModelError(f"{name!r} is not a name for a variable", hint="letters, digits and underscores")
+        self._set(name=name, type=type_)
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Constant(Expr):
+    """A tensor known at compile time. Two with the same type and content are one. Built by `const`."""
+
+    digest: str
+    data: np.ndarray
+
+    def __init__(self, type_: TensorType, digest: str, data: np.ndarray) -> None:
+        self._set(type=type_, digest=digest, data=data)
+
+    def _key(self) -> Hashable:
+        return (self.type, self.digest)
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A constant holding a copy of ``value``.
+
+    Args:
+        value: an array, a number, or nested sequences of numbers.
+        dtype: what to convert to; by default the array's own, int32 and float32 for plain numbers.
+
+    Raises:
+        ModelError: the dtype is not one of ours, or the array is empty.
+    """
+    import numpy as np
+
+    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value)
+        dtype = {"i": "int32", "f": "float32"}.get(value.dtype.kind, str(value.dtype))
+    element = np.asarray(value).dtype if dtype is None else np.dtype(dtype)
+    type_ = TensorType(tuple(np.shape(value)), element.name)
+    data = np.array(value, dtype=element.newbyteorder("<"), order="C")
+    data.setflags(write=False)
+    return Constant(type_, hashlib.sha256(data.tobytes()).hexdigest(), data)
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class GlobalVar(Expr):
+    """The name of a function of the module."""
+
+    name: str
+
+    def __init__(self, name: str, type_: FuncType) -> None:
+        if not name.isidentifier():
+            raise ModelError(f"{name!r} is not a name for a function", hint="letters, digits and underscores")
+        self._set(name=name, type=type_)
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Function(Expr):
+    """A closed function.
+
+    Args:
+        params: its parameters, with different names.
+        body: its result.
+        attrs: pairs of a name and a string, sorted by name: ``Composite`` (the pattern's name), ``Compiler`` (the
+            target's label), ``Primitive`` (one kernel), ``global_symbol``. They are part of its identity.
+    """
+
+    params: tuple[Var, ...]
+    body: Expr
+    attrs: tuple[tuple[str, str], ...]
+
+    def __init__(self, params: Sequence[Var], body: Expr, attrs: Mapping[str, str] | None = None) -> None:
+        if len({param.name for param in params}) != len(params):
+            raise ModelError(f"two parameters share a name: {', '.join(param.name for param in params)}")
+        self._set(
+            params=tuple(params),
+            body=body,
+            attrs=tuple(sorted((attrs or {}).items())),
+            type=FuncType(tuple(param.type for param in params), body.type),
+        )
+
+    def attr(self, name: str) -> str | None:
+        """The attribute's value, None where it is not set."""
+        return dict(self.attrs).get(name)
+
+
+Callee = Union[Op, GlobalVar, Function]
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Call(Expr):
+    """A call of an op, with attributes, or of a function, without."""
+
+    op: Callee
+    args: tuple[Expr, ...]
+    attrs: Attrs
+
+    def __init__(self, op: Callee, args: Sequence[Expr], attrs: Mapping[str, Any] | Attrs | None = None) -> None:
+        types = tuple(arg.type for arg in args)
+        if isinstance(op, Op):
+            made = op.make_attrs(dict(attrs.items) if isinstance(attrs, Attrs) else attrs or {})
+            type_ = op.infer_type(types, made)
+        else:
+            made = Attrs(())
+            expected = op.type
+            if not isinstance(expected, FuncType) or expected.params != types:
+                raise ModelError(f"a function of type {expected} is called with ({', '.join(map(str, types))})")
+            type_ = expected.result
+        self._set(op=op, args=tuple(args), attrs=made, type=type_)
+
+    @property
+    def op_name(self) -> str | None:
+        """The op's name; None for the call of a function."""
+        return self.op.name if isinstance(self.op, Op) else None
+
+
+def call(name: str, *args: Expr, **attrs: Any) -> Call:
+    """A call of the op called ``name``.
+
+    Raises:
+        ModelError: the op is unknown or the call is ill-typed.
+    """
+    return Call(get_op(name), args, attrs)
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Tuple(Expr):
+    """Several values as one."""
+
+    fields: tuple[Expr, ...]
+
+    def __init__(self, fields: Sequence[Expr]) -> None:
+        self._set(fields=tuple(fields), type=TupleType(tuple(f.type for f in fields)))
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class TupleGetItem(Expr):
+    """Field ``index`` of a tuple."""
+
+    tuple: Expr
+    index: int
+
+    def __init__(self, tuple_: Expr, index: int) -> None:
+        if not isinstance(tuple_.type, TupleType) or not 0 <= index < len(tuple_.type.fields):
+            raise ModelError(f"there is no field {index} in {tuple_.type}")
+        self._set(tuple=tuple_, index=index, type=tuple_.type.fields[index])

@@ -1,0 +1,157 @@
+"""A module: functions by name, and which layers of the model their expressions come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Union
+
+from ..errors import ModelError
+from ..tir.nodes import PrimFunc
+from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from .types import FuncType, TensorType, TupleType, Type
+
+__all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
+
+AnyFunction = Union[Function, PrimFunc]
+
+
+class Spans:
+    """Names of the model's layers, beside the graph: expressions that merge merge their layers.
+
+    Calls, tuples and projections have layers; variables, constants and functions have none.
+
+    A span is side data and not part of an expression's identity, so a rewrite has to hand it on: `moved` has the
+    signature of the observer that `visit.rewrite` takes.
+    """
+
+    def __init__(self, layers: Mapping[Expr, tuple[str, ...]] | None = None) -> None:
+        self._layers: dict[Expr, tuple[str, ...]] = dict(layers or {})
+
+    def __getitem__(self, expr: Expr) -> tuple[str, ...]:
+        """The layers of ``expr``, in the order in which they were added; empty where none is known."""
+        return self._layers.get(expr, ())
+
+    def __contains__(self, expr: Expr) -> bool:
+        return expr in self._layers
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and self._layers == other._layers
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __iter__(self) -> Iterator[tuple[Expr, tuple[str, ...]]]:
+        return iter(self._layers.items())
+
+    def add(self, expr: Expr, layers: Iterable[str]) -> None:
+        """Note that ``expr`` belongs to ``layers`` too; nothing is noted of what can have no layer."""
+        if not isinstance(expr, (Call, Tuple, TupleGetItem)):
+            return
+        known = self[expr]
+        new = known + tuple(dict.fromkeys(name for name in layers if name not in known))
+        if new:
+            self._layers[expr] = new
+
+    def moved(self, old: Expr, new: Expr) -> None:
+        """Note that ``old`` was rewritten to ``new``."""
+        self.add(new, self[old])
+
+    def only(self, kept: Iterable[Expr]) -> Spans:
+        """Those of the expressions in ``kept``."""
+        return Spans({expr: self._layers[expr] for expr in kept if expr in self._layers})
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """What a model says of one of its inputs or outputs, besides the type.
+
+    Args:
+        name: the model's own name for it, any text.
+        scale: real value = ``scale * (stored value - zero_point)``; None where it is not quantised.
+        zero_point: see ``scale``.
+    """
+
+    name: str
+    scale: float | None = None
+    zero_point: int | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The inputs and outputs of a model, in the order of the parameters and results of ``main``."""
+
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    @staticmethod
+    def of(main: Function) -> Signature:
+        """The signature of a function that came without one: inputs keep their names, outputs are numbered."""
+        count = len(main.body.type.fields) if isinstance(main.body.type, TupleType) else 1
+        outputs = ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
+        return Signature(tuple(TensorInfo(p.name) for p in main.params), tuple(map(TensorInfo, outputs)))
+
+
+def func_type(function: AnyFunction) -> FuncType:
+    """What a function takes and gives. A PrimFunc takes its inputs and constants and gives its outputs."""
+    if isinstance(function, Function):
+        assert isinstance(function.type, FuncType)
+        return function.type
+    taken: list[Type] = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + function.buffers("constant")]
+    given: list[Type] = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
+    return FuncType(tuple(taken), given[0] if len(given) == 1 else TupleType(tuple(given)))
+
+
+@dataclass(frozen=True)
+class IRModule:
+    """Functions of the graph form and of the loop form under names; ``main`` is the model.
+
+    Args:
+        functions: each under a `GlobalVar` of its name and type.
+        spans: layers of expressions in these functions.
+        signature: what the model calls its inputs and outputs; None where it never said.
+    """
+
+    functions: Mapping[GlobalVar, AnyFunction]
+    spans: Spans = field(default_factory=Spans)
+    signature: Signature | None = None
+
+    @staticmethod
+    def of(
+        functions: Mapping[str, AnyFunction], spans: Spans | None = None, signature: Signature | None = None
+    ) -> IRModule:
+        """A module from functions by name."""
+        named = {GlobalVar(name, func_type(f)): f for name, f in functions.items()}
+        return IRModule(named, spans or Spans(), signature)
+
+    def __getitem__(self, name: str) -> AnyFunction:
+        return self.functions[self.global_var(name)]
+
+    def global_var(self, name: str) -> GlobalVar:
+        """The variable of that name.
+
+        Raises:
+            ModelError: the module has no such function.
+        """
+        for var in self.functions:
+            if var.name == name:
+                return var
+        names = ", ".join(var.name for var in self.functions)
+        raise ModelError(f"the module has no function {name!r}", hint=f"it has {names or 'none'}")
+
+    @property
+    def main(self) -> Function:
+        """The model.
+
+        Raises:
+            ModelError: there is no ``main`` in the graph form.
+        """
+        main = self["main"]
+        if not isinstance(main, Function):
+            raise ModelError("main is not a function of the graph form")
+        return main
+
+    def with_main(self, main: Function, spans: Spans | None = None) -> IRModule:
+        """This module with another ``main``."""
+        others = {var: f for var, f in self.functions.items() if var.name != "main"}
+        functions = {GlobalVar("main", func_type(main)): main, **others}
+        return IRModule(functions, self.spans if spans is None else spans, self.signature)

@@ -1,0 +1,414 @@
+"""Declaring operators: everything there is to say of one, in one place.
+
+An op's declaration is the only place that knows it. The verifier, the parser, the docs, the reference interpreter,
+constant folding, lowering and the pattern language all derive from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import InternalError, ModelError
+from ..interning import Node
+from ..tir.dtype import DTYPES
+from ..tir.scalar import round_float32
+from .types import TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..tir.te import Tensor
+
+__all__ = [
+    "MISSING",
+    "ROUNDINGS",
+    "Attr",
+    "AttrType",
+    "Attrs",
+    "Boolean",
+    "Bounds",
+    "Choice",
+    "Dtype",
+    "FixedPoint",
+    "FloatScale",
+    "Floats",
+    "Int",
+    "Ints",
+    "Kind",
+    "Op",
+    "Real",
+    "Scale",
+    "Text",
+    "get_op",
+    "register_op",
+    "registered_ops",
+]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
+"""An attribute has no such value."""
+
+ROUNDINGS = ("double", "up", "even", "away")
+"""How a fixed-point scale rounds, see `FixedPoint`."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Scales as 31-bit fixed-point numbers: channel c is multiplied by ``multiplier[c] * 2 ** (shift[c] - 31)``.
+
+    Args:
+        multiplier: one per channel, or one for all; 0 or in [2**30, 2**31), or smaller at the cost of precision.
+        shift: the exponent, positive to the left; as many as multipliers, each in -31 .. 30.
+        rounding: how the product with the integer x becomes an integer. With s = 31 - shift:
+
+            - ``double``: rounds twice, as gemmlowp and TFLite's reference convolutions do. First
+              ``high = (y * multiplier + 2**30) >> 31`` (a rounding doubling high multiply), where y is
+              ``x * 2**max(shift, 0)`` wrapped to int32; then ``high / 2**max(-shift, 0)``, half away from zero.
+            - ``up``: once, half towards plus infinity: ``(x * multiplier + 2**(s - 1)) >> s``.
+            - ``even``: once, half to even.
+            - ``away``: once, half away from zero.
+
+        The result is an exact integer, which what follows (a zero point, saturation) takes as it is.
+    """
+
+    multiplier: tuple[int, ...]
+    shift: tuple[int, ...]
+    rounding: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "multiplier", tuple(map(int, self.multiplier)))
+        object.__setattr__(self, "shift", tuple(map(int, self.shift)))
+        if self.rounding not in ROUNDINGS:
+            raise ModelError(f"unknown rounding {self.rounding!r}", hint=f"one of {', '.join(ROUNDINGS)}")
+        if not self.multiplier or len(self.multiplier) != len(self.shift):
+            raise ModelError(f"{len(self.multiplier)} multipliers and {len(self.shift)} shifts")
+        for m, s in zip(self.multiplier, self.shift, strict=True):
+            if not 0 <= m < 2**31 or not -31 <= s <= 30:
+                raise ModelError(f"fixed-point scale {m} * 2**({s} - 31) is out of range")
+
+    def __len__(self) -> int:
+        return len(self.multiplier)
+
+
+@dataclass(frozen=True)
+class FloatScale:
+    """Scales as float32: the product with the integer is taken in float32 and rounded half to even.
+
+    Args:
+        scale: one per channel, or one for all; finite and positive, held rounded to float32.
+    """
+
+    scale: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", tuple(map(round_float32, self.scale)))
+        if not self.scale:
+            raise ModelError("a scale needs at least one number")
+        for s in self.scale:
+            if not (math.isfinite(s) and s > 0):
+                raise ModelError(f"scale {s} is not a positive finite number")
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+
+@dataclass(frozen=True)
+class AttrType:
+    """How an attribute's value is checked and brought into its one normal form.
+
+    Args:
+        name: for docs and errors.
+        normalise: gives the normal form, hashable and equal only to itself; raises ValueError or TypeError.
+    """
+
+    name: str
+    normalise: Callable[[Any], Any]
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value:
+        raise ValueError("not a whole number")
+    return int(value)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, (bool, str)):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _bool(value: Any) -> bool:
+    if value not in (True, False):
+        raise ValueError("not True or False")
+    return bool(value)
+
+
+def _dtype(value: Any) -> str:
+    if value not in DTYPES:
+        raise ValueError(f"not one of {', '.join(DTYPES)}")
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
+
+
+def _scale(value: Any) -> FixedPoint | FloatScale:
+    if not isinstance(value, (FixedPoint, FloatScale)):
+        raise TypeError("not a FixedPoint or FloatScale")
+    return value
+
+
+Int = AttrType("int", _int)
+Real = AttrType("float", _real)
+Boolean = AttrType("bool", _bool)
+Dtype = AttrType("dtype", _dtype)
+Text = AttrType("str", _text)
+Scale = AttrType("FixedPoint or FloatScale", _scale)
+Floats = AttrType("floats", lambda value: tuple(map(_real, value)))
+
+
+def Ints(length: int | None = None) -> AttrType:  # noqa: N802 - it makes a type
+    """A tuple of integers, of a fixed length where one is given."""
+
+    def normalise(value: Any) -> tuple[int, ...]:
+        result = tuple(map(_int, value))
+        if length is not None and len(result) != length:
+            raise ValueError(f"not {length} integers")
+        return result
+
+    return AttrType("ints" if length is None else f"{length} ints", normalise)
+
+
+def Choice(*choices: str) -> AttrType:  # noqa: N802 - it makes a type
+    """One of some words."""
+
+    def normalise(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"not one of {', '.join(choices)}")
+        return str(value)
+
+    return AttrType(" | ".join(choices), normalise)
+
+
+@dataclass(frozen=True)
+class Attr:
+    """One attribute of an op.
+
+    Args:
+        name: keyword of the constructor.
+        type: what it may hold.
+        doc: one line.
+        neutral: the value that does nothing, which is the default then. Attributes without one (a rounding, an axis)
+            must be named by every pattern.
+        default: the default of an attribute that has no neutral value; without either it must be given.
+    """
+
+    name: str
+    type: AttrType
+    doc: str
+    neutral: Any = MISSING
+    default: Any = MISSING
+
+    def __post_init__(self) -> None:
+        if self.neutral is not MISSING:
+            object.__setattr__(self, "default", self.neutral)
+
+    def normalise(self, value: Any, op: str) -> Any:
+        try:
+            return self.type.normalise(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            what = f"attribute {self.name!r} of {op} is {value!r}: {error}"
+            raise ModelError(what, hint=f"it takes {self.type.name}") from error
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Attrs(Node):
+    """The attributes of one call, all of them, in declared order: ``attrs["strides"]`` or ``attrs.strides``."""
+
+    items: tuple[tuple[str, Any], ...]
+
+    def _key(self) -> tuple[tuple[str, Any], ...]:
+        # Attribute values are of their declared type, so 1 and 1.0 never meet; -0.0 and NaN need telling apart.
+        return tuple([(name, _exact(value)) for name, value in self.items])
+
+    def __getitem__(self, name: str) -> Any:
+        for key, value in self.items:
+            if key == name:
+                return value
+        raise InternalError(f"no attribute {name!r}", hint=f"there are {', '.join(key for key, _ in self.items)}")
+
+    def __getattr__(self, name: str) -> Any:
+        for key, value in self.items:
+            if key == name:
+                return value
+        raise AttributeError(name)
+
+    def replace(self, **changes: Any) -> dict[str, Any]:
+        """The attributes as keywords for a new call, some changed."""
+        return {**dict(self.items), **changes}
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, tuple):
+        return tuple([_exact(v) for v in value])
+    if isinstance(value, FloatScale):
+        return ("FloatScale", tuple([v.hex() for v in value.scale]))
+    return value
+
+
+Kind = Literal["elementwise", "broadcast", "injective", "reduction", "opaque"]
+"""How an op's elements depend on its inputs':
+
+- ``elementwise``: element i of every input of the output's shape;
+- ``broadcast``: the same, inputs being broadcast as numpy does;
+- ``injective``: each output element is one element of an input, or a constant (reshape, transpose, slice, pad);
+- ``reduction``: sums or maxima over inputs; elementwise ops can follow in the same loops;
+- ``opaque``: anything else, for example softmax; nothing is fused with it.
+"""
+
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is proven of the elements of an integer tensor: all lie in ``low`` .. ``high``.
+
+    ``data`` holds the elements themselves where the tensor is a constant.
+    """
+
+    low: int
+    high: int
+    data: np.ndarray | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.low, self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """The declaration of an operator.
+
+    Args:
+        name: dotted, for example ``nn.conv2d``.
+        doc: what it computes: shapes, dtypes, and the formula or its source.
+        inputs: names of the tensor arguments; a single ``"*data"`` takes any number, at least one.
+        attrs: the attributes.
+        infer: ``infer(attrs, *types)`` gives the type of the result, or raises ModelError with what does not fit.
+        reference: ``reference(attrs, *arrays)`` computes it in numpy, exactly and slowly. Gives an array, or a tuple.
+        compute: ``compute(attrs, out, *tensors)`` states it as a tensor expression; ``out`` is the type of the result.
+            None where the op has no loops (its calls are removed or refused before lowering).
+        kind: see `Kind`.
+        value_range: ``value_range(attrs, out, *bounds)`` gives the `Bounds` of an integer result from those of the
+            inputs (None for one that is no integer tensor), as if nothing overflowed; None where it knows nothing.
+        macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
+    """
+
+    name: str
+    doc: str
+    inputs: tuple[str, ...]
+    infer: Callable[..., Type]
+    reference: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
+    compute: Callable[..., Tensor | tuple[Tensor, ...]] | None
+    kind: Kind
+    attrs: tuple[Attr, ...] = ()
+    value_range: Callable[..., Bounds | None] | None = None
+    macs: Callable[..., int] | None = None
+    _by_name: Mapping[str, Attr] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {attr.name: attr for attr in self.attrs})
+
+    def make_attrs(self, given: Mapping[str, Any]) -> Attrs:
+        """All attributes from those given.
+
+        Raises:
+            ModelError: one is unknown, missing, or of the wrong type.
+        """
+        for name in given:
+            if name not in self._by_name:
+                close = difflib.get_close_matches(name, self._by_name, 1)
+                raise ModelError(
+                    f"{self.name} has no attribute {name!r}",
+                    hint=f"did you mean {close[0]!r}?" if close else f"it has {', '.join(self._by_name) or 'none'}",
+                )
+        items: list[tuple[str, Any]] = []
+        for attr in self.attrs:
+            value = given.get(attr.name, attr.default)
+            if value is MISSING:
+                raise ModelError(f"{self.name} needs the attribute {attr.name!r}", hint=attr.doc)
+            items.append((attr.name, attr.normalise(value, self.name)))
+        return Attrs(tuple(items))
+
+    def infer_type(self, types: Sequence[Type], attrs: Attrs) -> Type:
+        """Type of a call with arguments of ``types``.
+
+        Raises:
+            ModelError: the arguments do not fit; the message names the op and their types.
+        """
+        variadic = self.inputs[:1] == ("*data",)
+        if not types or (not variadic and len(types) != len(self.inputs)):
+            raise ModelError(f"{self.name} takes {', '.join(self.inputs)}; got {len(types)} arguments")
+        for name, type_ in zip(self.inputs, types, strict=False):
+            if not isinstance(type_, TensorType):
+                raise ModelError(f"{name} of {self.name} must be a tensor, not {type_}")
+        try:
+            return self.infer(attrs, *types)
+        except ModelError as error:
+            given = ", ".join(map(str, types))
+            raise ModelError(f"{self.name}({given}): {error.what}", where=error.where, hint=error.hint) from error
+
+    def outputs(self, out: Type) -> tuple[TensorType, ...]:
+        """The tensors of a result of type ``out``."""
+        fields = out.fields if isinstance(out, TupleType) else (out,)
+        return tuple(f for f in fields if isinstance(f, TensorType))
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+_OPS: dict[str, Op] = {}
+
+
+def register_op(op: Op) -> Op:
+    """Make ``op`` known by its name.
+
+    Raises:
+        InternalError: the name is taken.
+    """
+    if op.name in _OPS:
+        raise InternalError(f"op {op.name!r} is declared twice")
+    _OPS[op.name] = op
+    return op
+
+
+def registered_ops() -> Mapping[str, Op]:
+    """All ops by name, in the order of their names."""
+    from . import ops  # noqa: F401 - its modules register the core's ops
+
+    return dict(sorted(_OPS.items()))
+
+
+def get_op(name: str) -> Op:
+    """The op of that name.
+
+    Raises:
+        ModelError: there is none.
+    """
+    ops = registered_ops() if name not in _OPS else _OPS
+    if name not in ops:
+        close = difflib.get_close_matches(name, ops, 1)
+        raise ModelError(f"unknown op {name!r}", hint=f"did you mean {close[0]!r}?" if close else None)
+    return ops[name]

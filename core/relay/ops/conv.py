@@ -1,0 +1,178 @@
+"""Convolutions: channels last, any groups (as many groups as channels is depthwise)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...tir import te
+from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
+from ..types import TensorType
+from .common import all_of, inside, require_float, require_integers, windows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["CONV_INTEGERS"]
+
+CONV_INTEGERS = ("int8", "uint8", "int16")
+"""dtypes of the operands of quantised convolutions and matrix products."""
+
+
+def _attrs(rank: int, quantised: bool) -> tuple[Attr, ...]:
+    sides = "(before, after)" if rank == 1 else "(top, left, bottom, right)"
+    attrs = (
+        Attr("strides", Ints(rank), "steps of the window", neutral=(1,) * rank),
+        Attr("padding", Ints(2 * rank), f"zeros around the input: {sides}", neutral=(0,) * (2 * rank)),
+        Attr("dilation", Ints(rank), "distance between taps", neutral=(1,) * rank),
+        Attr("groups", Int, "groups of channels that do not see each other", neutral=1),
+    )
+    zero_points = (
+        Attr("input_zero_point", Int, "subtracted from the data; padding is this value", neutral=0),
+        Attr("kernel_zero_point", Int, "subtracted from the weight", neutral=0),
+    )
+    return attrs + zero_points if quantised else attrs
+
+
+def _shape(attrs: Attrs, data: TensorType, weight: TensorType) -> tuple[int, ...]:
+    rank = len(attrs.strides)
+    if len(data.shape) != rank + 2 or len(weight.shape) != rank + 2:
+        raise ModelError(f"data and weight must have {rank + 2} dimensions", hint="channels last")
+    *kernel, depth, out_channels = weight.shape
+    channels, groups = data.shape[-1], attrs.groups
+    if groups < 1 or channels % groups or out_channels % groups:
+        raise ModelError(f"{groups} groups do not divide {channels} input and {out_channels} output channels")
+    if depth != channels // groups:
+        raise ModelError(f"the weight takes {depth} channels, the data has {channels} in {groups} groups")
+    spatial = windows(data.shape[1:-1], kernel, attrs.strides, attrs.padding, attrs.dilation)
+    return (data.shape[0], *spatial, out_channels)
+
+
+def _infer_float(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    return TensorType(_shape(attrs, data, weight), require_float(data, weight))
+
+
+def _infer_quantised(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    require_integers(data, weight, within=CONV_INTEGERS)
+    return TensorType(_shape(attrs, data, weight), "int32")
+
+
+def _zero_points(attrs: Attrs) -> tuple[int, int]:
+    values = dict(attrs.items)
+    return values.get("input_zero_point", 0), values.get("kernel_zero_point", 0)
+
+
+def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    import itertools
+
+    import numpy as np
+
+    # float64 holds every partial sum of the integer forms exactly, and BLAS is fast at it.
+    data_zero, weight_zero = _zero_points(attrs)
+    rank = len(attrs.strides)
+    x = data.astype(np.float64) - data_zero
+    w = weight.astype(np.float64) - weight_zero
+    before, after = attrs.padding[:rank], attrs.padding[rank:]
+    x = np.pad(x, [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    kernel, groups = w.shape[:rank], attrs.groups
+    spatial = windows(data.shape[1:-1], kernel, attrs.strides, attrs.padding, attrs.dilation)
+    w = w.reshape(*kernel, w.shape[-2], groups, -1)
+    out = np.zeros((x.shape[0], *spatial, groups, w.shape[-1]))
+    for tap in itertools.product(*map(range, kernel)):
+        taken = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, attrs.dilation, spatial, attrs.strides, strict=True)
+        )
+        part = x[(slice(None), *taken)].reshape(x.shape[0], *spatial, groups, -1)
+        out += np.matmul(part[..., None, :], np.moveaxis(w[tap], 0, 1))[..., 0, :] if groups > 1 else part @ w[tap][:, 0]
+    out = out.reshape(*out.shape[:-2], -1)
+    if data.dtype.kind == "f":
+        return out.astype(data.dtype)
+    return out.astype(np.int64).astype(np.int32)
+
+
+def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    rank = len(attrs.strides)
+    *kernel, depth, out_channels = weight.shape
+    data_zero, weight_zero = _zero_points(attrs)
+    taps = [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(kernel)]
+    channel = te.reduce_axis(depth, "rc")
+    per_group = out_channels // attrs.groups
+
+    def at(*index: Any) -> te.Reduction:
+        batch, *position, o = index
+        taken, conditions = [], []
+        for d in range(rank):
+            before, stride, dilation = attrs.padding[d], attrs.strides[d], attrs.dilation[d]
+            taken.append(position[d] * stride + taps[d] * dilation - before)
+            last = (out.shape[d + 1] - 1) * stride + (kernel[d] - 1) * dilation - before
+            conditions += inside(taken[d], data.shape[d + 1], -before, last)
+        from_channel = channel if attrs.groups == 1 else (o // per_group) * depth + channel
+        x = data[(batch, *taken, from_channel)].astype(out.dtype)
+        w = weight[(*taps, channel, o)].astype(out.dtype)
+        if data_zero:
+            x = x - data_zero
+        if weight_zero:
+            w = w - weight_zero
+        return te.sum(x * w, (*taps, channel), where=all_of(conditions))
+
+    return te.compute(out.shape, at, "conv")
+
+
+def _value_range(attrs: Attrs, out: TensorType, data: Bounds | None, weight: Bounds | None) -> Bounds | None:
+    if data is None or weight is None or weight.data is None:
+        return None
+    # A padded tap contributes nothing, as a data element at the zero point does.
+    zero = attrs.input_zero_point
+    around = Bounds(min(data.low, zero) - zero, max(data.high, zero) - zero)
+    return product_sum_bounds(around, weight.data, attrs.kernel_zero_point, axis=-1)
+
+
+def product_sum_bounds(data: Bounds, weight: np.ndarray, weight_zero: int, axis: int) -> Bounds:
+    """Bounds of sums of products of data within ``data`` with known weights, each sum bounded by its own weights.
+
+    Args:
+        data: of every data element, zero point subtracted.
+        weight: integers; ``axis`` counts the sums.
+        weight_zero: subtracted from the weights.
+    """
+    import numpy as np
+
+    w = np.moveaxis(weight.astype(np.int64) - weight_zero, axis, -1)
+    w = w.reshape(-1, w.shape[-1])
+    positive, negative = w.clip(min=0).sum(axis=0), w.clip(max=0).sum(axis=0)
+    low, high = positive * data.low + negative * data.high, positive * data.high + negative * data.low
+    return Bounds(int(low.min()), int(high.max()))
+
+
+def _macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    return out.size * (weight.size // weight.shape[-1])
+
+
+_LAYOUTS = {1: ("NWC (batch, width, channels)", "WIO (kw, channels / groups, out)"), 2: ("NHWC", "HWIO")}
+
+
+def _declare(rank: int, quantised: bool) -> Op:
+    data, weight = _LAYOUTS[rank]
+    doc = f"{rank}-D convolution of {data} data with a {weight} weight. Output channel o belongs to group o // (out / groups)."
+    if quantised:
+        doc += " sum((data - input_zero_point) * (weight - kernel_zero_point)) in int32; padded taps add nothing."
+    return register_op(
+        Op(
+            name=f"{'qnn' if quantised else 'nn'}.conv{rank}d",
+            doc=doc,
+            inputs=("data", "weight"),
+            attrs=_attrs(rank, quantised),
+            infer=_infer_quantised if quantised else _infer_float,
+            reference=_reference,
+            compute=_compute,
+            kind="reduction",
+            value_range=_value_range if quantised else None,
+            macs=_macs,
+        )
+    )
+
+
+for _rank in (1, 2):
+    for _quantised in (False, True):
+        _declare(_rank, _quantised)

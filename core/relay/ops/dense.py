@@ -1,0 +1,179 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...tir import te
+from ..op import Attr, Attrs, Bounds, Int, Op, register_op
+from ..types import TensorType
+from .common import broadcast_shapes, require_float, require_integers
+from .conv import CONV_INTEGERS, product_sum_bounds
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__: list[str] = []
+
+_ZERO_POINTS = (
+    Attr("input_zero_point", Int, "subtracted from the first operand", neutral=0),
+    Attr("kernel_zero_point", Int, "subtracted from the second operand", neutral=0),
+)
+
+
+def _zero_points(attrs: Attrs) -> tuple[int, int]:
+    values = dict(attrs.items)
+    return values.get("input_zero_point", 0), values.get("kernel_zero_point", 0)
+
+
+def _dense_shape(attrs: Attrs, data: TensorType, weight: TensorType) -> tuple[int, ...]:
+    if len(weight.shape) != 2 or not data.shape or data.shape[-1] != weight.shape[1]:
+        raise ModelError("the weight must be (units, in), with as many inputs as the data's last dimension")
+    return (*data.shape[:-1], weight.shape[0])
+
+
+def _matmul_shape(attrs: Attrs, a: TensorType, b: TensorType) -> tuple[int, ...]:
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        raise ModelError("it multiplies (..., m, k) by (..., k, n)")
+    return (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+
+
+def _product(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b with zero points, in float64, which holds every partial sum of the integer forms exactly."""
+    import numpy as np
+
+    a_zero, b_zero = _zero_points(attrs)
+    out = (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
+    return out.astype(a.dtype) if a.dtype.kind == "f" else out.astype(np.int64).astype(np.int32)
+
+
+def _dense_reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return _product(attrs, data, weight.T)
+
+
+def _term(attrs: Attrs, dtype: str, a: te.Load, b: te.Load) -> te.Expr:
+    a_zero, b_zero = _zero_points(attrs)
+    x, w = a.astype(dtype), b.astype(dtype)
+    return (x - a_zero if a_zero else x) * (w - b_zero if b_zero else w)
+
+
+def _dense_compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    k = te.reduce_axis(weight.shape[1], "k")
+
+    def at(*index: Any) -> te.Reduction:
+        *row, unit = index
+        return te.sum(_term(attrs, out.dtype, data[(*row, k)], weight[unit, k]), (k,))
+
+    return te.compute(out.shape, at, "dense")
+
+
+def _matmul_compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    k = te.reduce_axis(a.shape[-1], "k")
+
+    def batch(tensor: te.Tensor, index: tuple[Any, ...]) -> list[Any]:
+        own = tensor.shape[:-2]
+        taken = index[len(index) - len(own) :]
+        return [0 if extent == 1 else i for extent, i in zip(own, taken, strict=True)]
+
+    def at(*index: Any) -> te.Reduction:
+        *outer, row, column = index
+        left, right = batch(a, tuple(outer)), batch(b, tuple(outer))
+        return te.sum(_term(attrs, out.dtype, a[(*left, row, k)], b[(*right, k, column)]), (k,))
+
+    return te.compute(out.shape, at, "matmul")
+
+
+def _dense_range(attrs: Attrs, out: TensorType, data: Bounds | None, weight: Bounds | None) -> Bounds | None:
+    return _range(attrs, data, weight, axis=0)
+
+
+def _matmul_range(attrs: Attrs, out: TensorType, a: Bounds | None, b: Bounds | None) -> Bounds | None:
+    return _range(attrs, a, b, axis=-1) if b is not None and b.data is not None and b.data.ndim == 2 else None
+
+
+def _range(attrs: Attrs, data: Bounds | None, weight: Bounds | None, axis: int) -> Bounds | None:
+    if data is None or weight is None or weight.data is None:
+        return None
+    zero, weight_zero = _zero_points(attrs)
+    return product_sum_bounds(Bounds(data.low - zero, data.high - zero), weight.data, weight_zero, axis)
+
+
+def _dense_macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    return out.size * weight.shape[1]
+
+
+def _matmul_macs(attrs: Attrs, out: TensorType, a: TensorType, b: TensorType) -> int:
+    return out.size * a.shape[-1]
+
+
+def _infer_float_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    return TensorType(_dense_shape(attrs, data, weight), require_float(data, weight))
+
+
+def _infer_qnn_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    require_integers(data, weight, within=CONV_INTEGERS)
+    return TensorType(_dense_shape(attrs, data, weight), "int32")
+
+
+def _infer_float_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
+    return TensorType(_matmul_shape(attrs, a, b), require_float(a, b))
+
+
+def _infer_qnn_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
+    require_integers(a, b, within=CONV_INTEGERS)
+    return TensorType(_matmul_shape(attrs, a, b), "int32")
+
+
+register_op(
+    Op(
+        name="nn.dense",
+        doc="data (..., in) times the transpose of weight (units, in), giving (..., units).",
+        inputs=("data", "weight"),
+        infer=_infer_float_dense,
+        reference=_dense_reference,
+        compute=_dense_compute,
+        kind="reduction",
+        macs=_dense_macs,
+    )
+)
+register_op(
+    Op(
+        name="qnn.dense",
+        doc="sum((data - input_zero_point) * (weight - kernel_zero_point)) in int32: data (..., in), weight (units, in).",
+        inputs=("data", "weight"),
+        attrs=_ZERO_POINTS,
+        infer=_infer_qnn_dense,
+        reference=_dense_reference,
+        compute=_dense_compute,
+        kind="reduction",
+        value_range=_dense_range,
+        macs=_dense_macs,
+    )
+)
+register_op(
+    Op(
+        name="matmul",
+        doc="a (..., m, k) times b (..., k, n); leading dimensions broadcast as in numpy.",
+        inputs=("a", "b"),
+        infer=_infer_float_matmul,
+        reference=_product,
+        compute=_matmul_compute,
+        kind="reduction",
+        macs=_matmul_macs,
+    )
+)
+register_op(
+    Op(
+        name="qnn.matmul",
+        doc="sum((a - input_zero_point) * (b - kernel_zero_point)) in int32: a (..., m, k), b (..., k, n), broadcasting.",
+        inputs=("a", "b"),
+        attrs=_ZERO_POINTS,
+        infer=_infer_qnn_matmul,
+        reference=_product,
+        compute=_matmul_compute,
+        kind="reduction",
+        value_range=_matmul_range,
+        macs=_matmul_macs,
+    )
+)

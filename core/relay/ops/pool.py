@@ -1,0 +1,251 @@
+"""Pooling over windows, channels last."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...tir import te
+from ...tir.dtype import bounds, is_float
+from ...tir.nodes import Expr, maximum, minimum
+from ..op import Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
+from ..types import TensorType
+from .common import all_of, inside, require_float, windows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["pool_attrs", "pool_shape", "pool_sum", "tap_count", "window_parts"]
+
+
+def pool_attrs(rank: int) -> tuple[Attr, ...]:
+    """Attributes of a pool over ``rank`` spatial dimensions."""
+    return (
+        Attr("pool_size", Ints(rank), "taps of the window"),
+        Attr("strides", Ints(rank), "steps of the window", neutral=(1,) * rank),
+        Attr("padding", Ints(2 * rank), "around the input: before each dimension, then after", neutral=(0,) * 2 * rank),
+    )
+
+
+def pool_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
+    """Shape of a pool; ModelError where a window would lie in the padding alone, which has no value."""
+    rank = len(attrs.pool_size)
+    if len(data.shape) != rank + 2:
+        raise ModelError(f"data must have {rank + 2} dimensions", hint="channels last")
+    if min(attrs.pool_size) < 1:
+        raise ModelError(f"pool_size {attrs.pool_size} must be positive")
+    spatial = windows(data.shape[1:-1], attrs.pool_size, attrs.strides, attrs.padding, (1,) * rank)
+    for d, extent in enumerate(spatial):
+        last = (extent - 1) * attrs.strides[d] - attrs.padding[d]
+        if attrs.padding[d] >= attrs.pool_size[d] or last >= data.shape[d + 1]:
+            raise ModelError(f"padding {attrs.padding} leaves windows of {attrs.pool_size} without any element")
+    return (data.shape[0], *spatial, data.shape[-1])
+
+
+def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.Var]) -> Any:
+    """The element under the window's taps, and the conditions under which there is one."""
+    batch, *position, channel = index
+    taken, conditions = [], []
+    for d, tap in enumerate(taps):
+        stride, before = attrs.strides[d], attrs.padding[d]
+        taken.append(position[d] * stride + tap - before)
+        last = (out.shape[d + 1] - 1) * stride + attrs.pool_size[d] - 1 - before
+        conditions += inside(taken[d], data.shape[d + 1], -before, last)
+    return data[(batch, *taken, channel)], all_of(conditions)
+
+
+def _max_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    taps = [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(attrs.pool_size)]
+
+    def at(*index: Any) -> te.Reduction:
+        value, where = _taps(attrs, out, data, index, taps)
+        return te.max(value, tuple(taps), where=where)
+
+    return te.compute(out.shape, at, "max_pool")
+
+
+def pool_sum(attrs: Attrs, out: TensorType, data: te.Tensor, dtype: str) -> te.Tensor:
+    """Sums over windows, in ``dtype``; padding adds nothing."""
+    taps = [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(attrs.pool_size)]
+
+    def at(*index: Any) -> te.Reduction:
+        value, where = _taps(attrs, out, data, index, taps)
+        return te.sum(value.astype(dtype), tuple(taps), where=where)
+
+    return te.compute(out.shape, at, "pool_sum")
+
+
+def tap_count(attrs: Attrs, data_shape: tuple[int, ...], index: tuple[Any, ...]) -> Expr | int:
+    """How many taps of the window at ``index`` lie on the input: an int where it is the same everywhere."""
+    count: Expr | int = 1
+    rank = len(attrs.pool_size)
+    for d, size in enumerate(attrs.pool_size):
+        if attrs.padding[d] or attrs.padding[d + rank]:
+            first = index[d + 1] * attrs.strides[d] - attrs.padding[d]
+            count = (minimum(first + size, data_shape[d + 1]) - maximum(first, 0)) * count
+        else:
+            count = count * size
+    return count
+
+
+def window_parts(attrs: Attrs, data: np.ndarray, fill: Any) -> np.ndarray:
+    """The taps of every window, padding filled in: (taps, batch, *spatial, channels)."""
+    import numpy as np
+
+    rank = len(attrs.pool_size)
+    sides = zip(attrs.padding[:rank], attrs.padding[rank:], strict=True)
+    padded = np.pad(data, [(0, 0), *sides, (0, 0)], constant_values=fill)
+    spatial = windows(data.shape[1:-1], attrs.pool_size, attrs.strides, attrs.padding, (1,) * rank)
+    parts = []
+    for tap in itertools.product(*map(range, attrs.pool_size)):
+        window = zip(tap, spatial, attrs.strides, strict=True)
+        parts.append(padded[(slice(None), *(slice(t, t + (n - 1) * s + 1, s) for t, n, s in window))])
+    return np.stack(parts)
+
+
+def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:
+    if data.dtype == "bool":
+        raise ModelError("it takes numbers, not bool")
+    return TensorType(pool_shape(attrs, data), data.dtype)
+
+
+def _max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    lowest = float("-inf") if is_float(data.dtype.name) else bounds(data.dtype.name)[0]
+    result: np.ndarray = window_parts(attrs, data, lowest).max(axis=0)
+    return result
+
+
+def _same_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+    return None if data is None else Bounds(data.low, data.high)
+
+
+def _infer_average(attrs: Attrs, data: TensorType) -> TensorType:
+    return TensorType(pool_shape(attrs, data), require_float(data))
+
+
+def _average_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    wide = data.astype(np.float64)
+    total = window_parts(attrs, wide, 0.0).sum(axis=0)
+    counted = np.ones((1, *data.shape[1:-1], 1))
+    count = window_parts(attrs, counted, 1.0 if attrs.count_include_pad else 0.0).sum(axis=0)
+    result: np.ndarray = (total / count).astype(data.dtype)
+    return result
+
+
+def _average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    total = pool_sum(attrs, out, data, out.dtype)
+    taps = 1
+    for size in attrs.pool_size:
+        taps *= size
+
+    def at(*index: Any) -> Expr:
+        count = taps if attrs.count_include_pad else tap_count(attrs, data.shape, index)
+        return total[index] / (float(count) if isinstance(count, int) else count.astype(out.dtype))
+
+    return te.compute(out.shape, at, "avg_pool")
+
+
+for _rank in (1, 2):
+    register_op(
+        Op(
+            name=f"nn.max_pool{_rank}d",
+            doc="The largest element under each window; padding is never the largest.",
+            inputs=("data",),
+            attrs=pool_attrs(_rank),
+            infer=_infer_max,
+            reference=_max_reference,
+            compute=_max_compute,
+            kind="reduction",
+            value_range=_same_range,
+        )
+    )
+    register_op(
+        Op(
+            name=f"nn.avg_pool{_rank}d",
+            doc="The mean under each window, for floats. Padding counts only with count_include_pad.",
+            inputs=("data",),
+            attrs=(
+                *pool_attrs(_rank),
+                Attr("count_include_pad", Boolean, "divide by the window's size at the borders too", neutral=False),
+            ),
+            infer=_infer_average,
+            reference=_average_reference,
+            compute=_average_compute,
+            kind="reduction",
+        )
+    )
+
+
+def _global_shape(data: TensorType) -> tuple[int, ...]:
+    if len(data.shape) < 3:
+        raise ModelError("data must be (batch, spatial..., channels)")
+    return (data.shape[0], *(1 for _ in data.shape[1:-1]), data.shape[-1])
+
+
+def _infer_global_max(attrs: Attrs, data: TensorType) -> TensorType:
+    if data.dtype == "bool":
+        raise ModelError("it takes numbers, not bool")
+    return TensorType(_global_shape(data), data.dtype)
+
+
+def _infer_global_average(attrs: Attrs, data: TensorType) -> TensorType:
+    return TensorType(_global_shape(data), require_float(data))
+
+
+def _global_max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    result: np.ndarray = data.max(axis=tuple(range(1, data.ndim - 1)), keepdims=True)
+    return result
+
+
+def _global_average_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    mean = data.astype(np.float64).mean(axis=tuple(range(1, data.ndim - 1)), keepdims=True)
+    result: np.ndarray = mean.astype(data.dtype)
+    return result
+
+
+def _everywhere(data: te.Tensor) -> list[te.Var]:
+    return [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(data.shape[1:-1])]
+
+
+def _global_max_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    taps = _everywhere(data)
+    return te.compute(out.shape, lambda *i: te.max(data[(i[0], *taps, i[-1])], tuple(taps)), "global_max")
+
+
+def _global_average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    taps = _everywhere(data)
+    count = 1
+    for extent in data.shape[1:-1]:
+        count *= extent
+    total = te.compute(out.shape, lambda *i: te.sum(data[(i[0], *taps, i[-1])], tuple(taps)), "total")
+    return te.compute(out.shape, lambda *i: total[i] / float(count), "global_avg")
+
+
+register_op(
+    Op(
+        name="nn.global_max_pool",
+        doc="The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels).",
+        inputs=("data",),
+        infer=_infer_global_max,
+        reference=_global_max_reference,
+        compute=_global_max_compute,
+        kind="reduction",
+        value_range=_same_range,
+    )
+)
+register_op(
+    Op(
+        name="nn.global_avg_pool",
+        doc="The mean of each channel, for floats: (batch, spatial..., channels) to (batch, 1..., channels).",
+        inputs=("data",),
+        infer=_infer_global_average,
+        reference=_global_average_reference,
+        compute=_global_average_compute,
+        kind="reduction",
+    )
+)

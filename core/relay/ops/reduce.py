@@ -1,0 +1,145 @@
+"""Reductions over axes, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...tir import te
+from ...tir.nodes import Call, Imm
+from ..op import Attr, Attrs, Boolean, Int, Ints, Op, register_op
+from ..types import TensorType
+from .common import normalise_axes, normalise_axis, require_float
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__: list[str] = []
+
+_AXES = (
+    Attr("axis", Ints(), "axes to reduce; () is all of them"),
+    Attr("keepdims", Boolean, "keep the reduced axes, with extent 1", default=False),
+)
+
+
+def _reduced_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
+    axes = normalise_axes(attrs.axis, len(data.shape))
+    kept = ((d, 1 if d in axes else extent) for d, extent in enumerate(data.shape))
+    return tuple(extent for d, extent in kept if attrs.keepdims or d not in axes)
+
+
+def _count(attrs: Attrs, shape: tuple[int, ...]) -> int:
+    count = 1
+    for axis in normalise_axes(attrs.axis, len(shape)):
+        count *= shape[axis]
+    return count
+
+
+def _infer_sum(attrs: Attrs, data: TensorType) -> TensorType:
+    if data.dtype == "bool":
+        raise ModelError("it takes numbers, not bool")
+    return TensorType(_reduced_shape(attrs, data), data.dtype)
+
+
+def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
+    return TensorType(_reduced_shape(attrs, data), require_float(data))
+
+
+def _reference(attrs: Attrs, data: np.ndarray, mean: bool) -> np.ndarray:
+    import numpy as np
+
+    axes = normalise_axes(attrs.axis, data.ndim)
+    if data.dtype.kind == "f":
+        wide = data.astype(np.float64)
+        total = wide.mean(axis=axes, keepdims=attrs.keepdims) if mean else wide.sum(axis=axes, keepdims=attrs.keepdims)
+    else:
+        total = data.sum(axis=axes, keepdims=attrs.keepdims, dtype=data.dtype)
+    return np.asarray(total).astype(data.dtype)
+
+
+def _total(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    axes = normalise_axes(attrs.axis, len(data.shape))
+    inner = {axis: te.reduce_axis(data.shape[axis], f"r{axis}") for axis in axes}
+
+    def at(*index: Any) -> te.Reduction:
+        if attrs.keepdims:
+            taken = [inner.get(d, i) for d, i in enumerate(index)]
+        else:
+            left = iter(index)
+            taken = [inner[d] if d in inner else next(left) for d in range(len(data.shape))]
+        return te.sum(data[tuple(taken)], tuple(inner.values()))
+
+    return te.compute(out.shape, at, "sum")
+
+
+def _mean_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    total = _total(attrs, out, data)
+    count = float(_count(attrs, data.shape))
+    return te.compute(out.shape, lambda *i: total[i] / count, "mean")
+
+
+def _declare(name: str, doc: str, infer: Callable[..., TensorType], compute: Callable[..., te.Tensor]) -> None:
+    register_op(
+        Op(
+            name=name,
+            doc=doc,
+            inputs=("data",),
+            attrs=_AXES,
+            infer=infer,
+            reference=lambda attrs, data: _reference(attrs, data, mean=name == "mean"),
+            compute=compute,
+            kind="reduction",
+        )
+    )
+
+
+_declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total)
+_declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
+
+
+def _infer_softmax(attrs: Attrs, data: TensorType) -> TensorType:
+    require_float(data)
+    normalise_axis(attrs.axis, len(data.shape))
+    return data
+
+
+def _softmax_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    wide = data.astype(np.float64)
+    e = np.exp(wide - wide.max(axis=attrs.axis, keepdims=True))
+    result: np.ndarray = (e / e.sum(axis=attrs.axis, keepdims=True)).astype(data.dtype)
+    return result
+
+
+def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    axis = normalise_axis(attrs.axis, len(out.shape))
+    outer = out.shape[:axis] + out.shape[axis + 1 :]
+    k, j = te.reduce_axis(out.shape[axis], "k"), te.reduce_axis(out.shape[axis], "j")
+
+    def full(index: tuple[Any, ...], at: Any) -> tuple[Any, ...]:
+        return (*index[:axis], at, *index[axis:])
+
+    def rest(index: tuple[Any, ...]) -> tuple[Any, ...]:
+        return index[:axis] + index[axis + 1 :]
+
+    greatest = te.compute(outer, lambda *i: te.max(data[full(i, k)], (k,)), "greatest")
+    power = te.compute(out.shape, lambda *i: Call("exp", data[i] - greatest[rest(i)]), "power")
+    total = te.compute(outer, lambda *i: te.sum(power[full(i, j)], (j,)), "total")
+    inverse = te.compute(outer, lambda *i: Imm(1.0, out.dtype) / total[i], "inverse")
+    return te.compute(out.shape, lambda *i: power[i] * inverse[rest(i)], "softmax")
+
+
+register_op(
+    Op(
+        name="nn.softmax",
+        doc="exp(data - max) / sum(exp(data - max)) along one axis, for floats.",
+        inputs=("data",),
+        attrs=(Attr("axis", Int, "the axis that sums to 1", default=-1),),
+        infer=_infer_softmax,
+        reference=_softmax_reference,
+        compute=_softmax_compute,
+        kind="opaque",
+    )
+)

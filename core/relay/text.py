@@ -1,0 +1,411 @@
+"""The text form of modules: a subset of Python's syntax. ``parse_module(*print_module(m)) == m``.
+
+    @function
+    def main(x: Tensor[(1, 8), int8]) -> Tensor[(1, 4), int8]:
+        @function(Primitive='1')
+        def f0(p0: Tensor[(1, 8), int8], p1: Tensor[(4, 8), int8]) -> Tensor[(1, 4), int32]:
+            v0: ('dense',) = qnn.dense(p0, p1, input_zero_point=3)
+            return v0
+        v0: ('dense',) = f0(x, const('5f36...', (4, 8), int8))
+        v1 = cast(v0, dtype='int8')
+        return v1
+
+Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
+belongs to. Attributes that hold their default are left out. Constants of up to 16 elements stand in the text, larger
+ones beside it, by the SHA-256 of their bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ModelError
+from ..tir.dtype import DTYPES, is_float
+from ..tir.nodes import PrimFunc
+from ..tir.source import Source
+from ..tir.text import parse_def, print_func
+from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
+from .module import AnyFunction, IRModule, Signature, Spans, TensorInfo, func_type
+from .op import FixedPoint, FloatScale, Op, get_op
+from .types import FuncType, TensorType, TupleType, Type
+from .visit import post_order
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["parse_module", "print_module"]
+
+INLINE_ELEMENTS = 16
+
+_RECORDS = {"FixedPoint": FixedPoint, "FloatScale": FloatScale}
+
+
+def print_module(module: IRModule) -> tuple[str, dict[str, np.ndarray]]:
+    """The text of ``module``, and its larger constants by digest."""
+    printer = _Printer(module)
+    parts = []
+    if module.signature is not None:
+        parts.append(_print_signature(module.signature))
+    for var, function in module.functions.items():
+        if isinstance(function, PrimFunc):
+            parts.append(print_func(function, var.name))
+        else:
+            parts.append("\n".join(printer.function(function, var.name, "")))
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n", printer.constants
+
+
+def _print_signature(signature: Signature) -> str:
+    def tensor(info: TensorInfo) -> str:
+        quantised = "" if info.scale is None else f", scale={info.scale!r}, zero_point={info.zero_point!r}"
+        return f"tensor({info.name!r}{quantised})"
+
+    inputs = ", ".join(map(tensor, signature.inputs))
+    outputs = ", ".join(map(tensor, signature.outputs))
+    return f"signature(inputs=[{inputs}], outputs=[{outputs}])"
+
+
+def _type(type_: Type) -> str:
+    if isinstance(type_, TensorType):
+        return f"Tensor[{type_.shape}, {type_.dtype}]"
+    assert isinstance(type_, TupleType)
+    return f"Tuple[{', '.join(map(_type, type_.fields))}]"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_value, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, FixedPoint):
+        shown = f"{_value(value.multiplier)}, {_value(value.shift)}, {value.rounding!r}"
+        return f"FixedPoint({shown})"
+    if isinstance(value, FloatScale):
+        return f"FloatScale({_value(value.scale)})"
+    return repr(value)
+
+
+class _Printer:
+    def __init__(self, module: IRModule) -> None:
+        self.spans = module.spans
+        self.constants: dict[str, np.ndarray] = {}
+
+    def function(self, function: Function, name: str, indent: str) -> Iterator[str]:
+        """The lines of a definition."""
+        attrs = ", ".join(f"{key}={value!r}" for key, value in function.attrs)
+        params = ", ".join(f"{param.name}: {_type(param.type)}" for param in function.params)
+        yield f"{indent}@function({attrs})" if attrs else f"{indent}@function"
+        yield f"{indent}def {name}({params}) -> {_type(function.body.type)}:"
+        taken = {param.name for param in function.params}
+        fresh = {kind: _names(kind, taken) for kind in "vf"}
+        names: dict[Expr, str] = {param: param.name for param in function.params}
+        deeper = indent + "    "
+        for expr in post_order(function.body):
+            if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op not in names:
+                names[expr.op] = next(fresh["f"])
+                yield from self.function(expr.op, names[expr.op], deeper)
+            if isinstance(expr, Constant):
+                names[expr] = self.constant(expr)
+            elif not isinstance(expr, Var):
+                names[expr] = next(fresh["v"])
+                layers = self.spans[expr]
+                yield f"{deeper}{names[expr]}{f': {layers!r}' if layers else ''} = {self.expr(expr, names)}"
+        yield f"{deeper}return {names[function.body]}"
+
+    def expr(self, expr: Expr, names: Mapping[Expr, str]) -> str:
+        if isinstance(expr, Tuple):
+            return f"({''.join(names[field] + ', ' for field in expr.fields).rstrip()})"
+        if isinstance(expr, TupleGetItem):
+            return f"{names[expr.tuple]}[{expr.index}]"
+        assert isinstance(expr, Call)
+        args = [names[arg] for arg in expr.args]
+        if isinstance(expr.op, Op):
+            declared = zip(expr.op.attrs, expr.attrs.items, strict=True)
+            args += [f"{name}={_value(value)}" for attr, (name, value) in declared if not _is_default(attr, value)]
+            return f"{expr.op.name}({', '.join(args)})"
+        callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
+        return f"{callee}({', '.join(args)})"
+
+    def constant(self, constant: Constant) -> str:
+        type_ = constant.tensor
+        if type_.size <= INLINE_ELEMENTS and not (is_float(type_.dtype) and (constant.data != constant.data).any()):
+            elements = constant.data.reshape(-1).tolist()
+            shown = _value(elements[0]) if type_.shape == () else f"[{', '.join(map(_value, elements))}]"
+            shape = "" if len(type_.shape) <= 1 else f"{type_.shape}, "
+            return f"const({shown}, {shape}{type_.dtype})"
+        self.constants[constant.digest] = constant.data
+        return f"const({constant.digest!r}, {type_.shape}, {type_.dtype})"
+
+
+def _number(node: ast.expr) -> int | float | None:
+    """The number that ``node`` spells, signs, ``inf`` and ``nan`` included; None where it spells none."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _number(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
+        return float(node.id)
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def _is_default(attr: Any, value: Any) -> bool:
+    return type(value) is type(attr.default) and _value(value) == _value(attr.default)
+
+
+def _names(prefix: str, taken: set[str]) -> Iterator[str]:
+    number = 0
+    while True:
+        if f"{prefix}{number}" not in taken:
+            yield f"{prefix}{number}"
+        number += 1
+
+
+def parse_module(text: str, constants: Mapping[str, np.ndarray] | None = None, name: str = "<text>") -> IRModule:
+    """The module that ``text`` spells.
+
+    Args:
+        text: as `print_module` gives it, or written by hand.
+        constants: arrays by the SHA-256 of their little-endian bytes, in hexadecimal.
+        name: what to call the text in errors.
+
+    Raises:
+        TextError: with line and column.
+    """
+    return _Parser(Source(text, name), constants or {}).module()
+
+
+class _Parser:
+    def __init__(self, source: Source, constants: Mapping[str, np.ndarray]) -> None:
+        self.source = source
+        self.constants = constants
+        self.globals: dict[str, GlobalVar] = {}
+        self.spans = Spans()
+
+    def module(self) -> IRModule:
+        signature: Signature | None = None
+        parsed: dict[GlobalVar, AnyFunction | None] = {}
+        later: list[tuple[GlobalVar, ast.FunctionDef]] = []
+        for statement in self.source.parse().body:
+            if isinstance(statement, ast.Expr) and signature is None:
+                signature = self.signature(statement.value)
+                continue
+            if not isinstance(statement, ast.FunctionDef):
+                raise self.source.error(statement, "expected a function", "def name(...): under @function")
+            if statement.name in self.globals:
+                raise self.source.error(statement, f"function {statement.name!r} is defined twice")
+            if self._decorator(statement) == "prim_func":
+                _, prim = parse_def(statement, self.source)
+                var = GlobalVar(statement.name, func_type(prim))
+                parsed[var] = prim
+            else:
+                var = GlobalVar(statement.name, self.declared(statement))
+                parsed[var] = None
+                later.append((var, statement))
+            self.globals[statement.name] = var
+        for var, definition in later:
+            parsed[var] = self.function(definition)
+        functions = {var: function for var, function in parsed.items() if function is not None}
+        return IRModule(functions, self.spans, signature)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _decorator(self, definition: ast.FunctionDef) -> str:
+        marks = definition.decorator_list
+        mark = marks[0].func if len(marks) == 1 and isinstance(marks[0], ast.Call) else marks[0] if marks else None
+        if len(marks) != 1 or not isinstance(mark, ast.Name) or mark.id not in ("function", "prim_func"):
+            raise self.source.error(definition, "a function is marked with @function or @prim_func")
+        return mark.id
+
+    def signature(self, node: ast.expr) -> Signature:
+        given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
+        ok = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "signature"
+        if not ok or set(given) != {"inputs", "outputs"}:
+            raise self.source.error(node, "expected signature(inputs=[...], outputs=[...])")
+        sides = {side: tuple(map(self.tensor_info, self.elements(value))) for side, value in given.items()}
+        return Signature(sides["inputs"], sides["outputs"])
+
+    def elements(self, node: ast.expr) -> list[ast.expr]:
+        if not isinstance(node, (ast.List, ast.Tuple)):
+            raise self.source.error(node, "expected [...]")
+        return node.elts
+
+    def tensor_info(self, node: ast.expr) -> TensorInfo:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor"):
+            raise self.source.error(node, "expected tensor('name', scale=..., zero_point=...)")
+        values = [self.value(arg) for arg in node.args] + [self.value(k.value) for k in node.keywords]
+        names = [None] * len(node.args) + [k.arg for k in node.keywords]
+        kinds = [str, (int, float), int]
+        fits = names in ([None], [None, "scale", "zero_point"])
+        if not fits or not all(isinstance(v, kind) for v, kind in zip(values, kinds)):  # type: ignore[arg-type]  # noqa: B905
+            raise self.source.error(node, "expected tensor('name', scale=..., zero_point=...)")
+        return TensorInfo(*values)
+
+    def declared(self, definition: ast.FunctionDef) -> FuncType:
+        """The type that a definition states."""
+        if definition.returns is None:
+            raise self.source.error(definition, "the type of the result is missing", "def name(...) -> Tensor[...]:")
+        return FuncType(tuple(param.type for param in self.params(definition)), self.type(definition.returns))
+
+    def params(self, definition: ast.FunctionDef) -> list[Var]:
+        args = definition.args
+        if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
+            raise self.source.error(definition, "parameters are name: type, without defaults or stars")
+        params = []
+        for arg in args.args:
+            if arg.annotation is None:
+                raise self.source.error(arg, f"parameter {arg.arg!r} needs a type", "x: Tensor[(1, 8), int8]")
+            params.append(Var(arg.arg, self.type(arg.annotation)))
+        return params
+
+    def type(self, node: ast.expr) -> Type:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if node.value.id == "Tuple":
+                return TupleType(tuple(map(self.type, inner)))
+            if node.value.id == "Tensor" and len(inner) == 2:
+                return self.tensor_type(inner[0], inner[1])
+        raise self.source.error(node, "expected a type", "Tensor[(1, 8), int8] or Tuple[...]")
+
+    def tensor_type(self, shape: ast.expr, dtype: ast.expr) -> TensorType:
+        extents = self.value(shape)
+        if not isinstance(extents, tuple) or not all(type(extent) is int for extent in extents):
+            raise self.source.error(shape, "expected a shape, a tuple of integers")
+        if not isinstance(dtype, ast.Name) or dtype.id not in DTYPES:
+            raise self.source.error(dtype, "expected a dtype", f"one of {', '.join(DTYPES)}")
+        try:
+            return TensorType(extents, dtype.id)
+        except ModelError as error:
+            raise self.source.error(shape, error.what, error.hint) from error
+
+    def function(self, definition: ast.FunctionDef) -> Function:
+        if self._decorator(definition) != "function":
+            raise self.source.error(definition, "a nested function is marked with @function")
+        params = self.params(definition)
+        known: dict[str, Expr] = {param.name: param for param in params}
+        *statements, last = definition.body
+        for statement in statements:
+            self.statement(statement, known)
+        if not isinstance(last, ast.Return) or last.value is None:
+            raise self.source.error(last, "a function ends with return")
+        body = self.expr(last.value, known)
+        mark = definition.decorator_list[0]
+        attrs = {}
+        for keyword in mark.keywords if isinstance(mark, ast.Call) else ():
+            value = self.value(keyword.value)
+            if keyword.arg is None or not isinstance(value, str):
+                raise self.source.error(keyword.value, "attributes of a function are strings")
+            attrs[keyword.arg] = value
+        if self.declared(definition).result is not body.type:
+            raise self.source.error(last, f"the result is {body.type}, declared is another type")
+        try:
+            return Function(params, body, attrs)
+        except ModelError as error:
+            raise self.source.error(definition, error.what, error.hint) from error
+
+    def statement(self, node: ast.stmt, known: dict[str, Expr]) -> None:
+        if isinstance(node, ast.FunctionDef):
+            name, value, layers = node.name, self.function(node), None
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name, value, layers = node.targets[0].id, self.expr(node.value, known), None
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            name, value = node.target.id, self.expr(node.value, known)
+            layers = self.value(node.annotation)
+            if not isinstance(layers, tuple) or not all(isinstance(layer, str) for layer in layers):
+                raise self.source.error(node.annotation, "expected the names of layers, a tuple of strings")
+        else:
+            raise self.source.error(node, "expected name = ..., a nested function, or return")
+        if name in known:
+            raise self.source.error(node, f"{name!r} is defined twice")
+        known[name] = value
+        if layers:
+            self.spans.add(value, layers)
+
+    def expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
+        try:
+            return self._expr(node, known)
+        except ModelError as error:
+            if hasattr(error, "line"):
+                raise
+            raise self.source.error(node, error.what, error.hint) from error
+
+    def _expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
+        if isinstance(node, ast.Name):
+            if node.id not in known:
+                raise self.source.error(node, f"{node.id!r} is not defined")
+            return known[node.id]
+        if isinstance(node, ast.Tuple):
+            return Tuple([self.expr(field, known) for field in node.elts])
+        if isinstance(node, ast.Subscript):
+            index = self.value(node.slice)
+            if type(index) is not int:
+                raise self.source.error(node.slice, "expected the index of a field")
+            return TupleGetItem(self.expr(node.value, known), index)
+        if not isinstance(node, ast.Call):
+            raise self.source.error(node, "expected a call, a name, a tuple or a field")
+        name = self.dotted(node.func)
+        if name == "const":
+            return self.const(node)
+        args = [self.expr(arg, known) for arg in node.args]
+        callee = known.get(name) or self.globals.get(name)
+        if callee is None:
+            attrs = {}
+            for keyword in node.keywords:
+                if keyword.arg is None:
+                    raise self.source.error(keyword.value, "attributes are name=value")
+                attrs[keyword.arg] = self.value(keyword.value)
+            return Call(get_op(name), args, attrs)
+        if node.keywords or not isinstance(callee, (Function, GlobalVar)):
+            raise self.source.error(node, f"{name!r} is no function that takes these arguments")
+        return Call(callee, args)
+
+    def dotted(self, node: ast.expr) -> str:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            raise self.source.error(node, "expected the name of an op or a function")
+        return ".".join([node.id, *reversed(parts)])
+
+    def const(self, node: ast.Call) -> Constant:
+        import numpy as np
+
+        usage = "const(3, int32), const([1, 2], int32), const([1, 2], (2, 1), int32) or const('digest', (2, 1), int32)"
+        if node.keywords or len(node.args) not in (2, 3):
+            raise self.source.error(node, "expected a constant", usage)
+        first, dtype = node.args[0], node.args[-1]
+        digest = self.value(first) if isinstance(first, ast.Constant) else None
+        if isinstance(digest, str):
+            if len(node.args) != 3 or digest not in self.constants:
+                raise self.source.error(first, f"no constant {digest!r} came with the text", usage)
+            made = const(self.constants[digest])
+            if made.digest != digest or made.type is not self.tensor_type(node.args[1], dtype):
+                raise self.source.error(first, f"the constant that came as {digest!r} is another: {made.type}")
+            return made
+        listed = first.elts if isinstance(first, ast.List) else [first]
+        values = [self.value(element) for element in listed]
+        shape: ast.expr = ast.parse(f"({len(values)},)" if isinstance(first, ast.List) else "()", mode="eval").body
+        type_ = self.tensor_type(node.args[1] if len(node.args) == 3 else ast.copy_location(shape, first), dtype)
+        whole = int if not is_float(type_.dtype) else (int, float)
+        if len(values) != type_.size or not all(isinstance(v, whole) for v in values):
+            raise self.source.error(first, f"expected {type_.size} numbers for {type_}", usage)
+        try:
+            return const(np.array(values, dtype=type_.dtype).reshape(type_.shape))
+        except OverflowError as error:
+            raise self.source.error(first, f"a number does not fit {type_.dtype}") from error
+
+    def value(self, node: ast.expr) -> Any:
+        """The literal that ``node`` spells."""
+        number = _number(node)
+        if number is not None:
+            return number
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bool)):
+            return node.value
+        if isinstance(node, ast.Tuple):
+            return tuple(map(self.value, node.elts))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
+            try:
+                return _RECORDS[node.func.id](*map(self.value, node.args))
+            except (ModelError, TypeError, ValueError) as error:
+                raise self.source.error(node, f"{node.func.id}: {error}") from error
+        raise self.source.error(node, "expected a literal")

@@ -1,0 +1,142 @@
+"""Permutations and reshapes: how they combine, and how they are moved towards the results of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..expr import Call, Constant, Expr, call, const
+from ..op import Op
+from ..ops.common import normalise_axes, normalise_axis
+from ..ops.shape import layout_axes
+from ..types import TensorType
+
+__all__ = ["permutation", "permute", "reshape", "sink_permutation"]
+
+Axes = tuple[int, ...]
+
+
+def permutation(expr: Expr) -> tuple[Expr, Axes] | None:
+    """The data and the axes of a transpose or layout_transform; None for anything else."""
+    if isinstance(expr, Call) and expr.op_name == "transpose":
+        return expr.args[0], expr.attrs.axes
+    if isinstance(expr, Call) and expr.op_name == "layout_transform":
+        return expr.args[0], layout_axes(expr.attrs)
+    return None
+
+
+def reshape(data: Expr, shape: Sequence[int]) -> Expr:
+    """``data`` under another shape, by one reshape at most."""
+    while isinstance(data, Call) and data.op_name == "reshape":
+        data = data.args[0]
+    if data.shape == tuple(shape):
+        return data
+    if isinstance(data, Constant):
+        return const(data.data.reshape(shape))
+    return call("reshape", data, newshape=tuple(shape))
+
+
+def permute(data: Expr, axes: Axes, like: Call | None = None) -> Expr:
+    """``data`` with dimension d taken from ``axes[d]``, by one permutation at most.
+
+    One that moves extents of 1 only is a reshape. ``like`` is a call to keep where it already is the result.
+    """
+    inner = permutation(data)
+    while inner is not None:
+        data, before = inner
+        axes = tuple(before[axis] for axis in axes)
+        like = None
+        inner = permutation(data)
+    moved = [axis for axis in axes if data.shape[axis] > 1]
+    if moved == sorted(moved):
+        return reshape(data, [data.shape[axis] for axis in axes])
+    if isinstance(data, Constant):
+        return const(data.data.transpose(axes))
+    return like if like is not None else call("transpose", data, axes=axes)
+
+
+def sink_permutation(expr: Call) -> tuple[Call, Axes] | None:
+    """``expr`` computed from the data before their permutation, and the permutation to do afterwards.
+
+    None where no argument is permuted, or the op does not allow it.
+    """
+    op = expr.op
+    if not isinstance(op, Op) or not isinstance(expr.type, TensorType):
+        return None
+    found = [permutation(arg) for arg in expr.args]
+    axes = next((f[1] for f in found if f is not None), None)
+    if axes is None:
+        return None
+    rename = _RENAMED.get(op.name)
+    if rename is None:
+        names_axes = any(attr.name == "axis" for attr in op.attrs)
+        if op.kind not in ("elementwise", "broadcast") or names_axes or len(axes) != len(expr.shape):
+            return None
+    args = [_before(arg, f, axes, len(expr.args) > 1) for arg, f in zip(expr.args, found, strict=True)]
+    if any(arg is None for arg in args):
+        return None
+    attrs = dict(expr.attrs.items)
+    after = axes
+    if rename is not None:
+        renamed = rename(attrs, axes, expr)
+        if renamed is None:
+            return None
+        attrs, after = renamed
+    return Call(op, [arg for arg in args if arg is not None], attrs), after
+
+
+def _before(arg: Expr, found: tuple[Expr, Axes] | None, axes: Axes, several: bool) -> Expr | None:
+    """What ``arg`` is before the permutation ``axes``; None where that is not known."""
+    if found is not None:
+        return found[0] if found[1] == axes else None
+    if arg.tensor.size == 1:
+        return reshape(arg, (1,) * len(arg.shape))
+    if several and isinstance(arg, Constant) and len(arg.shape) <= len(axes):
+        full = arg.data.reshape((1,) * (len(axes) - len(arg.shape)) + arg.shape)
+        return const(full.transpose([axes.index(d) for d in range(len(axes))]))
+    return None
+
+
+Renamed = tuple[dict[str, Any], Axes]
+
+
+def _one_axis(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+    return {**attrs, "axis": axes[normalise_axis(attrs["axis"], len(axes))]}, axes
+
+
+def _reduced(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+    named = normalise_axes(attrs["axis"], len(axes))
+    inner = tuple(sorted(axes[axis] for axis in named))
+    after = axes
+    if not attrs["keepdims"]:
+        left = [axis for axis in axes if axis not in inner]
+        after = tuple(sorted(left).index(axis) for axis in left)
+    return {**attrs, "axis": inner}, after
+
+
+def _per_dimension(*names: str) -> Callable[[dict[str, Any], Axes, Call], Renamed]:
+    def rename(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+        rank = len(axes)
+        changed = dict(attrs)
+        for name in names:
+            value = attrs[name]
+            parts = [value[start : start + rank] for start in range(0, len(value), rank)]
+            changed[name] = tuple(part[axes.index(d)] for part in parts for d in range(rank))
+        return changed, axes
+
+    return rename
+
+
+_RENAMED: dict[str, Callable[[dict[str, Any], Axes, Call], Renamed]] = {
+    "concatenate": _one_axis,
+    "nn.softmax": _one_axis,
+    "qnn.quantize": _one_axis,
+    "qnn.dequantize": _one_axis,
+    "qnn.requantize": _one_axis,
+    "sum": _reduced,
+    "mean": _reduced,
+    "nn.pad": _per_dimension("pad_width"),
+    "strided_slice": _per_dimension("begin", "end", "strides"),
+}
+"""Ops whose attributes name axes: how these change when the op is applied before a permutation, and what the
+permutation is then. Dimension d after it is dimension ``axes[d]`` before it."""

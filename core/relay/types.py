@@ -1,0 +1,89 @@
+"""Types of the graph form: every expression has one, known when it is built."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import ModelError
+from ..interning import Node
+from ..tir.dtype import DTYPES, itemsize
+
+__all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
+
+MAX_BYTES = 2**31 - 1
+"""Largest tensor, in bytes: the generated C indexes with int32."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Type(Node):
+    """Base of the types."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TensorType(Type):
+    """A dense tensor.
+
+    Args:
+        shape: positive extents; ``()`` is a scalar.
+        dtype: one of `uma.tir.dtype.DTYPES`.
+
+    Raises:
+        ModelError: an extent is not positive, the tensor is too large, or the dtype is unknown.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ModelError(f"unknown dtype {self.dtype!r}", hint=f"one of {', '.join(DTYPES)}")
+        for extent in self.shape:
+            if type(extent) is not int or extent <= 0:
+                raise ModelError(f"shape {self.shape} has an extent that is not a positive integer")
+        if self.nbytes > MAX_BYTES:
+            raise ModelError(f"a tensor of shape {self.shape} and {self.dtype} needs {self.nbytes} bytes: over 2 GiB")
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * itemsize(self.dtype)
+
+    def __str__(self) -> str:
+        return f"Tensor[{self.shape}, {self.dtype}]"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TupleType(Type):
+    """Several values at once."""
+
+    fields: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"Tuple[{', '.join(map(str, self.fields))}]"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FuncType(Type):
+    """What a function takes and gives."""
+
+    params: tuple[Type, ...]
+    result: Type
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.params))}) -> {self.result}"
+
+
+def tensor_type(type_: Type, what: str = "a value") -> TensorType:
+    """``type_`` itself, where it is a tensor's.
+
+    Raises:
+        ModelError: it is not.
+    """
+    if not isinstance(type_, TensorType):
+        raise ModelError(f"{what} must be a tensor, not {type_}")
+    return type_

@@ -1,0 +1,92 @@
+"""Walking and rewriting expressions, without recursion: a graph may be 50,000 calls deep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Optional
+
+from .expr import Call, Expr, Tuple, TupleGetItem, Var
+
+__all__ = ["children", "free_vars", "post_order", "rewrite", "substitute", "users", "with_children"]
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """What ``expr`` is computed from. Functions are closed: their bodies are not entered."""
+    if isinstance(expr, Call):
+        return expr.args
+    if isinstance(expr, Tuple):
+        return expr.fields
+    if isinstance(expr, TupleGetItem):
+        return (expr.tuple,)
+    return ()
+
+
+def with_children(expr: Expr, new: Sequence[Expr]) -> Expr:
+    """``expr`` computed from ``new`` instead of its children; itself where nothing changes."""
+    if all(a is b for a, b in zip(children(expr), new, strict=True)):
+        return expr
+    if isinstance(expr, Call):
+        return Call(expr.op, new, expr.attrs)
+    if isinstance(expr, Tuple):
+        return Tuple(new)
+    assert isinstance(expr, TupleGetItem)
+    return TupleGetItem(new[0], expr.index)
+
+
+def post_order(*roots: Expr) -> list[Expr]:
+    """Every expression that the roots are computed from, once each, after its children, first children first."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        expr, ready = stack.pop()
+        if ready:
+            order.append(expr)
+        elif expr not in seen:
+            seen.add(expr)
+            stack.append((expr, True))
+            stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
+    return order
+
+
+def users(order: Iterable[Expr]) -> dict[Expr, list[Expr]]:
+    """Who uses each expression of ``order``; one that uses it twice is named twice."""
+    result: dict[Expr, list[Expr]] = {}
+    for expr in order:
+        result.setdefault(expr, [])
+        for child in children(expr):
+            result.setdefault(child, []).append(expr)
+    return result
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """The variables that ``expr`` is computed from, in the order of their first use."""
+    return [e for e in post_order(expr) if isinstance(e, Var)]
+
+
+Rule = Callable[[Expr], Optional[Expr]]
+Observer = Callable[[Expr, Expr], None]
+
+
+def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
+    """``root`` with ``rule`` applied to every expression, children first.
+
+    Args:
+        root: where to start.
+        rule: is given an expression whose children are rewritten already; gives its replacement, or None. What it
+            gives is not rewritten again.
+        moved: told of every expression that became another one, for example to hand on spans.
+    """
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(root):
+        rebuilt = with_children(expr, [done[child] for child in children(expr)])
+        result = rule(rebuilt)
+        done[expr] = rebuilt if result is None else result
+        if moved is not None and done[expr] is not expr:
+            moved(expr, done[expr])
+    return done[root]
+
+
+def substitute(root: Expr, replace: dict[Expr, Expr]) -> Expr:
+    """``root`` with each key of ``replace`` replaced by its value; what lies below a key is not looked at."""
+    return rewrite(root, replace.get)

@@ -1,0 +1,73 @@
+/* What every model that UMA generates has in common.
+ *
+ * A model is constant data and code: it owns no memory, calls no allocator and keeps nothing between calls. All that
+ * it works on is a context and an arena, both given by the caller, so that one model can run in several contexts, and
+ * several models live in one image.
+ */
+#ifndef UMA_RUNTIME_H
+#define UMA_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Raised whenever a declaration below changes: generated headers refuse another one. */
+#define UMA_ABI_VERSION 1
+
+#define UMA_OK 0
+#define UMA_ERR_ARGUMENT 1 /* a pointer is null, or an input or output is not aligned to its element type */
+#define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
+#define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
+
+/* UMA_ALIGNED(n) before a declaration: the object starts at a multiple of n bytes. */
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define UMA_ALIGNED(n) alignas(n)
+#elif defined(__GNUC__)
+#define UMA_ALIGNED(n) __attribute__((aligned(n)))
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define UMA_ALIGNED(n) _Alignas(n)
+#elif defined(_MSC_VER)
+#define UMA_ALIGNED(n) __declspec(align(n))
+#else
+#error "UMA_ALIGNED: this compiler has no known way to align an object; compile as C11 or later"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* UMA_OK or one of UMA_ERR_*. */
+typedef int32_t uma_status;
+
+/* An input or output. Elements are dense and row-major, in the machine's byte order; bool is one byte, 0 or 1. */
+typedef struct uma_tensor_info {
+    const char *name;     /* the model's own name in UTF-8; cut where it is longer than 255 bytes */
+    const char *dtype;    /* bool, int8, uint8, int16, ..., uint64, float32, float64 */
+    int32_t rank;         /* 0: a scalar */
+    const int32_t *shape; /* rank extents; null for a scalar */
+    size_t bytes;
+    float scale; /* real value = scale * (stored value - zero_point); scale 0: not quantised */
+    int32_t zero_point;
+} uma_tensor_info;
+
+/* The same description of every model. */
+typedef struct uma_model {
+    uint32_t abi_version;
+    const char *name;
+    size_t arena_bytes; /* 0: init takes a null arena */
+    size_t arena_alignment;
+    size_t context_bytes;
+    int32_t n_inputs;
+    int32_t n_outputs;
+    const uma_tensor_info *inputs;
+    const uma_tensor_info *outputs;
+    /* Makes a context: context_bytes bytes aligned as a pointer is. The arena stays the context's until it is dropped. */
+    uma_status (*init)(void *context, void *arena, size_t arena_bytes);
+    /* Runs the model once. Inputs and outputs come in the order of the tables and may not overlap. */
+    uma_status (*invoke)(void *context, const void *const *inputs, void *const *outputs);
+} uma_model;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,97 @@
+"""Which output of a kernel may be the same memory as an input: every element must be read before it is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .affine import Affine, flat_index
+from .bounds import Bounds, Interval
+from .nodes import Buffer, Expr, For, Imm, Load, Param, Stmt, Store, Update, Var
+from .visit import bodies, expressions, walk
+
+__all__ = ["may_alias"]
+
+
+@dataclass(frozen=True)
+class _Access:
+    buffer: Buffer
+    index: Affine
+    loops: tuple[Var, ...]
+    writes: bool
+
+
+def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...]:
+    """The pairs (output, input) of names that may be one memory, as far as can be shown.
+
+    They have one dtype and size, and each load of the input stands before each store to the output in the text of the
+    loops around both, and what a store writes in one round of these loops no load reads in a later round.
+    """
+    inputs = [param.buffer for param in params if param.role == "input"]
+    outputs = [param.buffer for param in params if param.role == "output"]
+    pairs = [(out, x) for out in outputs for x in inputs if out.dtype == x.dtype and out.size == x.size]
+    if not pairs:
+        return ()
+    ranges: dict[Var, Interval] = {}
+    accesses: list[_Access] = []
+    _collect(body, (), ranges, accesses)
+    known = Bounds(ranges)
+    return tuple((out.name, x.name) for out, x in pairs if _safe(out, x, accesses, known))
+
+
+def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], accesses: list[_Access]) -> None:
+    """Appends the accesses of ``stmt``, in the order of its text."""
+    for expr in expressions(stmt):
+        for part in walk(expr):
+            if isinstance(part, Load):
+                accesses.append(_Access(part.buffer, flat_index(part.buffer, part.indices), loops, False))
+    if isinstance(stmt, (Store, Update)):
+        accesses.append(_Access(stmt.buffer, flat_index(stmt.buffer, stmt.indices), loops, True))
+    if isinstance(stmt, For):
+        ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
+        loops = (*loops, stmt.var)
+    for inner in bodies(stmt):
+        _collect(inner, loops, ranges, accesses)
+
+
+def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds) -> bool:
+    written: list[_Access] = []
+    read: list[_Access] = []
+    for access in accesses:
+        if access.buffer == out and access.writes:
+            written.append(access)
+        elif access.buffer == x:
+            if written:
+                return False
+            read.append(access)
+    return all(_apart(load, store, known) for load in read for store in written)
+
+
+def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
+    """Whether each round of the loops around both has a part of the memory of its own."""
+    common = [a for a, b in zip(load.loops, store.loops, strict=False) if a is b]
+    strides = []
+    for var in common:
+        stride = load.index.stride(var)
+        if stride is None or stride != store.index.stride(var):
+            return False
+        low, high = known.of(var)
+        if high > low:
+            strides.append((abs(stride), high - low))
+    (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
+    span = max(b, d) - min(a, c) + 1
+    for stride, steps in sorted(strides):
+        if stride < span:
+            return False
+        span += stride * steps
+    return True
+
+
+def _rest(index: Affine, common: Sequence[Var], known: Bounds) -> Interval:
+    """The values of ``index`` less the terms of ``common``."""
+    low = high = index.constant
+    for term, factor in index.terms.items():
+        if term not in common:
+            ends = [factor * end for end in known.of(term)]
+            low, high = low + min(ends), high + max(ends)
+    return low, high

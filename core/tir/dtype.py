@@ -1,0 +1,53 @@
+"""Scalar data types, by name, and what is true of each."""
+
+from __future__ import annotations
+
+__all__ = ["DTYPES", "INTEGERS", "bits", "bounds", "is_float", "is_integer", "is_signed", "itemsize"]
+
+_BITS = {
+    "bool": 8,
+    "int8": 8,
+    "uint8": 8,
+    "int16": 16,
+    "uint16": 16,
+    "int32": 32,
+    "uint32": 32,
+    "int64": 64,
+    "uint64": 64,
+    "float32": 32,
+    "float64": 64,
+}
+
+DTYPES: tuple[str, ...] = tuple(_BITS)
+INTEGERS: tuple[str, ...] = tuple(name for name in _BITS if "int" in name)
+
+
+def bits(dtype: str) -> int:
+    """Storage size of one element, in bits."""
+    return _BITS[dtype]
+
+
+def itemsize(dtype: str) -> int:
+    """Storage size of one element, in bytes."""
+    return _BITS[dtype] // 8
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith("float")
+
+
+def is_integer(dtype: str) -> bool:
+    """True for the signed and unsigned integers; bool is not one."""
+    return "int" in dtype
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype.startswith(("int", "float"))
+
+
+def bounds(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer type or bool."""
+    if dtype == "bool":
+        return 0, 1
+    n = _BITS[dtype]
+    return (-(1 << (n - 1)), (1 << (n - 1)) - 1) if is_signed(dtype) else (0, (1 << n) - 1)

@@ -1,0 +1,76 @@
+"""Naming the parts of an expression that occur in it more than once, so that each is written and evaluated once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from .nodes import Bin, Call, Expr, Imm, Load, Select, Stmt, Var, Bind
+from .visit import operands, walk, with_operands
+
+__all__ = ["may_fault", "share"]
+
+_CHECKED = ("floordiv", "floormod", "truncdiv", "shl", "shr")
+
+
+def may_fault(node: Expr) -> bool:
+    """Whether evaluating this node, its operands being at hand, may fault: a load, a division or shift by a variable.
+
+    Dividing by a constant 0 and shifting by a constant width always do, and are left to whoever wrote them.
+    """
+    return isinstance(node, Load) or (isinstance(node, Bin) and node.op in _CHECKED and not isinstance(node.b, Imm))
+
+
+def share(value: Expr, name: Callable[[], str], use: Callable[[Expr], Stmt]) -> Stmt:
+    """``use(value)``, in the scope of names for the parts of ``value`` that occur in it more than once.
+
+    What a `Select`, ``and`` or ``or`` guards and what may fault is not moved out from under the guard.
+
+    Args:
+        value: the expression.
+        name: gives an unused name.
+        use: makes the statement from the expression that is left.
+    """
+    counts = Counter(part for node in walk(value) if isinstance(node, Expr) for part in operands(node))
+    repeated = {node for node, count in counts.items() if count > 1}
+    if not repeated:
+        return use(value)
+    always = _unguarded(value)
+    bindings: list[tuple[Var, Expr]] = []
+    memo: dict[Expr, Expr] = {}
+    facts: dict[Expr, tuple[bool, bool]] = {}
+
+    def visit(node: Expr) -> Expr:
+        done = memo.get(node)
+        if done is None:
+            parts = operands(node)
+            done = with_operands(node, [visit(part) for part in parts])
+            safe = node in always or (not may_fault(node) and all(facts[part][0] for part in parts))
+            # An index is left as it is: whoever asks for its stride, or its range, need not look names up.
+            worthwhile = isinstance(node, (Load, Call)) or any(facts[part][1] for part in parts)
+            facts[node] = (safe, worthwhile)
+            if node in repeated and safe and worthwhile:
+                bindings.append((Var(name(), node.dtype), done))
+                done = bindings[-1][0]
+            memo[node] = done
+        return done
+
+    stmt = use(visit(value))
+    for var, bound in reversed(bindings):
+        stmt = Bind(var, bound, stmt)
+    return stmt
+
+
+def _unguarded(value: Expr) -> set[Expr]:
+    """The parts of ``value`` that are evaluated whatever its conditions give."""
+    seen = {value}
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        parts = operands(node)
+        if isinstance(node, Select) or (isinstance(node, Bin) and node.op in ("and", "or")):
+            parts = parts[:1]
+        fresh = [part for part in parts if part not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return seen

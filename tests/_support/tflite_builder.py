@@ -1,0 +1,143 @@
+"""Writes small TFLite files, and runs them with LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ai_edge_litert.schema_py_generated as schema
+import flatbuffers
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+TYPES = {
+    "float32": schema.TensorType.FLOAT32,
+    "float16": schema.TensorType.FLOAT16,
+    "float64": schema.TensorType.FLOAT64,
+    "int8": schema.TensorType.INT8,
+    "uint8": schema.TensorType.UINT8,
+    "int16": schema.TensorType.INT16,
+    "int32": schema.TensorType.INT32,
+    "int64": schema.TensorType.INT64,
+    "bool": schema.TensorType.BOOL,
+}
+
+# Operators whose options have another name than the operator.
+OPTIONS = {
+    "AVERAGE_POOL_2D": "Pool2D",
+    "BATCH_MATMUL": "BatchMatMul",
+    "CONV_2D": "Conv2D",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
+    "EXPAND_DIMS": "ExpandDims",
+    "MAXIMUM": "MaximumMinimum",
+    "MAX_POOL_2D": "Pool2D",
+    "MEAN": "Reducer",
+    "MINIMUM": "MaximumMinimum",
+    "PADV2": "PadV2",
+    "REDUCE_MAX": "Reducer",
+    "SPLIT_V": "SplitV",
+    "SUM": "Reducer",
+}
+
+
+class TFLiteBuilder:
+    """One graph, built tensor by tensor and operator by operator."""
+
+    def __init__(self) -> None:
+        self.graph = schema.SubGraphT()
+        self.graph.tensors, self.graph.operators = [], []
+        self.graph.inputs, self.graph.outputs = [], []
+        self.graph.name = "main"
+        self.model = schema.ModelT()
+        self.model.version = 3
+        self.model.description = "test"
+        self.model.subgraphs = [self.graph]
+        self.model.buffers = [schema.BufferT()]
+        self.model.operatorCodes = []
+
+    def tensor(
+        self,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        scale: float | Sequence[float] | None = None,
+        zero_point: int | Sequence[int] = 0,
+        axis: int = 0,
+        data: Any = None,
+        name: str | None = None,
+    ) -> int:
+        """Add a tensor, constant where ``data`` is given; gives its index."""
+        tensor = schema.TensorT()
+        tensor.shape = list(shape)
+        tensor.type = TYPES[dtype]
+        tensor.name = name if name is not None else f"t{len(self.graph.tensors)}"
+        tensor.buffer = 0
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.ascontiguousarray(data, dtype=dtype).tobytes(), np.uint8)
+            self.model.buffers.append(buffer)
+            tensor.buffer = len(self.model.buffers) - 1
+        if scale is not None:
+            q = schema.QuantizationParametersT()
+            q.scale = [scale] if isinstance(scale, (int, float)) else list(scale)
+            q.zeroPoint = [zero_point] * len(q.scale) if isinstance(zero_point, int) else list(zero_point)
+            q.quantizedDimension = axis
+            tensor.quantization = q
+        self.graph.tensors.append(tensor)
+        return len(self.graph.tensors) - 1
+
+    def constant(self, array: Any, dtype: str | None = None, **kwargs: Any) -> int:
+        """Add a constant tensor."""
+        array = np.asarray(array, dtype=dtype)
+        return self.tensor(array.shape, array.dtype.name, data=array, **kwargs)
+
+    def input(self, shape: Sequence[int], dtype: str = "float32", **kwargs: Any) -> int:
+        """Add an input of the model."""
+        index = self.tensor(shape, dtype, **kwargs)
+        self.graph.inputs.append(index)
+        return index
+
+    def op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> None:
+        """Add an operator; ``options`` are those of the schema, by their names there."""
+        code = schema.OperatorCodeT()
+        code.builtinCode = getattr(schema.BuiltinOperator, name)
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        code.version = 1
+        self.model.operatorCodes.append(code)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        operator.inputs, operator.outputs = list(inputs), list(outputs)
+        kind = OPTIONS.get(name) or "".join(part.capitalize() for part in name.split("_"))
+        table = getattr(schema, f"{kind}OptionsT", None)
+        if table is not None:
+            operator.builtinOptions = table()
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, f"{kind}Options")
+            for key, value in options.items():
+                if not hasattr(operator.builtinOptions, key):
+                    raise KeyError(f"{kind}Options has no {key}")
+                setattr(operator.builtinOptions, key, value)
+        self.graph.operators.append(operator)
+
+    def finish(self, *outputs: int) -> bytes:
+        """The file, whose outputs these are."""
+        self.graph.outputs = list(outputs)
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(self.model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+def litert(model: bytes, *inputs: np.ndarray, tensors: Mapping[str, int] | None = None) -> list[np.ndarray]:
+    """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs."""
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
+    )
+    interpreter.allocate_tensors()
+    return run(interpreter, *inputs)
+
+
+def run(interpreter: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    """One inference with an interpreter whose tensors are allocated."""
+    for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], array)
+    interpreter.invoke()
+    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]

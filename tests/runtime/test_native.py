@@ -1,0 +1,359 @@
+"""Calling compiled models through cffi, against small hand-written models that follow uma_runtime.h."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import uma.runtime
+from uma.errors import InternalError, ModelError, ToolchainError, UsageError
+from uma.runtime.native import NativeModel, Session, TensorInfo
+from uma.runtime.toolchain import compile_shared, find_compiler
+
+RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
+
+# y = 2 * x + (number of runs so far), z = sum of q; the arena is checked and used.
+DEFAULTS = {
+    "abi": "UMA_ABI_VERSION",
+    "name": '"demo"',
+    "arena": "64",
+    "inputs": 'INFO("x:0", "float32", 2, x_shape, 24), INFO("q", "int8", 1, q_shape, 4)',
+    "n_inputs": "2",
+    "outputs": 'INFO("y", "float32", 2, x_shape, 24), INFO("z", "int32", 0, 0, 4)',
+    "n_outputs": "2",
+    "init": "",
+    "invoke": "",
+}
+MODEL = """
+#include "uma_runtime.h"
+#define INFO(name, dtype, rank, shape, bytes) {name, dtype, rank, shape, bytes, 0.0f, 0}
+typedef struct { float *arena; int32_t runs; } context_type;
+static const int32_t x_shape[] = {2, 3}, q_shape[] = {4}, bad_shape[] = {-1};
+static uma_status init(void *context, void *arena, size_t arena_bytes) {
+    context_type *c = (context_type *)context;
+    (void)bad_shape;
+    %(init)s
+    if (context == 0 || arena == 0) return UMA_ERR_ARGUMENT;
+    if (arena_bytes < 64 || (uintptr_t)arena %% 32) return UMA_ERR_ARENA;
+    c->arena = (float *)arena;
+    return UMA_OK;
+}
+static uma_status invoke(void *context, const void *const *inputs, void *const *outputs) {
+    context_type *c = (context_type *)context;
+    const float *x = (const float *)inputs[0];
+    const int8_t *q = (const int8_t *)inputs[1];
+    float *y = (float *)outputs[0];
+    int32_t *z = (int32_t *)outputs[1];
+    int i;
+    %(invoke)s
+    for (i = 0; i < 6; i++) c->arena[i] = 2 * x[i];
+    for (i = 0; i < 6; i++) y[i] = c->arena[i] + (float)c->runs;
+    for (*z = 0, i = 0; i < 4; i++) *z += q[i];
+    c->runs++;
+    return UMA_OK;
+}
+static const uma_tensor_info in[] = {%(inputs)s}, out[] = {%(outputs)s};
+static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, sizeof(context_type), %(n_inputs)s, %(n_outputs)s,
+    in, out, init, invoke};
+const uma_model *uma_model_entry(void);
+const uma_model *uma_model_entry(void) { return &model; }
+"""
+Build = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    def build(**changes: str) -> Path:
+        files = {"m.c": MODEL % (DEFAULTS | changes), "uma_runtime.h": RUNTIME_H}
+        output = tmp_path_factory.mktemp("model") / "m.so"
+        return compile_shared(find_compiler(), files, ["m.c"], ["-O1", "-std=c99", "-Wall", "-Werror"], output)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def model(build: Build) -> NativeModel:
+    return NativeModel(build(), name="demo")
+
+
+@pytest.fixture(scope="module")
+def single(build: Build) -> NativeModel:
+    """One input, which is scaled in place of the sum."""
+    return NativeModel(build(n_inputs="1", n_outputs="1", invoke="for (i = 0; i < 6; i++) y[i] = x[i]; return UMA_OK;"))
+
+
+@pytest.fixture
+def session(model: NativeModel) -> Session:
+    return Session(model)
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+Q = np.array([1, -2, 3, 100], np.int8)
+
+
+class TestModel:
+    def test_describes_itself(self, model: NativeModel) -> None:
+        assert (model.name, model.arena_bytes) == ("demo", 64)
+        assert model.inputs == (TensorInfo("x:0", "float32", (2, 3)), TensorInfo("q", "int8", (4,)))
+        assert model.outputs == (TensorInfo("y", "float32", (2, 3)), TensorInfo("z", "int32", ()))
+        assert [info.nbytes for info in model.outputs] == [24, 4]
+        assert [str(info) for info in model.outputs] == ["float32[2, 3]", "int32[]"]
+
+    def test_names_of_the_artifact_are_used(self, build: Build) -> None:
+        long = "layer/" * 100
+        inputs = [TensorInfo(long, "float32", (2, 3)), TensorInfo("Q", "int8", (4,))]
+        model = NativeModel(build(), inputs=inputs)
+        assert set(Session(model).run({long: X, "Q": Q})) == {"y", "z"}
+
+    def test_other_tensors_than_the_artifact_says(self, build: Build) -> None:
+        with pytest.raises(ModelError, match=r"has the inputs \(float32\[2, 3\], int8\[4\]\), expected \(int8\[4\]\)"):
+            NativeModel(build(), inputs=[TensorInfo("q", "int8", (4,))])
+        with pytest.raises(ModelError, match=r"has the outputs .* expected \(\)"):
+            NativeModel(build(), outputs=[])
+
+    def test_other_name(self, build: Build) -> None:
+        with pytest.raises(ModelError, match="holds the model 'demo', expected 'other'"):
+            NativeModel(build(), name="other")
+
+    def test_other_abi(self, build: Build) -> None:
+        with pytest.raises(ModelError, match="version 999 of the ABI, this UMA reads version") as error:
+            NativeModel(build(abi="999"))
+        assert "hint: build the model again" in str(error.value)
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            'INFO("x", "complex64", 2, x_shape, 24)',
+            'INFO("x", "float32", 1, bad_shape, 4)',
+            'INFO("x", "float32", 2, x_shape, 25)',
+        ],
+    )
+    def test_unusable_tensor(self, build: Build, row: str) -> None:
+        with pytest.raises(ModelError, match=r"the output 'x' cannot be .* of \d+ bytes"):
+            NativeModel(build(outputs=row, n_outputs="1"))
+
+    def test_two_tensors_of_one_name(self, build: Build) -> None:
+        row = 'INFO("x", "int8", 1, q_shape, 4)'
+        with pytest.raises(ModelError, match="two inputs have one name: 'x', 'x'"):
+            NativeModel(build(inputs=f"{row}, {row}"))
+
+    def test_name_that_is_not_text(self, build: Build) -> None:
+        with pytest.raises(ModelError, match="a name in the library is not UTF-8"):
+            NativeModel(build(name=r'"\377"'))
+
+    def test_not_a_library(self, tmp_path: Path) -> None:
+        (tmp_path / "m.so").write_bytes(b"not ELF")
+        for name in ("m.so", "none.so"):
+            with pytest.raises(ToolchainError, match="cannot load the compiled model") as error:
+                NativeModel(tmp_path / name)
+            assert error.value.where == str(tmp_path / name)
+
+    def test_library_without_a_model(self, tmp_path: Path) -> None:
+        path = compile_shared(find_compiler(), {"m.c": "int x;\n"}, ["m.c"], [], tmp_path / "m.so")
+        with pytest.raises(ToolchainError, match="cannot load the compiled model: .*uma_model_entry"):
+            NativeModel(path)
+
+
+class TestRun:
+    def test_results(self, session: Session) -> None:
+        result = session.run({"x:0": X, "q": Q})
+        assert list(result) == ["y", "z"]
+        np.testing.assert_array_equal(result["y"], 2 * X)
+        assert (result["z"].shape, result["z"].dtype, result["z"]) == ((), np.int32, 102)
+
+    def test_results_are_the_callers(self, session: Session) -> None:
+        first = session.run({"x:0": X, "q": Q})
+        second = session.run({"x:0": X, "q": Q})
+        np.testing.assert_array_equal(first["y"], 2 * X)
+        np.testing.assert_array_equal(second["y"], 2 * X + 1)
+
+    def test_sessions_are_independent(self, model: NativeModel) -> None:
+        one, two = Session(model), Session(model)
+        one.run({"x:0": X, "q": Q})
+        np.testing.assert_array_equal(two.run({"x:0": X, "q": Q})["y"], 2 * X)
+
+    @given(hnp.arrays(np.float32, (2, 3), elements=st.floats(width=32)))
+    def test_nan_and_infinity_pass(self, single: NativeModel, x: np.ndarray[Any, Any]) -> None:
+        assert Session(single).run(x)["y"].tobytes() == x.tobytes()
+
+    @pytest.mark.parametrize("layout", [X, X.T.copy().T, np.repeat(X, 2, 1)[:, ::2], X[::-1].copy()[::-1]])
+    def test_any_layout(self, single: NativeModel, layout: np.ndarray[Any, Any]) -> None:
+        np.testing.assert_array_equal(Session(single).run(layout)["y"], X)
+        read_only = layout.copy()
+        read_only.flags.writeable = False
+        np.testing.assert_array_equal(Session(single).run({"x:0": read_only})["y"], X)
+
+    def test_dlpack(self, single: NativeModel) -> None:
+        class Foreign:
+            def __dlpack__(self, **options: Any) -> Any:
+                return X.__dlpack__(**options)
+
+            def __dlpack_device__(self) -> Any:
+                return X.__dlpack_device__()
+
+        np.testing.assert_array_equal(Session(single).run(Foreign())["y"], X)
+
+    def test_dlpack_of_another_device(self, single: NativeModel) -> None:
+        class Gpu:
+            def __dlpack__(self, **options: Any) -> Any:
+                raise BufferError("cannot be exported to the CPU")
+
+            def __dlpack_device__(self) -> Any:
+                return (2, 0)
+
+        with pytest.raises(ModelError, match="input 'x:0' cannot be read through DLPack"):
+            Session(single).run(Gpu())
+
+    def test_without_inputs(self, build: Build) -> None:
+        model = NativeModel(build(n_inputs="0", n_outputs="1", invoke="y[0] = 7; (void)x; (void)q; return UMA_OK;"))
+        assert Session(model).run()["y"][0, 0] == 7
+        assert Session(model).run({})["y"][0, 0] == 7
+        with pytest.raises(ModelError, match="one value was given for 0 inputs, expected none"):
+            Session(model).run(X)
+
+    def test_without_arena(self, build: Build) -> None:
+        model = NativeModel(build(arena="0", init="c->arena = 0; return UMA_OK;", invoke="*z = 3; return UMA_OK;"))
+        assert Session(model).run({"x:0": X, "q": Q})["z"] == 3
+
+
+class TestWrongInputs:
+    @pytest.mark.parametrize(
+        ("inputs", "message"),
+        [
+            (X, "one value was given for 2 inputs, expected 'x:0': float32[2, 3], 'q': int8[4]"),
+            (None, "the input 'x:0' is missing, expected 'x:0': float32[2, 3], 'q': int8[4]"),
+            ({"x:0": X}, "the input 'q' is missing"),
+            ({"x:0": X, "q": Q, "r": Q}, "there is no input 'r', expected 'x:0'"),
+            ({"x:0": X, "q": Q.astype(np.uint8)}, "input 'q' is uint8[4], expected int8[4]"),
+            ({"x:0": X.astype(np.float64), "q": Q}, "input 'x:0' is float64[2, 3], expected float32[2, 3]"),
+            ({"x:0": X.astype(">f4"), "q": Q}, "input 'x:0' is >f4[2, 3], expected float32[2, 3]"),
+            ({"x:0": X.reshape(3, 2), "q": Q}, "input 'x:0' is float32[3, 2], expected float32[2, 3]"),
+            ({"x:0": X[None], "q": Q}, "input 'x:0' is float32[1, 2, 3], expected float32[2, 3]"),
+            ({"x:0": X, "q": np.int8(1)}, "input 'q' is int8[], expected int8[4]"),
+            ({"x:0": X, "q": Q[:0]}, "input 'q' is int8[0], expected int8[4]"),
+            ({"x:0": X.tolist(), "q": Q}, "input 'x:0' is a list, expected an array float32[2, 3]"),
+            ({"x:0": None, "q": Q}, "input 'x:0' is a NoneType, expected an array float32[2, 3]"),
+        ],
+    )
+    def test_says_expected_and_got(self, session: Session, inputs: Any, message: str) -> None:
+        with pytest.raises(ModelError) as error:
+            session.run(inputs)
+        assert message in error.value.what
+        assert error.value.where == "inputs of model demo"
+        session.run({"x:0": X, "q": Q})
+
+
+class TestInvoke:
+    def test_bound_buffers(self, session: Session) -> None:
+        session.inputs["x:0"][...] = X
+        session.inputs["q"][...] = Q
+        session.invoke()
+        np.testing.assert_array_equal(session.outputs["y"], 2 * X)
+        session.inputs["x:0"][0, 0] = 50
+        session.invoke()
+        assert session.outputs["y"][0, 0] == 101
+
+    def test_buffers_are_aligned_and_fixed(self, session: Session) -> None:
+        for array in (*session.inputs.values(), *session.outputs.values()):
+            assert array.ctypes.data % 64 == 0
+            assert array.flags.c_contiguous
+        with pytest.raises(TypeError):
+            session.inputs["x:0"] = X  # type: ignore[index]
+
+    def test_one_call_is_cheap(self, single: NativeModel) -> None:
+        invoke = Session(single).invoke
+        times = []
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(1000):
+                invoke()
+            times.append(time.perf_counter() - start)
+        # 0.25 us each where it was measured; a wide margin for slow and busy machines.
+        assert min(times) / 1000 < 3e-6
+
+
+class TestStatus:
+    @pytest.mark.parametrize(
+        ("code", "message"),
+        [("UMA_ERR_ARENA", r"UMA_ERR_ARENA \(2\)"), ("UMA_ERR_ABI", r"UMA_ERR_ABI \(3\)"), ("77", r"an unknown status \(77\)")],
+    )
+    def test_is_named(self, build: Build, code: str, message: str) -> None:
+        model = NativeModel(build(init=f"(void)c; return {code};"))
+        with pytest.raises(InternalError, match=f"initialisation of model 'demo' failed with {message}"):
+            Session(model)
+        failing = Session(NativeModel(build(invoke=f"return {code};")))
+        with pytest.raises(InternalError, match=f"a run of model 'demo' failed with {message}"):
+            failing.run({"x:0": X, "q": Q})
+        with pytest.raises(InternalError, match=message):
+            failing.invoke()
+
+
+class TestLifetime:
+    def test_model_lives_as_long_as_a_session(self, build: Build) -> None:
+        model = NativeModel(build())
+        session = Session(model)
+        gone = weakref.ref(model)
+        del model
+        gc.collect()
+        assert gone() is not None
+        assert session.run({"x:0": X, "q": Q})["z"] == 102
+        outputs = session.outputs["y"]
+        del session
+        gc.collect()
+        assert gone() is None
+        np.testing.assert_array_equal(outputs, 2 * X)
+
+    def test_many_sessions(self, model: NativeModel) -> None:
+        sessions = [Session(model) for _ in range(100)]
+        gc.collect()
+        for session in sessions:
+            assert session.run({"x:0": X, "q": Q})["z"] == 102
+
+
+class TestThreads:
+    @pytest.fixture
+    def slow(self, build: Build) -> Iterator[Session]:
+        """A session whose runs last until input q is not zero."""
+        session = Session(NativeModel(build(invoke="while (*(const volatile int8_t *)q == 0) {}")))
+        yield session
+        session.inputs["q"][...] = 1
+
+    def test_one_session_in_two_threads_is_noticed(self, slow: Session) -> None:
+        thread = threading.Thread(target=slow.run, args=({"x:0": X, "q": 0 * Q},))
+        thread.start()
+        while not slow._lock.locked():
+            time.sleep(0.001)
+        with pytest.raises(UsageError, match="run by two threads at once") as error:
+            slow.run({"x:0": X, "q": Q})
+        assert "a session of its own" in str(error.value)
+        time.sleep(0.01)  # until the other thread has copied its inputs
+        slow.inputs["q"][...] = 1
+        thread.join()
+        assert slow.run({"x:0": X, "q": Q})["z"] == 102
+
+    def test_sessions_of_one_model_run_in_parallel(self, model: NativeModel) -> None:
+        results: list[bool] = []
+
+        def work(seed: int) -> None:
+            session = Session(model)
+            x = np.full((2, 3), seed, np.float32)
+            for run in range(200):
+                results.append(bool((session.run({"x:0": x, "q": Q})["y"] == 2 * x + run).all()))
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [True] * 800
