@@ -63,6 +63,7 @@ class Artifact:
 
     Raises:
         InternalError: the two do not agree with the schema or with each other.
+        ModelError: the names in the metadata are too long to be written.
     """
 
     def __init__(self, files: Mapping[str, str | bytes], metadata: Mapping[str, Any]) -> None:
@@ -77,6 +78,12 @@ class Artifact:
             contents["Makefile"] = _makefile(record).encode()
             record["files"] = _table(contents)
         self._text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+        if len(self._text) > _MAX_METADATA_BYTES:  # only names that come from the model can be this long
+            raise ModelError(
+                f"the names of the model's layers take more than {_MAX_METADATA_BYTES} bytes",
+                where=record["name"],
+                hint="shorten the names in the model",
+            )
         self._record: dict[str, Any] = json.loads(self._text)
         self.files: Mapping[str, bytes] = MappingProxyType(dict(sorted(contents.items())))
         self._lock = threading.RLock()

@@ -58,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         # Whoever read the output has seen enough. Python would complain once more when it closes stdout.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user unasked
         what = f"internal error: {type(error).__name__}: {error}"
         hint = "this is a fault of UMA; please report it with the output of the same command and -v"
         _report(what, None, hint, f"{what}\n  hint: {hint}", 1, args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,6 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ..relay.module import TensorInfo
-    from ..relay.types import TensorType
 
 __all__ = ["Output", "add_input_arguments", "add_model_arguments", "add_output_arguments", "make_inputs", "shapes"]
 
@@ -104,18 +101,16 @@ class Output:
             print(json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=2))
 
 
-def make_inputs(
-    args: argparse.Namespace, declared: Mapping[str, tuple[TensorInfo, TensorType]]
-) -> dict[str, np.ndarray]:
+def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """An array for every input of the model.
 
     Args:
         args: with ``inputs`` and ``input``.
-        declared: what is known of the model's inputs, by name.
+        declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
 
     Raises:
-        UsageError: a file cannot be read, or an argument is malformed or names no input.
-        ModelError: left to the session: it knows shapes and dtypes.
+        UsageError: a file cannot be read, or an argument is malformed or names no input. Shapes and dtypes are left
+            to the session.
     """
     import numpy as np
 
@@ -139,27 +134,28 @@ def make_inputs(
             seeds[name] = int(source[7:])
         else:
             raise UsageError(f"--input {text!r} is no source", hint="write NAME=@FILE.npy or NAME=random:SEED")
+    names = [row["name"] for row in declared]
     for name in (*given, *seeds):
-        if name not in declared:
-            raise UsageError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(declared)}")
-    for name, (_, type_) in declared.items():
-        if name not in given:
-            given[name] = random_array(type_, seeds.get(name, 0))
+        if name not in names:
+            raise UsageError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(names)}")
+    for row in declared:
+        if row["name"] not in given:
+            given[row["name"]] = random_array(row["shape"], row["dtype"], seeds.get(row["name"], 0))
     return given
 
 
-def random_array(type_: TensorType, seed: int) -> np.ndarray:
+def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> np.ndarray:
     """Uniform numbers: all values of an integer type of up to 16 bits, 0 .. 255 of a wider one, [-1, 1) for floats."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    dtype = np.dtype(type_.dtype)
+    dtype = np.dtype(dtype_name)
     if dtype.kind == "f":
-        return rng.uniform(-1, 1, type_.shape).astype(dtype)
+        return rng.uniform(-1, 1, shape).astype(dtype)
     if dtype.kind == "b":
-        return rng.integers(0, 2, type_.shape).astype(dtype)
+        return rng.integers(0, 2, shape).astype(dtype)
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize <= 2 else (0, 255)
-    return rng.integers(low, high, type_.shape, dtype=dtype, endpoint=True)
+    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
 
 
 def _load(path: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Collection
+from itertools import chain, count
 
 __all__ = ["c_comment", "c_identifier", "c_string"]
 
@@ -40,42 +41,42 @@ _HEADERS = """
 """
 """Standard headers: a model called ``math`` would put another ``math.h`` on the include path."""
 
-_PREFIXES = "sem res posix_spawnattr"
-"""Words to which ``_init`` or ``_run`` make the name of a function of the C library."""
+_PREFIXES = "cnd mtx posix_spawn_file_actions posix_spawnattr res sem"
+"""Words to which ``_init`` makes the name of a function of the C library."""
 
 _RESERVED = frozenset(f"{_KEYWORDS} {_MACROS} {_HEADERS} {_PREFIXES}".split()) | {
     word.lower() for word in (*keyword.kwlist, *keyword.softkwlist)
 }
+_RESERVED_PATTERN = re.compile(r"uma(_.*)?|pthread_.*|u?int.*_(t|max|min|c)")
 
 
 def c_identifier(name: str, taken: Collection[str] = ()) -> str:
     """An identifier for something that a model calls ``name``, whatever that text is.
 
-    The result is ASCII, safe as a C or C++ identifier, as the prefix of a model's symbols, as a file name and as a
-    Python identifier. A name that is all that already, and free, is itself.
+    The result is ASCII, at most 60 characters long, and safe as a C or C++ identifier, as the prefix of a model's
+    symbols, as a file name and as a Python identifier. A name that is all that already, and free, is itself.
 
     Args:
         name: any text, the empty one included.
         taken: names that the result must differ from. Keep it in a set where there are many.
     """
     # Two underscores in a row, or one in front, belong to the language.
-    word = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "unnamed"
+    word = re.sub(r"[^A-Za-z0-9]+", "_", name[: 4 * _MAX_IDENTIFIER]).strip("_") or "unnamed"
     if word[0].isdigit():
         word = f"n{word}"
-    word = word[:_MAX_IDENTIFIER].rstrip("_")
+    word = _cut(word, _MAX_IDENTIFIER)
     lower = word.lower()  # some file systems do not tell cases apart
-    if lower in _RESERVED or re.match(r"uma(_|$)|pthread_|u?int\w*_(t|max|min|c)$", lower):
-        word = f"m_{word}"
+    if lower in _RESERVED or _RESERVED_PATTERN.fullmatch(lower):
+        word = _cut(f"m_{word}", _MAX_IDENTIFIER)
     if word not in taken:
         return word
-    # Starting from the number of names taken finds a free one at once even where thousands have one name.
-    numbers = (2, 3, 4, 5, 6, 7, 8, 9)
-    numbered = next((f"{word}_{n}" for n in numbers if f"{word}_{n}" not in taken), None)
-    count = len(taken)
-    while numbered is None or numbered in taken:
-        numbered = f"{word}_{count}"
-        count += 1
-    return numbered
+    stem = _cut(word, _MAX_IDENTIFIER - 11)
+    # Going on from the number of names taken finds a free one at once even where thousands have one name.
+    return next(f"{stem}_{n}" for n in chain(range(2, 10), count(len(taken))) if f"{stem}_{n}" not in taken)
+
+
+def _cut(word: str, length: int) -> str:
+    return word[:length].rstrip("_")
 
 
 def c_comment(text: str) -> str:
@@ -84,7 +85,7 @@ def c_comment(text: str) -> str:
     line = re.sub(r"[\0-\x1f\x7f]", lambda found: f"\\x{ord(found.group()):02x}", line)
     if len(line) > _MAX_COMMENT:
         line = line[: _MAX_COMMENT - 3] + "..."
-    return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+    return re.sub(r"\?(?=\?)", "? ", line).replace("*/", "* /").replace("/*", "/ *")
 
 
 def c_string(text: str) -> str:

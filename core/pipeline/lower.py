@@ -12,7 +12,7 @@ from ..tir import te
 from ..tir.nodes import Imm, PrimFunc
 from .fuse import is_view
 
-__all__ = ["lower"]
+__all__ = ["lower", "lower_tracing"]
 
 
 def lower(module: IRModule) -> IRModule:
@@ -20,6 +20,11 @@ def lower(module: IRModule) -> IRModule:
 
     Kernels that are equal but for the constants they are given share one PrimFunc.
     """
+    return lower_tracing(module)[0]
+
+
+def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
+    """As `lower`; also what each expression of ``main`` became."""
     main = module.main
     spans = Spans(dict(module.spans))
     kernels: dict[PrimFunc, GlobalVar] = {}
@@ -33,17 +38,17 @@ def lower(module: IRModule) -> IRModule:
         done[expr] = rebuilt
     functions: dict[GlobalVar, AnyFunction] = dict(module.with_main(Function(main.params, done[main.body])).functions)
     functions.update({var: func for func, var in kernels.items()})
-    return IRModule(functions, spans, module.signature)
+    return IRModule(functions, spans, module.signature), done
 
 
 def _lower_call(call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...]) -> Call:
     function = call.op if isinstance(call.op, Function) else _as_function(call)
     args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
-    params = {
+    params: dict[Expr, te.Tensor] = {
         param: te.placeholder(arg.shape, arg.dtype, param.name)
         for param, arg in zip(function.params, args, strict=True)
     }
-    outputs = _tensors(function.body, dict(params), layers)
+    outputs = _tensors(function.body, params, layers)
     bound = [(params[param], arg) for param, arg in zip(function.params, args, strict=True)]
     kernel = te.prim_func(
         [tensor for tensor, arg in bound if not isinstance(arg, Constant)],

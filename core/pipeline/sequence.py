@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ..errors import InternalError
 from ..program import Buffer, Call, Program, Quantisation
+from ..program.program import Role
 from ..relay import expr as relay
-from ..relay.module import IRModule, Signature, TensorInfo, func_type
-from ..relay.types import TensorType
+from ..relay.module import IRModule, Signature, TensorInfo
+from ..relay.types import TensorType, TupleType
 from ..relay.visit import post_order
 from ..tir import te
 from ..tir.nodes import PrimFunc
 from .fuse import is_view
 
-__all__ = ["sequence"]
+__all__ = ["sequence", "sequence_tracing"]
 
 ALIGNMENT = 16
 """Of every buffer in the arena and every constant, in bytes: the widest load of the machines that have few."""
@@ -29,6 +30,12 @@ def sequence(module: IRModule, name: str) -> Program:
         name: of the model, an ASCII identifier.
     """
     return _Sequencer(module, name).run()
+
+
+def sequence_tracing(module: IRModule, name: str) -> tuple[Program, dict[relay.Expr, tuple[str, ...]]]:
+    """As `sequence`; also the names of the buffers that hold the value of each expression of ``main``."""
+    sequencer = _Sequencer(module, name)
+    return sequencer.run(), sequencer.where
 
 
 class _Sequencer:
@@ -97,13 +104,15 @@ class _Sequencer:
     def _output(self, name: str, new: str, info: TensorInfo, position: int) -> Buffer:
         old = self.buffers.pop(name)
         self.steps = [Call(s.function, tuple(new if a == name else a for a in s.args), s.layers) for s in self.steps]
+        for expr, names in self.where.items():
+            if name in names:
+                self.where[expr] = tuple(new if n == name else n for n in names)
         type_ = self._result_type(position)
         return Buffer(new, "output", type_.shape, old.dtype, tensor=info.name, quantisation=_quantisation(info))
 
     def _result_type(self, position: int) -> TensorType:
         body = self.main.body.type
-        fields = body.fields if not isinstance(body, TensorType) else (body,)
-        field = fields[position]
+        field = body.fields[position] if isinstance(body, TupleType) else body
         assert isinstance(field, TensorType)
         return field
 
@@ -116,12 +125,13 @@ class _Sequencer:
             [te.compute(source.shape, lambda *i: data[i], "copy")],
             constants=[data] if constant else [],
         )
-        return self._step(f"copy_{len(self.steps)}", kernel.func, [source.name], ())[0]
+        name = next((n for n, f in self.functions.items() if f is kernel.func), f"copy{len(self.functions)}")
+        return self._step(name, kernel.func, [source.name], ())[0]
 
     def _add(
         self,
         name: str,
-        role: str,
+        role: Role,
         type_: TensorType,
         data: bytes | None = None,
         info: TensorInfo | None = None,

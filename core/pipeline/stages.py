@@ -5,9 +5,9 @@ built on: a stage leaves alone what is past it already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Union
 
-from ..program import Program, verify as verify_program
+from ..program import Program
+from ..program import verify as verify_program
 from ..relay.module import AnyFunction, IRModule
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
@@ -17,12 +17,12 @@ from .fuse import fuse
 from .lower import lower
 from .sequence import sequence
 
-__all__ = ["STAGES", "Form", "run"]
+__all__ = ["STAGES", "Form", "run", "simplify_all"]
 
-Form = Union[IRModule, Program]
+Form = IRModule | Program
 
 
-def _simplify(module: IRModule) -> IRModule:
+def simplify_all(module: IRModule) -> IRModule:
     """``module`` with all loops simplified."""
     functions: dict[object, AnyFunction] = {
         var: simplify(function) if isinstance(function, PrimFunc) else function
@@ -36,7 +36,7 @@ _ON_MODULES: dict[str, Callable[[IRModule], IRModule]] = {
     "canonicalise": canonicalise,
     "fuse": fuse,
     "lower": lower,
-    "simplify": _simplify,
+    "simplify": simplify_all,
 }
 
 STAGES: tuple[str, ...] = (*_ON_MODULES, "sequence")

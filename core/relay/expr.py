@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..interning import Node
@@ -140,7 +140,7 @@ class Function(Expr):
         return dict(self.attrs).get(name)
 
 
-Callee = Union[Op, GlobalVar, Function]
+Callee = Op | GlobalVar | Function
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Union
 
 from ..errors import ModelError
 from ..tir.nodes import PrimFunc
@@ -13,7 +12,7 @@ from .types import FuncType, TensorType, TupleType, Type
 
 __all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
 
-AnyFunction = Union[Function, PrimFunc]
+AnyFunction = Function | PrimFunc
 
 
 class Spans:

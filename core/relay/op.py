@@ -179,7 +179,7 @@ Scale = AttrType("FixedPoint or FloatScale", _scale)
 Floats = AttrType("floats", lambda value: tuple(map(_real, value)))
 
 
-def Ints(length: int | None = None) -> AttrType:  # noqa: N802 - it makes a type
+def Ints(length: int | None = None) -> AttrType:
     """A tuple of integers, of a fixed length where one is given."""
 
     def normalise(value: Any) -> tuple[int, ...]:
@@ -191,7 +191,7 @@ def Ints(length: int | None = None) -> AttrType:  # noqa: N802 - it makes a type
     return AttrType("ints" if length is None else f"{length} ints", normalise)
 
 
-def Choice(*choices: str) -> AttrType:  # noqa: N802 - it makes a type
+def Choice(*choices: str) -> AttrType:
     """One of some words."""
 
     def normalise(value: Any) -> str:
@@ -279,7 +279,6 @@ Kind = Literal["elementwise", "broadcast", "injective", "reduction", "opaque"]
 - ``reduction``: sums or maxima over inputs; elementwise ops can follow in the same loops;
 - ``opaque``: anything else, for example softmax; nothing is fused with it.
 """
-
 
 
 @dataclass(frozen=True)

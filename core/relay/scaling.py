@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .op import Bounds, FixedPoint, FloatScale, Scale
+from .op import Bounds, FixedPoint, FloatScale
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["prove_fixed_point", "quantize_multiplier", "scale_array", "scale_integer"]
+__all__ = ["fixed_point", "prove_fixed_point", "quantize_multiplier", "scale_array", "scale_integer"]
+
+_LIMIT = 2.0**62
+"""Floats are cut off here before they become integers: every dtype has long been saturated."""
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
@@ -30,24 +33,32 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
     return (multiplier, shift) if shift >= -31 else (0, 0)
 
 
+def fixed_point(factors: Sequence[float], rounding: str) -> FixedPoint:
+    """Each factor as `quantize_multiplier` gives it; one for all where they are equal.
+
+    Raises:
+        ModelError: a factor is 2**30 or more.
+    """
+    made = [quantize_multiplier(factor) for factor in factors]
+    if len(set(made)) == 1:
+        made = made[:1]
+    return FixedPoint(tuple(m for m, _ in made), tuple(s for _, s in made), rounding)
+
+
 def scale_integer(value: int, multiplier: int, shift: int, rounding: str) -> int:
     """``value``, an int32, scaled by one fixed point: see `FixedPoint`."""
     if rounding == "double":
-        left = _wrap(value << max(shift, 0))
-        return _divide(_divide(left * multiplier, 31, "up"), max(-shift, 0), "away")
+        left = (value << max(shift, 0)) + 2**31
+        high = _divide((left % 2**32 - 2**31) * multiplier, 31, "up")
+        return _divide(high, max(-shift, 0), "away")
     return _divide(value * multiplier, 31 - shift, rounding)
-
-
-def _wrap(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
 
 
 def _divide(value: int, bits: int, rounding: str) -> int:
     """``value / 2**bits``, rounded to the nearest; ``rounding`` says where halves go."""
-    quotient, rest = value >> bits, 2 * (value & ((1 << bits) - 1))
-    half = 1 << bits
+    quotient, twice_rest = value >> bits, 2 * (value & ((1 << bits) - 1))
     up = {"up": True, "even": quotient % 2 == 1, "away": quotient >= 0}[rounding]
-    return quotient + (rest > half or (bits > 0 and rest == half and up))
+    return quotient + (twice_rest > 1 << bits or (twice_rest == 1 << bits and up))
 
 
 def scale_array(values: np.ndarray, scale: FixedPoint | FloatScale, axis: int) -> np.ndarray:
@@ -67,22 +78,90 @@ def scale_array(values: np.ndarray, scale: FixedPoint | FloatScale, axis: int) -
         factors = np.array(scale.scale, np.float32).reshape(shape)
         with np.errstate(over="ignore"):
             product = np.rint(values.astype(np.float32) * factors)
-        # Beyond 2**62 every dtype has long been saturated.
-        return np.clip(product.astype(np.float64), -(2.0**62), 2.0**62).astype(np.int64)
+        return np.clip(product.astype(np.float64), -_LIMIT, _LIMIT).astype(np.int64)
     multiplier = np.array(scale.multiplier, np.int64).reshape(shape)
     shift = np.array(scale.shift, np.int64).reshape(shape)
     wide = values.astype(np.int64)
     if scale.rounding == "double":
         left = (wide << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
-        high = _divide_array(left * multiplier, np.full(shape, 31), "up")
+        high = _divide_array(left * multiplier, np.full_like(shift, 31), "up")
         return _divide_array(high, np.maximum(-shift, 0), "away")
     return _divide_array(wide * multiplier, 31 - shift, scale.rounding)
 
 
 def _divide_array(values: np.ndarray, bits: np.ndarray, rounding: str) -> np.ndarray:
+    """`_divide` of int64 below 2**62."""
     quotient = values >> bits
+    one = 1 << bits
     twice_rest = (values - (quotient << bits)) * 2
-    one = np_one() << bits
     tie_up = {"up": quotient == quotient, "even": quotient % 2 == 1, "away": quotient >= 0}[rounding]
-    up: np.ndarray = (twice_rest > one) | ((twice_rest == one) & (bits > 0) & tie_up)
+    up: np.ndarray = (twice_rest > one) | ((twice_rest == one) & tie_up)
     return quotient + up
+
+
+def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: Bounds) -> FixedPoint | None:
+    """Fixed points that round once, ``up``, and give bit for bit what ``round(float64(x) * factor)`` does, if any do.
+
+    TFLite's reference kernels scale the sums of a fully connected layer in float64 and round half away from zero. The
+    result is monotonous in x and soon saturates, so that it is known by a few hundred thresholds: for every result k
+    the least x that gives k or more. Each threshold bounds the multiplier from below and above, and any multiplier
+    within all bounds is exact. The one nearest to the factor is taken.
+
+    Args:
+        factors: one per channel, or one for all; positive float64.
+        accumulators: every x is within.
+        results: beyond these bounds results are saturated and need not agree.
+    """
+    found = {factor: _prove_one(factor, accumulators, results) for factor in dict.fromkeys(factors)}
+    made = [point for factor in factors if (point := found[factor]) is not None]
+    if len(made) < len(factors):
+        return None
+    if len(set(made)) == 1:
+        made = made[:1]
+    return FixedPoint(tuple(m for m, _ in made), tuple(s for _, s in made), "up")
+
+
+def _prove_one(factor: float, accumulators: Bounds, results: Bounds) -> tuple[int, int] | None:
+    nearest, shift = quantize_multiplier(factor)
+    if shift > 30:
+        return None
+    least, greatest = 0, 2**31 - 1
+    low, high = accumulators
+    for k in range(results.low + 1, results.high + 1):
+        # x gives k or more where x * multiplier >= target: true of the threshold, not of the integer before it.
+        target = (2 * k - 1) << (30 - shift)
+        threshold = _threshold(factor, k, low, high)
+        if threshold <= high:
+            floor, ceiling = _multipliers(threshold, target)
+            least, greatest = max(least, floor), min(greatest, ceiling)
+        if threshold > low:
+            floor, ceiling = _multipliers(1 - threshold, 1 - target)
+            least, greatest = max(least, floor), min(greatest, ceiling)
+    return (min(max(nearest, least), greatest), shift) if least <= greatest else None
+
+
+def _threshold(factor: float, k: int, low: int, high: int) -> int:
+    """The least x within ``low`` .. ``high`` for which ``round(float64(x) * factor) >= k``; ``high + 1`` for none."""
+    guess = math.ceil(min(max((k - 0.5) / factor, low - 1), high + 1))
+    x = min(max(guess, low), high + 1)
+    while x > low and _round_away((x - 1) * factor) >= k:
+        x -= 1
+    while x <= high and _round_away(x * factor) < k:
+        x += 1
+    return x
+
+
+def _round_away(value: float) -> int:
+    size = abs(value)
+    whole = math.floor(size)
+    whole += size - whole >= 0.5
+    return whole if value >= 0 else -whole
+
+
+def _multipliers(x: int, target: int) -> tuple[int, int]:
+    """The range of the multipliers m, of 0 .. 2**31 - 1, with ``x * m >= target``; an empty one is upside down."""
+    if x > 0:
+        return -(-target // x), 2**31 - 1
+    if x < 0:
+        return 0, target // x
+    return (0, 2**31 - 1) if target <= 0 else (1, 0)

@@ -194,7 +194,7 @@ class _Parser:
             if statement.name in self.globals:
                 raise self.source.error(statement, f"function {statement.name!r} is defined twice")
             if self._decorator(statement) == "prim_func":
-                _, prim = parse_def(statement, self.source)
+                _, prim = parse_def(statement, self.source.text, self.source.name)
                 var = GlobalVar(statement.name, func_type(prim))
                 parsed[var] = prim
             else:
@@ -303,10 +303,12 @@ class _Parser:
             raise self.source.error(definition, error.what, error.hint) from error
 
     def statement(self, node: ast.stmt, known: dict[str, Expr]) -> None:
+        value: Expr
+        layers = None
         if isinstance(node, ast.FunctionDef):
-            name, value, layers = node.name, self.function(node), None
+            name, value = node.name, self.function(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name, value, layers = node.targets[0].id, self.expr(node.value, known), None
+            name, value = node.targets[0].id, self.expr(node.value, known)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             name, value = node.target.id, self.expr(node.value, known)
             layers = self.value(node.annotation)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Optional
 
 from .expr import Call, Expr, Tuple, TupleGetItem, Var
 
@@ -64,7 +63,7 @@ def free_vars(expr: Expr) -> list[Var]:
     return [e for e in post_order(expr) if isinstance(e, Var)]
 
 
-Rule = Callable[[Expr], Optional[Expr]]
+Rule = Callable[[Expr], Expr | None]
 Observer = Callable[[Expr, Expr], None]
 
 

@@ -201,24 +201,25 @@ class Session:
             self._lock.release()
 
     def _checked(self, inputs: Any) -> dict[str, Array]:
-        wanted = self.model.inputs
-        expected = ", ".join(f"{info.name!r}: {info}" for info in wanted) or "none"
-        where = f"inputs of model {self.model.name}"
+        wanted, where = self.model.inputs, f"inputs of model {self.model.name}"
+
+        def expected() -> str:
+            return ", ".join(f"{info.name!r}: {info}" for info in wanted) or "none"
+
         if inputs is None:
             inputs = {}
         elif not isinstance(inputs, Mapping):
             if len(wanted) != 1:
                 raise ModelError(
-                    f"one value was given for {len(wanted)} inputs, expected {expected}",
+                    f"one value was given for {len(wanted)} inputs, expected {expected()}",
                     where=where,
                     hint="pass a mapping from input name to array",
                 )
             inputs = {wanted[0].name: inputs}
-        names = [info.name for info in wanted]
-        if missing := [name for name in names if name not in inputs]:
-            raise ModelError(f"the input {missing[0]!r} is missing, expected {expected}", where=where)
-        if unknown := [name for name in inputs if name not in names]:
-            raise ModelError(f"there is no input {unknown[0]!r}, expected {expected}", where=where)
+        if missing := [info.name for info in wanted if info.name not in inputs]:
+            raise ModelError(f"the input {missing[0]!r} is missing, expected {expected()}", where=where)
+        if unknown := [name for name in inputs if name not in self.inputs]:
+            raise ModelError(f"there is no input {unknown[0]!r}, expected {expected()}", where=where)
         return {info.name: _array(inputs[info.name], info, where) for info in wanted}
 
     def _fail(self, what: str, status: int) -> None:
@@ -286,7 +287,6 @@ def _array(value: Any, info: TensorInfo, where: str) -> Array:
             where=where,
             hint=f"convert it: numpy.asarray(value, dtype=numpy.{info.dtype})",
         )
-    if array.dtype != np.dtype(info.dtype) or array.shape != info.shape:
-        shape: Sequence[int] = array.shape
-        raise ModelError(f"{what} is {array.dtype}{list(shape)}, expected {info}", where=where)
+    if array.dtype != info.dtype or array.shape != info.shape:
+        raise ModelError(f"{what} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
     return array

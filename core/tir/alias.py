@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval
-from .nodes import Buffer, Expr, For, Imm, Load, Param, Stmt, Store, Update, Var
+from .nodes import Buffer, For, Load, Param, Stmt, Store, Update, Var
 from .visit import bodies, expressions, walk
 
 __all__ = ["may_alias"]

@@ -96,9 +96,12 @@ class Bounds:
         return Bounds({**self._known, var: values})
 
     def assume(self, condition: Expr, holds: bool = True) -> Bounds | None:
-        """These bounds where ``condition`` is known to be ``holds``; None if that cannot be."""
+        """These bounds where ``condition`` is known to be ``holds``: themselves if that says nothing new about
+        variables, None if it cannot be."""
         inner = Bounds(self._known)
-        return inner if inner._learn(condition, holds) else None
+        if not inner._learn(condition, holds):
+            return None
+        return self if inner._known == self._known else inner
 
     # What follows changes a Bounds that nobody else has seen yet. Each gives False on a contradiction.
 

@@ -65,11 +65,9 @@ def _divide(a: float, b: float) -> float:
     return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-# On floats min and max are those of C++, and of Python: the second operand only where it is less (greater), so a NaN
-# that comes first stays and one that comes second is passed over.
 _SAME: dict[str, Callable[[Value, Value], Value]] = {
-    "min": min,
-    "max": max,
+    "min": lambda a, b: a if a < b else b,
+    "max": lambda a, b: a if a > b else b,
     "bitand": operator.and_,
     "bitor": operator.or_,
     "bitxor": operator.xor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from .nodes import Bin, Call, Expr, Imm, Load, Select, Stmt, Var, Bind
+from .nodes import Bin, Bind, Call, Expr, Imm, Load, Select, Stmt, Var
 from .visit import operands, walk, with_operands
 
 __all__ = ["may_fault", "share"]

@@ -32,11 +32,11 @@ What is printed from a function that `verify` accepts parses to that very functi
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
 
-from ..errors import InternalError
+from ..errors import InternalError, TextError
 from .dtype import DTYPES, bounds, is_float
 from .nodes import (
     INDEX,
@@ -69,10 +69,26 @@ from .verify import MAX_NESTING, faults
 
 __all__ = ["parse_def", "parse_func", "print_func"]
 
-_OPERATOR_NODES = {
-    **{ast.Or: "or", ast.And: "and", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"},
-    **{ast.GtE: ">=", ast.BitOr: "|", ast.BitXor: "^", ast.BitAnd: "&", ast.LShift: "<<", ast.RShift: ">>"},
-    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"},
+_OPERATOR_NODES: dict[type[ast.AST], str] = {
+    ast.Or: "or",
+    ast.And: "and",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.BitAnd: "&",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
 }
 _BY_SIGN = {sign: op for op, (sign, _) in OPERATORS.items()}
 _LOOP_KINDS = {word: kind for kind, word in LOOPS.items()}
@@ -81,8 +97,6 @@ _UPDATE_OPS = {word: op for op, word in UPDATES.items()}
 _NON_FINITE = ("inf", "-inf", "nan")
 _MAX_INTEGER = 2**63
 """Larger numbers in shapes and the like are refused before anything tries to print them."""
-
-T = TypeVar("T")
 
 
 def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
@@ -120,17 +134,18 @@ class _Parser:
         self.scope: dict[str, Var | Buffer] = {}
         self.lines: dict[str, int] = {}  # where each name was declared
         self.places: dict[Stmt | Param, ast.AST] = {}
+        self.nesting = 0
 
     # Functions
 
     def function(self, node: ast.FunctionDef) -> tuple[str, PrimFunc]:
         decorators = [item.id for item in node.decorator_list if isinstance(item, ast.Name)]
         if decorators != ["prim_func"] or len(node.decorator_list) != 1:
-            self.fail(node, "a function of loops is marked @prim_func, and nothing else")
+            raise self.error(node, "a function of loops is marked @prim_func, and nothing else")
         if not node.name.isascii():
-            self.fail(node, f"{node.name!r} is not an ASCII identifier")
+            raise self.error(node, f"{node.name!r} is not an ASCII identifier")
         if node.returns is not None:
-            self.fail(node.returns, "a function of loops returns nothing: results are Out parameters")
+            raise self.error(node.returns, "a function of loops returns nothing: results are Out parameters")
         params = tuple([self.param(arg) for arg in self.plain_arguments(node.args)])
         body = list(node.body)
         aliases = []
@@ -140,20 +155,20 @@ class _Parser:
         with self.at(node):
             func = PrimFunc(params, stmts, tuple(aliases))
         for what, place in faults(func):
-            self.fail(self.places.get(place, node), what)
+            raise self.error(self.places.get(place, node), what)
         return node.name, func
 
     def plain_arguments(self, args: ast.arguments) -> list[ast.arg]:
         extra = [*args.posonlyargs, *args.kwonlyargs, *(arg for arg in (args.vararg, args.kwarg) if arg is not None)]
         for node in (*extra, *args.defaults):
-            self.fail(node, "parameters are plain: no defaults, no *, no /")
+            raise self.error(node, "parameters are plain: no defaults, no *, no /")
         return args.args
 
     def param(self, arg: ast.arg) -> Param:
         note = arg.annotation
         if not isinstance(note, ast.Subscript) or _name(note.value) not in _ROLE_NAMES:
             words = ", ".join(ROLES.values())
-            self.fail(arg, f"parameter {arg.arg!r} needs a type such as In[int8, (4, 6)]", f"one of {words}")
+            raise self.error(arg, f"parameter {arg.arg!r} needs a type such as In[int8, (4, 6)]", f"one of {words}")
         items = note.slice.elts if isinstance(note.slice, ast.Tuple) else [note.slice]
         buffer = self.buffer(note, arg.arg, items, "global")
         with self.at(note):
@@ -165,18 +180,18 @@ class _Parser:
     def buffer(self, node: ast.AST, name: str, items: Sequence[ast.expr], scope: str) -> Buffer:
         """A buffer from ``dtype, shape`` and, in any order, ``align(bytes)`` and ``scope("name")``."""
         if len(items) < 2 or not isinstance(items[1], ast.Tuple):
-            self.fail(node, f"buffer {name!r} needs a dtype and a shape, such as int8, (4, 6)")
+            raise self.error(node, f"buffer {name!r} needs a dtype and a shape, such as int8, (4, 6)")
         dtype = self.dtype(items[0])
         shape = tuple([self.integer(extent) for extent in items[1].elts])
         given: dict[str, ast.expr] = {}
         for item in items[2:]:
             word = _called(item)
             if word not in ("align", "scope") or word in given:
-                self.fail(item, f'expected align(bytes) or scope("name") of {name!r}, once each')
+                raise self.error(item, f'expected align(bytes) or scope("name") of {name!r}, once each')
             given[word] = self.call_arguments(item, 1)[0]
         alignment = self.integer(given["align"]) if "align" in given else 0
         if "align" in given and alignment <= 0:
-            self.fail(given["align"], "an alignment is a power of two")
+            raise self.error(given["align"], "an alignment is a power of two")
         scope = self.string(given["scope"]) if "scope" in given else scope
         with self.at(node):
             return Buffer(name, shape, dtype, scope, alignment)
@@ -186,76 +201,72 @@ class _Parser:
         names = [_name(arg) for arg in args]
         for name, arg in zip(names, args, strict=True):
             if name not in self.scope:
-                self.fail(arg, "may_alias takes the names of an output and an input")
+                raise self.error(arg, "may_alias takes the names of an output and an input")
         return names[0], names[1]
 
     # Statements
 
     def block(self, nodes: Sequence[ast.stmt]) -> Stmt:
         """The statements of one indented block; names declared in it end with it."""
-        stmts: list[Callable[[Stmt], Stmt]] = []
-        opened: list[str] = []
-        for node in nodes:
-            stmts.append(self.statement(node, opened))
-        for name in opened:
-            self.scope.pop(name, None)
-        body = seq()
-        for build in reversed(stmts):
-            body = build(body)
-        return body
+        if self.nesting > MAX_NESTING:
+            raise self.error(nodes[0], "statements are nested too deeply")
+        self.nesting += 1
+        stmts = [(node, self.statement(node)) for node in nodes if not isinstance(node, ast.Pass)]
+        self.nesting -= 1
+        rest: list[Stmt] = []
+        for node, stmt in reversed(stmts):
+            if isinstance(stmt, (Bind, Alloc)):
+                symbol = stmt.var if isinstance(stmt, Bind) else stmt.buffer
+                self.scope.pop(symbol.name)
+                body = seq(*reversed(rest))
+                rest = []
+                stmt = Bind(stmt.var, stmt.value, body) if isinstance(stmt, Bind) else Alloc(stmt.buffer, body)
+            self.places[stmt] = node
+            rest.append(stmt)
+        return seq(*reversed(rest))
 
-    def statement(self, node: ast.stmt, opened: list[str]) -> Callable[[Stmt], Stmt]:
-        """What puts the statement before those that follow it in its block."""
+    def statement(self, node: ast.stmt) -> Stmt:
+        """One statement; a `Bind` or `Alloc` is still without the statements in its scope."""
         if isinstance(node, ast.AnnAssign):
-            return self.bind(node, opened)
-        if isinstance(node, ast.Assign) and _called(node.value) == "alloc":
-            return self.alloc(node, opened)
-        if isinstance(node, ast.Pass):
-            return lambda rest: rest
+            return self.bind(node)
+        if isinstance(node, ast.Assign):
+            return self.alloc(node) if _called(node.value) == "alloc" else self.store(node)
         if isinstance(node, ast.For):
-            stmt = self.loop(node)
-        elif isinstance(node, ast.If):
-            stmt = self.condition(node)
-        elif isinstance(node, ast.With):
-            stmt = self.label(node)
-        elif isinstance(node, ast.Assign):
-            stmt = self.store(node)
-        elif isinstance(node, ast.AugAssign):
-            stmt = self.update(node, node.target, _OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
-        elif isinstance(node, ast.Expr) and _called(node.value) in _UPDATE_OPS:
+            return self.loop(node)
+        if isinstance(node, ast.If):
+            return self.condition(node)
+        if isinstance(node, ast.With):
+            return self.label(node)
+        if isinstance(node, ast.AugAssign):
+            return self.update(node, node.target, _OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
+        if isinstance(node, ast.Expr) and _called(node) in _UPDATE_OPS:
             target, value = self.call_arguments(node, 2)
-            stmt = self.update(node, target, _called(node.value), value)
-        else:
-            self.fail(node, "not a statement of loops")
-        self.places[stmt] = node
-        return lambda rest: seq(stmt, rest)
+            return self.update(node, target, _called(node), value)
+        raise self.error(node, "not a statement of loops")
 
-    def bind(self, node: ast.AnnAssign, opened: list[str]) -> Callable[[Stmt], Stmt]:
+    def bind(self, node: ast.AnnAssign) -> Stmt:
         name = _name(node.target)
         if not name or node.value is None:
-            self.fail(node, "expected a name, its dtype and its value: v: int32 = 3")
+            raise self.error(node, "expected a name, its dtype and its value: v: int32 = 3")
         dtype = self.dtype(node.annotation)
         value = self.expr(node.value, dtype)
         with self.at(node):
-            var = Var(name, dtype)
-            Bind(var, value, seq())
-        self.declare(node, var)
-        opened.append(name)
-        return lambda rest: self.placed(node, Bind(var, value, rest))
+            bind = Bind(Var(name, dtype), value, seq())
+        self.declare(node, bind.var)
+        return bind
 
-    def alloc(self, node: ast.Assign, opened: list[str]) -> Callable[[Stmt], Stmt]:
+    def alloc(self, node: ast.Assign) -> Stmt:
         name = _name(node.targets[0]) if len(node.targets) == 1 else ""
         if not name:
-            self.fail(node, "expected a name for the buffer: t = alloc(int32, (4,))")
+            raise self.error(node, "expected a name for the buffer: t = alloc(int32, (4,))")
         buffer = self.buffer(node.value, name, self.call_arguments(node.value), "local")
         self.declare(node, buffer)
-        opened.append(name)
-        return lambda rest: self.placed(node, Alloc(buffer, rest))
+        return Alloc(buffer, seq())
 
     def loop(self, node: ast.For) -> Stmt:
         name, word = _name(node.target), _called(node.iter)
         if not name or word not in _LOOP_KINDS or node.orelse:
-            self.fail(node, f"expected a loop such as for i in range(4), with one of {', '.join(_LOOP_KINDS)}")
+            raise self.error(node, f"expected a loop such as for i in range(4), with one of {', '.join(_LOOP_KINDS)}")
         extent = self.expr(self.call_arguments(node.iter, 1)[0], INDEX)
         var = Var(name)
         self.declare(node.target, var)
@@ -274,7 +285,7 @@ class _Parser:
     def label(self, node: ast.With) -> Stmt:
         item = node.items[0]
         if len(node.items) != 1 or _called(item.context_expr) != "block" or item.optional_vars is not None:
-            self.fail(node, 'expected a label: with block("name"):')
+            raise self.error(node, 'expected a label: with block("name"):')
         label = self.string(self.call_arguments(item.context_expr, 1)[0])
         body = self.block(node.body)
         with self.at(item.context_expr):
@@ -282,25 +293,25 @@ class _Parser:
 
     def store(self, node: ast.Assign) -> Stmt:
         if len(node.targets) != 1:
-            self.fail(node, "one assignment at a time")
-        buffer, indices = self.access(node.targets[0])
-        value = self.expr(node.value, buffer.dtype)
+            raise self.error(node, "one assignment at a time")
+        target = self.access(node.targets[0])
+        value = self.expr(node.value, target.dtype)
         with self.at(node):
-            return Store(buffer, indices, value)
+            return Store(target.buffer, target.indices, value)
 
     def update(self, node: ast.stmt, target: ast.expr, sign: str, value: ast.expr) -> Stmt:
         if sign not in _UPDATE_OPS:
-            self.fail(node, f"an update is one of {', '.join(UPDATES.values())}")
-        buffer, indices = self.access(target)
-        parsed = self.expr(value, buffer.dtype)
+            raise self.error(node, f"an update is one of {', '.join(UPDATES.values())}")
+        element = self.access(target)
+        step = self.expr(value, element.dtype)
         with self.at(node):
-            return Update(_UPDATE_OPS[sign], buffer, indices, parsed)
+            return Update(_UPDATE_OPS[sign], element.buffer, element.indices, step)
 
     # Expressions. Each takes the dtype that bare constants have here, None where nothing gives it.
 
     def expr(self, node: ast.expr, dtype: str | None, depth: int = 0) -> Expr:
         if depth > MAX_NESTING:
-            self.fail(node, "an expression is nested too deeply")
+            raise self.error(node, "an expression is nested too deeply")
         literal = _literal(node)
         if literal is not None:
             return self.constant(node, literal, dtype)
@@ -309,11 +320,10 @@ class _Parser:
         if isinstance(node, ast.Name):
             var = self.scope.get(node.id)
             if not isinstance(var, Var):
-                self.fail(node, f"no variable {node.id!r} here")
+                raise self.error(node, f"no variable {node.id!r} here")
             return var
         if isinstance(node, ast.Subscript):
-            buffer, indices = self.access(node, depth + 1)
-            return Load(buffer, indices)
+            return self.access(node, depth + 1)
         if isinstance(node, ast.Call):
             return self.call(node, dtype, depth + 1)
         if isinstance(node, ast.IfExp):
@@ -332,9 +342,9 @@ class _Parser:
             return self.binary(node, type(node.op), node.values, "bool", depth)
         if isinstance(node, ast.Compare) and type(node.ops[0]) in _OPERATOR_NODES:
             if len(node.ops) > 1:
-                self.fail(node, "comparisons are not chained", "write a <= b and b < c")
+                raise self.error(node, "comparisons are not chained", "write a <= b and b < c")
             return self.binary(node, type(node.ops[0]), [node.left, *node.comparators], None, depth)
-        self.fail(node, "not an expression of loops")
+        raise self.error(node, "not an expression of loops")
 
     def binary(self, node: ast.expr, sign: type[ast.AST], nodes: list[ast.expr], dtype: str | None, depth: int) -> Expr:
         op = _BY_SIGN[_OPERATOR_NODES[sign]]
@@ -367,7 +377,7 @@ class _Parser:
             with self.at(node):
                 return Un(name, operand)
         if name not in MATH:
-            self.fail(node, f"no function {name!r}" if name else "not a function of loops")
+            raise self.error(node, f"no function {name!r}" if name else "not a function of loops")
         args = self.alike(self.call_arguments(node, MATH[name]), None if name == "clz" else dtype, depth)
         with self.at(node):
             return Call(name, *args)
@@ -377,7 +387,7 @@ class _Parser:
         literal = _literal(arg)
         if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
             if arg.value not in _NON_FINITE or not is_float(dtype):
-                self.fail(arg, "a constant in quotes is one of " + ", ".join(_NON_FINITE) + ", of a float type")
+                raise self.error(arg, "a constant in quotes is one of " + ", ".join(_NON_FINITE) + ", of a float type")
             return Imm(float(arg.value), dtype)
         if literal is not None:
             return self.constant(arg, literal, dtype)
@@ -387,62 +397,60 @@ class _Parser:
 
     def constant(self, node: ast.expr, value: int | float, dtype: str | None) -> Imm:
         if dtype is None:
-            self.fail(node, "the type of this constant is not clear here", "write for example int32(3)")
+            raise self.error(node, "the type of this constant is not clear here", "write for example int32(3)")
         if is_float(dtype) != isinstance(value, float):
-            self.fail(node, f"expected a constant of {dtype}", "constants of a float type have a point: 3.0")
+            raise self.error(node, f"expected a constant of {dtype}", "constants of a float type have a point: 3.0")
         if isinstance(value, int):
             low, high = bounds(dtype)
             if dtype == "bool" or not low <= value <= high:
-                self.fail(node, f"this constant does not fit {dtype}")
-        return Imm(value, dtype)
+                raise self.error(node, f"this constant does not fit {dtype}")
+        constant = Imm(value, dtype)
+        if constant.value in (math.inf, -math.inf):
+            raise self.error(node, f"this constant does not fit {dtype}", f'infinity is {dtype}("inf")')
+        return constant
 
-    def access(self, node: ast.expr, depth: int = 0) -> tuple[Buffer, tuple[Expr, ...]]:
+    def access(self, node: ast.expr, depth: int = 0) -> Load:
         buffer = self.scope.get(_name(node.value)) if isinstance(node, ast.Subscript) else None
         if not isinstance(node, ast.Subscript) or not isinstance(buffer, Buffer):
-            self.fail(node, "expected an element of a buffer that exists here, such as x[i, 3]")
+            raise self.error(node, "expected an element of a buffer that exists here, such as x[i, 3]")
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         indices = tuple([self.expr(item, INDEX, depth) for item in items])
         with self.at(node):
-            Load(buffer, indices)
-        return buffer, indices
+            return Load(buffer, indices)
 
     # Small things
 
     def declare(self, node: ast.AST, symbol: Var | Buffer) -> None:
         name, line = symbol.name, getattr(node, "lineno", 0)
         if name in self.lines:
-            self.fail(node, f"{name!r} is declared twice, first in line {self.lines[name]}")
+            raise self.error(node, f"{name!r} is declared twice, first in line {self.lines[name]}")
         self.lines[name] = line
         self.scope[name] = symbol
-
-    def placed(self, node: ast.AST, stmt: Stmt) -> Stmt:
-        self.places[stmt] = node
-        return stmt
 
     def dtype(self, node: ast.expr) -> str:
         name = _name(node)
         if name not in DTYPES:
-            self.fail(node, f"expected a dtype: {', '.join(DTYPES)}")
+            raise self.error(node, f"expected a dtype: {', '.join(DTYPES)}")
         return name
 
     def integer(self, node: ast.expr) -> int:
         value = _literal(node)
         if not isinstance(value, int) or abs(value) > _MAX_INTEGER:
-            self.fail(node, "expected a whole number of reasonable size")
+            raise self.error(node, "expected a whole number of reasonable size")
         return value
 
     def string(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            self.fail(node, "expected a string")
+            raise self.error(node, "expected a string")
         return node.value
 
     def call_arguments(self, node: ast.AST, count: int | None = None) -> list[ast.expr]:
         call = node.value if isinstance(node, ast.Expr) else node
         assert isinstance(call, ast.Call)  # the caller looked at `_called`
         for item in (*(arg for arg in call.args if isinstance(arg, ast.Starred)), *call.keywords):
-            self.fail(item, "arguments are plain: no names, no *")
+            raise self.error(item, "arguments are plain: no names, no *")
         if count is not None and len(call.args) != count:
-            self.fail(call, f"{_called(call)} takes {count} argument{'s' * (count > 1)}, not {len(call.args)}")
+            raise self.error(call, f"{_called(call)} takes {count} argument{'s' * (count > 1)}, not {len(call.args)}")
         return call.args
 
     @contextmanager
@@ -451,10 +459,10 @@ class _Parser:
         try:
             yield
         except InternalError as error:
-            self.fail(node, error.what)
+            raise self.error(node, error.what) from None
 
-    def fail(self, node: ast.AST, what: str, hint: str | None = None) -> NoReturn:
-        raise self.source.error(node, what, hint) from None
+    def error(self, node: ast.AST, what: str, hint: str | None = None) -> TextError:
+        return self.source.error(node, what, hint)
 
 
 def _name(node: ast.AST) -> str:

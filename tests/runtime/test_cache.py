@@ -200,7 +200,7 @@ class TestProcesses:
         )
 
     def test_two_build_at_once(self, cache: Cache) -> None:
-        body = f"""
+        body = """
             def build(path):
                 with open(path, "wb") as file:
                     for i in range(50):

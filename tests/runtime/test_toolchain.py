@@ -77,7 +77,20 @@ class TestFinding:
 
     @pytest.mark.parametrize(
         "name",
-        ["", "-gcc", "/usr/bin/gcc", "../gcc", "gcc -v", "gcc;id", "gcc\n", "gcc-", "gcc-12/x", "clang++", "@x", "g\u0441c"],
+        [
+            "",
+            "-gcc",
+            "/usr/bin/gcc",
+            "../gcc",
+            "gcc -v",
+            "gcc;id",
+            "gcc\n",
+            "gcc-",
+            "gcc-12/x",
+            "clang++",
+            "@x",
+            "g\u0441c",
+        ],
     )
     def test_unknown_name(self, name: str) -> None:
         with pytest.raises(UsageError, match="not a known name of a C compiler"):
@@ -207,9 +220,7 @@ class TestBrokenCompiler:
         with pytest.raises(ToolchainError, match="printed more than 1048576 bytes"):
             find_compiler("cc")
 
-    def test_hang_takes_its_children_with_it(
-        self, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_hang_takes_its_children_with_it(self, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(toolchain, "_PROBE_TIMEOUT_S", 0.3)
         fake("cc", f"{SLEEP} 100 & echo $! > {tmp_path}/child; wait")
         start = time.monotonic()
@@ -229,9 +240,10 @@ class TestFlags:
     @pytest.mark.parametrize(
         "flag",
         [
-            "-O3", "-Os", "-O", "-march=native", "-mcpu=cortex-m7+nofp", "-march=x86-64-v3", "-mtune=znver3", "-std=c99",
-            "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Werror", "-Wno-unused-parameter", "-Werror=shadow",
-            "-Wframe-larger-than=1024", "-g", "-DNDEBUG", "-DUMA_X=1", "-mprefer-vector-width=512", "-pedantic",
+            "-O3", "-Os", "-O", "-march=native", "-mcpu=cortex-m7+nofp", "-march=x86-64-v3", "-mtune=znver3",
+            "-std=c99", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Werror", "-Wno-unused-parameter",
+            "-Werror=shadow", "-Wframe-larger-than=1024", "-g", "-DNDEBUG", "-DUMA_X=1",
+            "-mprefer-vector-width=512", "-pedantic",
         ],
     )  # fmt: skip
     def test_allowed(self, flag: str) -> None:
@@ -241,10 +253,11 @@ class TestFlags:
         "flag",
         [
             "", "-", "@file", "x.c", "-fplugin=x.so", "-fplugin-arg-x-y=z", "-B.", "-specs=x", "--specs=x", "-wrapper",
-            "-Xclang", "-mllvm", "-load", "-Wl,-rpath,x", "-Wa,-al=x", "-Wp,-MD,x", "-o", "-ox", "-include", "-I/", "-L/",
-            "-lm", "-x", "-E", "-save-temps", "-fdump-tree-all", "-fprofile-use=x", "-flto", "-Ofast", "-ffast-math",
-            "-march=", "-march=-x", "-march=a b", "-march=a,b", "-march=$(id)", "-O3\n", "-O3 -B.", "-DX=\"y\"", "-DX=a b",
-            "-D", "-fuse-ld=x", "-isystem", "-MD", "-MF", "-pipe", "-T", "-###", "--config", "-fsanitize=address",
+            "-Xclang", "-mllvm", "-load", "-Wl,-rpath,x", "-Wa,-al=x", "-Wp,-MD,x", "-o", "-ox", "-include", "-I/",
+            "-L/", "-lm", "-x", "-E", "-save-temps", "-fdump-tree-all", "-fprofile-use=x", "-flto", "-Ofast",
+            "-ffast-math", "-march=", "-march=-x", "-march=a b", "-march=a,b", "-march=$(id)", "-O3\n", "-O3 -B.",
+            "-DX=\"y\"", "-DX=a b", "-D", "-fuse-ld=x", "-isystem", "-MD", "-MF", "-pipe", "-T", "-###", "--config",
+            "-fsanitize=address",
         ],
     )  # fmt: skip
     def test_refused(self, flag: str) -> None:
@@ -258,7 +271,22 @@ class TestFlags:
 
     def test_file_names(self) -> None:
         good = ["kws.c", "uma_math.h", "kws_weights.bin", "Makefile"]
-        bad = ["", ".", "..", "../a.c", "/a.c", "a/b.c", "-o.c", ".hidden", "a b.c", "a\n", "a$.c", "é.c", "x" * 201, "A.c"]
+        bad = [
+            "",
+            ".",
+            "..",
+            "../a.c",
+            "/a.c",
+            "a/b.c",
+            "-o.c",
+            ".hidden",
+            "a b.c",
+            "a\n",
+            "a$.c",
+            "é.c",
+            "x" * 201,
+            "A.c",
+        ]
         assert refused_file_names([*good, "a.c", *bad]) == bad
 
 
@@ -285,7 +313,9 @@ class TestCompiling:
         output = tmp_path / "lib.so"
         output.write_text("old")
         files = {"good.c": ADD, "bad.c": "int x;\nint y = undeclared;\n"}
-        with pytest.raises(ToolchainError, match=r"could not compile bad.c \(exit status 1\)\n\s+bad.c:2:9: error") as error:
+        with pytest.raises(
+            ToolchainError, match=r"could not compile bad.c \(exit status 1\)\n\s+bad.c:2:9: error"
+        ) as error:
             compile_shared(find_compiler(), files, ["good.c", "bad.c"], ["-O1"], output)
         assert "-O1 -fPIC -c bad.c" in str(error.value)
         assert os.listdir(tmp_path) == ["lib.so"]
@@ -298,7 +328,7 @@ class TestCompiling:
         assert len(str(error.value).splitlines()) < 20
 
     def test_link_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ToolchainError, match="could not link the library.*\n.*add"):
+        with pytest.raises(ToolchainError, match=r"could not link the library.*\n.*add"):
             compile_shared(find_compiler(), {"a.c": ADD, "b.c": ADD}, ["a.c", "b.c"], [], tmp_path / "lib.so")
         assert os.listdir(tmp_path) == []
 

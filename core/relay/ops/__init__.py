@@ -1,5 +1,17 @@
 """The core's operators, one module per family. Importing this package registers them all."""
 
-from . import arith, conv, dense, pool, reduce, shape
+from . import arith, conv, dense, pool, qnn, qnn_activation, qnn_arith, qnn_pool, qnn_softmax, reduce, shape
 
-__all__ = ["arith", "conv", "dense", "pool", "reduce", "shape"]
+__all__ = [
+    "arith",
+    "conv",
+    "dense",
+    "pool",
+    "qnn",
+    "qnn_activation",
+    "qnn_arith",
+    "qnn_pool",
+    "qnn_softmax",
+    "reduce",
+    "shape",
+]

@@ -87,7 +87,8 @@ def _infer_same(attrs: Attrs, data: TensorType) -> TensorType:
 def _relu_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    return np.maximum(data, data.dtype.type(0))
+    result: np.ndarray = np.maximum(data, data.dtype.type(0))
+    return result
 
 
 def _relu_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:

@@ -84,7 +84,9 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
             for t, d, n, s in zip(tap, attrs.dilation, spatial, attrs.strides, strict=True)
         )
         part = x[(slice(None), *taken)].reshape(x.shape[0], *spatial, groups, -1)
-        out += np.matmul(part[..., None, :], np.moveaxis(w[tap], 0, 1))[..., 0, :] if groups > 1 else part @ w[tap][:, 0]
+        out += (
+            np.matmul(part[..., None, :], np.moveaxis(w[tap], 0, 1))[..., 0, :] if groups > 1 else part @ w[tap][:, 0]
+        )
     out = out.reshape(*out.shape[:-2], -1)
     if data.dtype.kind == "f":
         return out.astype(data.dtype)
@@ -154,7 +156,7 @@ _LAYOUTS = {1: ("NWC (batch, width, channels)", "WIO (kw, channels / groups, out
 
 def _declare(rank: int, quantised: bool) -> Op:
     data, weight = _LAYOUTS[rank]
-    doc = f"{rank}-D convolution of {data} data with a {weight} weight. Output channel o belongs to group o // (out / groups)."
+    doc = f"{rank}-D convolution of {data} data with a {weight} weight; output o is in group o // (out / groups)."
     if quantised:
         doc += " sum((data - input_zero_point) * (weight - kernel_zero_point)) in int32; padded taps add nothing."
     return register_op(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
+from ...tir.nodes import Expr, Load
 from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float, require_integers
@@ -52,7 +53,7 @@ def _dense_reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.n
     return _product(attrs, data, weight.T)
 
 
-def _term(attrs: Attrs, dtype: str, a: te.Load, b: te.Load) -> te.Expr:
+def _term(attrs: Attrs, dtype: str, a: Load, b: Load) -> Expr:
     a_zero, b_zero = _zero_points(attrs)
     x, w = a.astype(dtype), b.astype(dtype)
     return (x - a_zero if a_zero else x) * (w - b_zero if b_zero else w)
@@ -140,7 +141,7 @@ register_op(
 register_op(
     Op(
         name="qnn.dense",
-        doc="sum((data - input_zero_point) * (weight - kernel_zero_point)) in int32: data (..., in), weight (units, in).",
+        doc="sum((data - input_zero_point) * (weight - kernel_zero_point)), int32; data (..., in), weight (units, in).",
         inputs=("data", "weight"),
         attrs=_ZERO_POINTS,
         infer=_infer_qnn_dense,
@@ -166,7 +167,7 @@ register_op(
 register_op(
     Op(
         name="qnn.matmul",
-        doc="sum((a - input_zero_point) * (b - kernel_zero_point)) in int32: a (..., m, k), b (..., k, n), broadcasting.",
+        doc="sum((a - input_zero_point) * (b - kernel_zero_point)), int32; a (..., m, k), b (..., k, n), broadcasting.",
         inputs=("a", "b"),
         attrs=_ZERO_POINTS,
         infer=_infer_qnn_matmul,

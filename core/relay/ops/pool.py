@@ -43,7 +43,7 @@ def pool_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
     return (data.shape[0], *spatial, data.shape[-1])
 
 
-def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.Var]) -> Any:
+def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.Axis]) -> Any:
     """The element under the window's taps, and the conditions under which there is one."""
     batch, *position, channel = index
     taken, conditions = [], []
@@ -208,7 +208,7 @@ def _global_average_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return result
 
 
-def _everywhere(data: te.Tensor) -> list[te.Var]:
+def _everywhere(data: te.Tensor) -> list[te.Axis]:
     return [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(data.shape[1:-1])]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.nodes import Call, Imm
+from ...tir.nodes import Call, Expr, Imm
 from ..op import Attr, Attrs, Boolean, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import normalise_axes, normalise_axis, require_float
@@ -15,7 +15,7 @@ from .common import normalise_axes, normalise_axis, require_float
 if TYPE_CHECKING:
     import numpy as np
 
-__all__: list[str] = []
+__all__ = ["reduced_load", "reduced_shape"]
 
 _AXES = (
     Attr("axis", Ints(), "axes to reduce; () is all of them"),
@@ -23,7 +23,8 @@ _AXES = (
 )
 
 
-def _reduced_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
+def reduced_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
+    """Shape of a reduction of ``data``, by its attributes ``axis`` and ``keepdims``."""
     axes = normalise_axes(attrs.axis, len(data.shape))
     kept = ((d, 1 if d in axes else extent) for d, extent in enumerate(data.shape))
     return tuple(extent for d, extent in kept if attrs.keepdims or d not in axes)
@@ -39,11 +40,11 @@ def _count(attrs: Attrs, shape: tuple[int, ...]) -> int:
 def _infer_sum(attrs: Attrs, data: TensorType) -> TensorType:
     if data.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
-    return TensorType(_reduced_shape(attrs, data), data.dtype)
+    return TensorType(reduced_shape(attrs, data), data.dtype)
 
 
 def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
-    return TensorType(_reduced_shape(attrs, data), require_float(data))
+    return TensorType(reduced_shape(attrs, data), require_float(data))
 
 
 def _reference(attrs: Attrs, data: np.ndarray, mean: bool) -> np.ndarray:
@@ -58,19 +59,20 @@ def _reference(attrs: Attrs, data: np.ndarray, mean: bool) -> np.ndarray:
     return np.asarray(total).astype(data.dtype)
 
 
-def _total(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple[Expr, tuple[te.Axis, ...]]:
+    """What a reduction adds up for the element at ``index``, and the axes over which it does."""
     axes = normalise_axes(attrs.axis, len(data.shape))
     inner = {axis: te.reduce_axis(data.shape[axis], f"r{axis}") for axis in axes}
+    if attrs.keepdims:
+        taken = [inner.get(d, i) for d, i in enumerate(index)]
+    else:
+        left = iter(index)
+        taken = [inner[d] if d in inner else next(left) for d in range(len(data.shape))]
+    return data[tuple(taken)], tuple(inner.values())
 
-    def at(*index: Any) -> te.Reduction:
-        if attrs.keepdims:
-            taken = [inner.get(d, i) for d, i in enumerate(index)]
-        else:
-            left = iter(index)
-            taken = [inner[d] if d in inner else next(left) for d in range(len(data.shape))]
-        return te.sum(data[tuple(taken)], tuple(inner.values()))
 
-    return te.compute(out.shape, at, "sum")
+def _total(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    return te.compute(out.shape, lambda *i: te.sum(*reduced_load(attrs, data, i)), "sum")
 
 
 def _mean_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:

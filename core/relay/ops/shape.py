@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -233,9 +234,9 @@ register_op(
 def _infer_split(attrs: Attrs, data: TensorType) -> TupleType:
     axis = normalise_axis(attrs.axis, len(data.shape))
     cuts = (0, *attrs.indices, data.shape[axis])
-    if any(a >= b for a, b in zip(cuts, cuts[1:])):  # noqa: B905 - pairs of neighbours
+    if any(a >= b for a, b in itertools.pairwise(cuts)):
         raise ModelError(f"cuts at {attrs.indices} do not rise within the {data.shape[axis]} elements of axis {axis}")
-    shapes = [(*data.shape[:axis], b - a, *data.shape[axis + 1 :]) for a, b in zip(cuts, cuts[1:])]  # noqa: B905
+    shapes = [(*data.shape[:axis], b - a, *data.shape[axis + 1 :]) for a, b in itertools.pairwise(cuts)]
     return TupleType(tuple(TensorType(shape, data.dtype) for shape in shapes))
 
 

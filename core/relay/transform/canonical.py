@@ -20,7 +20,6 @@ from ..expr import Call, Constant, Expr, Function, Tuple, call, const
 from ..module import IRModule, Spans
 from ..op import Op
 from ..ops.common import normalise_axes
-from ..types import TensorType
 from ..visit import rewrite
 from .layout import permutation, permute, reshape, sink_permutation
 
@@ -66,7 +65,7 @@ def _fold(expr: Call) -> Expr | None:
 def _identity(expr: Call) -> Expr | None:
     """Calls that do nothing."""
     data = expr.args[0]
-    nothing = {
+    nothing: dict[str, Callable[[], bool]] = {
         "cast": lambda: expr.type is data.type,
         "clip": lambda: expr.attrs.a_min == -math.inf and expr.attrs.a_max == math.inf,
         "concatenate": lambda: len(expr.args) == 1,
@@ -155,10 +154,15 @@ def _global_pool(expr: Call) -> Expr | None:
 
 def _dense_of_permutation(expr: Call) -> Expr | None:
     """A dense layer of a flattened permutation takes its weights in the other order instead."""
-    if expr.op_name not in ("nn.dense", "qnn.dense") or not isinstance(expr.args[1], Constant):
+    if expr.op_name not in ("nn.dense", "qnn.dense"):
         return None
     flat, weight = expr.args
-    if not isinstance(flat, Call) or flat.op_name != "reshape" or len(flat.shape) != 2:
+    if (
+        not isinstance(weight, Constant)
+        or not isinstance(flat, Call)
+        or flat.op_name != "reshape"
+        or len(flat.shape) != 2
+    ):
         return None
     found = permutation(flat.args[0])
     if found is None:

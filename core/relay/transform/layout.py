@@ -78,10 +78,7 @@ def sink_permutation(expr: Call) -> tuple[Call, Axes] | None:
     attrs = dict(expr.attrs.items)
     after = axes
     if rename is not None:
-        renamed = rename(attrs, axes, expr)
-        if renamed is None:
-            return None
-        attrs, after = renamed
+        attrs, after = rename(attrs, axes)
     return Call(op, [arg for arg in args if arg is not None], attrs), after
 
 
@@ -100,11 +97,11 @@ def _before(arg: Expr, found: tuple[Expr, Axes] | None, axes: Axes, several: boo
 Renamed = tuple[dict[str, Any], Axes]
 
 
-def _one_axis(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+def _one_axis(attrs: dict[str, Any], axes: Axes) -> Renamed:
     return {**attrs, "axis": axes[normalise_axis(attrs["axis"], len(axes))]}, axes
 
 
-def _reduced(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+def _reduced(attrs: dict[str, Any], axes: Axes) -> Renamed:
     named = normalise_axes(attrs["axis"], len(axes))
     inner = tuple(sorted(axes[axis] for axis in named))
     after = axes
@@ -114,8 +111,8 @@ def _reduced(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
     return {**attrs, "axis": inner}, after
 
 
-def _per_dimension(*names: str) -> Callable[[dict[str, Any], Axes, Call], Renamed]:
-    def rename(attrs: dict[str, Any], axes: Axes, expr: Call) -> Renamed:
+def _per_dimension(*names: str) -> Callable[[dict[str, Any], Axes], Renamed]:
+    def rename(attrs: dict[str, Any], axes: Axes) -> Renamed:
         rank = len(axes)
         changed = dict(attrs)
         for name in names:
@@ -127,7 +124,7 @@ def _per_dimension(*names: str) -> Callable[[dict[str, Any], Axes, Call], Rename
     return rename
 
 
-_RENAMED: dict[str, Callable[[dict[str, Any], Axes, Call], Renamed]] = {
+_RENAMED: dict[str, Callable[[dict[str, Any], Axes], Renamed]] = {
     "concatenate": _one_axis,
     "nn.softmax": _one_axis,
     "qnn.quantize": _one_axis,

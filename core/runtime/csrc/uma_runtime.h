@@ -31,6 +31,13 @@
 #error "UMA_ALIGNED: this compiler has no known way to align an object; compile as C11 or later"
 #endif
 
+/* UMA_HIDDEN before a declaration: what is declared stays within the program or library that it is linked into. */
+#if defined(__GNUC__) && (defined(__ELF__) || defined(__MACH__))
+#define UMA_HIDDEN __attribute__((visibility("hidden")))
+#else
+#define UMA_HIDDEN
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

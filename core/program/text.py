@@ -1,0 +1,247 @@
+"""The text form of programs: Python syntax, read with `ast`; the bytes of constants are kept beside it.
+
+::
+
+    @program
+    def kws():
+        x = input(int8, (1, 49, 10), tensor='audio:0', scale=0.5, zero_point=-128)
+        w = constant(int8, (10, 4), align(16), sha256='9f86d081...')
+        t = intermediate(int32, (1, 49, 4), align(16), pool='sram')
+        s = workspace(int32, (4,))
+        y = output(int8, (1, 4))
+        matmul(x, t, w, s, layers=['model/dense'])      # a step: the kernel and its buffers
+        pool(t, y)
+
+    @prim_func
+    def matmul(...):                                    # each kernel, in the loop form of `uma.tir.text`
+        ...
+
+What is printed from a program that `verify` accepts parses to an equal program.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from ..errors import TextError
+from ..tir.dtype import DTYPES, itemsize
+from ..tir.nodes import PrimFunc
+from ..tir.source import Source
+from ..tir.text import parse_def, print_func
+from .program import ROLES, Buffer, Call, Program, Quantisation, faults
+
+__all__ = ["parse_program", "print_program"]
+
+T = TypeVar("T")
+
+
+def print_program(program: Program) -> tuple[str, dict[str, bytes]]:
+    """The text of a verified program, and its constants: their bytes by their SHA-256 in hexadecimal digits."""
+    lines = ["@program", f"def {program.name}():"]
+    lines += [f"    {_declaration(buffer)}" for buffer in program.buffers]
+    lines += [f"    {_step(step)}" for step in program.steps]
+    functions = [print_func(function, name) for name, function in program.functions.items()]
+    constants = {_digest(buffer.data): buffer.data for buffer in program.buffers if buffer.data is not None}
+    return "\n".join(["\n".join(lines) + "\n", *functions]), constants
+
+
+def parse_program(text: str, constants: Mapping[str, bytes], source_name: str = "<text>") -> Program:
+    """The program that ``text`` describes.
+
+    Args:
+        text: as from `print_program`.
+        constants: bytes by digest, as from `print_program`; more than the text names is no harm.
+        source_name: what errors call the text.
+
+    Raises:
+        TextError: the text is not a program, or not one that `verify` accepts, or a constant's bytes are missing or
+            not those of its digest.
+    """
+    return _Parser(Source(text, source_name), constants).program()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _declaration(buffer: Buffer) -> str:
+    parts = [buffer.dtype, str(buffer.shape)]
+    if buffer.alignment != itemsize(buffer.dtype):
+        parts.append(f"align({buffer.alignment})")
+    if buffer.pool != "ram":
+        parts.append(f"pool={buffer.pool!r}")
+    if buffer.tensor is not None:
+        parts.append(f"tensor={buffer.tensor!a}")
+    if buffer.quantisation is not None:
+        parts += [f"scale={buffer.quantisation.scale!r}", f"zero_point={buffer.quantisation.zero_point}"]
+    if buffer.data is not None:
+        parts.append(f"sha256={_digest(buffer.data)!r}")
+    return f"{buffer.name} = {buffer.role}({', '.join(parts)})"
+
+
+def _step(step: Call) -> str:
+    # ascii, not repr: which characters repr leaves alone differs between versions of Python.
+    layers = [f"layers={list(step.layers)!a}"] if step.layers else []
+    return f"{step.function}({', '.join([*step.args, *layers])})"
+
+
+class _Parser:
+    def __init__(self, source: Source, constants: Mapping[str, bytes]) -> None:
+        self.source = source
+        self.constants = constants
+
+    def program(self) -> Program:
+        module = self.source.parse()
+        heads: list[ast.FunctionDef] = []
+        functions: dict[str, PrimFunc] = {}
+        nodes: dict[str, ast.AST] = {}
+        for node in module.body:
+            if not isinstance(node, ast.FunctionDef):
+                raise self.error(node, "expected '@program' or '@prim_func' and a definition")
+            if [_name(decorator) for decorator in node.decorator_list] == ["program"]:
+                heads.append(node)
+                continue
+            name, function = parse_def(node, self.source.text, self.source.name)
+            if name in functions:
+                raise self.error(node, f"two functions are called {name!r}")
+            functions[name], nodes[name] = function, node
+        if len(heads) != 1:
+            place = heads[1] if heads else module
+            raise self.error(place, f"expected one definition with '@program', found {len(heads)}")
+        head = heads[0]
+        if any([head.args.args, head.args.posonlyargs, head.args.kwonlyargs, head.args.vararg, head.args.kwarg]):
+            raise self.error(head, "a program has no parameters: its inputs are buffers")
+        buffers: list[Buffer] = []
+        steps: list[Call] = []
+        buffer_nodes: list[ast.stmt] = []
+        step_nodes: list[ast.stmt] = []
+        for statement in head.body:
+            if isinstance(statement, ast.Assign):
+                buffers.append(self.buffer(statement))
+                buffer_nodes.append(statement)
+            elif isinstance(statement, ast.Expr):
+                steps.append(self.step(statement.value))
+                step_nodes.append(statement)
+            else:
+                raise self.error(statement, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
+        program = Program(head.name, tuple(buffers), tuple(steps), functions)
+        for fault in faults(program):
+            place = head
+            if fault.buffer is not None:
+                place = buffer_nodes[fault.buffer]
+            elif fault.step is not None:
+                place = step_nodes[fault.step]
+            elif fault.function is not None:
+                place = nodes[fault.function]
+            raise self.error(place, fault.what)
+        return program
+
+    def buffer(self, node: ast.Assign) -> Buffer:
+        target, call = node.targets[0], node.value
+        if len(node.targets) != 1 or not isinstance(target, ast.Name) or not isinstance(call, ast.Call):
+            raise self.error(node, "expected 'buffer = role(dtype, shape, ...)'")
+        role = next((role for role in ROLES if role == _name(call.func)), None)
+        if role is None:
+            raise self.error(call.func, f"expected a role, one of {', '.join(ROLES)}")
+        if not 2 <= len(call.args) <= 3:
+            raise self.error(call, f"expected '{role}(dtype, shape)' or '{role}(dtype, shape, align(bytes), ...)'")
+        dtype = _name(call.args[0])
+        if dtype not in DTYPES:
+            raise self.error(call.args[0], f"expected a dtype, one of {', '.join(DTYPES)}")
+        words = self.words(call, ("pool", "tensor", "scale", "zero_point", "sha256"))
+        if ("scale" in words) != ("zero_point" in words):
+            raise self.error(call, "scale and zero_point come together")
+        quantisation = None
+        if "scale" in words:
+            scale, zero_point = self.number(words["scale"]), self.integer(words["zero_point"])
+            quantisation = Quantisation(scale, zero_point)
+        return Buffer(
+            name=target.id,
+            role=role,
+            shape=self.shape(call.args[1]),
+            dtype=dtype,
+            alignment=self.alignment(call.args[2]) if len(call.args) == 3 else 0,
+            pool=self.string(words["pool"]) if "pool" in words else "ram",
+            data=self.data(words["sha256"]) if "sha256" in words else None,
+            tensor=self.string(words["tensor"]) if "tensor" in words else None,
+            quantisation=quantisation,
+        )
+
+    def step(self, node: ast.expr) -> Call:
+        function = _name(node.func) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or not function:
+            raise self.error(node, "expected 'function(buffer, ...)'")
+        args = []
+        for arg in node.args:
+            args.append(_name(arg))
+            if not args[-1]:
+                raise self.error(arg, "expected the name of a buffer")
+        layers: list[str] = []
+        words = self.words(node, ("layers",))
+        if "layers" in words:
+            listed = words["layers"]
+            if not isinstance(listed, ast.List):
+                raise self.error(listed, "expected a list of names")
+            layers = [self.string(layer) for layer in listed.elts]
+        return Call(function, tuple(args), tuple(layers))
+
+    def words(self, call: ast.Call, known: Sequence[str]) -> dict[str, ast.expr]:
+        """The keyword arguments of ``call``; Python's own parser refuses to have one twice."""
+        for word in call.keywords:
+            if word.arg not in known:
+                raise self.error(word.value, f"unknown argument {word.arg!r}; there is {', '.join(known)}")
+        return {word.arg: word.value for word in call.keywords if word.arg is not None}
+
+    def shape(self, node: ast.expr) -> tuple[int, ...]:
+        if not isinstance(node, ast.Tuple):
+            raise self.error(node, "expected a shape, a tuple of integers")
+        return tuple([self.integer(extent) for extent in node.elts])
+
+    def alignment(self, node: ast.expr) -> int:
+        if not isinstance(node, ast.Call) or _name(node.func) != "align" or len(node.args) != 1 or node.keywords:
+            raise self.error(node, "expected 'align(bytes)'")
+        alignment = self.integer(node.args[0])
+        if alignment <= 0:
+            raise self.error(node.args[0], "an alignment is positive")
+        return alignment
+
+    def data(self, node: ast.expr) -> bytes:
+        digest = self.string(node)
+        data = self.constants.get(digest)
+        if data is None:
+            raise self.error(node, "the bytes of this constant are missing", hint="keep the constants with the text")
+        if _digest(data) != digest:
+            raise self.error(node, "the bytes of this constant are not those of its digest")
+        return data
+
+    def string(self, node: ast.expr) -> str:
+        return self.literal(node, lambda value: value if isinstance(value, str) else None, "a string")
+
+    def integer(self, node: ast.expr) -> int:
+        return self.literal(node, lambda value: value if type(value) is int else None, "an integer")
+
+    def number(self, node: ast.expr) -> float:
+        return self.literal(node, lambda value: value if type(value) is float else None, "a number like 0.5")
+
+    def literal(self, node: ast.expr, read: Callable[[object], T | None], what: str) -> T:
+        value: object = None
+        if isinstance(node, ast.Constant):
+            value = node.value
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            operand = node.operand.value
+            value = -operand if type(operand) in (int, float) else None  # type: ignore[operator]
+        found = read(value)
+        if found is None:
+            raise self.error(node, f"expected {what}")
+        return found
+
+    def error(self, node: ast.AST, what: str, hint: str | None = None) -> TextError:
+        return self.source.error(node, what, hint)
+
+
+def _name(node: ast.AST) -> str:
+    """The name that ``node`` is; the empty string where it is something else."""
+    return node.id if isinstance(node, ast.Name) else ""

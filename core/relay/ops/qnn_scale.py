@@ -1,0 +1,113 @@
+"""How kernels scale integers: the formulas of `FixedPoint` and `FloatScale` as loop expressions without branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ModelError
+from ...tir import te
+from ...tir.dtype import bits, bounds
+from ...tir.nodes import Bin, Call, Expr, Select, const, maximum, minimum
+from ..op import Bounds, FixedPoint, FloatScale
+from ..scaling import scale_integer
+
+__all__ = ["Scaler", "check_channels", "clip_float", "saturate", "scaled_bounds"]
+
+
+class Scaler:
+    """Scales integers in a kernel. The numbers are a table of constants: kernels do not differ by them.
+
+    Args:
+        scale: one number for all, or one per channel.
+        name: of the table, for messages.
+    """
+
+    def __init__(self, scale: FixedPoint | FloatScale, name: str = "scale") -> None:
+        import numpy as np
+
+        self._scale = scale
+        if isinstance(scale, FloatScale):
+            self._factor = te.constant(np.array(scale.scale, np.float32), name)
+            return
+        self._multiplier = te.constant(np.array(scale.multiplier, np.int32), f"{name}_multiplier")
+        lefts = [max(shift, 0) for shift in scale.shift] if scale.rounding == "double" else [0] * len(scale)
+        rights = [31 - shift + left for shift, left in zip(scale.shift, lefts, strict=True)]
+        self._right = te.constant(np.array(rights, np.int32), f"{name}_shift")
+        self._left = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
+        self._twice = [right > 31 for right in rights]
+        self._fits = min(rights) >= 31
+
+    def __call__(self, x: Expr, channel: Any = 0) -> Expr:
+        """``x``, an int32, scaled and rounded; before rounding to the dtype of a float.
+
+        Gives int32 where every result fits it, else int64; of a `FloatScale` a float32 that is a whole number.
+        """
+        at = channel if len(self._scale) > 1 else 0
+        if isinstance(self._scale, FloatScale):
+            return Call("round_even", x.astype("float32") * self._factor[at])
+        right = self._right[at].astype("int64")
+        if self._left is not None:
+            x = x << self._left[at]
+        product = x.astype("int64") * self._multiplier[at].astype("int64")
+        result = self._round(product, right) >> right
+        return result.astype("int32") if self._fits else result
+
+    def _round(self, product: Expr, right: Expr) -> Expr:
+        """What shifted right by ``right``, which rounds down, is ``product`` rounded as asked."""
+        assert isinstance(self._scale, FixedPoint)
+        half = const(1, "int64") << (right - 1)
+        if self._scale.rounding == "up":
+            return product + half
+        if self._scale.rounding == "even":
+            return product + half - 1 + ((product >> right) & 1)
+        if self._scale.rounding == "away":
+            return product + half + (product >> 63)
+        # The first rounding adds 2**30 below bit 31. The second one adds half of the last place, and takes one unit of
+        # bit 31 away from what is negative by then. Both round down after that, so one shift does for the two.
+        once = product + (1 << 30)
+        if not any(self._twice):
+            return once
+        twice = once + half - ((once >> 63) & (1 << 31))
+        return twice if all(self._twice) else Select(Bin("gt", right, const(31, "int64")), twice, once)
+
+
+def saturate(value: Expr, zero_point: int, dtype: str) -> Expr:
+    """``value``, of int32, int64 or whole numbers in float32, plus ``zero_point``, saturated to ``dtype``."""
+    low, high = bounds(dtype)
+    if bits(dtype) == 32:
+        wide = clip_float(value).astype("int64") if value.dtype == "float32" else value.astype("int64")
+        return minimum(maximum(wide + zero_point if zero_point else wide, low), high).astype(dtype)
+    # Limits moved by the zero point: then nothing overflows on the way, and floats hold them exactly.
+    if value.dtype == "float32":
+        value = minimum(maximum(value, float(low - zero_point)), float(high - zero_point))
+    else:
+        value = minimum(maximum(value, low - zero_point), high - zero_point)
+    value = value.astype("int32")
+    return (value + zero_point if zero_point else value).astype(dtype)
+
+
+def clip_float(value: Expr) -> Expr:
+    """``value``, a float32, cut off where no dtype reaches, so that nothing overflows as int64."""
+    return minimum(maximum(value, -(2.0**40)), 2.0**40)
+
+
+def scaled_bounds(data: Bounds, scale: FixedPoint | FloatScale) -> Bounds | None:
+    """Bounds of scaled integers within ``data``; None where they may wrap, or are floats."""
+    if isinstance(scale, FloatScale):
+        return None
+    if scale.rounding == "double":
+        shift = max(0, *scale.shift)
+        if data.low << shift < -(2**31) or data.high << shift >= 2**31:
+            return None
+    ends = [
+        scale_integer(end, m, s, scale.rounding)
+        for m, s in set(zip(scale.multiplier, scale.shift, strict=True))
+        for end in (data.low, data.high)
+    ]
+    return Bounds(min(ends), max(ends))
+
+
+def check_channels(scale: FixedPoint | FloatScale, shape: tuple[int, ...], axis: int) -> None:
+    """ModelError unless there is one scale, or one for each element of dimension ``axis``."""
+    if len(scale) > 1 and len(scale) != shape[axis]:
+        raise ModelError(f"{len(scale)} scales for the {shape[axis]} elements of axis {axis}")

@@ -1,0 +1,101 @@
+/* What generated kernels use beyond the operators of C. C99, no state, nothing but static inline functions.
+ *
+ * Integers wrap around in two's complement. Conversion to a smaller signed type, and >> of a negative number, are left
+ * to the implementation by C99; gcc, clang and every compiler we know of keep the low bits, and the sign.
+ */
+#ifndef UMA_MATH_H
+#define UMA_MATH_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define UMA_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#define UMA_ASSUME_ALIGNED(pointer, bytes) __builtin_assume_aligned((pointer), (bytes))
+#else
+#define UMA_ALIGNED(bytes)
+#define UMA_ASSUME_ALIGNED(pointer, bytes) (pointer)
+#endif
+
+/* The second operand where either is NaN: what one minps or maxps instruction does. */
+#define UMA_DEFINE_ORDER(suffix, type)                                                                                 \
+    static inline type uma_min_##suffix(type a, type b) { return a < b ? a : b; }                                      \
+    static inline type uma_max_##suffix(type a, type b) { return a > b ? a : b; }
+
+UMA_DEFINE_ORDER(i8, int8_t)
+UMA_DEFINE_ORDER(u8, uint8_t)
+UMA_DEFINE_ORDER(i16, int16_t)
+UMA_DEFINE_ORDER(u16, uint16_t)
+UMA_DEFINE_ORDER(i32, int32_t)
+UMA_DEFINE_ORDER(u32, uint32_t)
+UMA_DEFINE_ORDER(i64, int64_t)
+UMA_DEFINE_ORDER(u64, uint64_t)
+UMA_DEFINE_ORDER(f32, float)
+UMA_DEFINE_ORDER(f64, double)
+
+/* The smallest number is its own negative and magnitude; divided by -1 it is itself, without remainder. Quotients
+ * round to zero (truncdiv) or to minus infinity (floordiv); a remainder (floormod) has the sign of the divisor. */
+#define UMA_DEFINE_SIGNED(suffix, type, unsigned_type)                                                                 \
+    static inline type uma_neg_##suffix(type a) { return (type)((unsigned_type)0 - (unsigned_type)a); }                \
+    static inline type uma_abs_##suffix(type a) { return a < 0 ? uma_neg_##suffix(a) : a; }                            \
+    static inline type uma_truncdiv_##suffix(type a, type b) { return b == -1 ? uma_neg_##suffix(a) : (type)(a / b); } \
+    static inline type uma_floordiv_##suffix(type a, type b)                                                           \
+    {                                                                                                                  \
+        type quotient = uma_truncdiv_##suffix(a, b);                                                                   \
+        return b != -1 && a % b != 0 && (a < 0) != (b < 0) ? (type)(quotient - 1) : quotient;                          \
+    }                                                                                                                  \
+    static inline type uma_floormod_##suffix(type a, type b)                                                           \
+    {                                                                                                                  \
+        type rest = b == -1 ? (type)0 : (type)(a % b);                                                                 \
+        return rest != 0 && (rest < 0) != (b < 0) ? (type)(rest + b) : rest;                                           \
+    }
+
+UMA_DEFINE_SIGNED(i8, int8_t, uint8_t)
+UMA_DEFINE_SIGNED(i16, int16_t, uint16_t)
+UMA_DEFINE_SIGNED(i32, int32_t, uint32_t)
+UMA_DEFINE_SIGNED(i64, int64_t, uint64_t)
+
+/* Float to integer: truncated, saturated, 0 for NaN. `below` is the largest float under the first one beyond the
+ * type, `beyond`. The number is brought into range before it is converted, so that compilers need no branch. */
+#define UMA_DEFINE_CONVERT(from, float_type, to, type, low, below, beyond, high)                                       \
+    static inline type uma_##from##_to_##to(float_type a)                                                              \
+    {                                                                                                                  \
+        float_type fitting = a > (low) ? a : (low);                                                                    \
+        type whole = (type)(fitting < (below) ? fitting : (below));                                                    \
+        whole = a >= (beyond) ? (high) : whole;                                                                        \
+        return a == a ? whole : (type)0;                                                                               \
+    }
+
+UMA_DEFINE_CONVERT(f32, float, i8, int8_t, -128.0f, 127.0f, 128.0f, INT8_MAX)
+UMA_DEFINE_CONVERT(f32, float, u8, uint8_t, 0.0f, 255.0f, 256.0f, UINT8_MAX)
+UMA_DEFINE_CONVERT(f32, float, i16, int16_t, -32768.0f, 32767.0f, 32768.0f, INT16_MAX)
+UMA_DEFINE_CONVERT(f32, float, u16, uint16_t, 0.0f, 65535.0f, 65536.0f, UINT16_MAX)
+UMA_DEFINE_CONVERT(f32, float, i32, int32_t, -0x1p31f, 0x1.fffffep30f, 0x1p31f, INT32_MAX)
+UMA_DEFINE_CONVERT(f32, float, u32, uint32_t, 0.0f, 0x1.fffffep31f, 0x1p32f, UINT32_MAX)
+UMA_DEFINE_CONVERT(f32, float, i64, int64_t, -0x1p63f, 0x1.fffffep62f, 0x1p63f, INT64_MAX)
+UMA_DEFINE_CONVERT(f32, float, u64, uint64_t, 0.0f, 0x1.fffffep63f, 0x1p64f, UINT64_MAX)
+UMA_DEFINE_CONVERT(f64, double, i8, int8_t, -128.0, 127.0, 128.0, INT8_MAX)
+UMA_DEFINE_CONVERT(f64, double, u8, uint8_t, 0.0, 255.0, 256.0, UINT8_MAX)
+UMA_DEFINE_CONVERT(f64, double, i16, int16_t, -32768.0, 32767.0, 32768.0, INT16_MAX)
+UMA_DEFINE_CONVERT(f64, double, u16, uint16_t, 0.0, 65535.0, 65536.0, UINT16_MAX)
+UMA_DEFINE_CONVERT(f64, double, i32, int32_t, -0x1p31, 0x1.fffffffcp30, 0x1p31, INT32_MAX)
+UMA_DEFINE_CONVERT(f64, double, u32, uint32_t, 0.0, 0x1.fffffffep31, 0x1p32, UINT32_MAX)
+UMA_DEFINE_CONVERT(f64, double, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
+UMA_DEFINE_CONVERT(f64, double, u64, uint64_t, 0.0, 0x1.fffffffffffffp63, 0x1p64, UINT64_MAX)
+
+/* Leading zero bits; 32 for 0. */
+static inline int32_t uma_clz(uint32_t a)
+{
+#if defined(__GNUC__) && __SIZEOF_INT__ == 4
+    return a == 0 ? 32 : __builtin_clz(a);
+#else
+    int32_t zeros = 32;
+    for (; a != 0; a >>= 1) {
+        --zeros;
+    }
+    return zeros;
+#endif
+}
+
+#endif

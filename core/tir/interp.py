@@ -1,0 +1,283 @@
+"""An interpreter of the loop form, slow and strict: what it computes is what a function means.
+
+It stops at the first access outside a buffer, read of an element that was never written, division by zero or shift
+out of range, and at the end if an element of an output was not written. Memory is a list of Python values per buffer,
+with None for what is not initialised. The function is turned into Python closures first, once for each statement and
+each distinct expression, so that a step costs about a microsecond.
+
+Iterations of a parallel loop run backwards: what depends on their order does not go unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InternalError
+from .nodes import (
+    Alloc,
+    Bin,
+    Bind,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Un,
+    Update,
+    Var,
+)
+from .printer import headline
+from .scalar import Fault, binary, cast, function, unary
+from .verify import verify
+from .visit import expressions, variables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["InterpreterError", "interpret"]
+
+Value = Any
+Evaluate = Callable[[], Value]
+Run = Callable[[], None]
+
+
+class InterpreterError(InternalError):
+    """A function does what no function may do, or is called with the wrong arrays."""
+
+
+def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run a function.
+
+    Args:
+        func: the function.
+        arrays: by parameter name, one array for each input and constant, of the buffer's shape and dtype. They are
+            copied; outputs never share memory with inputs here, whatever `PrimFunc.may_alias` allows.
+
+    Returns:
+        By parameter name, the outputs.
+
+    Raises:
+        InterpreterError: the statement that is at fault, with the values of its variables; or a missing, unknown or
+            ill-shaped array.
+        InternalError: the function is malformed.
+    """
+    import numpy as np
+
+    verify(func)
+    machine = _Machine()
+    given = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
+    if set(arrays) != given:
+        names = ", ".join(sorted(set(arrays) ^ given))
+        raise InterpreterError(f"arrays are missing or unknown: {names}", where="interpreter")
+    for param in func.params:
+        buffer = param.buffer
+        elements: list[Value] = [None] * buffer.size
+        if buffer.name in given:
+            array = arrays[buffer.name]
+            if array.shape != buffer.shape or array.dtype != np.dtype(buffer.dtype):
+                found, wanted = f"{array.dtype}{array.shape}", f"{buffer.dtype}{buffer.shape}"
+                raise InterpreterError(f"{buffer.name!r} must be {wanted}, not {found}", where="interpreter")
+            elements = array.ravel().tolist()
+        machine.memory[buffer] = elements
+    machine.statement(func.body)()
+    outputs = {}
+    for buffer in func.buffers("output"):
+        elements = machine.memory[buffer]
+        if None in elements:
+            first = tuple(int(i) for i in np.unravel_index(elements.index(None), buffer.shape))
+            what = f"{elements.count(None)} of {buffer.size} elements of output {buffer.name!r} were never written"
+            raise InterpreterError(f"{what}, the first at {list(first)}", where="interpreter")
+        outputs[buffer.name] = np.array(elements, dtype=buffer.dtype).reshape(buffer.shape)
+    return outputs
+
+
+class _Machine:
+    """Memory, variables, and the translation of nodes to closures over them."""
+
+    def __init__(self) -> None:
+        self.memory: dict[Buffer, list[Value]] = {}
+        self.values: dict[Var, Value] = {}
+        self.compiled: dict[Expr, Evaluate] = {}
+
+    # Statements
+
+    def statement(self, stmt: Stmt) -> Run:
+        run = self.plain_statement(stmt)
+        if isinstance(stmt, (Seq, Alloc, Block)):
+            return run
+
+        def guarded() -> None:
+            try:
+                run()
+            except Fault as fault:
+                used = dict.fromkeys(var for expr in expressions(stmt) for var in variables(expr))
+                values = ", ".join(f"{var.name} = {self.values[var]}" for var in used)
+                where = headline(stmt) + (f"   with {values}" if values else "")
+                raise InterpreterError(str(fault), where=where) from None
+
+        return guarded
+
+    def plain_statement(self, stmt: Stmt) -> Run:
+        if isinstance(stmt, Store):
+            return self.store(stmt)
+        if isinstance(stmt, Update):
+            return self.update(stmt)
+        if isinstance(stmt, For):
+            return self.loop(stmt)
+        if isinstance(stmt, If):
+            return self.condition(stmt)
+        if isinstance(stmt, Bind):
+            return self.bind(stmt)
+        if isinstance(stmt, Alloc):
+            return self.alloc(stmt)
+        if isinstance(stmt, Block):
+            return self.statement(stmt.body)
+        assert isinstance(stmt, Seq)  # the last kind there is
+        return self.sequence(stmt)
+
+    def store(self, stmt: Store) -> Run:
+        memory, buffer = self.memory, stmt.buffer
+        place, value = self.place(buffer, stmt.indices), self.expr(stmt.value)
+
+        def run() -> None:
+            new = value()
+            memory[buffer][place()] = new
+
+        return run
+
+    def update(self, stmt: Update) -> Run:
+        memory, buffer = self.memory, stmt.buffer
+        place, value, combine = self.place(buffer, stmt.indices), self.expr(stmt.value), binary(stmt.op, buffer.dtype)
+
+        def run() -> None:
+            elements, position = memory[buffer], place()
+            old = elements[position]
+            if old is None:
+                raise Fault(f"an element of {buffer.name!r} is updated before it is written")
+            elements[position] = combine(old, value())
+
+        return run
+
+    def loop(self, stmt: For) -> Run:
+        values, var = self.values, stmt.var
+        extent, body = self.expr(stmt.extent), self.statement(stmt.body)
+        order = reversed if stmt.kind == "parallel" else iter
+
+        def run() -> None:
+            for value in order(range(extent())):
+                values[var] = value
+                body()
+
+        return run
+
+    def condition(self, stmt: If) -> Run:
+        condition, then = self.expr(stmt.condition), self.statement(stmt.then)
+        otherwise = self.statement(stmt.otherwise) if stmt.otherwise is not None else lambda: None
+
+        def run() -> None:
+            if condition():
+                then()
+            else:
+                otherwise()
+
+        return run
+
+    def bind(self, stmt: Bind) -> Run:
+        values, var = self.values, stmt.var
+        value, body = self.expr(stmt.value), self.statement(stmt.body)
+
+        def run() -> None:
+            values[var] = value()
+            body()
+
+        return run
+
+    def alloc(self, stmt: Alloc) -> Run:
+        memory, buffer, body = self.memory, stmt.buffer, self.statement(stmt.body)
+
+        def run() -> None:
+            memory[buffer] = [None] * buffer.size
+            body()
+
+        return run
+
+    def sequence(self, stmt: Seq) -> Run:
+        runs = [self.statement(inner) for inner in stmt.stmts]
+
+        def run() -> None:
+            for inner in runs:
+                inner()
+
+        return run
+
+    # Expressions
+
+    def expr(self, expr: Expr) -> Evaluate:
+        found = self.compiled.get(expr)
+        if found is None:
+            found = self.compiled[expr] = self.plain_expr(expr)
+        return found
+
+    def plain_expr(self, expr: Expr) -> Evaluate:
+        if isinstance(expr, Imm):
+            constant = expr.value
+            return lambda: constant
+        if isinstance(expr, Var):
+            values = self.values
+            return lambda: values[expr]
+        if isinstance(expr, Load):
+            return self.load(expr)
+        if isinstance(expr, Bin):
+            a, b = self.expr(expr.a), self.expr(expr.b)
+            if expr.op == "and":
+                return lambda: a() and b()
+            if expr.op == "or":
+                return lambda: a() or b()
+            operation = binary(expr.op, expr.a.dtype)
+            return lambda: operation(a(), b())
+        if isinstance(expr, Select):
+            condition, a, b = self.expr(expr.condition), self.expr(expr.a), self.expr(expr.b)
+            return lambda: a() if condition() else b()
+        if isinstance(expr, Call):
+            args, named = [self.expr(arg) for arg in expr.args], function(expr.name, expr.args[0].dtype)
+            return lambda: named(*[arg() for arg in args])
+        assert isinstance(expr, (Un, Cast))  # the last kinds there are
+        operand = self.expr(expr.a)
+        single = unary(expr.op, expr.dtype) if isinstance(expr, Un) else cast(expr.a.dtype, expr.dtype)
+        return lambda: single(operand())
+
+    def load(self, expr: Load) -> Evaluate:
+        memory, buffer, place = self.memory, expr.buffer, self.place(expr.buffer, expr.indices)
+
+        def run() -> Value:
+            value = memory[buffer][place()]
+            if value is None:
+                raise Fault(f"an element of {buffer.name!r} is read before it is written")
+            return value
+
+        return run
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
+        """Evaluates to the position of an element within the memory of its buffer."""
+        dimensions = list(zip([self.expr(index) for index in indices], buffer.shape, strict=True))
+
+        def run() -> int:
+            position = 0
+            for dimension, (index, extent) in enumerate(dimensions):
+                value = index()
+                if not 0 <= value < extent:
+                    raise Fault(f"index {value} is outside dimension {dimension} of {buffer.name!r}, of {extent}")
+                position = position * extent + value
+            return position
+
+        return run

@@ -1,0 +1,621 @@
+"""Artifacts: what they say, that they run, and that what is saved is whole, the same each time, and safe to load."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import uma.runtime
+from uma import artifact as artifact_module
+from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
+from uma.errors import InternalError, ModelError, ToolchainError, UmaError, UsageError
+from uma.runtime.cache import Cache
+
+RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
+
+SCALE_H = """#include "uma_runtime.h"
+const uma_model *scale_model(void);
+"""
+SCALE_C = """#include "scale.h"
+__asm__(".section .rodata\\n.balign 16\\nscale_weights: .incbin \\"scale_weights.bin\\"\\n.text");
+extern const int8_t scale_weights[];
+static const int32_t shape[] = {4};
+static const uma_tensor_info in = {"x:0", "int8", 1, shape, 4, 0.5f, 3}, out = {"y:0", "int32", 1, shape, 16, 0.0f, 0};
+static uma_status init(void *context, void *arena, size_t arena_bytes) {
+    *(int32_t **)context = (int32_t *)arena;
+    return arena_bytes < 16 ? UMA_ERR_ARENA : UMA_OK;
+}
+static uma_status invoke(void *context, const void *const *inputs, void *const *outputs) {
+    int32_t *arena = *(int32_t **)context;
+    int i;
+    for (i = 0; i < 4; i++) arena[i] = ((const int8_t *)inputs[0])[i] * scale_weights[i];
+    for (i = 0; i < 4; i++) ((int32_t *)outputs[0])[i] = arena[i];
+    return UMA_OK;
+}
+static const uma_model model = {UMA_ABI_VERSION, "scale", 16, 16, sizeof(int32_t *), 1, 1, &in, &out, init, invoke};
+const uma_model *scale_model(void) { return &model; }
+"""
+ENTRY_C = """#include "scale.h"
+const uma_model *uma_model_entry(void);
+const uma_model *uma_model_entry(void) { return scale_model(); }
+"""
+MAIN_C = """#include "scale.h"
+#include <stdio.h>
+int main(void) {
+    int32_t arena[4], y[4], i;
+    void *context;
+    const int8_t x[4] = {1, 1, 1, 1};
+    const void *inputs[] = {x};
+    void *outputs[] = {y};
+    const uma_model *model = scale_model();
+    if (model->init(&context, arena, sizeof arena) || model->invoke(&context, inputs, outputs)) return 1;
+    for (i = 0; i < 4; i++) printf("%d ", (int)y[i]);
+    return 0;
+}
+"""
+FILES: dict[str, str | bytes] = {
+    "scale.c": SCALE_C,
+    "scale.h": SCALE_H,
+    "scale_entry.c": ENTRY_C,
+    "uma_runtime.h": RUNTIME_H,
+    "scale_weights.bin": bytes([1, 2, 3, 4]),
+    "main.c": MAIN_C,
+}
+METADATA: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "scale",
+    "uma_version": "0.1.0",
+    "plugins": {"some-plugin": "0.1.0"},
+    "targets": ["c -opt=3"],
+    "inputs": [
+        {
+            "name": "x:0",
+            "identifier": "x_0",
+            "shape": (4,),
+            "dtype": "int8",
+            "quantization": {"scale": 0.5, "zero_point": 3},
+        }
+    ],
+    "outputs": [{"name": "y:0", "identifier": "y_0", "shape": [4], "dtype": "int32", "quantization": None}],
+    "arena_bytes": 16,
+    "constant_bytes": 4,
+    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"]}],
+    "compile": {
+        "compiler": None,
+        "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
+        "sources": ["scale.c"],
+        "library_entry": "scale_entry.c",
+        "example": "main.c",
+    },
+}
+X = np.array([1, -2, 3, 100], np.int8)
+Y = np.array([1, -4, 9, 400], np.int32)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """METADATA with one entry replaced, by its path: ``inputs.0.name``."""
+    record: Any = copy.deepcopy(METADATA)
+    *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+    place = record
+    for step in steps:
+        place = place[step]
+    place[last] = value
+    return dict(record)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache") / "uma"
+        patch.setenv("UMA_CACHE_DIR", str(folder))
+        patch.delenv("CC", raising=False)
+        yield folder
+
+
+@pytest.fixture
+def artifact() -> Artifact:
+    return Artifact(FILES, METADATA)
+
+
+@pytest.fixture
+def saved(artifact: Artifact, tmp_path: Path) -> Path:
+    return artifact.save(tmp_path / "scale")
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the metadata of a saved artifact."""
+    path = folder / METADATA_FILE
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+class TestDescription:
+    def test_facts(self, artifact: Artifact) -> None:
+        assert (artifact.name, artifact.arena_bytes, artifact.constant_bytes) == ("scale", 16, 4)
+        assert repr(artifact) == "<Artifact scale: c -opt=3>"
+        assert artifact.metadata["inputs"][0]["quantization"] == {"scale": 0.5, "zero_point": 3}
+        assert artifact.metadata["calls"] == METADATA["calls"]
+        assert list(artifact.files) == sorted([*FILES, "Makefile"])
+        assert artifact.metadata["files"]["scale_weights.bin"] == {
+            "bytes": 4,
+            "sha256": hashlib.sha256(b"\1\2\3\4").hexdigest(),
+        }
+
+    def test_immutable(self, artifact: Artifact) -> None:
+        artifact.metadata["name"] = "other"
+        assert artifact.name == artifact.metadata["name"] == "scale"
+        with pytest.raises(TypeError):
+            artifact.files["scale.c"] = b""  # type: ignore[index]
+
+    def test_source(self, artifact: Artifact) -> None:
+        assert artifact.source("scale.h") == SCALE_H
+        with pytest.raises(UsageError, match=r"has no file 'scale\.cc'") as error:
+            artifact.source("scale.cc")
+        assert "it has Makefile, main.c, scale.c" in str(error.value)
+        binary = Artifact({**FILES, "scale_weights.bin": b"\xff"}, METADATA)
+        with pytest.raises(UsageError, match=r"'scale_weights\.bin' is not text"):
+            binary.source("scale_weights.bin")
+
+    def test_dtypes_of_the_schema_are_those_of_the_compiler(self) -> None:
+        from uma.tir.dtype import DTYPES
+
+        schema = artifact_module._schema()
+        assert tuple(schema["$defs"]["tensors"]["items"]["properties"]["dtype"]["enum"]) == DTYPES
+        assert schema["properties"]["schema_version"]["const"] == SCHEMA_VERSION
+
+
+class TestUnsound:
+    @pytest.mark.parametrize(
+        ("path", "value", "reason"),
+        [
+            ("schema_version", 2, "schema_version is 2, expected 1"),
+            ("name", "a-b", "name is 'a-b', which does not match"),
+            ("name", "a\n", "name is 'a\\n', which does not match"),
+            ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
+            ("targets", [], "targets has 0 items"),
+            ("inputs.0.dtype", "float16", "inputs[0].dtype is 'float16', expected one of bool, int8"),
+            ("inputs.0.shape", [-1], "inputs[0].shape[0] is -1, expected at least 0"),
+            ("inputs.0.extra", 1, "inputs[0] has an unknown entry 'extra'"),
+            ("inputs.0.quantization", {"scale": 1}, "inputs[0].quantization lacks 'zero_point'"),
+            ("outputs.0.name", "\ud800", "outputs[0].name is '\\ud800', expected string"),
+            ("inputs", [METADATA["inputs"][0]] * 2, "inputs have one name twice"),
+            (
+                "outputs",
+                [METADATA["outputs"][0], {**METADATA["outputs"][0], "name": "z"}],
+                "outputs have one identifier",
+            ),
+            ("arena_bytes", 1.0, "arena_bytes is 1.0, expected integer"),
+            ("arena_bytes", True, "arena_bytes is True, expected integer"),
+            ("arena_bytes", 1 << 99, "arena_bytes is a number of more than 64 bits, expected at most"),
+            ("calls.0", {"kernel": "k"}, "calls[0] lacks 'layers'"),
+            ("compile.compiler", "/bin/gcc", "compile.compiler is '/bin/gcc', which is no known name"),
+            ("compile.flags", ["-O3", "-fplugin=x"], "compile.flags has '-fplugin=x', which is not allowed"),
+            ("compile.sources", ["../x.c"], "compile.sources[0] is '../x.c', which does not match"),
+            ("compile.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
+            ("compile.sources", ["main.c"], "compile names one file twice"),
+        ],
+    )
+    def test_metadata(self, path: str, value: Any, reason: str) -> None:
+        with pytest.raises(InternalError, match="the artifact is not sound") as error:
+            Artifact(FILES, changed(path, value))
+        assert reason in error.value.what
+
+    @pytest.mark.parametrize("name", ["../x", "/x", ".x", "-x", "a b", "", METADATA_FILE, "MAIN.c", "makefile"])
+    def test_file_names(self, name: str) -> None:
+        with pytest.raises(InternalError, match="the artifact is not sound"):
+            Artifact({**FILES, name: ""}, METADATA)
+
+    @pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"bytes"])
+    def test_what_json_cannot_say(self, value: Any) -> None:
+        with pytest.raises(InternalError, match="cannot be written down"):
+            Artifact(FILES, changed("name", value))
+
+    def test_names_without_end(self) -> None:
+        with pytest.raises(ModelError, match="take more than 33554432 bytes"):
+            Artifact(FILES, changed("calls.0.layers", ["x" * (1 << 20)] * 32))
+
+    def test_text_that_is_not_unicode(self) -> None:
+        with pytest.raises(InternalError, match="cannot be written down"):
+            Artifact({**FILES, "main.c": "\ud800"}, METADATA)
+
+
+class TestRunning:
+    def test_run(self, artifact: Artifact) -> None:
+        for inputs in (X, {"x:0": X}):
+            result = artifact.run(inputs)
+            assert list(result) == ["y:0"]
+            np.testing.assert_array_equal(result["y:0"], Y, strict=True)
+
+    def test_wrong_input(self, artifact: Artifact) -> None:
+        with pytest.raises(ModelError, match=r"input 'x:0' is int32\[4\], expected int8\[4\]"):
+            artifact.run(X.astype(np.int32))
+
+    def test_sessions(self, artifact: Artifact) -> None:
+        one, two = artifact.session(), artifact.session()
+        one.inputs["x:0"][...] = X
+        two.inputs["x:0"][...] = 1
+        one.invoke(), two.invoke()
+        np.testing.assert_array_equal(one.outputs["y:0"], Y)
+        np.testing.assert_array_equal(two.outputs["y:0"], [1, 2, 3, 4])
+
+    def test_threads_take_turns(self, artifact: Artifact) -> None:
+        right: list[bool] = []
+
+        def work(value: int) -> None:
+            for _ in range(50):
+                right.append(
+                    artifact.run(np.full(4, value, np.int8))["y:0"].tolist() == [value, 2 * value, 3 * value, 4 * value]
+                )
+
+        threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert right == [True] * 200
+
+    def test_code_bytes(self, artifact: Artifact) -> None:
+        assert 50 < artifact.code_bytes < 5000
+        more = SCALE_C + "int scale_more(int x);\nint scale_more(int x) { return x * 7 + (x >> 3); }\n"
+        assert Artifact({**FILES, "scale.c": more}, METADATA).code_bytes > artifact.code_bytes
+
+    def test_library_is_made_once_for_all_equal_artifacts(
+        self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        artifact.run(X)
+        monkeypatch.setattr(artifact_module, "compile_shared", None)
+        np.testing.assert_array_equal(load(saved).run(X)["y:0"], Y)
+
+    def test_library_is_made_again_for_another_cpu_or_compiler(
+        self, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = artifact._library()
+        for name in ("gcc", "clang"):
+            if shutil.which(name) is None:
+                pytest.skip(f"{name} is not installed")
+            other = Artifact(FILES, changed("compile.compiler", name))
+            assert other._library() != first
+            np.testing.assert_array_equal(other.run(X)["y:0"], Y)
+        monkeypatch.setattr("uma.runtime.cache.host_cpu_id", lambda: "another")
+        assert artifact._library() != first
+
+    def test_compiler_error(self) -> None:
+        broken = Artifact({**FILES, "scale.c": "#error no\n"}, METADATA)
+        with pytest.raises(ToolchainError, match=r"could not compile scale\.c"):
+            broken.run(X)
+
+    def test_sources_of_another_arena(self) -> None:
+        with pytest.raises(ModelError, match="needs an arena of 16 bytes, its metadata says 17"):
+            Artifact(FILES, changed("arena_bytes", 17)).run(X)
+
+    def test_sources_of_another_interface(self) -> None:
+        with pytest.raises(ModelError, match=r"the library has the inputs \(int8\[4\]\), expected \(int8\[5\]\)"):
+            Artifact(FILES, changed("inputs.0.shape", [5])).run(X)
+
+
+class TestSaving:
+    def test_round_trip(self, artifact: Artifact, saved: Path) -> None:
+        assert saved.is_dir()
+        assert sorted(os.listdir(saved)) == sorted([*FILES, "Makefile", METADATA_FILE])
+        again = load(saved)
+        assert again.files == artifact.files
+        assert again.metadata == artifact.metadata
+        np.testing.assert_array_equal(again.run(X)["y:0"], Y)
+        other = again.save(saved.parent / "other")
+        for name in os.listdir(saved):
+            assert (saved / name).read_bytes() == (other / name).read_bytes()
+
+    def test_same_input_same_bytes(self, tmp_path: Path) -> None:
+        reverse = {key: METADATA[key] for key in reversed(METADATA)}
+        one = Artifact(FILES, METADATA).save(tmp_path / "one")
+        two = Artifact({key: FILES[key] for key in reversed(FILES)}, reverse).save(tmp_path / "two")
+        for name in os.listdir(one):
+            assert (one / name).read_bytes() == (two / name).read_bytes()
+        text = (one / METADATA_FILE).read_text()
+        assert str(tmp_path) not in text
+        assert sys.executable not in text
+
+    def test_makefile(self, saved: Path) -> None:
+        make = shutil.which("make")
+        if make is None:
+            pytest.skip("make is not installed")
+        text = (saved / "Makefile").read_text()
+        assert "native" not in text
+        assert "-O3 -std=c99" in text
+        subprocess.run([make, "-s"], cwd=saved, check=True, timeout=60)
+        result = subprocess.run([saved / "scale_example"], capture_output=True, check=True, timeout=60)
+        assert result.stdout == b"1 2 3 4 "
+        assert load(saved).name == "scale"  # what make left there does not matter
+        subprocess.run([make, "-s", "clean"], cwd=saved, check=True, timeout=60)
+        assert sorted(os.listdir(saved)) == sorted([*FILES, "Makefile", METADATA_FILE])
+
+    @pytest.mark.parametrize(("compiler", "line"), [("clang-14", "CC = clang-14\n"), ("ziglang", ""), (None, "")])
+    def test_makefile_names_the_compiler(self, compiler: str | None, line: str) -> None:
+        text = Artifact(FILES, changed("compile.compiler", compiler)).source("Makefile")
+        assert text.splitlines(keepends=True)[1].startswith(line or "CFLAGS")
+
+    def test_makes_parents(self, artifact: Artifact, tmp_path: Path) -> None:
+        folder = artifact.save(tmp_path / "a" / "b" / "c")
+        assert load(folder).name == "scale"
+        assert os.listdir(tmp_path / "a" / "b") == ["c"]
+
+    def test_permissions_are_the_users_usual_ones(self, saved: Path, tmp_path: Path) -> None:
+        usual = tmp_path / "usual"
+        usual.mkdir()
+        assert saved.stat().st_mode == usual.stat().st_mode
+
+    def test_into_an_empty_folder(self, artifact: Artifact, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        assert load(artifact.save(tmp_path / "empty")).name == "scale"
+
+    def test_through_a_link(self, artifact: Artifact, saved: Path) -> None:
+        link = saved.parent / "link"
+        link.symlink_to(saved)
+        assert artifact.save(link) == saved.resolve()
+        assert link.is_symlink()
+        assert load(link).name == "scale"
+
+    def test_replaces_an_artifact(self, saved: Path) -> None:
+        Artifact({**FILES, "extra.h": "/* */"}, changed("targets", ["c"])).save(saved)
+        assert load(saved).metadata["targets"] == ["c"]
+        Artifact(FILES, METADATA).save(saved)
+        assert not (saved / "extra.h").exists()
+        assert os.listdir(saved.parent) == [saved.name]
+
+    def test_replaces_nothing_else(self, artifact: Artifact, tmp_path: Path) -> None:
+        (tmp_path / "thesis").mkdir()
+        (tmp_path / "thesis" / "chapter1.tex").write_text("precious")
+        with pytest.raises(UsageError, match="not an artifact that may be replaced: there is no artifact at"):
+            artifact.save(tmp_path / "thesis")
+        (tmp_path / "file").write_text("precious")
+        with pytest.raises(UsageError, match="not an artifact that may be replaced"):
+            artifact.save(tmp_path / "file")
+        assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "precious"
+        assert (tmp_path / "file").read_text() == "precious"
+        assert len(os.listdir(tmp_path)) == 2
+
+    def test_replaces_no_artifact_that_was_worked_on(self, artifact: Artifact, saved: Path) -> None:
+        (saved / "main.c").write_text(MAIN_C.replace("printf", "puts"))
+        with pytest.raises(UsageError, match=r"may be replaced: .* has .* bytes, expected"):
+            artifact.save(saved)
+        (saved / "main.c").write_text(MAIN_C)
+        (saved / "notes.txt").touch()
+        with pytest.raises(UsageError, match=r"files of another origin, 'notes\.txt'") as error:
+            artifact.save(saved)
+        assert "make clean" in str(error.value)
+        (saved / "more.txt").touch()
+        with pytest.raises(UsageError, match=r"'more\.txt' and 1 more"):
+            artifact.save(saved)
+        assert (saved / "notes.txt").exists()
+
+    @pytest.mark.parametrize("path", ["file/below", "x" * 300, "nul\0"])
+    def test_impossible_place(self, artifact: Artifact, tmp_path: Path, path: str) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(UsageError, match="cannot write the artifact") as error:
+            artifact.save(f"{tmp_path}/new/{path}" if "/" not in path else f"{tmp_path}/{path}")
+        assert error.value.where is not None
+        assert os.listdir(tmp_path) == ["file"]
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_folder_that_cannot_be_written(self, artifact: Artifact, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        with pytest.raises(UsageError, match="cannot write the artifact: Permission denied"):
+            artifact.save(tmp_path / "scale")
+
+    def test_full_disk_leaves_nothing(
+        self, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write = Path.write_bytes
+
+        def full(self: Path, data: bytes) -> int:
+            if self.name == "scale_entry.c":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+            return write(self, data)
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(UsageError, match="cannot write the artifact: No space left on device") as error:
+            artifact.save(tmp_path / "a" / "scale")
+        assert error.value.where == str(tmp_path / "a" / "scale")
+        assert os.listdir(tmp_path) == []
+
+    def test_interruption_leaves_nothing(
+        self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(*arguments: Any, **options: Any) -> int:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Path, "write_text", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            artifact.save(saved)
+        assert os.listdir(saved.parent) == [saved.name]
+        assert load(saved).files == artifact.files
+
+    def test_failing_replacement_brings_the_old_one_back(
+        self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rename, calls = os.rename, []
+
+        def second_fails(source: Path, target: Path) -> None:
+            calls.append(target)
+            if len(calls) == 2:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            rename(source, target)
+
+        monkeypatch.setattr(os, "rename", second_fails)
+        with pytest.raises(UsageError, match="cannot write the artifact: Input/output error"):
+            Artifact(FILES, changed("targets", ["other"])).save(saved)
+        assert load(saved).files == artifact.files
+        assert os.listdir(saved.parent) == [saved.name]
+
+
+class TestLoading:
+    @pytest.mark.parametrize("path", ["none", "file", "folder", "nul\0"])
+    def test_no_artifact(self, tmp_path: Path, path: str) -> None:
+        (tmp_path / "file").touch()
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(UsageError, match="there is no artifact at"):
+            load(tmp_path / path)
+
+    def test_runs_nothing(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(subprocess, "Popen", None)
+        load(saved)
+
+    def test_digest(self, saved: Path) -> None:
+        (saved / "main.c").write_text(MAIN_C.replace("1", "2"))
+        with pytest.raises(ModelError, match="the file was changed or damaged") as error:
+            load(saved)
+        assert error.value.where == str(saved / "main.c")
+
+    def test_size_is_checked_before_reading(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        os.truncate(saved / "scale_weights.bin", 1 << 40)
+        with pytest.raises(ModelError, match="has 1099511627776 bytes, expected 4"):
+            load(saved)
+
+    def test_size_of_the_metadata(self, saved: Path) -> None:
+        os.truncate(saved / METADATA_FILE, 1 << 40)
+        with pytest.raises(ModelError, match="has 1099511627776 bytes, at most 33554432 are allowed"):
+            load(saved)
+
+    def test_missing_file(self, saved: Path) -> None:
+        (saved / "scale.h").unlink()
+        with pytest.raises(ModelError, match="cannot be read: No such file") as error:
+            load(saved)
+        assert error.value.where == str(saved / "scale.h")
+
+    @pytest.mark.parametrize("name", ["main.c", METADATA_FILE])
+    def test_links_are_not_followed(self, saved: Path, name: str) -> None:
+        (saved / name).rename(saved.parent / "elsewhere")
+        (saved / name).symlink_to(saved.parent / "elsewhere")
+        with pytest.raises(ModelError, match="cannot be read"):
+            load(saved)
+
+    @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+    def test_what_is_not_a_file(self, saved: Path, make: Callable[[Path], None]) -> None:
+        (saved / "main.c").unlink()
+        make(saved / "main.c")
+        with pytest.raises(ModelError, match="not a plain file"):
+            load(saved)
+
+    @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", "a\0b", "x\n"])
+    def test_names_that_escape(self, saved: Path, name: str) -> None:
+        rewrite(saved, lambda record: record["files"].update({name: {"bytes": 1, "sha256": "0" * 64}}))
+        with pytest.raises(ModelError, match="a name in files is"):
+            load(saved)
+
+    def test_two_names_of_one_file(self, saved: Path) -> None:
+        rewrite(saved, lambda record: record["files"].update({"MAIN.C": {"bytes": 1, "sha256": "0" * 64}}))
+        with pytest.raises(ModelError, match=r"files has 'MAIN\.C', a name that is not allowed or there twice"):
+            load(saved)
+
+    def test_flags(self, saved: Path) -> None:
+        rewrite(saved, lambda record: record["compile"]["flags"].append("-fplugin=evil.so"))
+        with pytest.raises(ModelError, match=r"-fplugin=evil\.so"):
+            load(saved)
+
+    def test_newer_version(self, saved: Path) -> None:
+        rewrite(saved, lambda record: record.update(schema_version=SCHEMA_VERSION + 1, new_things=[]))
+        with pytest.raises(ModelError, match="made by a newer version of UMA") as error:
+            load(saved)
+        assert "upgrade" in str(error.value)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b"1",
+            b"\xff",
+            b'{"a": 1, "a": 2}',
+            b"[" * 100_000,
+            b'{"a":' * 100_000,
+            b"9" * 5000,
+            b"NaN",
+        ],
+    )
+    def test_what_is_not_metadata(self, saved: Path, text: bytes) -> None:
+        (saved / METADATA_FILE).write_bytes(text)
+        with pytest.raises(ModelError, match=r"metadata is not JSON|artifact is not sound"):
+            load(saved)
+
+    def test_fuzzed_bytes(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        folder = Artifact(FILES, METADATA).save(tmp_path_factory.mktemp("fuzz") / "scale")
+        good = (folder / METADATA_FILE).read_bytes()
+
+        @given(st.integers(0, len(good) - 1), st.integers(0, len(good)), st.binary(max_size=8))
+        def check(start: int, length: int, patch: bytes) -> None:
+            (folder / METADATA_FILE).write_bytes(good[:start] + patch + good[start + length :])
+            loads_or_says_why(folder)
+
+        check()
+
+    def test_fuzzed_values(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        folder = Artifact(FILES, METADATA).save(tmp_path_factory.mktemp("fuzz") / "scale")
+        good = json.loads((folder / METADATA_FILE).read_text())
+        values = st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats()
+            | st.text(max_size=5)
+            | st.sampled_from(["..", "main.c", "-O3", "-march=native", "gcc", "int8", 1 << 70, -1, 0]),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            max_leaves=4,
+        )
+
+        @given(st.data())
+        def check(data: st.DataObject) -> None:
+            record = copy.deepcopy(good)
+            place: Any = record
+            while True:  # down to some entry
+                keys = sorted(place) if isinstance(place, dict) else range(len(place))
+                key = data.draw(st.sampled_from(keys))
+                if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
+                    break
+                place = place[key]
+            if data.draw(st.booleans()):
+                place[key] = data.draw(values)
+            else:
+                del place[key]
+            (folder / METADATA_FILE).write_text(json.dumps(record))
+            loads_or_says_why(folder)
+
+        check()
+
+
+def loads_or_says_why(folder: Path) -> None:
+    try:
+        made = load(folder)
+    except UmaError as error:
+        assert error.exit_code == 3
+        assert len(str(error)) < 2000
+    else:
+        assert Artifact(made.files, {k: v for k, v in made.metadata.items() if k != "files"}).metadata == made.metadata
+
+
+def test_loads_without_numpy(saved: Path) -> None:
+    code = f"import sys; from uma.artifact import load; load({str(saved)!r}); print('numpy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "False"
+
+
+def test_cache_is_used(artifact: Artifact, cache_folder: Path) -> None:
+    assert Cache().folder == cache_folder
+    assert artifact._library().parent == cache_folder
