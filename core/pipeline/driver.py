@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..artifact import SCHEMA_VERSION, Artifact
-from ..codegen import c_identifier, emit_model
+from ..codegen.model import emit_model
+from ..codegen.names import c_identifier
 from ..errors import UsageError
-from ..frontends import import_model
 from ..hookspecs import Code
 from ..plugins import LoadedPlugin, PluginHost, default_host
 from ..program import Buffer, Plan, Program, check_plan, plan
@@ -64,15 +64,17 @@ def load_model(
     called = _name(name, path.stem)
     if path.suffix == SUFFIX:
         return LoadedModel(read_dump(path), called)
+    from ..frontends import import_model
+
     imported = import_model(path, shapes=shapes)
     return LoadedModel(imported.module, called, imported.notes)
 
 
 def _name(given: str | None, fallback: str) -> str:
     if given is None:
-        return c_identifier(fallback, set())
-    if c_identifier(given, set()) != given:
-        raise UsageError(f"{given!r} is no name for a model", hint=f"for example {c_identifier(given, set())}")
+        return c_identifier(fallback)
+    if c_identifier(given) != given:
+        raise UsageError(f"{given!r} is no name for a model", hint=f"for example {c_identifier(given)}")
     return given
 
 

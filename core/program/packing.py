@@ -117,8 +117,12 @@ class Packer:
                 if self._done():
                     return
 
-    def search(self) -> None:
-        """Improve the best packing: all orders where they are few, else exchanges in the best order so far."""
+    def search(self, spare: int) -> None:
+        """Improve the best packing: all orders where they are few, else exchanges in the best order so far.
+
+        Args:
+            spare: work that stays in the budget.
+        """
         if self._done() or not self._near:
             return
         if len(self.blocks) <= _FEW:
@@ -132,7 +136,7 @@ class Packer:
         assert offsets is not None
         self._keep(offsets, order)
         peak = self._top(offsets)
-        while self.budget.left and not self._done():
+        while self.budget.work > spare and not self._done():
             highest = [i for i, block in enumerate(self.blocks) if offsets[i] + block.size == peak]
             one = highest[int(chance() * len(highest))]
             near = self._near[one] if self._near[one] and chance() < 0.75 else order

@@ -14,8 +14,9 @@ from .program import Buffer, Program, arguments
 
 __all__ = ["Plan", "live_ranges", "plan"]
 
-_WORK = 3_000_000
-"""Budget of each pool, about half a second: spent only while the arena is larger than what is live at once."""
+_MAX_WORK = 3_000_000
+_WORK_PER_BUFFER = 20_000
+"""Budget of each pool, at most half a second or so: spent only while the arena is larger than what is live at once."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
     bounds: dict[str, int] = {}
     for pool, buffers in sorted(pools.items()):
         own = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
-        work = _WORK if reuse else 0  # nothing can be gained where all is live at once
+        work = min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0  # nothing can be gained where all is live at once
         found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
         offsets.update(found)
     return Plan(offsets, pool_bytes, bounds)
@@ -147,16 +148,14 @@ def _pack(
 
     dropped: set[str] = set()
     chains, best = greedy(dropped)
+    best.search(work // 2)
     if links and best.peak > bound:
-        separate, rival = greedy(set(links))
-        if rival.peak < best.peak:
-            chains, best, dropped = separate, rival, set(links)
-        for out in links:
-            if best.peak <= bound or budget.work <= work // 2:
+        for change in (set(links), *({out} for out in links)):
+            fewer, rival = greedy(dropped ^ change)
+            if rival.peak < best.peak: 
+                chains, best, dropped = fewer, rival, dropped ^ change
+            if best.peak <= bound or budget.work <= work // 4:
                 break
-            mixed, rival = greedy(dropped ^ {out})
-            if rival.peak < best.peak:
-                chains, best, dropped = mixed, rival, dropped ^ {out}
-    best.search()
+        best.search(0)
     offsets = {name: offset for chain, offset in zip(chains, best.offsets, strict=True) for name in chain}
     return offsets, best.peak, bound

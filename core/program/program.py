@@ -15,6 +15,7 @@ from typing import Literal
 from ..errors import InternalError
 from ..tir.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.nodes import Param, PrimFunc
+from ..tir.scalar import round_float32
 
 __all__ = ["ROLES", "Buffer", "Call", "Fault", "Program", "Quantisation", "Role", "arguments", "faults", "verify"]
 
@@ -38,7 +39,7 @@ _MAY_BE_PASSED_AS: dict[str, tuple[Role, ...]] = {
 
 @dataclass(frozen=True)
 class Quantisation:
-    """real value = ``scale`` * (stored value - ``zero_point``)."""
+    """real value = ``scale`` * (stored value - ``zero_point``), with a float32 for the scale."""
 
     scale: float
     zero_point: int
@@ -249,8 +250,8 @@ def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator
     if buffer.role not in ("input", "output") or not is_integer(buffer.dtype):
         yield f"{buffer.role} {buffer.name!r} of {buffer.dtype} has a quantisation; inputs and outputs of integers may"
         return
-    if not (math.isfinite(quantisation.scale) and quantisation.scale > 0):
-        yield f"{buffer.role} {buffer.name!r} has scale {quantisation.scale}; it must be positive and finite"
+    if not 0 < round_float32(quantisation.scale) < math.inf:
+        yield f"{buffer.role} {buffer.name!r} has scale {quantisation.scale}; it must be positive, as a float32 too"
     low, high = bounds(buffer.dtype)
     if not max(low, -(2**31)) <= quantisation.zero_point <= min(high, 2**31 - 1):
         yield f"{buffer.role} {buffer.name!r} of {buffer.dtype} cannot hold its zero point {quantisation.zero_point}"

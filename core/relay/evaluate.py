@@ -9,7 +9,7 @@ from ..errors import InternalError, ModelError
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from .module import IRModule
 from .op import Op
-from .types import TensorType, Type
+from .types import TensorType, TupleType, Type
 from .visit import children, post_order
 
 if TYPE_CHECKING:
@@ -33,19 +33,21 @@ def evaluate(model: IRModule | Function, inputs: Mapping[str, np.ndarray]) -> tu
 
     Raises:
         ModelError: an input is missing, unknown, or of another shape or dtype; or a global function is called that
-            is not one of the graph form.
+            is missing, not of the graph form, or under way already.
     """
-    module = model if isinstance(model, IRModule) else IRModule({})
-    main = model.main if isinstance(model, IRModule) else model
-    result = _run(main, _arguments(main, inputs), module, keep=False)[main.body]
+    main, run = _prepare(model)
+    result = run.values(main, _arguments(main, inputs), keep=False)[main.body]
     return result if isinstance(result, tuple) else (result,)
 
 
 def evaluate_all(model: IRModule | Function, inputs: Mapping[str, np.ndarray]) -> dict[Expr, Value]:
     """Every value of ``main``, constants included, by its expression: an array, or a tuple. Otherwise as `evaluate`."""
-    module = model if isinstance(model, IRModule) else IRModule({})
-    main = model.main if isinstance(model, IRModule) else model
-    return _run(main, _arguments(main, inputs), module, keep=True)
+    main, run = _prepare(model)
+    return run.values(main, _arguments(main, inputs), keep=True)
+
+
+def _prepare(model: IRModule | Function) -> tuple[Function, _Run]:
+    return (model.main, _Run(model)) if isinstance(model, IRModule) else (model, _Run(IRModule({})))
 
 
 def _arguments(main: Function, inputs: Mapping[str, np.ndarray]) -> list[Value]:
@@ -65,49 +67,64 @@ def _arguments(main: Function, inputs: Mapping[str, np.ndarray]) -> list[Value]:
     return arguments
 
 
-def _run(function: Function, arguments: list[Value], module: IRModule, keep: bool) -> dict[Expr, Value]:
-    """Values of the expressions of ``function``: all of them, or the result only."""
-    order = post_order(function.body)
-    uses: dict[Expr, int] = {function.body: 1}
-    for expr in order:
-        for child in children(expr):
-            uses[child] = uses.get(child, 0) + 1
-    values: dict[Expr, Value] = dict(zip(function.params, arguments, strict=True))
-    for expr in order:
-        if not isinstance(expr, Var):
-            values[expr] = _value(expr, values, module)
-        if not keep:
+class _Run:
+    def __init__(self, module: IRModule) -> None:
+        self._module = module
+        self._active: list[Function] = []
+
+    def values(self, function: Function, arguments: list[Value], keep: bool) -> dict[Expr, Value]:
+        """Values of the expressions of ``function``: all of them, or the result only."""
+        order = post_order(function.body)
+        uses: dict[Expr, int] = {function.body: 1}
+        for expr in order:
             for child in children(expr):
-                uses[child] -= 1
-                if not uses[child]:
-                    del values[child]
-    return values
+                uses[child] = uses.get(child, 0) + 1
+        values: dict[Expr, Value] = dict(zip(function.params, arguments, strict=True))
+        for expr in order:
+            if not isinstance(expr, Var):
+                values[expr] = self._value(expr, values)
+            if not keep:
+                for child in children(expr):
+                    uses[child] -= 1
+                    if not uses[child]:
+                        del values[child]
+        return values
 
+    def _value(self, expr: Expr, values: Mapping[Expr, Value]) -> Value:
+        import numpy as np
 
-def _value(expr: Expr, values: Mapping[Expr, Value], module: IRModule) -> Value:
-    if isinstance(expr, Constant):
-        return expr.data
-    given = [values[child] for child in children(expr)]
-    if isinstance(expr, Tuple):
-        return tuple(given)
-    if isinstance(expr, TupleGetItem):
-        field: Value = given[0][expr.index]
-        return field
-    assert isinstance(expr, Call)
-    if isinstance(expr.op, Op):
+        if isinstance(expr, Constant):
+            return expr.data
+        given = [values[child] for child in children(expr)]
+        if isinstance(expr, Tuple):
+            return tuple(given)
+        if isinstance(expr, TupleGetItem):
+            field: Value = given[0][expr.index]
+            return field
+        assert isinstance(expr, Call)
+        if not isinstance(expr.op, Op):
+            return self._call(expr.op, given)
         result = expr.op.reference(expr.attrs, *given)
+        result = tuple(map(np.asarray, result)) if isinstance(result, tuple) else np.asarray(result)
         _check(result, expr.type, expr.op.name)
         return result
-    callee = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
-    if not isinstance(callee, Function):
-        raise ModelError(f"function {getattr(expr.op, 'name', '?')!r} is not one of the graph form")
-    return _run(callee, given, module, keep=False)[callee.body]
+
+    def _call(self, callee: Function | GlobalVar, given: list[Value]) -> Value:
+        function = self._module.functions.get(callee) if isinstance(callee, GlobalVar) else callee
+        if not isinstance(function, Function) or function in self._active:
+            name = callee.name if isinstance(callee, GlobalVar) else "?"
+            why = "calls itself" if isinstance(function, Function) else "is not a function of the graph form"
+            raise ModelError(f"function {name!r} {why}")
+        self._active.append(function)
+        result = self.values(function, given, keep=False)[function.body]
+        self._active.pop()
+        return result
 
 
 def _check(result: Value, type_: Type, op: str) -> None:
     """InternalError where a reference does not give what the type relation promises."""
     fields = result if isinstance(result, tuple) else (result,)
     found = [TensorType(tuple(field.shape), field.dtype.name) for field in fields]
-    promised = list(type_.fields) if hasattr(type_, "fields") else [type_]
+    promised = list(type_.fields) if isinstance(type_, TupleType) else [type_]
     if found != promised:
         raise InternalError(f"the reference of {op} gives {', '.join(map(str, found))}, not {type_}")

@@ -109,53 +109,65 @@ def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: B
 
     Args:
         factors: one per channel, or one for all; positive float64.
-        accumulators: every x is within.
+        accumulators: every x is within; int32.
         results: beyond these bounds results are saturated and need not agree.
     """
-    found = {factor: _prove_one(factor, accumulators, results) for factor in dict.fromkeys(factors)}
-    made = [point for factor in factors if (point := found[factor]) is not None]
-    if len(made) < len(factors):
-        return None
-    if len(set(made)) == 1:
-        made = made[:1]
-    return FixedPoint(tuple(m for m, _ in made), tuple(s for _, s in made), "up")
+    import numpy as np
+
+    made: dict[float, tuple[int, int]] = {}
+    ks = np.arange(results.low + 1, results.high + 1)
+    for factor in dict.fromkeys(factors):
+        multiplier, shift = quantize_multiplier(factor)
+        if shift > 30:
+            return None
+        thresholds = _thresholds(factor, ks, accumulators)
+        half = 1 << (30 - shift)
+        at, before = (((thresholds - step) * multiplier + half) >> (31 - shift) for step in (0, 1))
+        reaches = (at >= ks) | (thresholds > accumulators.high)
+        if not np.all(reaches & ((before < ks) | (thresholds <= accumulators.low))):
+            found = _nearest_exact(multiplier, shift, thresholds.tolist(), ks.tolist(), accumulators)
+            if found is None:
+                return None
+            multiplier = found
+        made[factor] = (multiplier, shift)
+    points = [made[factor] for factor in factors]
+    if len(set(points)) == 1:
+        points = points[:1]
+    return FixedPoint(tuple(m for m, _ in points), tuple(s for _, s in points), "up")
 
 
-def _prove_one(factor: float, accumulators: Bounds, results: Bounds) -> tuple[int, int] | None:
-    nearest, shift = quantize_multiplier(factor)
-    if shift > 30:
-        return None
-    least, greatest = 0, 2**31 - 1
+def _thresholds(factor: float, ks: np.ndarray, accumulators: Bounds) -> np.ndarray:
+    """For each k the least x for which ``round(float64(x) * factor) >= k``; one above the highest where there is none."""
+    import numpy as np
+
     low, high = accumulators
-    for k in range(results.low + 1, results.high + 1):
+    guess = np.clip(np.ceil((ks - 0.5) / factor), low - 1, high + 1).astype(np.int64)
+    # The quotient is off by less than one, the product by less than one unit of x: three candidates are enough.
+    result = np.full_like(ks, high + 1)
+    for x in (guess + 1, guess, guess - 1):
+        real = x * factor
+        size = np.abs(real)
+        whole = np.floor(size)
+        rounded = np.copysign(whole + (size - whole >= 0.5), real)
+        result = np.where((rounded >= ks) & (low <= x) & (x <= high), x, result)
+    return result
+
+
+def _nearest_exact(
+    multiplier: int, shift: int, thresholds: Sequence[int], ks: Sequence[int], accumulators: Bounds
+) -> int | None:
+    """The multiplier nearest to ``multiplier`` that meets all thresholds, in exact arithmetic."""
+    least, greatest = 0, 2**31 - 1
+    for k, threshold in zip(ks, thresholds, strict=True):
         # x gives k or more where x * multiplier >= target: true of the threshold, not of the integer before it.
         target = (2 * k - 1) << (30 - shift)
-        threshold = _threshold(factor, k, low, high)
-        if threshold <= high:
+        if threshold <= accumulators.high:
             floor, ceiling = _multipliers(threshold, target)
             least, greatest = max(least, floor), min(greatest, ceiling)
-        if threshold > low:
+        if threshold > accumulators.low:
             floor, ceiling = _multipliers(1 - threshold, 1 - target)
             least, greatest = max(least, floor), min(greatest, ceiling)
-    return (min(max(nearest, least), greatest), shift) if least <= greatest else None
-
-
-def _threshold(factor: float, k: int, low: int, high: int) -> int:
-    """The least x within ``low`` .. ``high`` for which ``round(float64(x) * factor) >= k``; ``high + 1`` for none."""
-    guess = math.ceil(min(max((k - 0.5) / factor, low - 1), high + 1))
-    x = min(max(guess, low), high + 1)
-    while x > low and _round_away((x - 1) * factor) >= k:
-        x -= 1
-    while x <= high and _round_away(x * factor) < k:
-        x += 1
-    return x
-
-
-def _round_away(value: float) -> int:
-    size = abs(value)
-    whole = math.floor(size)
-    whole += size - whole >= 0.5
-    return whole if value >= 0 else -whole
+    return min(max(multiplier, least), greatest) if least <= greatest else None
 
 
 def _multipliers(x: int, target: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from .dtype import bits, bounds, is_float, is_integer
 from .nodes import COMPARISONS, Bin, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from .visit import walk
 
-__all__ = ["Bounds", "Interval", "fits", "interval"]
+__all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
 Interval = tuple[int, int]
 
@@ -28,6 +28,12 @@ def fits(values: Interval, dtype: str) -> bool:
     """Whether an integer type or bool holds all of ``values``."""
     low, high = bounds(dtype)
     return low <= values[0] and values[1] <= high
+
+
+def compare(op: str, a: Interval, b: Interval) -> bool | None:
+    """The outcome of a comparison of two integers within intervals, where it is certain."""
+    low, high = _BINARY[op](a, b, 0)
+    return bool(low) if low == high else None
 
 
 class Bounds:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
-from typing import Union
 
 from .affine import Affine, affine
-from .bounds import Bounds, Interval, fits
+from .bounds import Bounds, Interval, compare, fits
 from .dtype import bits, is_float, is_integer, is_signed
 from .nodes import COMPARISONS, Bin, Call, Cast, Expr, Imm, Load, Select, Un
 from .scalar import Fault, binary, cast, function, unary
@@ -19,7 +18,7 @@ from .visit import operands, walk
 
 __all__ = ["apply_rules", "is_total"]
 
-Pattern = Union[str, int, float, tuple["str | Pattern", ...]]
+Pattern = str | float | tuple["Pattern", ...]
 """A name stands for any expression, the same one wherever it occurs; a number for that constant; a tuple for an
 operation and its operands."""
 
@@ -83,7 +82,7 @@ _BOOL: tuple[tuple[Pattern, Pattern], ...] = (
     (("select", "c", False, True), ("not", "c")),
 )
 
-Rule = Callable[[Expr, Bounds], Union[Expr, None]]
+Rule = Callable[[Expr, Bounds], Expr | None]
 
 
 def apply_rules(expr: Expr, bounds: Bounds) -> Expr | None:
@@ -287,6 +286,11 @@ def _floor_division(expr: Expr, bounds: Bounds) -> Expr | None:
 # Sums of multiples
 
 
+def _imm(value: int, dtype: str) -> Imm:
+    """``value`` modulo the size of ``dtype``."""
+    return Imm(cast("int64", dtype)(value), dtype)
+
+
 def _span(form: Affine, bounds: Bounds) -> Interval:
     """The values of a sum in unbounded arithmetic."""
     low = high = form.constant
@@ -310,40 +314,28 @@ def _part(form: Affine, keep: Callable[[int], bool]) -> Affine:
     return Affine({term: factor for term, factor in form.terms.items() if keep(factor)}, 0)
 
 
-def _imm(value: int, dtype: str) -> Imm:
-    return Imm(cast("int64", dtype)(value), dtype)
-
-
 def _sum(form: Affine, dtype: str) -> Expr:
-    """A sum as an expression, modulo the size of its type: what is added, then what is subtracted, then the constant."""
+    """A sum as an expression, modulo the size of its type: what is added, what is subtracted, the constant."""
     half = 1 << (bits(dtype) - 1)
+    parts: list[tuple[Expr | None, int]] = [*form.terms.items(), (None, form.constant)]
+    parts = [(term, (factor + half) % (2 * half) - half) for term, factor in parts]
+    parts.sort(key=lambda part: (part[1] < 0, part[0] is None))
+    if parts[0][1] <= 0 < form.constant:
+        parts.sort(key=lambda part: part[0] is not None)
     total: Expr | None = None
-
-    def add(value: Expr | None, factor: int) -> None:
-        """Adds ``factor * value``; no value stands for 1."""
-        nonlocal total
-        factor = (factor + half) % (2 * half) - half
-        negative = factor < 0 and total is not None and factor != -half
-        size = abs(factor) if negative else factor
-        part = _imm(size, dtype) if value is None else value if size == 1 else Bin("mul", value, _imm(size, dtype))
-        if factor == -1 and value is not None and not negative and is_signed(dtype):
-            part = Un("neg", value)
-        total = part if total is None else Bin("sub" if negative else "add", total, part)
-
-    positive = [(term, factor) for term, factor in form.terms.items() if factor > 0]
-    constant = form.constant
-    for term, factor in positive:
-        add(term, factor)
-    if total is None and constant > 0:
-        add(None, constant)
-        constant = 0
-    for term, factor in form.terms.items():
-        if factor < 0:
-            add(term, factor)
-    if constant or total is None:
-        add(None, constant)
-    assert total is not None
-    return total
+    for term, factor in parts:
+        subtracts = total is not None and -half < factor < 0
+        size = _imm(-factor if subtracts else factor, dtype)
+        if factor == 0:
+            continue
+        if term is None:
+            part: Expr = size
+        elif factor == -1 and total is None and is_signed(dtype):
+            part = Un("neg", term)
+        else:
+            part = term if abs(factor) == 1 and (subtracts or factor == 1) else Bin("mul", term, size)
+        total = part if total is None else Bin("sub" if subtracts else "add", total, part)
+    return _imm(0, dtype) if total is None else total
 
 
 def _size(expr: Expr) -> int:
@@ -437,11 +429,37 @@ def _compare(expr: Expr, bounds: Bounds) -> Expr | None:
     if a is None or b is None:
         return None
     difference = a + b.scaled(-1)
-    zero = Imm(0, "int64")
-    low, high = _span(difference, bounds)
-    if fits((low, high), "int64"):
-        # Any variable with these values has the same answer.
-        decided = _decide(expr.op, (low, high))
-        if decided is not None:
-            return Imm(decided, zero.dtype and "bool")
-    return None
+    decided = compare(expr.op, _span(difference, bounds), (0, 0))
+    if decided is not None:
+        return Imm(decided, "bool")
+    # Where a - b is common * (more - less) + constant, compare more - less with limit.
+    common = gcd(*difference.terms.values())
+    quotient, remainder = divmod(-difference.constant, common)
+    if remainder and expr.op in ("eq", "ne"):
+        return Imm(expr.op == "ne", "bool")
+    limit = quotient + (remainder > 0 and expr.op in ("lt", "ge"))
+    more = Affine({term: f // common for term, f in difference.terms.items() if f > 0}, max(0, -limit))
+    less = Affine({term: -f // common for term, f in difference.terms.items() if f < 0}, max(0, limit))
+    if not more.terms:
+        more, less = Affine({}, -limit), _part(less, lambda _: True)
+    elif not less.terms:
+        more, less = _part(more, lambda _: True), Affine({}, limit)
+    if not fits(_span(more, bounds), dtype) or not fits(_span(less, bounds), dtype):
+        return None
+    return _if_smaller(Bin(expr.op, _sum(more, dtype), _sum(less, dtype)), expr, bounds)
+
+
+_RULES: tuple[Rule, ...] = (
+    _fold,
+    _identity,
+    _constant_right,
+    _join_constants,
+    _cast_of_cast,
+    _extremum,
+    _mask,
+    _floor_division,
+    _divide_twice,
+    _divide,
+    _collect,
+    _compare,
+)

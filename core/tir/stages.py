@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .nodes import Bin, Call, Cast, Expr, Load, Select, Un
+from .simplify import simplify_expr
 from .te import Assemble, Axis, Compute, Definition, Piece, Reduce, Reduction, Tensor
 from .visit import operands, rewrite, substitute, walk
 
@@ -75,7 +76,7 @@ def plan_stages(outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
     """The tensors that get loops of their own, each after those that it reads, and their definitions with all others
     written in.
     """
-    stages = _in_order({}, outputs)
+    stages = {tensor: _simplified(definition) for tensor, definition in _in_order({}, outputs).items()}
     for tensor, definition in reversed(list(stages.items())):
         if isinstance(definition, Compute) and tensor not in outputs:
             uses = _uses(stages, tensor)
@@ -84,7 +85,12 @@ def plan_stages(outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
                 rule = _inlining(tensor, definition)
                 for user in dict.fromkeys(user for user, _, _ in uses):
                     stages[user] = map_definition(stages[user], rule)
-    return _in_order(stages, outputs)
+    return {tensor: _simplified(definition) for tensor, definition in _in_order(stages, outputs).items()}
+
+
+def _simplified(definition: Definition) -> Definition:
+    ranges = {axis: (0, axis.extent - 1) for body in bodies(definition) for axis in body.loops}
+    return map_definition(definition, lambda expr: simplify_expr(expr, ranges))
 
 
 def _in_order(stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:

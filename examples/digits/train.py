@@ -1,8 +1,8 @@
 """Train a small convolutional network on handwritten digits, quantise it to int8, write digits.onnx and scans.npz.
 
-The data are the 1797 real scans (8x8 pixels, values 0..16) that scikit-learn ships. They stand in the order in which
-they were collected, writer after writer, so the last 360 are kept for the test: mostly digits of people whose hand
-the network has never seen, which is harder than a random split.
+The data are the 1797 real scans (8x8 pixels, values 0..16) that scikit-learn ships. Neighbours look alike, as if they
+stood writer after writer, so the last 360 are kept for the test: that is harder than a random split, which would ask
+about hands that the network has seen.
 
     python train.py               train on the first 1437 scans, write both files, report accuracy on the last 360
     python train.py --validate    cross-validate within the first 1437, which is how the network was chosen

@@ -250,7 +250,8 @@ class TestRunning:
         one, two = artifact.session(), artifact.session()
         one.inputs["x:0"][...] = X
         two.inputs["x:0"][...] = 1
-        one.invoke(), two.invoke()
+        one.invoke()
+        two.invoke()
         np.testing.assert_array_equal(one.outputs["y:0"], Y)
         np.testing.assert_array_equal(two.outputs["y:0"], [1, 2, 3, 4])
 

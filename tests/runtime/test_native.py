@@ -170,7 +170,7 @@ class TestRun:
         result = session.run({"x:0": X, "q": Q})
         assert list(result) == ["y", "z"]
         np.testing.assert_array_equal(result["y"], 2 * X)
-        assert (result["z"].shape, result["z"].dtype, result["z"]) == ((), np.int32, 102)
+        np.testing.assert_array_equal(result["z"], np.array(102, np.int32), strict=True)
 
     def test_results_are_the_callers(self, session: Session) -> None:
         first = session.run({"x:0": X, "q": Q})

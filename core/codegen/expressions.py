@@ -1,0 +1,295 @@
+"""Expressions of the loop form as C99.
+
+The text of an expression has exactly the value that the loop form gives it. Its type in C is that of its dtype, or
+``int`` for a dtype that C promotes to it. Where intervals show that nothing overflows the plain operators of C are
+used, which is what compilers vectorise; else unsigned arithmetic, or a helper of ``uma_math.h``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..tir.bounds import Bounds, fits
+from ..tir.dtype import bits, bounds, is_float, is_signed
+from ..tir.nodes import COMPARISONS, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..tir.scalar import function, round_float32
+
+__all__ = ["C_TYPES", "Names", "Printer", "flat_element"]
+
+C_TYPES = {
+    "bool": "bool",
+    **{f"{sign}int{size}": f"{sign}int{size}_t" for sign in ("", "u") for size in (8, 16, 32, 64)},
+    "float32": "float",
+    "float64": "double",
+}
+
+_SUFFIXES = {
+    **{f"{sign}int{size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (8, 16, 32, 64)},
+    "float32": "f32",
+    "float64": "f64",
+}
+"""Of the helpers in ``uma_math.h``."""
+
+
+class _Text(NamedTuple):
+    """C text and how tightly it binds: operands in parentheses unless every reader knows that they need none."""
+
+    text: str
+    rank: int
+
+
+_PRIMARY, _UNARY, _PRODUCT, _SUM, _OTHER, _COMPARISON, _AND, _OR, _CHOICE = 9, 8, 7, 6, 5, 4, 3, 2, 1
+
+_OPERATORS = {
+    "add": ("+", _SUM),
+    "sub": ("-", _SUM),
+    "mul": ("*", _PRODUCT),
+    "div": ("/", _PRODUCT),
+    "floordiv": ("/", _PRODUCT),
+    "truncdiv": ("/", _PRODUCT),
+    "floormod": ("%", _PRODUCT),
+    "shl": ("<<", _OTHER),
+    "shr": (">>", _OTHER),
+    "bitand": ("&", _OTHER),
+    "bitor": ("|", _OTHER),
+    "bitxor": ("^", _OTHER),
+    "eq": ("==", _COMPARISON),
+    "ne": ("!=", _COMPARISON),
+    "lt": ("<", _COMPARISON),
+    "le": ("<=", _COMPARISON),
+    "gt": (">", _COMPARISON),
+    "ge": (">=", _COMPARISON),
+    "and": ("&&", _AND),
+    "or": ("||", _OR),
+}
+
+Names = Callable[[Var | Buffer], str]
+
+
+class Printer:
+    """Prints the expressions of one place of a function.
+
+    Args:
+        known: what is known of variables there.
+        names: what variables and buffers are called in C.
+        read: the variables and buffers that are read in what was printed are added to it.
+    """
+
+    def __init__(self, known: Bounds, names: Names, read: set[Var | Buffer]) -> None:
+        self.known = known
+        self.names = names
+        self.read = read
+
+    def text(self, expr: Expr) -> str:
+        """``expr`` as it may stand between parentheses, or after an ``=``."""
+        return self._print(expr).text
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element of a buffer, to read or to assign to; a local scalar is a variable."""
+        if buffer.scope == "local" and not buffer.shape:
+            return self.names(buffer)
+        return f"{self.names(buffer)}[{self.text(flat_element(buffer, indices))}]"
+
+    def _print(self, expr: Expr) -> _Text:
+        if isinstance(expr, Var):
+            self.read.add(expr)
+            return _Text(self.names(expr), _PRIMARY)
+        if isinstance(expr, Imm):
+            text = _literal(expr)
+            return _Text(text, _UNARY if text.startswith("-") else _PRIMARY)
+        if isinstance(expr, Load):
+            self.read.add(expr.buffer)
+            return _Text(self.element(expr.buffer, expr.indices), _PRIMARY)
+        if isinstance(expr, Bin):
+            return self._binary(expr)
+        if isinstance(expr, Un):
+            return self._unary(expr)
+        if isinstance(expr, Cast):
+            return self._cast(expr)
+        if isinstance(expr, Select):
+            parts = [self._operand(part, _OTHER) for part in (expr.condition, expr.a, expr.b)]
+            return _Text("{} ? {} : {}".format(*parts), _CHOICE)
+        assert isinstance(expr, Call)  # the last kind there is
+        if expr.name == "clz":
+            return self._call("uma_clz", expr.args[0].astype("uint32"))
+        suffix = "f" if expr.dtype == "float32" else ""
+        name = "rint" if expr.name == "round_even" else expr.name
+        return self._call(f"{name}{suffix}", *expr.args)
+
+    def _call(self, name: str, *args: Expr) -> _Text:
+        return _Text(f"{name}({', '.join(self.text(arg) for arg in args)})", _PRIMARY)
+
+    def _helper(self, name: str, dtype: str, *args: Expr) -> _Text:
+        return self._call(f"uma_{name}_{_SUFFIXES[dtype]}", *args)
+
+    def _operand(self, expr: Expr, rank: int) -> str:
+        """``expr`` in parentheses unless it binds at least as tightly as ``rank``."""
+        text, own = self._print(expr)
+        return text if own >= rank else f"({text})"
+
+    def _unsigned(self, expr: Expr) -> str:
+        """``expr``, of at least 32 bits, as an unsigned number of equal low bits."""
+        width = max(32, bits(expr.dtype))
+        return f"(uint{width}_t){self._operand(expr, _UNARY)}"
+
+    # Operators
+
+    def _plain(self, op: str, a: Expr, b: Expr) -> _Text:
+        sign, rank = _OPERATORS[op]
+        left = right = _UNARY
+        if rank in (_PRODUCT, _SUM):
+            left, right = rank, rank + 1
+        elif rank == _COMPARISON:
+            left = right = _SUM
+        elif rank in (_AND, _OR):
+            # A chain of one operator; compilers warn of a mixture without parentheses.
+            left = rank if isinstance(a, Bin) and a.op == op else _COMPARISON
+            right = _COMPARISON
+        return _Text(f"{self._operand(a, left)} {sign} {self._operand(b, right)}", rank)
+
+    def _binary(self, expr: Bin) -> _Text:
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.a.dtype
+        if op in ("min", "max"):
+            return self._helper(op, dtype, a, b)
+        if op in COMPARISONS:
+            # Compilers warn of comparisons whose result is certain.
+            decided = self.known.decide(expr)
+            if decided is None and a is b and not is_float(dtype):
+                decided = op in ("eq", "le", "ge")
+            return self._plain(op, a, b) if decided is None else _Text(str(decided).lower(), _PRIMARY)
+        if is_float(dtype) or dtype == "bool" or op in ("bitand", "bitor", "bitxor", "shr"):
+            return self._plain(op, a, b)
+        if op in ("floordiv", "floormod", "truncdiv"):
+            return self._division(expr)
+        return self._wrapping(expr)
+
+    def _wrapping(self, expr: Bin) -> _Text:
+        """Addition, subtraction, multiplication and left shift, of integers."""
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
+        exact = self.known.exact(expr)
+        computed = dtype if bits(dtype) >= 32 else "int32"
+        # Shifting a negative number left is undefined however small the result.
+        defined = op != "shl" or self.known.of(a)[0] >= 0
+        if (defined and fits(exact, computed)) or not is_signed(computed):
+            plain = self._plain(op, a, b)
+            return plain if bits(dtype) >= 32 or fits(exact, dtype) else self._converted(plain, dtype)
+        sign, _ = _OPERATORS[op]
+        right = self._operand(b, _UNARY) if op == "shl" else self._unsigned(b)
+        return self._converted(_Text(f"{self._unsigned(a)} {sign} {right}", _OTHER), dtype)
+
+    def _division(self, expr: Bin) -> _Text:
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
+        low, divisor = self.known.of(a)[0], self.known.of(b)
+        if not is_signed(dtype) or (low >= 0 and divisor[0] >= 0):
+            return self._plain(op, a, b)
+        if op == "truncdiv" and not self.known.may_wrap(expr) and not divisor[0] <= 0 <= divisor[1]:
+            return self._plain(op, a, b)
+        size = divisor[0]
+        if op != "truncdiv" and divisor == (size, size) and size > 0 and size & (size - 1) == 0:
+            # Rounds to minus infinity, as these do.
+            if op == "floordiv":
+                return self._plain("shr", a, Imm(size.bit_length() - 1, dtype))
+            return self._plain("bitand", a, Imm(size - 1, dtype))
+        return self._helper(op, dtype, a, b)
+
+    def _unary(self, expr: Un) -> _Text:
+        a, dtype = expr.a, expr.dtype
+        if expr.op == "not":
+            return _Text(f"!{self._operand(a, _PRIMARY)}", _UNARY)
+        if expr.op == "abs" and is_float(dtype):
+            return self._call("fabsf" if dtype == "float32" else "fabs", a)
+        if expr.op == "abs" or (not is_float(dtype) and self.known.may_wrap(expr)):
+            return self._helper(expr.op, dtype, a)
+        return _Text(f"-{self._operand(a, _PRIMARY)}", _UNARY)
+
+    # Conversions
+
+    def _converted(self, value: _Text, dtype: str) -> _Text:
+        text = value.text if value.rank >= _UNARY else f"({value.text})"
+        return _Text(f"({C_TYPES[dtype]}){text}", _UNARY)
+
+    def _cast(self, expr: Cast) -> _Text:
+        a, dtype = expr.a, expr.dtype
+        if dtype == a.dtype:
+            return self._print(a)
+        if dtype == "bool":
+            return _Text(f"{self._operand(a, _SUM)} != 0", _COMPARISON)
+        if is_float(a.dtype) and not is_float(dtype):
+            low, high = bounds(dtype)
+            values = self._float_interval(a)
+            if values is None or values[0] <= low - 1 or values[1] >= high + 1:
+                return self._call(f"uma_{_SUFFIXES[a.dtype]}_to_{_SUFFIXES[dtype]}", a)
+        return self._converted(self._print(a), dtype)
+
+    def _float_interval(self, expr: Expr) -> tuple[float, float] | None:
+        """The values of a float expression where it is never NaN, as far as clamps and roundings tell."""
+        if isinstance(expr, Imm):
+            return None if math.isnan(expr.value) else (float(expr.value), float(expr.value))
+        if isinstance(expr, Cast) and not is_float(expr.a.dtype):
+            low, high = (float(end) for end in self.known.of(expr.a))
+            return (low, high) if expr.dtype == "float64" else (round_float32(low), round_float32(high))
+        if isinstance(expr, Call) and expr.name in ("round_even", "floor", "ceil", "trunc"):
+            values = self._float_interval(expr.args[0])
+            whole = function(expr.name, expr.dtype)
+            return None if values is None else (whole(values[0]), whole(values[1]))
+        if isinstance(expr, Bin) and expr.op in ("min", "max"):
+            # The result is b, or an a that compares with b: NaN only where b is.
+            b = self._float_interval(expr.b)
+            if b is None:
+                return None
+            a = self._float_interval(expr.a) or (-math.inf, math.inf)
+            return (min(a[0], b[0]), min(a[1], b[1])) if expr.op == "min" else (max(a[0], b[0]), max(a[1], b[1]))
+        return None
+
+
+def flat_element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The position of an element, counted from the start of its buffer."""
+    total: Expr = Imm(0, INDEX)
+    for extent, index in zip(buffer.shape, indices, strict=True):
+        if extent == 1:
+            continue
+        if not isinstance(total, Imm):
+            total = total * extent
+        elif total.value:
+            total = Imm(total.value * extent, INDEX)
+        if isinstance(total, Imm) and isinstance(index, Imm):
+            total = Imm(total.value + index.value, INDEX)
+        elif isinstance(total, Imm) and not total.value:
+            total = index
+        elif not isinstance(index, Imm) or index.value:
+            total = total + index
+    return total
+
+
+def _literal(constant: Imm) -> str:
+    value, dtype = constant.value, constant.dtype
+    if dtype == "bool":
+        return "true" if value else "false"
+    if is_float(dtype):
+        return _float_literal(float(value), dtype)
+    value = int(value)
+    size = bits(dtype)
+    if is_signed(dtype):
+        # The smallest value has no literal: -2147483648 is the negative of a number that is no int.
+        if size >= 32 and value == bounds(dtype)[0]:
+            return f"INT{size}_MIN"
+        return f"INT64_C({value})" if size == 64 else str(value)
+    return f"UINT{size}_C({value})" if size >= 32 else str(value)
+
+
+def _float_literal(value: float, dtype: str) -> str:
+    """A float as an expression of C of exactly this value."""
+    suffix = "f" if dtype == "float32" else ""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    # A short decimal number that is exact is what its writer had in mind.
+    if abs(value) < 1e6 and (value * 1024).is_integer():
+        return f"{value!r}{suffix}"
+    mantissa, exponent = value.hex().split("p")
+    whole, _, digits = mantissa.partition(".")
+    digits = digits.rstrip("0")
+    return f"{whole}.{digits}p{exponent}{suffix}" if digits else f"{whole}p{exponent}{suffix}"

@@ -1,0 +1,48 @@
+"""What the front-ends give."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..relay.module import IRModule
+
+__all__ = ["ImportedModel", "clean_text", "variable_names"]
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model in the graph form.
+
+    Args:
+        module: with ``main``, whose parameters are the model's inputs, in their order; its signature says what the
+            model calls them.
+        notes: what the import did that a user may want to know.
+    """
+
+    module: IRModule
+    notes: tuple[str, ...] = ()
+
+
+def clean_text(text: str) -> str:
+    """A name from a file as it can be shown: what is not printable is replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def variable_names(names: Iterable[str]) -> list[str]:
+    """Different identifiers of ASCII letters, digits and underscores that resemble ``names``, in their order."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60]
+        if not base or base[0].isdigit() or keyword.iskeyword(base):
+            base = f"x_{base}" if base else "x"
+        made, count = base, 1
+        while made in taken:
+            count += 1
+            made = f"{base}_{count}"
+        taken.add(made)
+        result.append(made)
+    return result

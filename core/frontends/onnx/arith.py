@@ -1,0 +1,168 @@
+"""Arithmetic: elementwise ops, matrix products, reductions, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ...errors import ModelError
+from ...relay.expr import Constant, Expr, const
+from ...relay.ops.common import normalise_axis
+from .context import Context, Converter, Unsupported, is_constant
+
+__all__ = ["CONVERTERS"]
+
+
+def _binary(op: str) -> Converter:
+    return lambda c: c.call(op, c.expr(0), c.expr(1))
+
+
+def _variadic(op: str) -> Converter:
+    def convert(c: Context) -> Expr:
+        result = c.expr(0)
+        for index in range(1, len(c.values)):
+            result = c.call(op, result, c.expr(index))
+        return result
+
+    return convert
+
+
+def _unary(op: str) -> Converter:
+    return lambda c: c.call(op, c.expr(0))
+
+
+def _divide(c: Context) -> Expr:
+    """A division by powers of two, which is a multiplication, exactly."""
+    import numpy as np
+
+    data, divisor = c.expr(0), c.known(1)
+    if data.dtype != divisor.dtype.name or divisor.dtype.kind != "f":
+        raise Unsupported("only floats, by constants that are powers of two")
+    significand, exponent = np.frexp(np.abs(divisor))
+    if not ((significand == 0.5) & (np.abs(exponent) <= 100)).all():
+        raise Unsupported("only by constants that are powers of two")
+    return c.call("multiply", data, const((1 / divisor).astype(divisor.dtype)))
+
+
+def _clip(c: Context) -> Expr:
+    import numpy as np
+
+    data = c.expr(0)
+    limits: list[Expr] = []
+    for index, name, neutral in ((1, "min", -math.inf), (2, "max", math.inf)):
+        limits.append(c.expr(index) if c.has(index) else const(c.node.real(name, neutral), "float64"))
+        if limits[-1].tensor.size != 1:
+            raise ModelError(f"limits of Clip are scalars, not {limits[-1].type}", where=c.node.layer)
+    if all(isinstance(limit, Constant) for limit in limits):
+        low, high = (limit.data.item() for limit in limits if isinstance(limit, Constant))
+        if low <= high:
+            return c.call("clip", data, a_min=low, a_max=high)
+    for index, op in ((1, "maximum"), (2, "minimum")):
+        if c.has(index):
+            data = c.call(op, data, c.reshape(c.expr(index), ()))
+        elif c.node.has("max" if index == 2 else "min"):
+            limit = limits[index - 1]
+            assert isinstance(limit, Constant)
+            data = c.call(op, data, const(np.asarray(limit.data, data.dtype)))
+    return data
+
+
+def _matmul(c: Context) -> Expr:
+    a, b = c.expr(0), c.expr(1)
+    if not a.shape or not b.shape:
+        raise ModelError("MatMul takes no scalars", where=c.node.layer)
+    if len(b.shape) == 2 and is_constant(b):
+        return c.call("nn.dense", a, c.permute(b, (1, 0)))
+    left = c.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
+    right = c.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
+    made = c.call("matmul", left, right)
+    shape = list(made.shape)
+    if len(b.shape) == 1:
+        del shape[-1]
+    if len(a.shape) == 1:
+        del shape[-1 if len(b.shape) == 1 else -2]
+    return c.reshape(made, shape)
+
+
+def _gemm(c: Context) -> Expr:
+    """alpha * A * B + beta * C, A and B transposed where it says so."""
+    import numpy as np
+
+    node, a, b = c.node, c.expr(0), c.expr(1)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise ModelError(f"Gemm of shapes {a.shape} and {b.shape}", where=node.layer)
+    alpha, beta = np.float32(node.real("alpha", 1.0)), np.float32(node.real("beta", 1.0))
+    if node.integer("transA", 0):
+        a = c.permute(a, (1, 0))
+    transposed = bool(node.integer("transB", 0))
+    made: Expr
+    if is_constant(b):
+        weight = b if transposed else c.permute(b, (1, 0))
+        if alpha != 1 and isinstance(weight, Constant):
+            weight, alpha = const((weight.data * alpha).astype(weight.dtype)), np.float32(1)
+        made = c.call("nn.dense", a, weight)
+    else:
+        made = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
+    if alpha != 1:
+        made = c.call("multiply", made, const(alpha, made.dtype))
+    if not c.has(2) or beta == 0:
+        return made
+    added = c.expr(2)
+    if beta != 1:
+        scale = const(beta, added.dtype)
+        if isinstance(added, Constant):
+            added = const(added.data * scale.data)
+        else:
+            added = c.call("multiply", added, scale)
+    result = c.call("add", made, added)
+    if result.shape != made.shape:
+        raise ModelError(f"an addend of shape {added.shape} for a product of shape {made.shape}", where=node.layer)
+    return result
+
+
+def _softmax(c: Context) -> Expr:
+    """Before opset 13 it sums over all dimensions from ``axis`` on, then over that axis alone."""
+    data = c.expr(0)
+    rank = len(data.shape)
+    if c.node.opset >= 13:
+        return c.call("nn.softmax", data, axis=c.node.integer("axis", -1))
+    axis = c.node.integer("axis", 1)
+    axis = rank if axis == rank else normalise_axis(axis, rank)
+    rows = c.reshape(data, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:])))
+    return c.reshape(c.call("nn.softmax", rows, axis=-1), data.shape)
+
+
+def _reduce(op: str, axes_as_input: int) -> Converter:
+    """A reduction whose axes are an input from opset ``axes_as_input`` on, an attribute before."""
+
+    def convert(c: Context) -> Expr:
+        data = c.expr(0)
+        axes: tuple[int, ...] = ()
+        if c.node.opset >= axes_as_input:
+            axes = c.known_integers(1) if c.has(1) else ()
+        elif c.node.has("axes"):
+            axes = c.node.integers("axes")
+        if not axes and c.node.integer("noop_with_empty_axes", 0):
+            return data
+        return c.call(op, data, axis=axes, keepdims=bool(c.node.integer("keepdims", 1)))
+
+    return convert
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "Add": _binary("add"),
+    "Clip": _clip,
+    "Div": _divide,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Max": _variadic("maximum"),
+    "Min": _variadic("minimum"),
+    "Mul": _binary("multiply"),
+    "ReduceMean": _reduce("mean", 18),
+    "ReduceSum": _reduce("sum", 13),
+    "Relu": _unary("nn.relu"),
+    "Sigmoid": _unary("sigmoid"),
+    "Softmax": _softmax,
+    "Sub": _binary("subtract"),
+    "Tanh": _unary("tanh"),
+}

@@ -1,0 +1,122 @@
+"""What converters of nodes work with: the values so far, and how they become expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Union
+
+from ...errors import ModelError
+from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
+from .proto import Node
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Context", "Converter", "Unsupported", "Value", "is_constant"]
+
+Value = Union["np.ndarray", Expr]
+"""A tensor of the model: an array where it is known at import, else an expression."""
+
+
+class Unsupported(Exception):  # noqa: N818 - it is caught and listed, never shown by itself
+    """A converter cannot express its node; all such nodes are reported together."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether ``expr`` is a constant, or a quantised constant made real."""
+    if isinstance(expr, Call) and expr.op_name == "qnn.dequantize":
+        expr = expr.args[0]
+    return isinstance(expr, Constant)
+
+
+@dataclass
+class Context:
+    """One node with its inputs.
+
+    Args:
+        node: what to convert.
+        values: the node's inputs, None for those that were left out.
+        uses: how often each tensor of the model is used.
+        built: expressions that this node became, in order.
+        replaced: pairs of an expression of an earlier node and what took its place.
+    """
+
+    node: Node
+    values: Sequence[Value | None]
+    uses: Mapping[str, int]
+    built: list[Expr] = field(default_factory=list)
+    replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
+
+    def has(self, index: int) -> bool:
+        """Whether input ``index`` was given."""
+        return index < len(self.values) and self.values[index] is not None
+
+    def value(self, index: int) -> Value:
+        """Input ``index``.
+
+        Raises:
+            ModelError: it was left out.
+        """
+        value = self.values[index] if index < len(self.values) else None
+        if value is None:
+            raise ModelError(f"{self.node.op} needs its input {index}", where=self.node.layer)
+        return value
+
+    def expr(self, index: int) -> Expr:
+        """Input ``index`` as an expression; ModelError where it was left out, is empty, or of an unknown dtype."""
+        value = self.value(index)
+        return value if isinstance(value, Expr) else const(value)
+
+    def known(self, index: int) -> np.ndarray:
+        """Input ``index``, an array. Unsupported where it is computed at run time."""
+        value = self.value(index)
+        if isinstance(value, Expr):
+            raise Unsupported(f"its input {self.node.inputs[index]!r} is computed at run time")
+        return value
+
+    def known_integers(self, index: int) -> tuple[int, ...]:
+        """Input ``index``, integers known at import: an array of one dimension, or a scalar."""
+        array = self.known(index)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise ModelError(f"input {self.node.inputs[index]!r} must be a list of integers", where=self.node.layer)
+        return tuple(map(int, array.reshape(-1)))
+
+    def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
+        """A call that this node becomes."""
+        made = call(op, *args, **attrs)
+        self.built.append(made)
+        return made
+
+    def field(self, of: Expr, index: int) -> Expr:
+        """A field of a tuple that this node becomes."""
+        made = TupleGetItem(of, index)
+        self.built.append(made)
+        return made
+
+    def reshape(self, data: Expr, shape: Sequence[int]) -> Expr:
+        """``data`` under another shape; itself where it has that shape."""
+        return data if data.shape == tuple(shape) else self.call("reshape", data, newshape=tuple(shape))
+
+    def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
+        """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""
+        if tuple(axes) == tuple(range(len(axes))):
+            return data
+        if isinstance(data, Constant):
+            return const(data.data.transpose(axes))
+        if isinstance(data, Call) and data.op_name == "qnn.dequantize" and isinstance(data.args[0], Constant):
+            channel = axes.index(data.attrs.axis % len(axes))
+            return Call(data.op, [self.permute(data.args[0], axes)], data.attrs.replace(axis=channel))
+        return self.call("transpose", data, axes=tuple(axes))
+
+    def used_once(self, index: int) -> bool:
+        """Whether this node alone uses its input ``index``."""
+        return self.uses[self.node.inputs[index]] == 1
+
+
+Converter = Callable[[Context], Union[Value, Sequence[Value]]]
+"""Gives the node's output, or its outputs. Raises `Unsupported`, or ModelError where the node is wrong."""

@@ -1,0 +1,320 @@
+"""The protobuf of an ONNX file, checked and brought into plain records. Nothing in it is trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+__all__ = ["MAX_RANK", "MAX_TENSOR_BYTES", "OPSETS", "Graph", "Input", "Node", "dtype_name", "read_array", "read_graph"]
+
+OPSETS = range(11, 27)
+"""Versions of the default operator set that are understood."""
+
+MAX_TENSOR_BYTES = 2**31 - 1
+MAX_RANK = 32
+"""As many dimensions as every version of numpy has."""
+
+# TensorProto.DataType: the name of the numpy dtype, and the field that holds elements where raw_data does not.
+_DTYPES = {
+    1: ("float32", "float_data"),
+    2: ("uint8", "int32_data"),
+    3: ("int8", "int32_data"),
+    4: ("uint16", "int32_data"),
+    5: ("int16", "int32_data"),
+    6: ("int32", "int32_data"),
+    7: ("int64", "int64_data"),
+    9: ("bool", "int32_data"),
+    10: ("float16", "int32_data"),
+    11: ("float64", "double_data"),
+    12: ("uint32", "uint64_data"),
+    13: ("uint64", "uint64_data"),
+}
+
+# AttributeProto.AttributeType: the field that holds the value.
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator of the graph.
+
+    Args:
+        op: its type, for example ``Conv``.
+        domain: ``""`` is ONNX's own.
+        opset: version of the domain's operator set.
+        layer: its name in the model, or that of its first output: what messages and spans call it.
+        inputs: names of tensors; ``""`` is one that was left out.
+        outputs: names of tensors.
+        attributes: as in the file.
+    """
+
+    op: str
+    domain: str
+    opset: int
+    layer: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeProto]
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.layer!r} ({self.domain or 'ai.onnx'}, opset {self.opset})"
+
+    def has(self, name: str) -> bool:
+        return name in self.attributes
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer attribute. ModelError where it has another type, or is missing and has no default."""
+        return int(self._value(name, "i", default))
+
+    def integers(self, name: str, default: Iterable[int] | None = None) -> tuple[int, ...]:
+        """An attribute of several integers; ModelError as for `integer`."""
+        return tuple(map(int, self._value(name, "ints", default)))
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A float attribute; ModelError as for `integer`."""
+        return float(self._value(name, "f", default))
+
+    def reals(self, name: str) -> tuple[float, ...]:
+        """An attribute of several floats; ModelError as for `integer`."""
+        return tuple(map(float, self._value(name, "floats", None)))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string attribute; ModelError as for `integer`."""
+        value = self._value(name, "s", default)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    def array(self, name: str) -> np.ndarray:
+        """A tensor attribute; ModelError as for `integer`, or where the tensor is malformed."""
+        return read_array(self._value(name, "t", None), f"attribute {name!r} of {self}")
+
+    def _value(self, name: str, field: str, default: Any) -> Any:
+        attribute = self.attributes.get(name)
+        if attribute is None:
+            if default is None:
+                raise ModelError(f"{self.op} needs the attribute {name!r}", where=self.layer)
+            return default
+        if _FIELDS.get(attribute.type) != field or attribute.ref_attr_name:
+            raise ModelError(f"attribute {name!r} of {self.op} has the wrong type", where=self.layer)
+        return getattr(attribute, field)
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the model.
+
+    Args:
+        name: the model's own.
+        dtype: numpy's name.
+        dims: extents; a string or None for one that the model leaves open; None for a shape that it leaves out.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a model computes.
+
+    Args:
+        inputs: in the model's order, without those that an initialiser gives a value.
+        outputs: names of tensors, all different.
+        nodes: those that the outputs need, each after the nodes that it needs.
+        initializers: constants by name, not decoded yet.
+    """
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    initializers: Mapping[str, TensorProto]
+
+
+def read_graph(data: bytes) -> Graph:
+    """The main graph of an ONNX file.
+
+    Raises:
+        UsageError: the package ``onnx`` is not installed.
+        ModelError: the bytes are no ONNX file, or it is malformed.
+    """
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        what = "reading ONNX files needs the package 'onnx', which is not installed"
+        raise UsageError(what, hint="pip install 'uma-core[onnx]'") from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(f"this is no ONNX file: {error}") from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise ModelError("this is no ONNX file: it has no graph or names no operator set")
+    return _graph(model)
+
+
+def dtype_name(elem_type: int, what: str) -> str:
+    """numpy's name of an element type.
+
+    Raises:
+        ModelError: numpy, and so UMA, has no such type.
+    """
+    if elem_type not in _DTYPES:
+        raise ModelError(f"{what} has elements of ONNX's type {elem_type}, which is not supported")
+    return _DTYPES[elem_type][0]
+
+
+def read_array(tensor: TensorProto, what: str) -> np.ndarray:
+    """A tensor of the file as an array.
+
+    Args:
+        tensor: not trusted.
+        what: is told in messages.
+
+    Raises:
+        ModelError: its data lie in another file, are of an unsupported type, or do not fit its shape.
+    """
+    import numpy as np
+
+    if tensor.data_location or tensor.external_data:
+        raise ModelError(f"{what} is stored in another file", hint="save the model as one file")
+    if tensor.HasField("segment"):
+        raise ModelError(f"{what} is stored in segments, which is not supported")
+    name = dtype_name(tensor.data_type, what)
+    dtype = np.dtype(name).newbyteorder("<")
+    shape = tuple(tensor.dims[: MAX_RANK + 1])
+    size = math.prod(shape)
+    if min(shape, default=1) < 0 or len(shape) > MAX_RANK or size * dtype.itemsize > MAX_TENSOR_BYTES:
+        raise ModelError(f"{what} has the impossible shape {shape}")
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != size * dtype.itemsize:
+            raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {size * dtype.itemsize}")
+        if name == "bool":
+            return (np.frombuffer(tensor.raw_data, np.uint8) != 0).reshape(shape)
+        return np.frombuffer(tensor.raw_data, dtype).astype(name).reshape(shape)
+    values = getattr(tensor, _DTYPES[tensor.data_type][1])
+    if len(values) != size:
+        raise ModelError(f"{what} has {len(values)} elements, its shape {shape} {size}")
+    return _from_values(values, name, what).reshape(shape)
+
+
+def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
+    """Elements from a typed field, where narrow integers are held in wider ones."""
+    import numpy as np
+
+    if name.startswith("float") and name != "float16":
+        return np.array(values, name)
+    held = "uint16" if name == "float16" else name
+    wide = np.array(values, np.uint64 if held in ("uint32", "uint64") else np.int64)
+    made = wide.astype(held)
+    if not np.array_equal(made, wide):
+        raise ModelError(f"{what} has elements that are no {name}")
+    return made.view(np.float16) if name == "float16" else made
+
+
+def _graph(model: ModelProto) -> Graph:
+    graph = model.graph
+    opsets = _opsets(model)
+    if graph.sparse_initializer:
+        raise ModelError("sparse initialisers are not supported")
+    initializers: dict[str, TensorProto] = {}
+    for tensor in graph.initializer:
+        if tensor.name in initializers:
+            raise ModelError(f"two initialisers are called {tensor.name!r}")
+        initializers[tensor.name] = tensor
+    # Before IR version 4 every initialiser was listed as an input too.
+    inputs = tuple(_input(value) for value in graph.input if value.name not in initializers)
+    if len({value.name for value in inputs}) != len(inputs):
+        raise ModelError("two inputs share a name")
+    outputs = tuple(value.name for value in graph.output)
+    if not outputs or len(set(outputs)) != len(outputs):
+        raise ModelError("the model has no outputs, or two that share a name")
+    known = {*initializers, *(value.name for value in inputs)}
+    return Graph(inputs, outputs, _needed(_nodes(graph, opsets), known, outputs), initializers)
+
+
+def _opsets(model: ModelProto) -> dict[str, int]:
+    """Version of the operator set of each domain."""
+    found: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain in _DEFAULT_DOMAINS else entry.domain
+        if found.setdefault(domain, entry.version) != entry.version:
+            raise ModelError(f"the model names two versions of the operator set {domain or 'ai.onnx'!r}")
+    if "" in found and found[""] not in OPSETS:
+        raise ModelError(
+            f"the model uses opset {found['']}: versions {OPSETS[0]} to {OPSETS[-1]} are supported",
+            hint="convert it with onnx.version_converter.convert_version",
+        )
+    return found
+
+
+def _input(value: ValueInfoProto) -> Input:
+    what = f"input {value.name!r}"
+    if not value.type.HasField("tensor_type"):
+        raise ModelError(f"{what} is not a tensor")
+    tensor = value.type.tensor_type
+    dtype = dtype_name(tensor.elem_type, what)
+    if not tensor.HasField("shape"):
+        return Input(value.name, dtype, None)
+    dims: list[int | str | None] = []
+    for dim in tensor.shape.dim:
+        dims.append(dim.dim_value if dim.dim_value > 0 else dim.dim_param or None)
+    return Input(value.name, dtype, tuple(dims))
+
+
+def _nodes(graph: GraphProto, opsets: Mapping[str, int]) -> list[Node]:
+    nodes = []
+    for proto in graph.node:
+        domain = "" if proto.domain in _DEFAULT_DOMAINS else proto.domain
+        layer = proto.name or next(filter(None, proto.output), proto.op_type)
+        if domain not in opsets:
+            raise ModelError(f"the model names no version of the operator set {domain or 'ai.onnx'!r}", where=layer)
+        attributes = {attribute.name: attribute for attribute in proto.attribute}
+        if len(attributes) != len(proto.attribute):
+            raise ModelError(f"{proto.op_type} has an attribute twice", where=layer)
+        nodes.append(
+            Node(proto.op_type, domain, opsets[domain], layer, tuple(proto.input), tuple(proto.output), attributes)
+        )
+    return nodes
+
+
+def _needed(nodes: list[Node], known: set[str], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+    """The nodes that ``outputs`` need, each after those that it needs itself, whatever their order in the file."""
+    maker: dict[str, Node] = {}
+    for node in nodes:
+        for name in filter(None, node.outputs):
+            if name in maker or name in known:
+                raise ModelError(f"{name!r} is defined twice", where=node.layer)
+            maker[name] = node
+    order: dict[int, Node] = {}
+    open_: set[int] = set()
+    for output in outputs:
+        stack = [(output, "the model's outputs", False)]
+        while stack:
+            name, wanted_by, ready = stack.pop()
+            made_by = maker.get(name)
+            if made_by is None:
+                if name not in known:
+                    raise ModelError(f"{name!r} is defined nowhere", where=wanted_by)
+                continue
+            key = id(made_by)
+            if ready:
+                open_.discard(key)
+                order[key] = made_by
+            elif key in open_:
+                raise ModelError("the model has a cycle: a layer needs its own result", where=made_by.layer)
+            elif key not in order:
+                open_.add(key)
+                stack.append((name, wanted_by, True))
+                needs = [need for need in made_by.inputs if need]
+                stack.extend((need, made_by.layer, False) for need in reversed(needs))
+    return tuple(order.values())

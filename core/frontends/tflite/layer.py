@@ -1,0 +1,227 @@
+"""What the import of one operator works with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+from ...errors import ModelError
+from ...relay.expr import Constant, Expr, call, const
+from ...tir.dtype import bounds, is_integer
+from .reader import Operator, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["QUANTISED", "Importer", "Layer", "round_away"]
+
+QUANTISED = ("int8", "uint8")
+"""dtypes of quantised arithmetic. (TFLite's int16 kernels round 15-bit multipliers: other arithmetic.)"""
+
+_ACTIVATIONS = {
+    1: ("RELU", 0.0, math.inf),
+    2: ("RELU_N1_TO_1", -1.0, 1.0),
+    3: ("RELU6", 0.0, 6.0),
+}
+
+
+class Layer:
+    """One operator, its operands and its results.
+
+    Every method raises ModelError for what the operator does not have, or what is not supported of it.
+
+    Args:
+        operator: the operator.
+        tensors: of the graph.
+        value_of: the expression of a tensor that is computed or an input; for constants `constant_of` is asked.
+        constant_of: the contents of a constant tensor, None for another.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        tensors: Mapping[int, Tensor],
+        value_of: Callable[[Tensor], Expr],
+        constant_of: Callable[[Tensor], np.ndarray | None],
+    ) -> None:
+        self.options: Mapping[str, Any] = operator.options
+        self.dequantised_weights = False
+        self._operator = operator
+        self._tensors = tensors
+        self._value_of = value_of
+        self._constant_of = constant_of
+
+    # --- operands ----------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """The number of operands."""
+        return len(self._operator.inputs)
+
+    def has(self, position: int) -> bool:
+        """Whether there is an operand at ``position``."""
+        return position < self.count and self._operator.inputs[position] >= 0
+
+    def tensor(self, position: int) -> Tensor:
+        """The operand's tensor."""
+        if not self.has(position):
+            raise ModelError(f"operand {position} is missing")
+        return self._tensors[self._operator.inputs[position]]
+
+    def output(self, position: int = 0) -> Tensor:
+        """A result's tensor."""
+        if position >= len(self._operator.outputs):
+            raise ModelError(f"result {position} is missing")
+        return self._tensors[self._operator.outputs[position]]
+
+    @property
+    def outputs(self) -> int:
+        """The number of results."""
+        return len(self._operator.outputs)
+
+    def value(self, position: int) -> Expr:
+        """The operand."""
+        return self._value_of(self.tensor(position))
+
+    def constant(self, position: int) -> np.ndarray | None:
+        """The operand's contents, where it is a constant."""
+        return self._constant_of(self.tensor(position))
+
+    def integers(self, position: int, what: str) -> tuple[int, ...]:
+        """The elements of a constant integer operand, in row-major order."""
+        array = self.constant(position)
+        if array is None:
+            raise ModelError(f"its {what} is no constant")
+        if not is_integer(array.dtype.name):
+            raise ModelError(f"its {what} is {array.dtype.name}, not integer")
+        return tuple(array.ravel().tolist())
+
+    def integer(self, position: int, what: str) -> int:
+        """The one element of a constant integer operand."""
+        found = self.integers(position, what)
+        if len(found) != 1:
+            raise ModelError(f"its {what} has {len(found)} elements, not 1")
+        return found[0]
+
+    # --- types and quantisation --------------------------------------------------------------------------------------
+
+    def dtypes(self, *expected: str) -> str:
+        """The dtype of all operands that are there and of the first result, one of ``expected``."""
+        found = {self.tensor(i).dtype for i in range(self.count) if self.has(i)} | {self.output().dtype}
+        if len(found) != 1 or not found <= set(expected):
+            raise ModelError(f"it is of {' and '.join(sorted(found))}", hint=f"supported: {', '.join(expected)}")
+        return found.pop()
+
+    def quantisation(self, tensor: Tensor) -> tuple[float, int]:
+        """Scale and zero point of a quantised tensor that has one of each."""
+        scales, zero_points = self.quantisations(tensor)
+        if len(scales) != 1:
+            raise ModelError(f"{tensor.name!r} has {len(scales)} scales, not one")
+        return scales[0], zero_points[0]
+
+    def quantisations(self, tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Scales and zero points of a quantised tensor, as many of each: one, or one per element of its axis."""
+        found = tensor.quantisation
+        if found is None:
+            raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
+        low, high = bounds(tensor.dtype)
+        for scale in found.scale:
+            if not (math.isfinite(scale) and scale > 0):
+                raise ModelError(f"{tensor.name!r} has the scale {scale}")
+        for zero_point in found.zero_point:
+            if not low <= zero_point <= high:
+                raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is no {tensor.dtype}")
+        count = len(found.scale)
+        if count > 1 and not (0 <= found.axis < len(tensor.shape) and tensor.shape[found.axis] == count):
+            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {found.axis}")
+        zero_points = found.zero_point * count if len(found.zero_point) == 1 else found.zero_point
+        if len(zero_points) != count:
+            raise ModelError(f"{tensor.name!r} has {count} scales and {len(zero_points)} zero points")
+        return found.scale, zero_points
+
+    def same_quantisation(self, *tensors: Tensor) -> None:
+        """ModelError unless quantised tensors have one scale and zero point between them; others do not matter."""
+        if tensors[0].dtype in (*QUANTISED, "int16"):
+            given = {self.quantisation(t) if t.quantisation is not None else None for t in tensors}
+            if len(given) > 1:
+                shown = ", ".join(sorted(map(str, given)))
+                raise ModelError(f"its operands and results have different scales or zero points: {shown}")
+
+    # --- what many operators share -----------------------------------------------------------------------------------
+
+    def permuted(self, position: int, axes: Sequence[int]) -> Expr:
+        """The operand with its dimensions in another order; done now where it is a constant."""
+        array = self.constant(position)
+        if array is not None and array.ndim == len(axes):
+            return const(array.transpose(axes))
+        return call("transpose", self.value(position), axes=axes)
+
+    def float_weight(self, position: int) -> Expr:
+        """A float operand; one that is stored in int8 or uint8 is dequantised now."""
+        tensor = self.tensor(position)
+        if tensor.dtype not in QUANTISED:
+            return self.value(position)
+        array = self.constant(position)
+        if array is None:
+            raise ModelError(f"{tensor.name!r} is {tensor.dtype} beside float32, and no constant")
+        self.dequantised_weights = True
+        scales, zero_points = self.quantisations(tensor)
+        axis = tensor.quantisation.axis if tensor.quantisation is not None and len(scales) > 1 else -1
+        stored = const(array)
+        real = call("qnn.dequantize", stored, scale=scales, zero_point=zero_points, axis=axis)
+        return folded(real)
+
+    def activated(self, value: Expr, code: int | None = None) -> Expr:
+        """``value``, of the first result's type, with the fused activation; ``code`` is that of the schema."""
+        code = self.options["activation"] if code is None else code
+        if code == 0:
+            return value
+        if code not in _ACTIVATIONS:
+            raise ModelError(f"its fused activation has the number {code}", hint="supported: none and the relus")
+        _, low, high = _ACTIVATIONS[code]
+        output = self.output()
+        if output.dtype == "float32":
+            return call("nn.relu", value) if high == math.inf else call("clip", value, a_min=low, a_max=high)
+        if output.dtype not in QUANTISED:
+            raise ModelError(f"its fused activation is of {output.dtype}")
+        return self.limited(value, low, high)
+
+    def limited(self, value: Expr, low: float, high: float) -> Expr:
+        """``value``, of the quantised first result's type, kept within real limits.
+
+        As TFLite's ``CalculateActivationRangeQuantized``: limit = zero point + round(real / scale) in float32.
+        """
+        output = self.output()
+        scale, zero_point = self.quantisation(output)
+        least, greatest = bounds(output.dtype)
+        limits = {}
+        if low > -math.inf and (a_min := zero_point + round_away(low, scale)) > least:
+            limits["a_min"] = a_min
+        if high < math.inf and (a_max := zero_point + round_away(high, scale)) < greatest:
+            limits["a_max"] = a_max
+        return call("clip", value, **limits) if limits else value
+
+
+def round_away(value: float, scale: float) -> int:
+    """``value / scale`` in float32, rounded half away from zero."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        quotient = float(np.float32(value) / np.float32(scale))
+    size = min(abs(quotient), 2.0**40)
+    whole = math.floor(size)
+    whole += size - whole >= 0.5
+    return whole if quotient >= 0 else -whole
+
+
+def folded(expr: Expr) -> Expr:
+    """A call of an op on constants as the constant that it is."""
+    from ...relay.evaluate import evaluate
+    from ...relay.expr import Function
+
+    return const(evaluate(Function((), expr), {})[0])
+
+
+Importer = Callable[[Layer], Union[Expr, Sequence[Expr]]]
+"""Gives the results of a layer: one expression, or one per result."""

@@ -1,0 +1,300 @@
+"""Reading a TFLite file: plain, checked records from a hostile flatbuffer.
+
+The accessors of the schema's Python package read wherever an offset points to, and know no limits. So everything is
+read here, once; whatever goes wrong with the bytes goes wrong here.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError, UsageError
+from ...relay.types import MAX_BYTES
+from ...tir.dtype import DTYPES, bounds, is_integer
+from ..model import clean_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Graph", "Operator", "Quantisation", "Tensor", "read"]
+
+# What reading outside of the file, or what is no offset, number or vector, ends in. (ValueError is numpy's, for vectors
+# that are longer than the file.)
+_MALFORMED = (struct.error, IndexError, TypeError, ValueError, OverflowError)
+
+MAX_TABLES = 1 << 18
+"""More tensors or operators than any real model has: each of them costs memory, and offsets may coincide."""
+
+MAX_RANK = 8
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """real = scale * (stored - zero_point); several scales are those of the elements of dimension ``axis``."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the file.
+
+    Args:
+        index: its number.
+        name: never empty.
+        shape: as it is written; may hold anything.
+        dtype: one of ours, or the format's name for what is not.
+        quantisation: None where there are no scales.
+        data: bytes of a constant, a view of the file; None for a value that is computed.
+        odd: what is unusual about it and not supported, None for nothing.
+    """
+
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    quantisation: Quantisation | None
+    data: np.ndarray | None
+    odd: str | None = None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of the file.
+
+    Args:
+        name: as in the schema, for example ``CONV_2D``.
+        layer: the name of its first output.
+        inputs: tensor numbers; -1 stands for an optional one that is absent.
+        outputs: tensor numbers.
+        options: those of its options that `OPTIONS` names.
+    """
+
+    name: str
+    layer: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The main graph of a file. ``tensors`` has those that something mentions, by their numbers."""
+
+    tensors: Mapping[int, Tensor]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+_ACTIVATION = {"activation": "FusedActivationFunction"}
+_WINDOW = {**_ACTIVATION, "padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW"}
+_DILATION = {"dilation_h": "DilationHFactor", "dilation_w": "DilationWFactor"}
+_POOL = {**_WINDOW, "filter_h": "FilterHeight", "filter_w": "FilterWidth"}
+_REDUCER = {"keep_dims": "KeepDims"}
+
+OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "ADD": ("AddOptions", _ACTIVATION),
+    "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
+    "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY"}),
+    "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
+    "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
+    "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", {**_WINDOW, **_DILATION}),
+    "FULLY_CONNECTED": (
+        "FullyConnectedOptions",
+        {**_ACTIVATION, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
+    ),
+    "MAX_POOL_2D": ("Pool2DOptions", _POOL),
+    "MEAN": ("ReducerOptions", _REDUCER),
+    "MUL": ("MulOptions", _ACTIVATION),
+    "RESHAPE": ("ReshapeOptions", {"new_shape": "NewShapeAsNumpy"}),
+    "SOFTMAX": ("SoftmaxOptions", {"beta": "Beta"}),
+    "SPLIT": ("SplitOptions", {"num_splits": "NumSplits"}),
+    "SPLIT_V": ("SplitVOptions", {"num_splits": "NumSplits"}),
+    "SQUEEZE": ("SqueezeOptions", {"squeeze_dims": "SqueezeDimsAsNumpy"}),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        {
+            "begin_mask": "BeginMask",
+            "end_mask": "EndMask",
+            "ellipsis_mask": "EllipsisMask",
+            "new_axis_mask": "NewAxisMask",
+            "shrink_axis_mask": "ShrinkAxisMask",
+            "offset": "Offset",
+        },
+    ),
+    "SUB": ("SubOptions", _ACTIVATION),
+    "SUM": ("ReducerOptions", _REDUCER),
+}
+"""The options that are read: operator -> (table of the schema, {our name: accessor}). Absent ones have the schema's
+defaults; a name that ends in AsNumpy is a vector and becomes a tuple."""
+
+# A table without fields: its vtable (two sizes), then the distance back to it. Read from, it gives every default.
+_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
+
+
+def read(data: bytes) -> Graph:
+    """The main graph of a TFLite file.
+
+    Raises:
+        UsageError: the packages that the extra ``tflite`` brings are missing.
+        ModelError: the file is malformed, or is none.
+    """
+    try:
+        import flatbuffers  # noqa: F401 - the schema's package needs it and does not say so well
+        import tflite
+    except ImportError as error:
+        raise UsageError(
+            f"TFLite files need a package that is missing: {error.name}", hint="pip install 'uma-core[tflite]'"
+        ) from error
+    if data[4:8] != b"TFL3":
+        raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3")
+    if len(data) > MAX_BYTES:
+        raise ModelError("the file is larger than 2 GiB")
+    try:
+        return _Reader(tflite, data).graph()
+    except _MALFORMED as error:
+        raise ModelError(f"the file is damaged: {error}") from error
+
+
+class _Reader:
+    def __init__(self, schema: Any, data: bytes) -> None:
+        self._schema = schema
+        self._data = data
+        self._types = _names(schema.TensorType)
+        self._operators = _names(schema.BuiltinOperator)
+        self._option_types = _names(schema.BuiltinOptions)
+        # Every element of every vector has bytes of its own, unless offsets were made to coincide.
+        self._budget = 2 * len(data)
+
+    def _spend(self, count: int) -> int:
+        self._budget -= count
+        if self._budget < 0:
+            raise ModelError("the file is damaged: its vectors are longer than itself")
+        return count
+
+    def _tables(self, count: int, what: str) -> range:
+        if count > MAX_TABLES:
+            raise ModelError(f"the file has {count} {what}, more than {MAX_TABLES}")
+        return range(self._spend(count))
+
+    def _vector(self, array: Any) -> tuple[Any, ...]:
+        """The elements of what an accessor gave: a numpy array, or 0 for an absent vector."""
+        if isinstance(array, int):
+            return ()
+        self._spend(len(array))
+        return tuple(array.tolist())
+
+    def graph(self) -> Graph:
+        model = self._schema.Model.GetRootAs(self._data)
+        if model.Version() != 3:
+            raise ModelError(f"the file has schema version {model.Version()}, not 3")
+        if model.SubgraphsLength() < 1:
+            raise ModelError("the file has no graph")
+        graph = model.Subgraphs(0)
+        codes = [self._code(model.OperatorCodes(i)) for i in self._tables(model.OperatorCodesLength(), "operator codes")]
+        operators = [graph.Operators(i) for i in self._tables(graph.OperatorsLength(), "operators")]
+        operands = [(self._vector(op.InputsAsNumpy()), self._vector(op.OutputsAsNumpy())) for op in operators]
+        inputs, outputs = self._vector(graph.InputsAsNumpy()), self._vector(graph.OutputsAsNumpy())
+
+        mentioned = {*inputs, *outputs, *(i for taken, given in operands for i in (*taken, *given))}
+        count = graph.TensorsLength()
+        tensors: dict[int, Tensor] = {}
+        for index in sorted(mentioned - {-1}):
+            if not 0 <= index < count:
+                raise ModelError(f"the file is damaged: it has {count} tensors and mentions number {index}")
+            tensors[index] = self._tensor(index, graph.Tensors(index), model)
+        made = []
+        for op, (taken, given) in zip(operators, operands, strict=True):
+            code = op.OpcodeIndex()
+            if not 0 <= code < len(codes):
+                raise ModelError(f"the file is damaged: it has {len(codes)} operator codes and mentions number {code}")
+            if not given or -1 in given:
+                raise ModelError(f"the file is damaged: an operator {codes[code]} has no output")
+            made.append(Operator(codes[code], tensors[given[0]].name, taken, given, self._options(codes[code], op)))
+        if not outputs or -1 in outputs or -1 in inputs:
+            raise ModelError("the file is damaged: its graph lacks an output or an input")
+        return Graph(tensors, tuple(made), inputs, outputs)
+
+    def _code(self, code: Any) -> str:
+        # Codes above 126 do not fit the older field, which then holds 127.
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        name = self._operators.get(number, f"operator {number}")
+        return f"{name} {self._text(code.CustomCode())!r}" if name == "CUSTOM" else name
+
+    def _options(self, name: str, op: Any) -> dict[str, Any]:
+        if name not in OPTIONS:
+            return {}
+        table_name, wanted = OPTIONS[name]
+        table = getattr(self._schema, table_name)()
+        held = op.BuiltinOptions()
+        if held is not None and self._option_types.get(op.BuiltinOptionsType()) == table_name:
+            table.Init(held.Bytes, held.Pos)
+        else:
+            table.Init(_EMPTY_TABLE, 4)
+        options = {}
+        for key, accessor in wanted.items():
+            value = getattr(table, accessor)()
+            options[key] = self._vector(value) if accessor.endswith("AsNumpy") else value
+        return options
+
+    def _text(self, raw: bytes | None) -> str:
+        self._spend(len(raw or b""))
+        return clean_text((raw or b"").decode("utf-8", "replace"))
+
+    def _tensor(self, index: int, tensor: Any, model: Any) -> Tensor:
+        shape = self._vector(tensor.ShapeAsNumpy())
+        number = tensor.Type()
+        kind = self._types.get(number, f"type {number}").lower()
+        odd = None
+        if tensor.Sparsity() is not None:
+            odd = "it is sparse"
+        elif tensor.IsVariable():
+            odd = "it is a variable"
+        elif kind not in DTYPES and kind != "float16":
+            odd = f"it is {kind}"
+        elif len(shape) > MAX_RANK:
+            odd = f"it has {len(shape)} dimensions"
+        return Tensor(
+            index=index,
+            name=self._text(tensor.Name()) or f"tensor_{index}",
+            shape=shape,
+            dtype=kind,
+            quantisation=self._quantisation(tensor.Quantization()),
+            data=self._constant(tensor.Buffer(), model),
+            odd=odd,
+        )
+
+    def _quantisation(self, table: Any) -> Quantisation | None:
+        if table is None:
+            return None
+        scale = self._vector(table.ScaleAsNumpy())
+        zero_point = self._vector(table.ZeroPointAsNumpy())
+        if not scale:
+            return None
+        return Quantisation(scale, zero_point or (0,) * len(scale), table.QuantizedDimension())
+
+    def _constant(self, buffer: int, model: Any) -> np.ndarray | None:
+        import numpy as np
+
+        if not 0 <= buffer < model.BuffersLength():
+            raise ModelError(f"the file is damaged: it has {model.BuffersLength()} buffers and mentions number {buffer}")
+        table = model.Buffers(buffer)
+        # An offset is for data behind the flatbuffer, which files above 2 GiB use; 1 stands for a file being written.
+        offset, size = table.Offset(), table.Size()
+        if offset > 1:
+            if offset + size > len(self._data):
+                raise ModelError(f"the file is damaged: bytes {offset} to {offset + size} lie behind its end")
+            return np.frombuffer(self._data, np.uint8, size, offset)
+        data = table.DataAsNumpy()
+        return None if isinstance(data, int) or not len(data) else data
+
+
+def _names(enumeration: Any) -> dict[int, str]:
+    return {value: name for name, value in vars(enumeration).items() if not name.startswith("_")}

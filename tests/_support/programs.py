@@ -1,0 +1,97 @@
+"""Small hand-made programs, and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from uma.program import Buffer, Call, Program
+from uma.tir import nodes as tir
+
+
+def kernel(
+    inputs: Sequence[int], output: int, *, constant: int = 0, workspace: int = 0, in_place: bool = False
+) -> tir.PrimFunc:
+    """``y[i] = sum of x_k[i mod its length] (+ w[i mod its length])`` on int32; through a workspace where there is one.
+
+    With `in_place`, the output may be the memory of every input of its size.
+    """
+    xs = [tir.Buffer(f"x{k}", (size,), "int32") for k, size in enumerate(inputs)]
+    y = tir.Buffer("y", (output,), "int32")
+    params = [*(tir.Param(x, "input") for x in xs), tir.Param(y, "output")]
+    i = tir.Var("i")
+
+    def read(buffer: tir.Buffer) -> tir.Expr:
+        return buffer[i if buffer.size == output else i % buffer.size]
+
+    value: tir.Expr = tir.const(0)
+    if constant:
+        w = tir.Buffer("w", (constant,), "int32")
+        params.append(tir.Param(w, "constant"))
+        value = read(w)
+    for x in xs:
+        value = read(x) if isinstance(value, tir.Imm) else value + read(x)
+    first: tir.Stmt = tir.seq()
+    if workspace:
+        t = tir.Buffer("t", (workspace,), "int32")
+        params.append(tir.Param(t, "workspace"))
+        first = tir.Store(t, (i % workspace,), value)
+        value = t[i % workspace]
+    body = tir.For(i, tir.const(output), tir.seq(first, tir.Store(y, (i,), value)))
+    aliases = [("y", x.name) for x in xs if x.size == output] if in_place else []
+    return tir.PrimFunc(tuple(params), body, tuple(aliases))
+
+
+@st.composite
+def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, workspaces: bool = True) -> Program:
+    """A verified program of `kernel` calls on one input, with skips, constants, several outputs and mixed alignments."""
+    sizes = st.sampled_from((1, 2, 3, 4, 8, 12))
+    count = draw(st.integers(1, max_steps))
+    buffers = [Buffer("x", "input", (4,), "int32")]
+    values = {"x": 4}
+    steps: list[Call] = []
+    functions: dict[str, tir.PrimFunc] = {}
+    for position in range(count):
+        last = position == count - 1
+        newest = list(values)[-1:]
+        others = draw(st.lists(st.sampled_from(list(values)), max_size=2))
+        args = newest + others
+        same = draw(st.booleans())
+        size = values[args[0]] if same else draw(sizes)
+        role = "output" if last or draw(st.integers(0, 9)) == 0 else "intermediate"
+        alignment = 0 if role == "output" else draw(st.sampled_from((0, 8, 16)))
+        out = Buffer(f"t{position}", role, (size,), "int32", alignment, tensor=draw(st.none() | st.text(max_size=5)))
+        buffers.append(out)
+        constant = draw(st.sampled_from((0, 0, 1, 3)))
+        args += [out.name]
+        if constant:
+            data = draw(st.binary(min_size=4 * constant, max_size=4 * constant))
+            buffers.append(Buffer(f"w{position}", "constant", (constant,), "int32", data=data))
+            args.append(f"w{position}")
+        workspace = draw(st.sampled_from((0, 0, 2, 5))) if workspaces else 0
+        if workspace:
+            buffers.append(Buffer(f"s{position}", "workspace", (workspace,), "int32", draw(st.sampled_from((0, 32)))))
+            args.append(f"s{position}")
+        function = kernel(
+            [values[name] for name in newest + others],
+            size,
+            constant=constant,
+            workspace=workspace,
+            in_place=in_place and draw(st.booleans()),
+        )
+        name = next((name for name, known in functions.items() if known is function), f"k{position}")
+        functions[name] = function
+        steps.append(Call(name, tuple(args), tuple(draw(st.lists(st.text(max_size=4), max_size=2)))))
+        values[out.name] = size
+    return Program("p", tuple(buffers), tuple(steps), functions)
+
+
+def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
+    """Written for tests: first and last step of each arena buffer."""
+    arena = [buffer.name for buffer in program.buffers if buffer.in_arena]
+    at = {name: [i for i, step in enumerate(program.steps) if name in step.args] for name in arena}
+    return {name: (positions[0], positions[-1]) for name, positions in at.items()}
+
+
+__all__ = ["kernel", "live_ranges", "programs"]
