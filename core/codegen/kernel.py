@@ -120,7 +120,9 @@ class _Writer:
             self.line(f"{_local(stmt.buffer)};")
             self.declared(stmt.buffer, stmt.body, known)
         elif isinstance(stmt, Store):
-            self.line(f"{printer.element(stmt.buffer, stmt.indices)} = {printer.text(stmt.value)};")
+            target, value = printer.element(stmt.buffer, stmt.indices), printer.text(stmt.value)
+            if value != target:
+                self.line(f"{target} = {value};")
         else:
             assert isinstance(stmt, Update)  # the last kind there is
             self.update(stmt, printer)

@@ -173,7 +173,10 @@ class _Source:
         layers = ": " + ", ".join(step.layers) if step.layers else ""
         yield ""
         yield f"/* {c_comment(f'step {position}{layers}')} */"
-        yield f"{self.kernel(step.function)}({', '.join(self.argument(self.buffers[arg]) for arg in step.args)});"
+        yield f"{self.kernel(step.function)}("
+        arguments = [self.argument(self.buffers[arg]) for arg in step.args]
+        yield from [f"    {argument}," for argument in arguments[:-1]]
+        yield f"    {arguments[-1]});"
 
     def argument(self, buffer: Buffer) -> str:
         """A pointer to the first element of ``buffer``."""

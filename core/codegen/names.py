@@ -13,39 +13,39 @@ _MAX_IDENTIFIER = 60
 _MAX_COMMENT = 200
 
 _KEYWORDS = """
-    alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case catch
-    char char8_t char16_t char32_t class co_await co_return co_yield compl complex concept const const_cast consteval
-    constexpr constinit continue contract_assert decltype default delete do double dynamic_cast else enum explicit
-    export extern false final float for friend fortran goto if imaginary import inline int interrupt long module
-    mutable namespace new noexcept noreturn not not_eq nullptr operator or or_eq override private protected public
-    reflexpr register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
-    struct switch synchronized template this thread_local throw true try typedef typeid typename typeof typeof_unqual
-    union unsigned using virtual void volatile wchar_t while xor xor_eq
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
+    co_return co_yield compl complex concept const const_cast consteval constexpr constinit continue contract_assert
+    decltype default delete do double dynamic_cast else enum explicit export extern false far float for fortran friend
+    goto if imaginary inline int interrupt long mutable namespace near new noexcept noreturn not not_eq nullptr operator
+    or or_eq pascal private protected public register reinterpret_cast requires restrict return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename
+    typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
-"""Of C and C++ up to C23 and C++26, and spellings that common compilers and headers add."""
+"""Of C up to C23 and C++ up to C++26, and spellings that common compilers and headers add."""
 
 _MACROS = """
-    arm assert bsd edom eilseq eof erange errno far huge_val i i386 infinity linux m68k main max_align_t mb_cur_max mips
-    nan near null offsetof pic powerpc ptrdiff_t setjmp sgi signbit size_t ssize_t sparc stderr stdin stdout sun unix
-    va_arg va_copy va_end va_list va_start vax win32 x86_64
+    arm bsd edom eilseq eof erange errno huge_val i i386 infinity linux m68k main max_align_t mb_cur_max mips nan null
+    offsetof pic powerpc ptrdiff_t sgi signbit size_t sparc ssize_t stderr stdin stdout sun unix va_arg va_copy va_end
+    va_list va_start vax win32 x86_64
 """
 """Names that compilers predefine or standard headers define as macros or types, in lower case."""
 
 _HEADERS = """
-    aio alloca arpa assert complex cpio ctype dirent dlfcn elf endian err errno error execinfo fcntl features fenv float
+    aio alloca assert complex cpio ctype dirent dlfcn elf endian err errno error execinfo fcntl features fenv float
     fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 langinfo libgen libintl limits link locale malloc
-    math memory monetary mqueue ndbm net netdb nl_types paths poll printf pthread pwd regex resolv sched search
-    semaphore setjmp sgtty signal spawn stdalign stdarg stdatomic stdbit stdbool stdckdint stddef stdint stdio
-    stdio_ext stdlib stdnoreturn string strings stropts sys syslog tar termios tgmath threads time trace uchar ucontext
-    ulimit unistd utime utmp values version wait wchar wctype windows wordexp
+    math memory monetary mqueue ndbm netdb nl_types paths poll printf pthread pwd regex resolv sched search semaphore
+    setjmp sgtty signal spawn stdalign stdarg stdatomic stdbit stdbool stdckdint stddef stdint stdio stdio_ext stdlib
+    stdnoreturn string strings stropts syslog tar termios tgmath threads time uchar ucontext ulimit unistd utime utmp
+    utmpx values wait wchar wctype windows wordexp
 """
-"""Standard headers: a model called ``math`` would put another ``math.h`` on the include path."""
+"""Headers of C, POSIX and Windows: a model called ``math`` would put another ``math.h`` on the include path."""
 
 _PREFIXES = "cnd mtx posix_spawn_file_actions posix_spawnattr res sem"
 """Words to which ``_init`` makes the name of a function of the C library."""
 
-_RESERVED = frozenset(f"{_KEYWORDS} {_MACROS} {_HEADERS} {_PREFIXES}".split()) | {
-    word.lower() for word in (*keyword.kwlist, *keyword.softkwlist)
+_RESERVED = {
+    *f"{_KEYWORDS} {_MACROS} {_HEADERS} {_PREFIXES}".split(),
+    *(word.lower() for word in keyword.kwlist),
 }
 _RESERVED_PATTERN = re.compile(r"uma(_.*)?|pthread_.*|u?int.*_(t|max|min|c)")
 

@@ -67,20 +67,19 @@ UMA_HIDDEN extern const unsigned char {symbol}[];
 #if defined(__GNUC__) && (defined(__ELF__) || defined(__MACH__)) && !defined(UMA_WEIGHTS_ARRAY)
 
 #if defined(__MACH__)
-#define SECTION ".section __TEXT,__const\\n"
-#define BEGIN ".private_extern _{symbol}\\n.globl _{symbol}\\n.p2align {weights.alignment.bit_length() - 1}\\n_{symbol}:\\n"
+#define BEGIN ".section __TEXT,__const\\n.balign {weights.alignment}\\n.private_extern _{symbol}\\n_{symbol}:\\n"
 #define END ".text\\n"
 #else
-#define SECTION ".pushsection .rodata.{symbol}, \\"a\\", %progbits\\n"
-#define BEGIN ".globl {symbol}\\n.hidden {symbol}\\n.type {symbol}, %object\\n.balign {weights.alignment}\\n{symbol}:\\n"
+#define BEGIN ".pushsection .rodata.{symbol}, \\"a\\", %progbits\\n.balign {weights.alignment}\\n" \\
+              ".globl {symbol}\\n.hidden {symbol}\\n.type {symbol}, %object\\n{symbol}:\\n"
 #define END ".size {symbol}, {size}\\n.popsection\\n"
 #endif
 
-__asm__(SECTION BEGIN ".incbin \\"{symbol}.bin\\"\\n" END);
+__asm__(BEGIN ".incbin \\"{symbol}.bin\\"\\n" END);
 
 #else
 
-UMA_ALIGNED({weights.alignment}) const unsigned char {symbol}[{size}] = {{
+UMA_ALIGNAS({weights.alignment}) const unsigned char {symbol}[{size}] = {{
 #include "{symbol}.inc"
 }};
 

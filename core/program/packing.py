@@ -114,7 +114,7 @@ class Packer:
         for order in self._orders():
             for tightest in (False, True):
                 self._keep(self._place(order, tightest, self.peak), order)
-                if self._done():
+                if self._done() or not self.budget.left:
                     return
 
     def search(self, spare: int) -> None:

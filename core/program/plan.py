@@ -57,7 +57,9 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
     bounds: dict[str, int] = {}
     for pool, buffers in sorted(pools.items()):
         own = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
-        work = min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0  # nothing can be gained where all is live at once
+        work = (
+            min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0
+        )  # nothing can be gained where all is live at once
         found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
         offsets.update(found)
     return Plan(offsets, pool_bytes, bounds)
@@ -140,22 +142,17 @@ def _pack(
     grain = min(buffer.alignment for buffer in buffers)
     bound = lower_bound(_merge(buffers, ranges, links)[1], grain)
 
-    def greedy(dropped: set[str]) -> tuple[list[list[str]], Packer]:
-        chains, blocks = _merge(buffers, ranges, {out: links[out] for out in links if out not in dropped})
+    def packed(links: Mapping[str, str], spare: int) -> tuple[list[list[str]], Packer]:
+        chains, blocks = _merge(buffers, ranges, links)
         packer = Packer(blocks, bound, grain, budget)
         packer.greedy()
+        packer.search(spare)
         return chains, packer
 
-    dropped: set[str] = set()
-    chains, best = greedy(dropped)
-    best.search(work // 2)
+    chains, best = packed(links, work // 2 if links else 0)
     if links and best.peak > bound:
-        for change in (set(links), *({out} for out in links)):
-            fewer, rival = greedy(dropped ^ change)
-            if rival.peak < best.peak: 
-                chains, best, dropped = fewer, rival, dropped ^ change
-            if best.peak <= bound or budget.work <= work // 4:
-                break
-        best.search(0)
+        separate, rival = packed({}, 0)
+        if rival.peak < best.peak:
+            chains, best = separate, rival
     offsets = {name: offset for chain, offset in zip(chains, best.offsets, strict=True) for name in chain}
     return offsets, best.peak, bound

@@ -205,13 +205,13 @@ def _own_faults(program: Program) -> Iterator[Fault]:
     for name in program.functions:
         if not _is_name(name):
             yield Fault(f"{name!r} is not a name for a function", function=name)
+    for position, step in enumerate(program.steps):
+        for what in _call_faults(program, step, taken):
+            yield Fault(what, step=position)
     called = {step.function for step in program.steps}
     for name in program.functions:
         if name not in called:
             yield Fault(f"no step calls function {name!r}", function=name)
-    for position, step in enumerate(program.steps):
-        for what in _call_faults(program, step, taken):
-            yield Fault(what, step=position)
 
 
 def _buffer_faults(buffer: Buffer) -> Iterator[str]:
@@ -262,6 +262,8 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
     if function is None:
         yield f"there is no function {step.function!r}"
         return
+    if not function.buffers("output"):
+        yield f"{step.function!r} writes nothing"
     if len(step.args) != len(function.params):
         yield f"{step.function!r} takes {len(function.params)} buffers, not {len(step.args)}"
         return

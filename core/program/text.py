@@ -109,8 +109,9 @@ class _Parser:
                 raise self.error(node, f"two functions are called {name!r}")
             functions[name], nodes[name] = function, node
         if len(heads) != 1:
-            place = heads[1] if heads else module
-            raise self.error(place, f"expected one definition with '@program', found {len(heads)}")
+            raise self.error(
+                heads[1] if heads else module, f"expected one definition with '@program', found {len(heads)}"
+            )
         head = heads[0]
         if any([head.args.args, head.args.posonlyargs, head.args.kwonlyargs, head.args.vararg, head.args.kwarg]):
             raise self.error(head, "a program has no parameters: its inputs are buffers")
@@ -129,7 +130,7 @@ class _Parser:
                 raise self.error(statement, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
         program = Program(head.name, tuple(buffers), tuple(steps), functions)
         for fault in faults(program):
-            place = head
+            place: ast.AST = head
             if fault.buffer is not None:
                 place = buffer_nodes[fault.buffer]
             elif fault.step is not None:

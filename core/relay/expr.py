@@ -7,6 +7,7 @@ type and raises. Functions are closed: a body mentions no variables but its func
 from __future__ import annotations
 
 import hashlib
+import keyword
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,15 +51,25 @@ class Expr(Node):
         return f"<{type(self).__name__} {self.type}>"
 
 
+def _check_name(name: str, what: str) -> None:
+    # Names stand as they are in the text form and in C; ``const`` spells a constant there.
+    if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name) or name == "const":
+        raise ModelError(f"{name!r} is not a name for {what}", hint="ASCII letters, digits and underscores, no keyword")
+
+
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Var(Expr):
-    """A parameter of a function. Its name is its identity: two inputs of one type are two variables."""
+    """A parameter of a function, a tensor or a tuple of them.
+
+    Its name is its identity: two inputs of one type are two variables.
+    """
 
     name: str
 
     def __init__(self, name: str, type_: Type) -> None:
-        if not name.isidentifier():
-            raise ModelError(f"{name!r} is not a name for a variable", hint="letters, digits and underscores")
+        _check_name(name, "a variable")
+        if isinstance(type_, FuncType):
+            raise ModelError(f"variable {name!r} cannot be a function")
         self._set(name=name, type=type_)
 
 
@@ -84,16 +95,22 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         dtype: what to convert to; by default the array's own, int32 and float32 for plain numbers.
 
     Raises:
-        ModelError: the dtype is not one of ours, or the array is empty.
+        ModelError: the dtype is not one of ours, the array is empty or ragged, or numbers do not fit an integer type.
     """
     import numpy as np
 
-    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
-        value = np.asarray(value)
-        dtype = {"i": "int32", "f": "float32"}.get(value.dtype.kind, str(value.dtype))
-    element = np.asarray(value).dtype if dtype is None else np.dtype(dtype)
-    type_ = TensorType(tuple(np.shape(value)), element.name)
-    data = np.array(value, dtype=element.newbyteorder("<"), order="C")
+    try:
+        given = np.asarray(value)
+        if dtype is None:
+            plain = {} if isinstance(value, (np.ndarray, np.generic)) else {"i": "int32", "f": "float32"}
+            dtype = plain.get(given.dtype.kind, given.dtype.name)
+        type_ = TensorType(given.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            data = np.array(given, dtype=np.dtype(dtype).newbyteorder("<"), order="C")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"this is no array of numbers: {error}") from error
+    if data.dtype.kind in "iub" and given.dtype != data.dtype and not np.array_equal(data, given):
+        raise ModelError(f"a constant of {dtype} cannot hold these numbers of {given.dtype.name}")
     data.setflags(write=False)
     return Constant(type_, hashlib.sha256(data.tobytes()).hexdigest(), data)
 
@@ -105,8 +122,7 @@ class GlobalVar(Expr):
     name: str
 
     def __init__(self, name: str, type_: FuncType) -> None:
-        if not name.isidentifier():
-            raise ModelError(f"{name!r} is not a name for a function", hint="letters, digits and underscores")
+        _check_name(name, "a function")
         self._set(name=name, type=type_)
 
 
@@ -119,6 +135,9 @@ class Function(Expr):
         body: its result.
         attrs: pairs of a name and a string, sorted by name: ``Composite`` (the pattern's name), ``Compiler`` (the
             target's label), ``Primitive`` (one kernel), ``global_symbol``. They are part of its identity.
+
+    Raises:
+        ModelError: two parameters share a name, the result is a function, or an attribute is malformed.
     """
 
     params: tuple[Var, ...]
@@ -128,10 +147,17 @@ class Function(Expr):
     def __init__(self, params: Sequence[Var], body: Expr, attrs: Mapping[str, str] | None = None) -> None:
         if len({param.name for param in params}) != len(params):
             raise ModelError(f"two parameters share a name: {', '.join(param.name for param in params)}")
+        if isinstance(body.type, FuncType):
+            raise ModelError("the result of a function cannot be a function")
+        given = sorted((attrs or {}).items())
+        for key, value in given:
+            _check_name(key, "an attribute of a function")
+            if not isinstance(value, str):
+                raise ModelError(f"attribute {key!r} of a function is {value!r}, not a string")
         self._set(
             params=tuple(params),
             body=body,
-            attrs=tuple(sorted((attrs or {}).items())),
+            attrs=tuple(given),
             type=FuncType(tuple(param.type for param in params), body.type),
         )
 
@@ -145,7 +171,11 @@ Callee = Op | GlobalVar | Function
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Call(Expr):
-    """A call of an op, with attributes, or of a function, without."""
+    """A call of an op, with attributes, or of a function, without.
+
+    Raises:
+        ModelError: the arguments or the attributes do not fit; the message names the op and their types.
+    """
 
     op: Callee
     args: tuple[Expr, ...]
@@ -161,6 +191,8 @@ class Call(Expr):
             expected = op.type
             if not isinstance(expected, FuncType) or expected.params != types:
                 raise ModelError(f"a function of type {expected} is called with ({', '.join(map(str, types))})")
+            if attrs not in (None, {}, made):
+                raise ModelError("the call of a function takes no attributes")
             type_ = expected.result
         self._set(op=op, args=tuple(args), attrs=made, type=type_)
 
@@ -181,17 +213,17 @@ def call(name: str, *args: Expr, **attrs: Any) -> Call:
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Tuple(Expr):
-    """Several values as one."""
+    """Several tensors as one value; ModelError where one is no tensor, or there is none."""
 
     fields: tuple[Expr, ...]
 
     def __init__(self, fields: Sequence[Expr]) -> None:
-        self._set(fields=tuple(fields), type=TupleType(tuple(f.type for f in fields)))
+        self._set(fields=tuple(fields), type=TupleType(tuple(f.tensor for f in fields)))
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class TupleGetItem(Expr):
-    """Field ``index`` of a tuple."""
+    """Field ``index`` of a tuple; ModelError where there is none."""
 
     tuple: Expr
     index: int
@@ -199,4 +231,4 @@ class TupleGetItem(Expr):
     def __init__(self, tuple_: Expr, index: int) -> None:
         if not isinstance(tuple_.type, TupleType) or not 0 <= index < len(tuple_.type.fields):
             raise ModelError(f"there is no field {index} in {tuple_.type}")
-        self._set(tuple=tuple_, index=index, type=tuple_.type.fields[index])
+        self._set(tuple=tuple_, index=int(index), type=tuple_.type.fields[index])

@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..tir.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .types import FuncType, TensorType, TupleType, Type
+from .visit import nested_functions, post_order
 
 __all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
 
@@ -24,8 +25,10 @@ class Spans:
     signature of the observer that `visit.rewrite` takes.
     """
 
-    def __init__(self, layers: Mapping[Expr, tuple[str, ...]] | None = None) -> None:
-        self._layers: dict[Expr, tuple[str, ...]] = dict(layers or {})
+    def __init__(self, layers: Mapping[Expr, Iterable[str]] | None = None) -> None:
+        self._layers: dict[Expr, tuple[str, ...]] = {}
+        for expr, names in (layers or {}).items():
+            self.add(expr, names)
 
     def __getitem__(self, expr: Expr) -> tuple[str, ...]:
         """The layers of ``expr``, in the order in which they were added; empty where none is known."""
@@ -67,12 +70,19 @@ class TensorInfo:
     Args:
         name: the model's own name for it, any text.
         scale: real value = ``scale * (stored value - zero_point)``; None where it is not quantised.
-        zero_point: see ``scale``.
+        zero_point: see ``scale``; None where that is.
+
+    Raises:
+        ModelError: one of scale and zero point is given without the other.
     """
 
     name: str
     scale: float | None = None
     zero_point: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.scale is None) != (self.zero_point is None):
+            raise ModelError(f"tensor {self.name!r} has a scale or a zero point without the other")
 
 
 @dataclass(frozen=True)
@@ -149,8 +159,10 @@ class IRModule:
             raise ModelError("main is not a function of the graph form")
         return main
 
-    def with_main(self, main: Function, spans: Spans | None = None) -> IRModule:
-        """This module with another ``main``."""
+    def with_main(self, main: Function, spans: Spans) -> IRModule:
+        """This module with another ``main``, and with those of ``spans`` that are of expressions in its functions."""
         others = {var: f for var, f in self.functions.items() if var.name != "main"}
         functions = {GlobalVar("main", func_type(main)): main, **others}
-        return IRModule(functions, self.spans if spans is None else spans, self.signature)
+        parts = [part for f in functions.values() if isinstance(f, Function) for part in nested_functions(f)]
+        kept = spans.only(expr for part in parts for expr in post_order(part.body))
+        return IRModule(functions, kept, self.signature)

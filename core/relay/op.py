@@ -16,7 +16,7 @@ from ..errors import InternalError, ModelError
 from ..interning import Node
 from ..tir.dtype import DTYPES
 from ..tir.scalar import round_float32
-from .types import TensorType, TupleType, Type
+from .types import TensorType, TupleType, Type, tensor_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,6 @@ __all__ = [
     "Dtype",
     "FixedPoint",
     "FloatScale",
-    "Floats",
     "Int",
     "Ints",
     "Kind",
@@ -85,8 +84,8 @@ class FixedPoint:
     rounding: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "multiplier", tuple(map(int, self.multiplier)))
-        object.__setattr__(self, "shift", tuple(map(int, self.shift)))
+        object.__setattr__(self, "multiplier", _numbers(_int, self.multiplier, "multipliers"))
+        object.__setattr__(self, "shift", _numbers(_int, self.shift, "shifts"))
         if self.rounding not in ROUNDINGS:
             raise ModelError(f"unknown rounding {self.rounding!r}", hint=f"one of {', '.join(ROUNDINGS)}")
         if not self.multiplier or len(self.multiplier) != len(self.shift):
@@ -110,7 +109,7 @@ class FloatScale:
     scale: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", tuple(map(round_float32, self.scale)))
+        object.__setattr__(self, "scale", tuple(map(round_float32, _numbers(_real, self.scale, "scales"))))
         if not self.scale:
             raise ModelError("a scale needs at least one number")
         for s in self.scale:
@@ -119,6 +118,13 @@ class FloatScale:
 
     def __len__(self) -> int:
         return len(self.scale)
+
+
+def _numbers(normalise: Callable[[Any], Any], values: Any, what: str) -> tuple[Any, ...]:
+    try:
+        return tuple(map(normalise, values))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelError(f"{what} {values!r}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ def _dtype(value: Any) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
-    return value
+    return str(value)
 
 
 def _scale(value: Any) -> FixedPoint | FloatScale:
@@ -176,7 +182,6 @@ Boolean = AttrType("bool", _bool)
 Dtype = AttrType("dtype", _dtype)
 Text = AttrType("str", _text)
 Scale = AttrType("FixedPoint or FloatScale", _scale)
-Floats = AttrType("floats", lambda value: tuple(map(_real, value)))
 
 
 def Ints(length: int | None = None) -> AttrType:
@@ -240,7 +245,7 @@ class Attrs(Node):
     items: tuple[tuple[str, Any], ...]
 
     def _key(self) -> tuple[tuple[str, Any], ...]:
-        # Attribute values are of their declared type, so 1 and 1.0 never meet; -0.0 and NaN need telling apart.
+        # Ops may declare one name with several types, and Python takes 1, 1.0 and True for the same.
         return tuple([(name, _exact(value)) for name, value in self.items])
 
     def __getitem__(self, name: str) -> Any:
@@ -262,11 +267,12 @@ class Attrs(Node):
 
 def _exact(value: Any) -> Any:
     if isinstance(value, float):
-        return value.hex()
+        # float.hex tells -0.0 from 0.0 and makes NaN equal to itself.
+        return (float, value.hex())
+    if isinstance(value, bool):
+        return (bool, value)
     if isinstance(value, tuple):
         return tuple([_exact(v) for v in value])
-    if isinstance(value, FloatScale):
-        return ("FloatScale", tuple([v.hex() for v in value.scale]))
     return value
 
 
@@ -360,8 +366,9 @@ class Op:
         variadic = self.inputs[:1] == ("*data",)
         if not types or (not variadic and len(types) != len(self.inputs)):
             raise ModelError(f"{self.name} takes {', '.join(self.inputs)}; got {len(types)} arguments")
-        for name, type_ in zip(self.inputs, types, strict=False):
+        for position, type_ in enumerate(types):
             if not isinstance(type_, TensorType):
+                name = "data" if variadic else self.inputs[position]
                 raise ModelError(f"{name} of {self.name} must be a tensor, not {type_}")
         try:
             return self.infer(attrs, *types)
@@ -371,8 +378,7 @@ class Op:
 
     def outputs(self, out: Type) -> tuple[TensorType, ...]:
         """The tensors of a result of type ``out``."""
-        fields = out.fields if isinstance(out, TupleType) else (out,)
-        return tuple(f for f in fields if isinstance(f, TensorType))
+        return out.fields if isinstance(out, TupleType) else (tensor_type(out),)
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

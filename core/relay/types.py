@@ -14,6 +14,9 @@ __all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
 MAX_BYTES = 2**31 - 1
 """Largest tensor, in bytes: the generated C indexes with int32."""
 
+MAX_RANK = 32
+"""Most dimensions of a tensor: what every numpy holds."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Type(Node):
@@ -25,11 +28,11 @@ class TensorType(Type):
     """A dense tensor.
 
     Args:
-        shape: positive extents; ``()`` is a scalar.
+        shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar.
         dtype: one of `uma.tir.dtype.DTYPES`.
 
     Raises:
-        ModelError: an extent is not positive, the tensor is too large, or the dtype is unknown.
+        ModelError: an extent is not a positive integer, the tensor is too large, or the dtype is unknown.
     """
 
     shape: tuple[int, ...]
@@ -38,6 +41,8 @@ class TensorType(Type):
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ModelError(f"unknown dtype {self.dtype!r}", hint=f"one of {', '.join(DTYPES)}")
+        if len(self.shape) > MAX_RANK:
+            raise ModelError(f"a tensor of {len(self.shape)} dimensions: over {MAX_RANK}")
         for extent in self.shape:
             if type(extent) is not int or extent <= 0:
                 raise ModelError(f"shape {self.shape} has an extent that is not a positive integer")
@@ -59,9 +64,19 @@ class TensorType(Type):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TupleType(Type):
-    """Several values at once."""
+    """Several tensors at once; tuples do not nest.
 
-    fields: tuple[Type, ...]
+    Raises:
+        ModelError: there is no field, or one is no tensor.
+    """
+
+    fields: tuple[TensorType, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise ModelError("a tuple holds at least one tensor")
+        for field in self.fields:
+            tensor_type(field, "a field of a tuple")
 
     def __str__(self) -> str:
         return f"Tuple[{', '.join(map(str, self.fields))}]"

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..errors import InternalError
+from ..tir.dtype import bounds, is_integer
 from ..tir.nodes import PrimFunc
 from ..tir.verify import verify as verify_prim_func
-from .expr import Call, Constant, Function, GlobalVar, Var
-from .module import IRModule, func_type
-from .visit import post_order
+from .expr import Call, Constant, Expr, Function, GlobalVar, Var
+from .module import IRModule, Signature, TensorInfo, func_type
+from .types import TensorType, TupleType, Type
+from .visit import nested_functions, post_order
 
-__all__ = ["verify"]
+__all__ = ["Fault", "faults", "verify"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a module.
+
+    Args:
+        what: a sentence.
+        function: in which function of the module; None where it is the signature.
+        layers: of the expression that is wrong.
+    """
+
+    what: str
+    function: str | None = None
+    layers: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        return ", ".join([self.function or "signature", *self.layers])
 
 
 def verify(module: IRModule) -> None:
@@ -20,64 +43,109 @@ def verify(module: IRModule) -> None:
     - Every function has the type of its `GlobalVar`, and names are unique.
     - Functions are closed, nested ones too.
     - A called `GlobalVar` is a function of the module; functions do not call each other in a circle.
+    - The signature, if there is one, has a tensor for each parameter and result of ``main``, and what it says of
+      quantisation their types can hold.
     - PrimFuncs hold what `uma.tir.verify` asks for.
 
     Raises:
         InternalError: one of these does not hold; it names the function and the layers.
     """
-    names = [var.name for var in module.functions]
-    if len(set(names)) != len(names):
-        raise InternalError(f"two functions share a name: {', '.join(sorted(names))}")
+    for fault in faults(module):
+        raise InternalError(fault.what, where=fault.where)
     for var, function in module.functions.items():
-        if var.type is not func_type(function):
-            raise InternalError(f"the function has type {func_type(function)}, its name {var.type}", where=var.name)
         if isinstance(function, PrimFunc):
-            verify_prim_func(function)
-        else:
-            _verify_function(module, function, var.name)
-    _verify_acyclic(module)
+            try:
+                verify_prim_func(function)
+            except InternalError as error:
+                raise InternalError(error.what, where=f"{var.name}, {error.where}") from error
 
 
-def _verify_function(module: IRModule, function: Function, where: str) -> None:
+def faults(module: IRModule) -> Iterator[Fault]:
+    """Everything that is wrong with the graph form in ``module``; nothing for a good one."""
+    names: set[str] = set()
+    for var, function in module.functions.items():
+        if var.name in names:
+            yield Fault("two functions share a name", var.name)
+        names.add(var.name)
+        if var.type is not func_type(function):
+            yield Fault(f"the function has type {func_type(function)}, its name {var.type}", var.name)
+        if isinstance(function, Function):
+            for part in nested_functions(function):
+                yield from _function_faults(module, part, var.name)
+    circle = _circle(module)
+    if circle:
+        yield Fault(f"functions call each other in a circle: {', '.join(v.name for v in circle)}", circle[0].name)
+    if module.signature is not None:
+        yield from _signature_faults(module.main, module.signature)
+
+
+def _function_faults(module: IRModule, function: Function, name: str) -> Iterator[Fault]:
     known = set(function.params)
     for expr in post_order(function.body):
-        layers = ", ".join(module.spans[expr])
-        place = f"{where}, {layers}" if layers else where
+        what = None
         if isinstance(expr, Var) and expr not in known:
-            raise InternalError(f"{expr.name!r} is no parameter of the function that mentions it", where=place)
-        if isinstance(expr, Constant) and (expr.data.shape != expr.shape or expr.data.flags.writeable):
-            raise InternalError(f"a constant of type {expr.type} holds an array of {expr.data.shape}", where=place)
-        if isinstance(expr, (Function, GlobalVar)):
-            raise InternalError("functions are called, they are not values", where=place)
-        if isinstance(expr, Call):
-            if isinstance(expr.op, Function):
-                _verify_function(module, expr.op, f"{place}, nested function")
-            elif isinstance(expr.op, GlobalVar) and expr.op not in module.functions:
-                raise InternalError(f"call of {expr.op.name!r}, which the module does not have", where=place)
+            what = f"{expr.name!r} is no parameter of the function that mentions it"
+        elif isinstance(expr, Constant) and (expr.data.shape != expr.shape or expr.data.flags.writeable):
+            what = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
+        elif isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op not in module.functions:
+            what = f"call of {expr.op.name!r}, which the module does not have"
+        if what is not None:
+            yield Fault(what, name, module.spans[expr])
 
 
-def _calls(function: Function) -> Iterator[GlobalVar]:
-    for expr in post_order(function.body):
-        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar):
-            yield expr.op
-        elif isinstance(expr, Call) and isinstance(expr.op, Function):
-            yield from _calls(expr.op)
+def _callees(module: IRModule, var: GlobalVar) -> list[GlobalVar]:
+    """The functions of the module that the one called ``var`` calls."""
+    function = module.functions[var]
+    parts = nested_functions(function) if isinstance(function, Function) else []
+    exprs: list[Expr] = [expr for part in parts for expr in post_order(part.body)]
+    called = dict.fromkeys(e.op for e in exprs if isinstance(e, Call) and isinstance(e.op, GlobalVar))
+    return [callee for callee in called if callee in module.functions]
 
 
-def _verify_acyclic(module: IRModule) -> None:
-    open_: dict[GlobalVar, None] = {}
+def _circle(module: IRModule) -> list[GlobalVar]:
+    """Functions that call each other in a circle, each the next one; empty where there is no circle."""
     done: set[GlobalVar] = set()
+    for start in module.functions:
+        # Callees that are still to be visited, for each function on the way from start to here.
+        path: dict[GlobalVar, list[GlobalVar]] = {} if start in done else {start: _callees(module, start)}
+        while path:
+            here, rest = next(reversed(path.items()))
+            if not rest:
+                del path[here]
+                done.add(here)
+                continue
+            callee = rest.pop()
+            if callee in path:
+                way = list(path)
+                return way[way.index(callee) :]
+            if callee not in done:
+                path[callee] = _callees(module, callee)
+    return []
 
-    def visit(var: GlobalVar) -> None:
-        if var in open_:
-            raise InternalError(f"functions call each other in a circle: {', '.join(v.name for v in open_)}")
-        function = module.functions[var]
-        if var not in done and isinstance(function, Function):
-            open_[var] = None
-            for callee in dict.fromkeys(_calls(function)):
-                visit(callee)
-            del open_[var]
-        done.add(var)
 
-    for var in module.functions:
-        visit(var)
+def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
+    results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
+    sides = (
+        ("input", signature.inputs, tuple(param.type for param in main.params)),
+        ("output", signature.outputs, results),
+    )
+    for side, tensors, types in sides:
+        if len(tensors) != len(types):
+            yield Fault(f"the signature names {len(tensors)} {side}s, main has {len(types)}")
+            continue
+        for info, type_ in zip(tensors, types, strict=True):
+            for what in _quantisation_faults(info, type_):
+                yield Fault(f"{side} {info.name!r} {what}")
+
+
+def _quantisation_faults(info: TensorInfo, type_: Type) -> Iterator[str]:
+    if info.scale is None or info.zero_point is None:
+        return
+    if not isinstance(type_, TensorType) or not is_integer(type_.dtype):
+        yield f"is quantised, but is {type_}"
+        return
+    if not (math.isfinite(info.scale) and info.scale > 0):
+        yield f"has scale {info.scale}, which is not positive and finite"
+    low, high = bounds(type_.dtype)
+    if not low <= info.zero_point <= high:
+        yield f"of {type_.dtype} cannot hold its zero point {info.zero_point}"

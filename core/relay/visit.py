@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .expr import Call, Expr, Tuple, TupleGetItem, Var
+from .expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 
-__all__ = ["children", "free_vars", "post_order", "rewrite", "substitute", "users", "with_children"]
+__all__ = [
+    "children",
+    "free_vars",
+    "nested_functions",
+    "post_order",
+    "rewrite",
+    "substitute",
+    "users",
+    "with_children",
+]
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -32,8 +41,13 @@ def with_children(expr: Expr, new: Sequence[Expr]) -> Expr:
     return TupleGetItem(new[0], expr.index)
 
 
-def post_order(*roots: Expr) -> list[Expr]:
-    """Every expression that the roots are computed from, once each, after its children, first children first."""
+def post_order(*roots: Expr, known: Callable[[Expr], bool] | None = None) -> list[Expr]:
+    """Every expression that the roots are computed from, once each, after its children, first children first.
+
+    Args:
+        roots: where to start.
+        known: true of expressions to leave out, with all that only they are computed from.
+    """
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
@@ -43,8 +57,9 @@ def post_order(*roots: Expr) -> list[Expr]:
             order.append(expr)
         elif expr not in seen:
             seen.add(expr)
-            stack.append((expr, True))
-            stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
+            if known is None or not known(expr):
+                stack.append((expr, True))
+                stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
     return order
 
 
@@ -61,6 +76,18 @@ def users(order: Iterable[Expr]) -> dict[Expr, list[Expr]]:
 def free_vars(expr: Expr) -> list[Var]:
     """The variables that ``expr`` is computed from, in the order of their first use."""
     return [e for e in post_order(expr) if isinstance(e, Var)]
+
+
+def nested_functions(function: Function) -> list[Function]:
+    """``function`` and the functions that are called within it and are no functions of a module, each once."""
+    found = {function: None}
+    unread = [function]
+    while unread:
+        for expr in post_order(unread.pop().body):
+            if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op not in found:
+                found[expr.op] = None
+                unread.append(expr.op)
+    return list(found)
 
 
 Rule = Callable[[Expr], Expr | None]
@@ -86,6 +113,9 @@ def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
     return done[root]
 
 
-def substitute(root: Expr, replace: dict[Expr, Expr]) -> Expr:
+def substitute(root: Expr, replace: Mapping[Expr, Expr]) -> Expr:
     """``root`` with each key of ``replace`` replaced by its value; what lies below a key is not looked at."""
-    return rewrite(root, replace.get)
+    done = dict(replace)
+    for expr in post_order(root, known=replace.__contains__):
+        done[expr] = with_children(expr, [done[child] for child in children(expr)])
+    return done[root]

@@ -200,6 +200,18 @@ class Session:
         finally:
             self._lock.release()
 
+    def read_arena(self, offset: int, shape: tuple[int, ...], dtype: str) -> Array:
+        """A copy of what lies at ``offset`` bytes of the arena, as the last run left it.
+
+        Raises:
+            UsageError: that is not within the arena.
+        """
+        arena = self._memory[0]
+        end = offset + math.prod(shape) * np.dtype(dtype).itemsize
+        if not 0 <= offset <= end <= self.model.arena_bytes:
+            raise UsageError(f"bytes {offset} to {end} are not in an arena of {self.model.arena_bytes}")
+        return arena[offset:end].view(dtype).reshape(shape).copy()
+
     def _checked(self, inputs: Any) -> dict[str, Array]:
         wanted, where = self.model.inputs, f"inputs of model {self.model.name}"
 

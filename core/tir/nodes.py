@@ -197,9 +197,9 @@ class Imm(Expr):
                 value = _to_float32(value)
         else:
             _require(int(value) == value, f"{value!r} is not a whole number, as {dtype} must be")
-            value = bool(value) if dtype == "bool" else int(value)
             low, high = bounds(dtype)
             _require(low <= value <= high, f"constant {value} does not fit {dtype}")
+            value = bool(value) if dtype == "bool" else int(value)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "dtype", dtype)
 

@@ -133,6 +133,7 @@ class _Parser:
         self.source = source
         self.scope: dict[str, Var | Buffer] = {}
         self.lines: dict[str, int] = {}  # where each name was declared
+        self.labels: dict[str, int] = {}
         self.places: dict[Stmt | Param, ast.AST] = {}
         self.nesting = 0
 
@@ -287,6 +288,9 @@ class _Parser:
         if len(node.items) != 1 or _called(item.context_expr) != "block" or item.optional_vars is not None:
             raise self.error(node, 'expected a label: with block("name"):')
         label = self.string(self.call_arguments(item.context_expr, 1)[0])
+        if label in self.labels:
+            raise self.error(node, f"label {label!r} is used twice, first in line {self.labels[label]}")
+        self.labels[label] = node.lineno
         body = self.block(node.body)
         with self.at(item.context_expr):
             return Block(label, body)

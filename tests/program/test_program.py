@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-
 from tests._support.programs import kernel, programs
+
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Program, Quantisation, verify
 from uma.tir import nodes as tir
@@ -155,6 +155,17 @@ def test_a_parameter_may_ask_for_more_alignment_than_a_buffer_has() -> None:
         {"copy": function},
     )
     with pytest.raises(InternalError, match="passed as input 'x', has alignment 4, less than 16"):
+        verify(program)
+
+
+def test_a_step_writes_something() -> None:
+    x = tir.Param(tir.Buffer("x", (4,), "int32"), "input")
+    program = replace(
+        GOOD,
+        steps=(*GOOD.steps, Call("nothing", ("x",))),
+        functions={**GOOD.functions, "nothing": tir.PrimFunc((x,), tir.seq())},
+    )
+    with pytest.raises(InternalError, match="'nothing' writes nothing"):
         verify(program)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axis
-from .context import Context, Converter, Unsupported, is_constant
+from .context import Context, Converter, is_constant
 
-__all__ = ["CONVERTERS"]
+__all__ = ["ARITH"]
 
 
 def _binary(op: str) -> Converter:
@@ -37,40 +37,35 @@ def _divide(c: Context) -> Expr:
 
     data, divisor = c.expr(0), c.known(1)
     if data.dtype != divisor.dtype.name or divisor.dtype.kind != "f":
-        raise Unsupported("only floats, by constants that are powers of two")
+        raise ModelError("it divides no floats of one dtype; only these are supported, by powers of two")
     significand, exponent = np.frexp(np.abs(divisor))
     if not ((significand == 0.5) & (np.abs(exponent) <= 100)).all():
-        raise Unsupported("only by constants that are powers of two")
+        raise ModelError("its divisor is no constant power of two")
     return c.call("multiply", data, const((1 / divisor).astype(divisor.dtype)))
 
 
 def _clip(c: Context) -> Expr:
-    import numpy as np
-
     data = c.expr(0)
-    limits: list[Expr] = []
-    for index, name, neutral in ((1, "min", -math.inf), (2, "max", math.inf)):
-        limits.append(c.expr(index) if c.has(index) else const(c.node.real(name, neutral), "float64"))
-        if limits[-1].tensor.size != 1:
-            raise ModelError(f"limits of Clip are scalars, not {limits[-1].type}", where=c.node.layer)
-    if all(isinstance(limit, Constant) for limit in limits):
-        low, high = (limit.data.item() for limit in limits if isinstance(limit, Constant))
-        if low <= high:
-            return c.call("clip", data, a_min=low, a_max=high)
-    for index, op in ((1, "maximum"), (2, "minimum")):
-        if c.has(index):
-            data = c.call(op, data, c.reshape(c.expr(index), ()))
-        elif c.node.has("max" if index == 2 else "min"):
-            limit = limits[index - 1]
-            assert isinstance(limit, Constant)
-            data = c.call(op, data, const(np.asarray(limit.data, data.dtype)))
-    return data
+    given = [c.expr(index) if c.has(index) else None for index in (1, 2)]
+    for limit in given:
+        if limit is not None and limit.tensor.size != 1:
+            raise ModelError(f"its limits are scalars, not {limit.type}")
+    low, high = given
+    if all(limit is None or isinstance(limit, Constant) for limit in given):
+        least = low.data.item() if isinstance(low, Constant) else -math.inf
+        greatest = high.data.item() if isinstance(high, Constant) else math.inf
+        if least <= greatest:
+            return c.call("clip", data, a_min=least, a_max=greatest)
+    # Where the lower limit is above the upper one, the upper one wins.
+    if low is not None:
+        data = c.call("maximum", data, c.reshape(low, ()))
+    return data if high is None else c.call("minimum", data, c.reshape(high, ()))
 
 
 def _matmul(c: Context) -> Expr:
     a, b = c.expr(0), c.expr(1)
     if not a.shape or not b.shape:
-        raise ModelError("MatMul takes no scalars", where=c.node.layer)
+        raise ModelError("it multiplies no scalars")
     if len(b.shape) == 2 and is_constant(b):
         return c.call("nn.dense", a, c.permute(b, (1, 0)))
     left = c.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
@@ -90,7 +85,7 @@ def _gemm(c: Context) -> Expr:
 
     node, a, b = c.node, c.expr(0), c.expr(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise ModelError(f"Gemm of shapes {a.shape} and {b.shape}", where=node.layer)
+        raise ModelError(f"it multiplies matrices, not {a.shape} and {b.shape}")
     alpha, beta = np.float32(node.real("alpha", 1.0)), np.float32(node.real("beta", 1.0))
     if node.integer("transA", 0):
         a = c.permute(a, (1, 0))
@@ -116,7 +111,7 @@ def _gemm(c: Context) -> Expr:
             added = c.call("multiply", added, scale)
     result = c.call("add", made, added)
     if result.shape != made.shape:
-        raise ModelError(f"an addend of shape {added.shape} for a product of shape {made.shape}", where=node.layer)
+        raise ModelError(f"its addend of shape {added.shape} does not fit its product of shape {made.shape}")
     return result
 
 
@@ -149,7 +144,7 @@ def _reduce(op: str, axes_as_input: int) -> Converter:
     return convert
 
 
-CONVERTERS: Mapping[str, Converter] = {
+ARITH: Mapping[str, Converter] = {
     "Add": _binary("add"),
     "Clip": _clip,
     "Div": _divide,

@@ -13,18 +13,10 @@ from .proto import Node
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Context", "Converter", "Unsupported", "Value", "is_constant"]
+__all__ = ["Context", "Converter", "Value", "is_constant"]
 
 Value = Union["np.ndarray", Expr]
 """A tensor of the model: an array where it is known at import, else an expression."""
-
-
-class Unsupported(Exception):  # noqa: N818 - it is caught and listed, never shown by itself
-    """A converter cannot express its node; all such nodes are reported together."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def is_constant(expr: Expr) -> bool:
@@ -64,7 +56,7 @@ class Context:
         """
         value = self.values[index] if index < len(self.values) else None
         if value is None:
-            raise ModelError(f"{self.node.op} needs its input {index}", where=self.node.layer)
+            raise ModelError(f"its input {index} is missing")
         return value
 
     def expr(self, index: int) -> Expr:
@@ -73,17 +65,18 @@ class Context:
         return value if isinstance(value, Expr) else const(value)
 
     def known(self, index: int) -> np.ndarray:
-        """Input ``index``, an array. Unsupported where it is computed at run time."""
+        """Input ``index``, an array; ModelError where it is computed at run time."""
         value = self.value(index)
         if isinstance(value, Expr):
-            raise Unsupported(f"its input {self.node.inputs[index]!r} is computed at run time")
+            raise ModelError(f"its input {self.node.inputs[index]!r} is computed at run time")
         return value
 
     def known_integers(self, index: int) -> tuple[int, ...]:
         """Input ``index``, integers known at import: an array of one dimension, or a scalar."""
         array = self.known(index)
         if array.dtype.kind not in "iu" or array.ndim > 1:
-            raise ModelError(f"input {self.node.inputs[index]!r} must be a list of integers", where=self.node.layer)
+            given = f"{array.dtype} of shape {array.shape}"
+            raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
         return tuple(map(int, array.reshape(-1)))
 
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
@@ -110,7 +103,8 @@ class Context:
             return const(data.data.transpose(axes))
         if isinstance(data, Call) and data.op_name == "qnn.dequantize" and isinstance(data.args[0], Constant):
             channel = axes.index(data.attrs.axis % len(axes))
-            return Call(data.op, [self.permute(data.args[0], axes)], data.attrs.replace(axis=channel))
+            attrs = data.attrs.replace(axis=channel)
+            return self.call("qnn.dequantize", self.permute(data.args[0], axes), **attrs)
         return self.call("transpose", data, axes=tuple(axes))
 
     def used_once(self, index: int) -> bool:
@@ -119,4 +113,4 @@ class Context:
 
 
 Converter = Callable[[Context], Union[Value, Sequence[Value]]]
-"""Gives the node's output, or its outputs. Raises `Unsupported`, or ModelError where the node is wrong."""
+"""Gives the node's output, or its outputs. ModelError says what of the node is wrong or not supported."""

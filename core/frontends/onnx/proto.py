@@ -65,14 +65,16 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, AttributeProto]
 
-    def __str__(self) -> str:
-        return f"{self.op} {self.layer!r} ({self.domain or 'ai.onnx'}, opset {self.opset})"
+    @property
+    def described(self) -> str:
+        """Its type, with domain and version."""
+        return f"{self.domain + '.' if self.domain else ''}{self.op}, opset {self.opset}"
 
     def has(self, name: str) -> bool:
         return name in self.attributes
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An integer attribute. ModelError where it has another type, or is missing and has no default."""
+        """An integer attribute. ModelError where it has another type, or is missing without a default."""
         return int(self._value(name, "i", default))
 
     def integers(self, name: str, default: Iterable[int] | None = None) -> tuple[int, ...]:
@@ -94,16 +96,16 @@ class Node:
 
     def array(self, name: str) -> np.ndarray:
         """A tensor attribute; ModelError as for `integer`, or where the tensor is malformed."""
-        return read_array(self._value(name, "t", None), f"attribute {name!r} of {self}")
+        return read_array(self._value(name, "t", None), f"its attribute {name!r}")
 
     def _value(self, name: str, field: str, default: Any) -> Any:
         attribute = self.attributes.get(name)
         if attribute is None:
             if default is None:
-                raise ModelError(f"{self.op} needs the attribute {name!r}", where=self.layer)
+                raise ModelError(f"it needs the attribute {name!r}")
             return default
         if _FIELDS.get(attribute.type) != field or attribute.ref_attr_name:
-            raise ModelError(f"attribute {name!r} of {self.op} has the wrong type", where=self.layer)
+            raise ModelError(f"its attribute {name!r} has the wrong type")
         return getattr(attribute, field)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...errors import ModelError
 from ...relay.expr import Expr
-from .context import Context, Converter, Unsupported
+from .context import Context, Converter
 from .proto import Node, dtype_name
 
-__all__ = ["CONVERTERS", "Parameters", "parameters"]
+__all__ = ["QUANT", "Parameters", "parameters"]
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,26 @@ def parameters(c: Context) -> Parameters:
     """Inputs 1 and 2 of a QuantizeLinear or DequantizeLinear.
 
     Raises:
-        Unsupported: they are computed at run time, are given per block, or the scales are no float32.
-        ModelError: they do not fit each other, or a scale is not a positive finite number.
+        ModelError: they are computed at run time, given per block, or do not fit each other; or the scales are no
+            float32, or not positive and finite.
     """
     import numpy as np
 
     if c.node.integer("block_size", 0):
-        raise Unsupported("scales per block")
+        raise ModelError("it has scales per block")
     scale = c.known(1)
     if scale.dtype != np.float32:
-        raise Unsupported(f"scales of type {scale.dtype}")
+        raise ModelError(f"its scales are {scale.dtype}, not float32")
     zero_point = c.known(2) if c.has(2) else None
     if scale.ndim > 1 or scale.size == 0 or (zero_point is not None and zero_point.shape != scale.shape):
         shape = None if zero_point is None else zero_point.shape
-        raise ModelError(f"scales of shape {scale.shape} and zero points of shape {shape}", where=c.node.layer)
+        raise ModelError(f"its scales have the shape {scale.shape}, its zero points {shape}")
     if not (np.isfinite(scale) & (scale > 0)).all():
-        raise ModelError(f"a scale of {c.node.op} is not a positive finite number", where=c.node.layer)
+        raise ModelError("a scale is not a positive finite number")
     if zero_point is None:
         return Parameters(tuple(scale.reshape(-1).tolist()), (0,) * scale.size, None)
     if zero_point.dtype.kind not in "iu":
-        raise ModelError(f"zero points of type {zero_point.dtype}", where=c.node.layer)
+        raise ModelError(f"its zero points are {zero_point.dtype}")
     return Parameters(
         tuple(scale.reshape(-1).tolist()), tuple(zero_point.reshape(-1).tolist()), zero_point.dtype.name
     )
@@ -63,13 +63,13 @@ def _axis(node: Node, given: Parameters, rank: int) -> int:
         return -1
     axis = node.integer("axis", 1)
     if not -rank <= axis < rank:
-        raise ModelError(f"there is no axis {axis} in {rank} dimensions", where=node.layer)
+        raise ModelError(f"there is no axis {axis} in {rank} dimensions")
     return axis % rank
 
 
 def _output_dtype(node: Node) -> str | None:
     number = node.integer("output_dtype", 0)
-    return dtype_name(number, f"the output of {node.layer!r}") if number else None
+    return dtype_name(number, "its result") if number else None
 
 
 def _quantize(c: Context) -> Expr:
@@ -77,9 +77,9 @@ def _quantize(c: Context) -> Expr:
     asked = _output_dtype(c.node)
     dtype = given.dtype or asked or "uint8"
     if asked not in (None, dtype):
-        raise ModelError(f"output_dtype is {asked}, the zero point {given.dtype}", where=c.node.layer)
+        raise ModelError(f"its output_dtype is {asked}, its zero point {given.dtype}")
     if dtype not in ("int8", "uint8", "int16"):
-        raise Unsupported(f"quantisation to {dtype}")
+        raise ModelError(f"it quantises to {dtype}; int8, uint8 and int16 are supported")
     return c.call(
         "qnn.quantize",
         data,
@@ -93,12 +93,13 @@ def _quantize(c: Context) -> Expr:
 
 def _dequantize(c: Context) -> Expr:
     data, given = c.expr(0), parameters(c)
-    if _output_dtype(c.node) not in (None, "float32"):
-        raise Unsupported(f"output_dtype {_output_dtype(c.node)}")
+    asked = _output_dtype(c.node)
+    if asked not in (None, "float32"):
+        raise ModelError(f"it dequantises to {asked}; float32 is supported")
     if given.dtype not in (None, data.dtype):
-        raise ModelError(f"data of type {data.dtype}, a zero point of type {given.dtype}", where=c.node.layer)
+        raise ModelError(f"its data is {data.dtype}, its zero point {given.dtype}")
     if data.dtype not in ("int8", "uint8", "int16", "int32"):
-        raise Unsupported(f"quantised data of type {data.dtype}")
+        raise ModelError(f"it dequantises {data.dtype}; int8, uint8, int16 and int32 are supported")
     return c.call(
         "qnn.dequantize",
         data,
@@ -108,4 +109,4 @@ def _dequantize(c: Context) -> Expr:
     )
 
 
-CONVERTERS: Mapping[str, Converter] = {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}
+QUANT: Mapping[str, Converter] = {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, const
-from .context import Context, Converter, Unsupported
+from .context import Context, Converter
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONVERTERS", "channels_first", "channels_last"]
+__all__ = ["WINDOWS"]
 
 _LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC")}
 
 
 def channels_last(c: Context, data: Expr) -> Expr:
-    """``data``, channels second, with channels last. Unsupported unless it has one or two spatial dimensions."""
+    """``data``, channels second, with channels last; ModelError unless it has one or two spatial dimensions."""
     source, target = _layouts(data)
     return c.call("layout_transform", data, src_layout=source, dst_layout=target)
 
@@ -33,7 +33,7 @@ def channels_first(c: Context, data: Expr) -> Expr:
 def _layouts(data: Expr) -> tuple[str, str]:
     rank = len(data.shape) - 2
     if rank not in _LAYOUTS:
-        raise Unsupported(f"it has {max(rank, 0)} spatial dimensions, not 1 or 2")
+        raise ModelError(f"it has {max(rank, 0)} spatial dimensions, not 1 or 2")
     return _LAYOUTS[rank]
 
 
@@ -73,7 +73,7 @@ def _window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _W
         ("pads", padding, 2 * rank),
     ):
         if len(value) != length or min(value, default=0) < (0 if name == "pads" else 1):
-            raise ModelError(f"{node.op} has {name} {value} for {rank} spatial dimensions", where=node.layer)
+            raise ModelError(f"it has {name} {value} for {rank} spatial dimensions")
     mode = node.text("auto_pad", "NOTSET")
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -81,7 +81,7 @@ def _window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _W
     elif mode == "VALID":
         padding = (0,) * 2 * rank
     elif mode != "NOTSET":
-        raise ModelError(f"{node.op} has the unknown auto_pad {mode!r}", where=node.layer)
+        raise ModelError(f"it has the unknown auto_pad {mode!r}")
     excess = (0,) * rank
     if node.integer("ceil_mode", 0):
         excess = tuple(
@@ -113,11 +113,11 @@ def _conv(c: Context) -> Expr:
     data, weight = c.expr(0), c.expr(1)
     rank = len(data.shape) - 2
     if len(weight.shape) != len(data.shape):
-        raise ModelError(f"a weight of shape {weight.shape} for data of shape {data.shape}", where=c.node.layer)
+        raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
     x = channels_last(c, data)
     kernel = c.node.integers("kernel_shape", weight.shape[2:])
     if kernel != weight.shape[2:]:
-        raise ModelError(f"kernel_shape {kernel} and a weight of shape {weight.shape}", where=c.node.layer)
+        raise ModelError(f"it has kernel_shape {kernel} and a weight of shape {weight.shape}")
     window = _window(c, data.shape[2:], kernel)
     made: Expr = c.call(
         f"nn.conv{rank}d",
@@ -131,14 +131,14 @@ def _conv(c: Context) -> Expr:
     if c.has(2):
         bias = c.expr(2)
         if bias.shape != (weight.shape[0],):
-            raise ModelError(f"a bias of shape {bias.shape} for {weight.shape[0]} channels", where=c.node.layer)
+            raise ModelError(f"it has a bias of shape {bias.shape} for {weight.shape[0]} channels")
         made = c.call("add", made, bias)
     return channels_first(c, made)
 
 
 def _max_pool(c: Context) -> Expr:
     if len(c.node.outputs) > 1 and c.node.outputs[1]:
-        raise Unsupported("its output of indices")
+        raise ModelError("its output of indices is used")
     data = c.expr(0)
     x = channels_last(c, data)
     window = _pool_window(c, data)
@@ -155,7 +155,7 @@ def _max_pool(c: Context) -> Expr:
 def _pool_window(c: Context, data: Expr) -> _Window:
     window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
     if set(window.dilation) != {1}:
-        raise Unsupported(f"dilations {window.dilation}")
+        raise ModelError(f"it has dilations {window.dilation}")
     return window
 
 
@@ -191,14 +191,14 @@ def _batch_norm(c: Context) -> Expr:
     import numpy as np
 
     if c.node.integer("training_mode", 0) or any(c.node.outputs[1:]):
-        raise Unsupported("training")
+        raise ModelError("it is in training mode")
     data = c.expr(0)
     scale, bias, mean, variance = (c.known(i).astype(np.float64) for i in range(1, 5))
     if {a.shape for a in (scale, bias, mean, variance)} != {data.shape[1:2]}:
-        raise ModelError(f"its parameters do not fit data of shape {data.shape}", where=c.node.layer)
+        raise ModelError(f"its parameters do not fit data of shape {data.shape}")
     spread = variance + c.node.real("epsilon", 1e-5)
     if not (spread > 0).all():
-        raise ModelError("the variance is not positive everywhere", where=c.node.layer)
+        raise ModelError("its variance is not positive everywhere")
     factor = scale / np.sqrt(spread)
     offset = bias - mean * factor
     folded = _fold_into_conv(c, data, factor, offset) if c.used_once(0) else None
@@ -229,7 +229,7 @@ def _fold_into_conv(c: Context, data: Expr, factor: np.ndarray, offset: np.ndarr
     return channels_first(c, c.call("add", made, const(offset.astype(data.dtype))))
 
 
-CONVERTERS: Mapping[str, Converter] = {
+WINDOWS: Mapping[str, Converter] = {
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Conv": _conv,

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
-from ...relay.expr import Constant, Expr, call, const
+from ...relay.expr import Expr, call, const
+from ...relay.op import get_op
 from ...tir.dtype import bounds, is_integer
 from .reader import Operator, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["QUANTISED", "Importer", "Layer", "round_away"]
+__all__ = ["QUANTISED", "Importer", "Layer", "channel_axis", "quantisation", "quantisations", "round_away"]
 
 QUANTISED = ("int8", "uint8")
 """dtypes of quantised arithmetic. (TFLite's int16 kernels round 15-bit multipliers: other arithmetic.)"""
@@ -24,6 +25,45 @@ _ACTIVATIONS = {
     2: ("RELU_N1_TO_1", -1.0, 1.0),
     3: ("RELU6", 0.0, 6.0),
 }
+
+
+def quantisation(tensor: Tensor) -> tuple[float, int]:
+    """Scale and zero point of a quantised tensor that has one of each; ModelError where it does not."""
+    scales, zero_points = quantisations(tensor)
+    if len(scales) != 1:
+        raise ModelError(f"{tensor.name!r} has {len(scales)} scales, not one")
+    return scales[0], zero_points[0]
+
+
+def quantisations(tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Scales and zero points of a quantised tensor, as many of each: one, or one per element of its axis.
+
+    Raises:
+        ModelError: it has none, or they are out of range.
+    """
+    found = tensor.quantisation
+    if found is None:
+        raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
+    low, high = bounds(tensor.dtype)
+    for scale in found.scale:
+        if not (math.isfinite(scale) and scale > 0):
+            raise ModelError(f"{tensor.name!r} has the scale {scale}")
+    for zero_point in found.zero_point:
+        if not low <= zero_point <= high:
+            raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is no {tensor.dtype}")
+    count = len(found.scale)
+    if count > 1 and not (0 <= found.axis < len(tensor.shape) and tensor.shape[found.axis] == count):
+        raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {found.axis}")
+    zero_points = found.zero_point * count if len(found.zero_point) == 1 else found.zero_point
+    if len(zero_points) != count:
+        raise ModelError(f"{tensor.name!r} has {count} scales and {len(zero_points)} zero points")
+    return found.scale, zero_points
+
+
+def channel_axis(tensor: Tensor) -> int:
+    """The dimension along which a tensor has several scales; the last one where it has one scale for all."""
+    found = tensor.quantisation
+    return found.axis if found is not None and len(found.scale) > 1 else -1
 
 
 class Layer:
@@ -113,37 +153,10 @@ class Layer:
             raise ModelError(f"it is of {' and '.join(sorted(found))}", hint=f"supported: {', '.join(expected)}")
         return found.pop()
 
-    def quantisation(self, tensor: Tensor) -> tuple[float, int]:
-        """Scale and zero point of a quantised tensor that has one of each."""
-        scales, zero_points = self.quantisations(tensor)
-        if len(scales) != 1:
-            raise ModelError(f"{tensor.name!r} has {len(scales)} scales, not one")
-        return scales[0], zero_points[0]
-
-    def quantisations(self, tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Scales and zero points of a quantised tensor, as many of each: one, or one per element of its axis."""
-        found = tensor.quantisation
-        if found is None:
-            raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
-        low, high = bounds(tensor.dtype)
-        for scale in found.scale:
-            if not (math.isfinite(scale) and scale > 0):
-                raise ModelError(f"{tensor.name!r} has the scale {scale}")
-        for zero_point in found.zero_point:
-            if not low <= zero_point <= high:
-                raise ModelError(f"{tensor.name!r} has the zero point {zero_point}, which is no {tensor.dtype}")
-        count = len(found.scale)
-        if count > 1 and not (0 <= found.axis < len(tensor.shape) and tensor.shape[found.axis] == count):
-            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} has {count} scales along axis {found.axis}")
-        zero_points = found.zero_point * count if len(found.zero_point) == 1 else found.zero_point
-        if len(zero_points) != count:
-            raise ModelError(f"{tensor.name!r} has {count} scales and {len(zero_points)} zero points")
-        return found.scale, zero_points
-
     def same_quantisation(self, *tensors: Tensor) -> None:
         """ModelError unless quantised tensors have one scale and zero point between them; others do not matter."""
         if tensors[0].dtype in (*QUANTISED, "int16"):
-            given = {self.quantisation(t) if t.quantisation is not None else None for t in tensors}
+            given = {quantisation(t) if t.quantisation is not None else None for t in tensors}
             if len(given) > 1:
                 shown = ", ".join(sorted(map(str, given)))
                 raise ModelError(f"its operands and results have different scales or zero points: {shown}")
@@ -166,11 +179,10 @@ class Layer:
         if array is None:
             raise ModelError(f"{tensor.name!r} is {tensor.dtype} beside float32, and no constant")
         self.dequantised_weights = True
-        scales, zero_points = self.quantisations(tensor)
-        axis = tensor.quantisation.axis if tensor.quantisation is not None and len(scales) > 1 else -1
-        stored = const(array)
-        real = call("qnn.dequantize", stored, scale=scales, zero_point=zero_points, axis=axis)
-        return folded(real)
+        scales, zero_points = quantisations(tensor)
+        attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(tensor)}
+        real = call("qnn.dequantize", const(array), **attrs)
+        return const(get_op("qnn.dequantize").reference(real.attrs, array))
 
     def activated(self, value: Expr, code: int | None = None) -> Expr:
         """``value``, of the first result's type, with the fused activation; ``code`` is that of the schema."""
@@ -193,7 +205,7 @@ class Layer:
         As TFLite's ``CalculateActivationRangeQuantized``: limit = zero point + round(real / scale) in float32.
         """
         output = self.output()
-        scale, zero_point = self.quantisation(output)
+        scale, zero_point = quantisation(output)
         least, greatest = bounds(output.dtype)
         limits = {}
         if low > -math.inf and (a_min := zero_point + round_away(low, scale)) > least:
@@ -213,14 +225,6 @@ def round_away(value: float, scale: float) -> int:
     whole = math.floor(size)
     whole += size - whole >= 0.5
     return whole if quotient >= 0 else -whole
-
-
-def folded(expr: Expr) -> Expr:
-    """A call of an op on constants as the constant that it is."""
-    from ...relay.evaluate import evaluate
-    from ...relay.expr import Function
-
-    return const(evaluate(Function((), expr), {})[0])
 
 
 Importer = Callable[[Layer], Union[Expr, Sequence[Expr]]]

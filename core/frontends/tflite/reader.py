@@ -6,7 +6,6 @@ read here, once; whatever goes wrong with the bytes goes wrong here.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
-from ...tir.dtype import DTYPES, bounds, is_integer
+from ...tir.dtype import DTYPES
 from ..model import clean_text
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ class Graph:
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    file_bytes: int
 
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
@@ -220,7 +220,7 @@ class _Reader:
             made.append(Operator(codes[code], tensors[given[0]].name, taken, given, self._options(codes[code], op)))
         if not outputs or -1 in outputs or -1 in inputs:
             raise ModelError("the file is damaged: its graph lacks an output or an input")
-        return Graph(tensors, tuple(made), inputs, outputs)
+        return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
 
     def _code(self, code: Any) -> str:
         # Codes above 126 do not fit the older field, which then holds 127.

@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bits, bounds
-from ...tir.nodes import Bin, Call, Expr, Select, const, maximum, minimum
+from ...tir.nodes import Call, Expr, const, maximum, minimum
 from ..op import Bounds, FixedPoint, FloatScale
 from ..scaling import scale_integer
 
@@ -32,10 +32,13 @@ class Scaler:
         self._multiplier = te.constant(np.array(scale.multiplier, np.int32), f"{name}_multiplier")
         lefts = [max(shift, 0) for shift in scale.shift] if scale.rounding == "double" else [0] * len(scale)
         rights = [31 - shift + left for shift, left in zip(scale.shift, lefts, strict=True)]
-        self._right = te.constant(np.array(rights, np.int32), f"{name}_shift")
-        self._left = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
-        self._twice = [right > 31 for right in rights]
+        # The high half of the product and 32-bit arithmetic on it are enough, and what C compilers vectorise well.
+        self._high = scale.rounding == "double" or (scale.rounding == "up" and min(rights) > 31)
+        self._exact = self._high and max(rights) == 31
         self._fits = min(rights) >= 31
+        table = np.array(rights, np.int32) - (31 if self._high else 0)
+        self._right = te.constant(table, f"{name}_shift")
+        self._left = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
 
     def __call__(self, x: Expr, channel: Any = 0) -> Expr:
         """``x``, an int32, scaled and rounded; before rounding to the dtype of a float.
@@ -45,30 +48,40 @@ class Scaler:
         at = channel if len(self._scale) > 1 else 0
         if isinstance(self._scale, FloatScale):
             return Call("round_even", x.astype("float32") * self._factor[at])
-        right = self._right[at].astype("int64")
         if self._left is not None:
             x = x << self._left[at]
         product = x.astype("int64") * self._multiplier[at].astype("int64")
+        if self._high:
+            return self._from_high(product, at)
+        right = self._right[at].astype("int64")
         result = self._round(product, right) >> right
         return result.astype("int32") if self._fits else result
+
+    def _from_high(self, product: Expr, at: Any) -> Expr:
+        """``double`` or ``up`` from bits 31 and up of the product, which fit int32: multipliers are below 2**31."""
+        assert isinstance(self._scale, FixedPoint)
+        if self._scale.rounding == "up":
+            # What is below bit 31 does not matter: half of the last place is above it.
+            high, right = (product >> 31).astype("int32"), self._right[at]
+            return (high >> right) + ((high >> (right - 1)) & 1)
+        high = ((product + (1 << 30)) >> 31).astype("int32")
+        if self._exact:
+            return high
+        # A rounding right shift, half away from zero: compare what is shifted out with a half.
+        right = self._right[at]
+        mask = (const(1, "int32") << right) - 1
+        half = (mask >> 1) + (high < 0).astype("int32")
+        return (high >> right) + ((high & mask) > half).astype("int32")
 
     def _round(self, product: Expr, right: Expr) -> Expr:
         """What shifted right by ``right``, which rounds down, is ``product`` rounded as asked."""
         assert isinstance(self._scale, FixedPoint)
         half = const(1, "int64") << (right - 1)
-        if self._scale.rounding == "up":
-            return product + half
         if self._scale.rounding == "even":
             return product + half - 1 + ((product >> right) & 1)
         if self._scale.rounding == "away":
             return product + half + (product >> 63)
-        # The first rounding adds 2**30 below bit 31. The second one adds half of the last place, and takes one unit of
-        # bit 31 away from what is negative by then. Both round down after that, so one shift does for the two.
-        once = product + (1 << 30)
-        if not any(self._twice):
-            return once
-        twice = once + half - ((once >> 63) & (1 << 31))
-        return twice if all(self._twice) else Select(Bin("gt", right, const(31, "int64")), twice, once)
+        return product + half
 
 
 def saturate(value: Expr, zero_point: int, dtype: str) -> Expr:

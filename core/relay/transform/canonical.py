@@ -20,10 +20,10 @@ from ..expr import Call, Constant, Expr, Function, Tuple, call, const
 from ..module import IRModule, Spans
 from ..op import Op
 from ..ops.common import normalise_axes
-from ..visit import rewrite
+from ..visit import children, rewrite
 from .layout import permutation, permute, reshape, sink_permutation
 
-__all__ = ["canonicalise"]
+__all__ = ["arrange", "canonicalise"]
 
 FOLD_LIMIT_BYTES = 64 << 20
 """Larger results are not folded: they would only make the artifact large."""
@@ -31,24 +31,53 @@ FOLD_LIMIT_BYTES = 64 << 20
 
 def canonicalise(module: IRModule) -> IRModule:
     """``module`` with ``main`` in the canonical dialect. Doing it twice changes nothing more."""
+    return _rewritten(module, (_fold, *_RULES))
+
+
+def arrange(module: IRModule) -> IRModule:
+    """``module`` in the canonical dialect but for its constants: these are not folded, so that a dequantised constant
+    still shows what it was made of.
+    """
+    return _rewritten(module, _RULES)
+
+
+def _rewritten(module: IRModule, rules: Sequence[Rule]) -> IRModule:
     spans = Spans(dict(module.spans))
     main = module.main
-    body = rewrite(main.body, _canonical, spans.moved)
-    return module.with_main(Function(main.params, body, dict(main.attrs)), spans)
+    known: set[Expr] = set()
+    """What has its layers already."""
 
-
-def _canonical(expr: Expr) -> Expr:
-    """``expr``, whose arguments are canonical, in canonical form."""
-    result = expr
-    while isinstance(result, Call) and isinstance(result.op, Op):
-        for rule in _RULES:
-            better = rule(result)
-            if better is not None:
-                result = better
+    def canonical(expr: Expr) -> Expr:
+        """``expr``, whose arguments are canonical, in canonical form."""
+        result = expr
+        while isinstance(result, Call) and isinstance(result.op, Op):
+            better = next(filter(None, (try_(result) for try_ in rules)), None) or sunk(result)
+            if better is None:
                 break
-        else:
-            break
-    return result
+            result = better
+        return result
+
+    def sunk(expr: Call) -> Expr | None:
+        found = sink_permutation(expr)
+        return None if found is None else permute(canonical(found[0]), found[1])
+
+    def rule(expr: Expr) -> Expr:
+        result = canonical(expr)
+        known.add(result)
+        return result
+
+    def moved(old: Expr, new: Expr) -> None:
+        if isinstance(old, Call) and permutation(old) is not None and new in spans:
+            return  # a permutation met its inverse: what is left is not what its layer computes
+        stack = [new]
+        while stack:
+            expr = stack.pop()
+            spans.add(expr, spans[old])
+            stack += [child for child in children(expr) if child not in known]
+            known.update(stack)
+
+    body = rewrite(main.body, rule, moved)
+    return module.with_main(Function(main.params, body, dict(main.attrs)), spans)
 
 
 def _fold(expr: Call) -> Expr | None:
@@ -108,11 +137,6 @@ def _permutations(expr: Call) -> Expr | None:
         return None
     made = permute(*found, like=expr)
     return None if made is expr else made
-
-
-def _sink(expr: Call) -> Expr | None:
-    found = sink_permutation(expr)
-    return None if found is None else permute(_canonical(found[0]), found[1])
 
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
@@ -180,12 +204,10 @@ def _dense_of_permutation(expr: Call) -> Expr | None:
 Rule = Callable[[Call], "Expr | None"]
 
 _RULES: Sequence[Rule] = (
-    _fold,
     _identity,
     _relu,
     _reshapes,
     _permutations,
-    _sink,
     _pad_into_window,
     _global_pool,
     _dense_of_permutation,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...errors import ModelError
 from ...tir.dtype import bounds, is_integer
 from ..expr import Call, Constant, Expr
 from ..op import Bounds, Op
@@ -20,12 +21,15 @@ def value_range(expr: Expr, known: dict[Expr, Bounds] | None = None) -> Bounds:
         expr: the value.
         known: bounds found before, by expression; new ones are added, so that asking for many values of one graph
             costs no more than asking for the last.
+
+    Raises:
+        ModelError: ``expr`` is no integer tensor.
     """
+    if not _is_integer(expr):
+        raise ModelError(f"bounds are proven of integer tensors, not of {expr.type}")
     found = {} if known is None else known
-    if expr not in found:
-        for e in post_order(expr):
-            if e not in found and _is_integer(e):
-                found[e] = _bounds(e, found)
+    for e in post_order(expr, known=lambda given: given in found or not _is_integer(given)):
+        found[e] = _bounds(e, found)
     return found[expr]
 
 

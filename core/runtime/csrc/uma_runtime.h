@@ -18,17 +18,17 @@
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
 
-/* UMA_ALIGNED(n) before a declaration: the object starts at a multiple of n bytes. */
+/* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
-#define UMA_ALIGNED(n) alignas(n)
+#define UMA_ALIGNAS(n) alignas(n)
 #elif defined(__GNUC__)
-#define UMA_ALIGNED(n) __attribute__((aligned(n)))
+#define UMA_ALIGNAS(n) __attribute__((aligned(n)))
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
-#define UMA_ALIGNED(n) _Alignas(n)
+#define UMA_ALIGNAS(n) _Alignas(n)
 #elif defined(_MSC_VER)
-#define UMA_ALIGNED(n) __declspec(align(n))
+#define UMA_ALIGNAS(n) __declspec(align(n))
 #else
-#error "UMA_ALIGNED: this compiler has no known way to align an object; compile as C11 or later"
+#error "UMA_ALIGNAS: this compiler has no known way to align an object; compile as C11 or later"
 #endif
 
 /* UMA_HIDDEN before a declaration: what is declared stays within the program or library that it is linked into. */

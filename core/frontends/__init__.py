@@ -1,0 +1,61 @@
+"""Reading model files of other tools into the graph form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import ModelError, UsageError
+from .model import ImportedModel
+
+__all__ = ["ImportedModel", "import_model"]
+
+MAX_FILE_BYTES = 2**31 - 1
+
+
+def import_model(
+    model: str | os.PathLike[str] | bytes, *, shapes: Mapping[str, Sequence[int]] | None = None
+) -> ImportedModel:
+    """Import a model file, whatever its format: TFLite, told by its content.
+
+    Args:
+        model: path or content of the file.
+        shapes: of inputs, by their names in the file, instead of those in the file.
+
+    Raises:
+        UsageError: there is no such file, it cannot be read, or what its format needs is not installed.
+        ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
+    """
+    if isinstance(model, bytes):
+        return _import(model, shapes)
+    path = Path(model)
+    data = _read(path)
+    try:
+        return _import(data, shapes)
+    except ModelError as error:
+        where = str(path) if error.where is None else f"{path}: {error.where}"
+        raise ModelError(error.what, where=where, hint=error.hint) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", hint="name the model file in it")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelError("the model file is larger than 2 GiB", where=str(path))
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _import(data: bytes, shapes: Mapping[str, Sequence[int]] | None) -> ImportedModel:
+    if not data:
+        raise ModelError("the model file is empty")
+    if data[4:8] == b"TFL3":
+        from .tflite import from_tflite
+
+        return from_tflite(data, shapes=shapes)
+    raise ModelError("this is no model file of a format that can be read", hint="TFLite (.tflite)")

@@ -1,0 +1,5 @@
+"""The ONNX front-end."""
+
+from .convert import from_onnx
+
+__all__ = ["from_onnx"]

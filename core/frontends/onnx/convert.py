@@ -1,0 +1,182 @@
+"""From an ONNX graph to a module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ...errors import ModelError, UsageError
+from ...relay.expr import Expr, Function, Tuple, Var, const
+from ...relay.module import IRModule, Signature, Spans, TensorInfo
+from ...relay.types import TensorType
+from ..model import ImportedModel, clean_text, variable_names
+from .arith import ARITH
+from .context import Context, Converter, Value
+from .fold import FOLD_LIMIT_BYTES, FOLDERS, fold
+from .proto import Graph, Input, Node, read_array, read_graph
+from .qdq import to_integers
+from .quant import QUANT, Parameters, parameters
+from .shape import SHAPE
+from .windows import WINDOWS
+
+__all__ = ["CONVERTERS", "from_onnx"]
+
+CONVERTERS: Mapping[str, Converter] = {**ARITH, **QUANT, **SHAPE, **WINDOWS}
+"""How each op of ONNX's own domain becomes expressions, by its name."""
+
+def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
+    """Import an ONNX model.
+
+    Where its QDQ form allows, arithmetic between QuantizeLinear and DequantizeLinear becomes that of integers: see
+    `to_integers`. Every expression that a node becomes has the node's name as its layer, or that of its first output.
+
+    Args:
+        data: the file.
+        shapes: of inputs whose dimensions the model leaves open, by input name.
+
+    Raises:
+        UsageError: the package ``onnx`` is not installed, or ``shapes`` names no input or contradicts the model.
+        ModelError: the file is malformed, an input's shape is not known, or there are nodes that are wrong or not
+            supported: all of them are listed.
+    """
+    module, notes = to_integers(_Importer(read_graph(data), shapes or {}).run())
+    return ImportedModel(module, notes)
+
+
+class _Importer:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
+        self._graph = graph
+        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self._values: dict[str, Value] = {}
+        self._spans = Spans()
+        self._uses = Counter([name for node in graph.nodes for name in node.inputs])
+        self._uses.update(graph.outputs)
+        # Of QuantizeLinear by its output, of DequantizeLinear by its input.
+        self._parameters: dict[str, Parameters] = {}
+        self._folded_bytes = 0
+
+    def run(self) -> IRModule:
+        """The module, quantisation taken literally."""
+        params = self._params()
+        self._convert_all()
+        results = [self._result(name) for name in self._graph.outputs]
+        body = results[0] if len(results) == 1 else Tuple(results)
+        signature = Signature(
+            tuple(self._info(value.name) for value in self._graph.inputs),
+            tuple(self._info(name) for name in self._graph.outputs),
+        )
+        return IRModule.of({"main": Function(params, body)}, self._spans, signature)
+
+    def _params(self) -> list[Var]:
+        names = [value.name for value in self._graph.inputs]
+        for name in self._shapes:
+            if name not in names:
+                known = ", ".join(map(repr, names)) or "none"
+                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known}")
+        params = []
+        for value, name in zip(self._graph.inputs, variable_names(names), strict=True):
+            shape = _resolve(value, self._shapes.get(value.name))
+            try:
+                params.append(Var(name, TensorType(shape, value.dtype)))
+            except ModelError as error:
+                raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
+            self._values[value.name] = params[-1]
+        return params
+
+    def _result(self, name: str) -> Expr:
+        try:
+            value = self._value(name)
+            return value if isinstance(value, Expr) else const(value)
+        except ModelError as error:
+            raise ModelError(error.what, where=f"output {name!r}", hint=error.hint) from error
+
+    def _value(self, name: str) -> Value:
+        if name not in self._values:
+            self._values[name] = read_array(self._graph.initializers[name], repr(name))
+        return self._values[name]
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _convert_all(self) -> None:
+        faults: list[str] = []
+        failed: set[str] = set()
+        for node in self._graph.nodes:
+            try:
+                if node.domain or not (node.op in CONVERTERS or node.op in FOLDERS):
+                    raise ModelError("this operator is not supported")
+                if not failed.intersection(node.inputs):
+                    self._convert(node)
+                    continue
+            except ModelError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                faults.append(clean_text(f"  {node.layer!r} ({node.described}): {error.what}{hint}"))
+            failed.update(filter(None, node.outputs))
+        if faults:
+            many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
+            raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *faults]))
+
+    def _convert(self, node: Node) -> None:
+        context = Context(node, [self._value(name) if name else None for name in node.inputs], self._uses)
+        made = self._made(context)
+        if len(made) < len(node.outputs):
+            raise ModelError(f"it has {len(node.outputs)} results, not {len(made)}")
+        for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
+            self._values[name] = value
+        layer = clean_text(node.layer)
+        for expr in context.built:
+            self._spans.add(expr, [layer])
+        for old, new in context.replaced:
+            self._spans.moved(old, new)
+
+    def _made(self, context: Context) -> Sequence[Value]:
+        known = fold(context)
+        if known is not None:
+            self._folded_bytes += known.nbytes
+            if self._folded_bytes > FOLD_LIMIT_BYTES:
+                raise ModelError(f"with it, what is computed at import exceeds {FOLD_LIMIT_BYTES} bytes")
+            return [known]
+        op = context.node.op
+        if op not in CONVERTERS:
+            raise ModelError("this operator is supported only for what is known at import")
+        made = CONVERTERS[op](context)
+        if op == "QuantizeLinear":
+            self._parameters[context.node.outputs[0]] = parameters(context)
+        elif op == "DequantizeLinear":
+            self._parameters.setdefault(context.node.inputs[0], parameters(context))
+        return made if isinstance(made, Sequence) else [made]
+
+    def _info(self, name: str) -> TensorInfo:
+        given = self._parameters.get(name)
+        if given is None or len(given.scale) > 1:
+            return TensorInfo(name)
+        return TensorInfo(name, given.scale[0], given.zero_point[0])
+
+
+def _resolve(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of an input.
+
+    Raises:
+        ModelError: the model leaves it open and nothing is given.
+        UsageError: what is given contradicts the model.
+    """
+    dims = value.dims
+    if given is not None:
+        open_ = dims is None or (
+            len(dims) == len(given)
+            and all(not isinstance(dim, int) or dim == extent for dim, extent in zip(dims, given, strict=True))
+        )
+        if not open_:
+            raise UsageError(f"the shape {given} does not fit input {value.name!r}, which is {_shown(dims)}")
+        return given
+    known = tuple(dim for dim in dims or () if isinstance(dim, int))
+    if dims is not None and len(known) == len(dims):
+        return known
+    example = (1, 3, 224, 224) if dims is None else [dim if isinstance(dim, int) else 1 for dim in dims]
+    raise ModelError(
+        f"the model leaves the shape of its input {value.name!r} open: {_shown(dims)}",
+        hint=f"say it, for example --shape {value.name}={','.join(map(str, example))}",
+    )
+
+
+def _shown(dims: tuple[int | str | None, ...] | None) -> str:
+    return "of any shape" if dims is None else f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"

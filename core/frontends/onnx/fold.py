@@ -1,0 +1,253 @@
+"""Arithmetic on what is known at import: shapes above all. Unlike at run time, tensors may be empty here."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...relay.expr import Expr
+from ...relay.ops.common import normalise_axes, normalise_axis
+from .context import Context
+from .proto import MAX_RANK, dtype_name
+from .shape import axes_of, new_shape, slices
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "fold"]
+
+FOLD_LIMIT_BYTES = 512 << 20
+"""Of all arrays that the folding of one model makes: a small file can ask for any size."""
+
+Folder = Callable[[Context], "np.ndarray"]
+
+
+def fold(c: Context) -> np.ndarray | None:
+    """The node's one output, where it follows from what is known; None where it does not.
+
+    Raises:
+        ModelError: the node is wrong, or the result is larger than `FOLD_LIMIT_BYTES`.
+    """
+    import numpy as np
+
+    folder = FOLDERS.get(c.node.op)
+    known = c.node.op in _OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
+    if folder is None or not known or len(c.node.outputs) != 1:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(folder(c))
+
+
+def _limited(c: Context, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+    """``shape``, where an array of it may be made."""
+    import numpy as np
+
+    if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
+        raise ModelError(f"its result has the impossible shape {shape}")
+    if math.prod(shape) * np.dtype(dtype).itemsize > FOLD_LIMIT_BYTES:
+        raise ModelError(f"it makes a constant of shape {shape}, which is too large")
+    return shape
+
+
+def _shape_of(c: Context) -> np.ndarray:
+    import numpy as np
+
+    shape = c.value(0).shape
+    start, end = c.node.integer("start", 0), c.node.integer("end", len(shape))
+    return np.array(shape[slice(*slice(start, end).indices(len(shape)))], np.int64)
+
+
+def _size(c: Context) -> np.ndarray:
+    import numpy as np
+
+    return np.array(math.prod(c.value(0).shape), np.int64)
+
+
+def _constant(c: Context) -> np.ndarray:
+    import numpy as np
+
+    node = c.node
+    if node.has("value"):
+        return node.array("value")
+    if node.has("value_float"):
+        return np.array(node.real("value_float"), np.float32)
+    if node.has("value_floats"):
+        return np.array(node.reals("value_floats"), np.float32)
+    if node.has("value_int"):
+        return np.array(node.integer("value_int"), np.int64)
+    if node.has("value_ints"):
+        return np.array(node.integers("value_ints"), np.int64)
+    raise ModelError("its value is neither a dense tensor nor numbers")
+
+
+def _constant_of_shape(c: Context) -> np.ndarray:
+    import numpy as np
+
+    value = c.node.array("value") if c.node.has("value") else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise ModelError(f"it repeats {value.size} values, not one")
+    return np.full(_limited(c, c.known_integers(0), value.dtype), value.reshape(()))
+
+
+def _range(c: Context) -> np.ndarray:
+    import numpy as np
+
+    start, limit, delta = (c.known(i) for i in range(3))
+    if {start.size, limit.size, delta.size} != {1} or not delta.any():
+        raise ModelError("it takes three numbers, the last not 0")
+    first, step = start.item(), delta.item()
+    count = (limit.item() - first) / step
+    if not math.isfinite(count):
+        raise ModelError(f"its result has {count} elements")
+    (size,) = _limited(c, (max(math.ceil(count), 0),), start.dtype)
+    return (first + np.arange(size) * step).astype(start.dtype)
+
+
+def _gather(c: Context) -> np.ndarray:
+    data, indices = c.known(0), c.known(1)
+    axis = normalise_axis(c.node.integer("axis", 0), data.ndim)
+    extent = data.shape[axis]
+    if indices.dtype.kind not in "iu" or (indices.size and not -extent <= indices.min() <= indices.max() < extent):
+        raise ModelError(f"its indices leave the {extent} elements of axis {axis}")
+    _limited(c, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
+    return data.take(indices, axis)
+
+
+def _concat(c: Context) -> np.ndarray:
+    import numpy as np
+
+    parts = [c.known(i) for i in range(len(c.values)) if c.has(i)]
+    if not parts or len({part.dtype for part in parts}) != 1 or len({part.ndim for part in parts}) != 1:
+        raise ModelError("it takes tensors of one dtype and rank, at least one")
+    axis = normalise_axis(c.node.integer("axis"), parts[0].ndim)
+    if len({part.shape[:axis] + part.shape[axis + 1 :] for part in parts}) != 1:
+        raise ModelError(f"the shapes differ elsewhere than along axis {axis}")
+    return np.concatenate(parts, axis)
+
+
+def _squeeze(c: Context) -> np.ndarray:
+    data, axes = c.known(0), axes_of(c, 1)
+    if not axes:
+        return data.squeeze()
+    axes = normalise_axes(axes, data.ndim)
+    if any(data.shape[axis] != 1 for axis in axes):
+        raise ModelError(f"not all of the axes {axes} of shape {data.shape} are 1")
+    return data.squeeze(axes)
+
+
+def _unsqueeze(c: Context) -> np.ndarray:
+    import numpy as np
+
+    data, axes = c.known(0), axes_of(c, 1)
+    rank = data.ndim + len(axes)
+    if not axes or rank > MAX_RANK:
+        raise ModelError(f"it makes {rank} dimensions of {data.ndim}")
+    return np.expand_dims(data, normalise_axes(axes, rank))
+
+
+def _reshape(c: Context) -> np.ndarray:
+    data = c.known(0)
+    shape = new_shape(c.node, data.shape, c.known_integers(1))
+    return data.reshape(_limited(c, shape, data.dtype))
+
+
+def _slice(c: Context) -> np.ndarray:
+    data = c.known(0)
+    taken = (slice(b, None if e < 0 else e, s) for b, e, s in slices(c, data.shape))
+    return data[tuple(taken)].copy()
+
+
+def _transpose(c: Context) -> np.ndarray:
+    data = c.known(0)
+    axes = c.node.integers("perm", reversed(range(data.ndim)))
+    if sorted(axes) != list(range(data.ndim)):
+        raise ModelError(f"its perm {axes} is no permutation of {data.ndim} dimensions")
+    return data.transpose(axes)
+
+
+def _expand(c: Context) -> np.ndarray:
+    import numpy as np
+
+    data, asked = c.known(0), c.known_integers(1)
+    shape = _broadcast(c, data.shape, asked)
+    return np.broadcast_to(data, _limited(c, shape, data.dtype)).copy()
+
+
+def _broadcast(c: Context, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape to which ``shapes``, some perhaps empty, broadcast."""
+    result: list[int] = []
+    for position in range(-max(map(len, shapes)), 0):
+        extents = {shape[position] for shape in shapes if len(shape) >= -position}
+        wide = extents - {1}
+        if len(wide) > 1:
+            raise ModelError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def _cast(c: Context) -> np.ndarray:
+    return c.known(0).astype(dtype_name(c.node.integer("to"), "its result"))
+
+
+def _elementwise(function: Callable[..., Any], same_dtype: bool = True) -> Folder:
+    def folder(c: Context) -> np.ndarray:
+        import numpy as np
+
+        arrays = [c.known(i) for i in range(len(c.values))]
+        if len(arrays) != 2 or arrays[0].dtype != arrays[1].dtype or (same_dtype and arrays[0].dtype.kind == "b"):
+            raise ModelError("it takes two tensors of one dtype")
+        _limited(c, _broadcast(c, arrays[0].shape, arrays[1].shape), arrays[0].dtype)
+        result = np.asarray(function(*arrays))
+        return result.astype(arrays[0].dtype) if same_dtype else result
+
+    return folder
+
+
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b; integers are truncated towards zero, and give 0 for a division by 0."""
+    import numpy as np
+
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    whole = np.abs(a) // np.where(b == 0, 1, np.abs(b))
+    return np.where(b == 0, 0, np.sign(a) * np.sign(b) * whole)
+
+
+def _where(c: Context) -> np.ndarray:
+    import numpy as np
+
+    condition, a, b = (c.known(i) for i in range(3))
+    if condition.dtype.kind != "b" or a.dtype != b.dtype:
+        raise ModelError("it takes a bool and two tensors of one dtype")
+    _limited(c, _broadcast(c, condition.shape, a.shape, b.shape), a.dtype)
+    return np.where(condition, a, b)
+
+
+_OF_SHAPES = ("Shape", "Size")
+
+FOLDERS: Mapping[str, Folder] = {
+    "Add": _elementwise(operator.add),
+    "Cast": _cast,
+    "Concat": _concat,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Div": _elementwise(_quotient),
+    "Equal": _elementwise(operator.eq, same_dtype=False),
+    "Expand": _expand,
+    "Gather": _gather,
+    "Identity": lambda c: c.known(0),
+    "Mul": _elementwise(operator.mul),
+    "Range": _range,
+    "Reshape": _reshape,
+    "Shape": _shape_of,
+    "Size": _size,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Sub": _elementwise(operator.sub),
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+    "Where": _where,
+}

@@ -1,0 +1,140 @@
+"""A convolution or product between DequantizeLinear and QuantizeLinear, as onnxruntime's fused kernels compute it.
+
+QLinearConv, QLinearMatMul and QGemm sum in int32, bias included, and scale by the float32
+``x_scale * w_scale / y_scale``, one per output channel, rounding half to even. In exact arithmetic that is what the
+floats in between compute; in float32 it is one rounding instead of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...relay.expr import Call, Constant, Expr, call, const
+from ...relay.op import FloatScale
+from ...relay.transform import value_range
+from ...tir.dtype import bounds
+from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["KERNELS", "fused_kernel"]
+
+KERNELS = {
+    "nn.conv1d": "qnn.conv1d",
+    "nn.conv2d": "qnn.conv2d",
+    "nn.dense": "qnn.dense",
+    "matmul": "qnn.matmul",
+}
+"""Ops in floats: those on quantised numbers that give their sums. The channels of all results come last."""
+
+_OPERANDS = ("int8", "uint8", "int16")
+_RELATIVE_ERROR = 2.0**-21
+"""Of a scale or bias that was computed in float32 along another way."""
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """The second operand: integers, one scale for all or one per channel of the result, one zero point."""
+
+    data: Expr
+    scales: np.ndarray
+    zero_point: int
+
+
+def fused_kernel(core: Expr, output: Grid, lower: Callable[[Expr], Expr]) -> list[tuple[Expr, Expr]]:
+    """``core`` on integers, requantised.
+
+    Args:
+        core: a convolution or product, perhaps with a bias added.
+        output: where its results go.
+        lower: gives what became of an expression.
+
+    Returns:
+        Pairs of an expression of ``core`` and what it became: the sums, with the bias perhaps, and requantised last.
+
+    Raises:
+        StaysFloat: ``core`` is nothing like it, or integers cannot express it.
+    """
+    import numpy as np
+
+    kernel, bias = _parts(core)
+    found = dequantised(kernel.args[0])
+    if found is None or found[1].dtype not in _OPERANDS:
+        raise StaysFloat("its data is not quantised, with one scale and zero point")
+    data, input_ = found
+    weight = _weight(kernel, lower)
+    with np.errstate(all="ignore"):
+        scales = np.float32(input_.scale) * weight.scales
+        factors = scales / np.float32(output.scale)
+    if not (np.isfinite(factors) & (factors > 0) & (scales > 0)).all():
+        raise StaysFloat("its scales leave the range of float32")
+    zero_points = {"input_zero_point": input_.zero_point, "kernel_zero_point": weight.zero_point}
+    attrs = {**dict(kernel.attrs.items), **zero_points}
+    sums: Expr = call(KERNELS[kernel.op_name or ""], lower(data), weight.data, **attrs)
+    made: list[tuple[Expr, Expr]] = [(kernel, sums)]
+    if bias is not None:
+        sums = call("add", sums, const(_integer_bias(bias, input_.scale, weight.scales)))
+        made.append((core, sums))
+    if sums.shape != core.shape:
+        raise StaysFloat("its bias has more elements than its result")
+    low, high = bounds("int32")
+    if any(not low <= limit <= high for e in (made[0][1], sums) for limit in value_range(e)):
+        raise StaysFloat("its sums may overflow 32 bits")
+    attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
+    return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
+
+
+def _parts(core: Expr) -> tuple[Call, Expr | None]:
+    """The convolution or product, and what is added to it."""
+    if isinstance(core, Call) and core.op_name == "add":
+        for kernel, bias in (core.args, core.args[::-1]):
+            if isinstance(kernel, Call) and kernel.op_name in KERNELS and constant_value(bias) is not None:
+                return kernel, bias
+    if isinstance(core, Call) and core.op_name in KERNELS:
+        return core, None
+    raise StaysFloat("it is no convolution or product with a constant bias")
+
+
+def _weight(kernel: Call, lower: Callable[[Expr], Expr]) -> _Weight:
+    import numpy as np
+
+    weight = kernel.args[1]
+    if not isinstance(weight, Call) or weight.op_name != "qnn.dequantize" or weight.args[0].dtype not in _OPERANDS:
+        raise StaysFloat("its weight is not quantised")
+    attrs = weight.attrs
+    if len(set(attrs.zero_point)) > 1:
+        raise StaysFloat("its weight has a zero point per channel")
+    rank = len(weight.shape)
+    # The weight of a dense layer is (units, in).
+    channels = 0 if kernel.op_name == "nn.dense" else rank - 1
+    if len(attrs.scale) > 1 and attrs.axis % rank != channels:
+        raise StaysFloat("the scales of its weight are not those of its output channels")
+    data = weight.args[0]
+    if not isinstance(data, Constant):
+        if grid_of(weight) is None:
+            raise StaysFloat("its second operand is computed and has a scale per channel")
+        data = lower(data)
+    return _Weight(data, np.array(attrs.scale, np.float32), attrs.zero_point[0])
+
+
+def _integer_bias(bias: Expr, input_scale: float, weight_scales: np.ndarray) -> np.ndarray:
+    """The bias in units of the sums. Only what was meant as such a multiple is one: rounding others would err."""
+    import numpy as np
+
+    units = np.float64(input_scale) * weight_scales.astype(np.float64)
+    if isinstance(bias, Call) and bias.args[0].dtype == "int32" and set(bias.attrs.zero_point) == {0}:
+        stored = bias.args[0]
+        scales = np.array(bias.attrs.scale, np.float64)
+        same_channels = len(scales) == 1 or bias.attrs.axis % len(bias.shape) == len(bias.shape) - 1
+        if isinstance(stored, Constant) and same_channels and np.allclose(scales, units, _RELATIVE_ERROR, 0.0):
+            return stored.data
+    value = constant_value(bias)
+    assert value is not None
+    exact = value.astype(np.float64) / units
+    whole = np.rint(exact)
+    if not (np.abs(exact - whole) <= np.abs(whole) * _RELATIVE_ERROR).all() or np.abs(whole).max() >= 2**31:
+        raise StaysFloat("its bias is no multiple of the product of the scales")
+    return whole.astype(np.int32)

@@ -1,0 +1,202 @@
+"""Ops that move elements: reshapes, permutations, slices, concatenations, pads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ...errors import ModelError
+from ...relay.expr import Expr
+from ...relay.ops.common import normalise_axes, normalise_axis
+from .context import Context, Converter, Value
+from .proto import Node, dtype_name
+
+__all__ = ["SHAPE", "axes_of", "new_shape", "slices"]
+
+
+def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
+    """What Reshape makes of a shape, with 0 and -1 in ``asked`` resolved.
+
+    Raises:
+        ModelError: the elements do not fit.
+    """
+    copied = not node.integer("allowzero", 0)
+    shape = [old[d] if copied and extent == 0 and d < len(old) else extent for d, extent in enumerate(asked)]
+    size = math.prod(old)
+    if shape.count(-1) == 1:
+        rest = math.prod(extent for extent in shape if extent != -1)
+        if rest > 0:
+            shape[shape.index(-1)] = size // rest
+    if min(shape, default=1) < 0 or math.prod(shape) != size:
+        raise ModelError(f"its data of shape {tuple(old)} cannot become {tuple(asked)}")
+    return tuple(shape)
+
+
+def _reshape(c: Context) -> Expr:
+    data = c.expr(0)
+    return c.reshape(data, new_shape(c.node, data.shape, c.known_integers(1)))
+
+
+def _flatten(c: Context) -> Expr:
+    data = c.expr(0)
+    rank, axis = len(data.shape), c.node.integer("axis", 1)
+    axis = rank if axis == rank else normalise_axis(axis, rank)
+    return c.reshape(data, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:])))
+
+
+def _transpose(c: Context) -> Expr:
+    data = c.expr(0)
+    axes = c.node.integers("perm", reversed(range(len(data.shape))))
+    if axes == tuple(range(len(data.shape))):
+        return data
+    return c.call("transpose", data, axes=axes)
+
+
+def axes_of(c: Context, index: int) -> tuple[int, ...]:
+    """Axes of Squeeze, Unsqueeze: an attribute before opset 13, an input from then on; () where there are none."""
+    if c.node.opset >= 13:
+        return c.known_integers(index) if c.has(index) else ()
+    return c.node.integers("axes", ())
+
+
+def _squeeze(c: Context) -> Expr:
+    data, axes = c.expr(0), axes_of(c, 1)
+    if not axes and 1 not in data.shape:
+        return data
+    return c.call("squeeze", data, axis=axes)
+
+
+def _unsqueeze(c: Context) -> Expr:
+    data, axes = c.expr(0), axes_of(c, 1)
+    if not axes:
+        raise ModelError("it names no axes")
+    extents = list(data.shape)
+    for axis in normalise_axes(axes, len(data.shape) + len(axes)):
+        extents.insert(axis, 1)
+    return c.reshape(data, extents)
+
+
+def _concat(c: Context) -> Value:
+    parts = [c.expr(i) for i in range(len(c.values)) if c.has(i)]
+    return c.call("concatenate", *parts, axis=c.node.integer("axis"))
+
+
+def _split(c: Context) -> Sequence[Expr]:
+    node, data = c.node, c.expr(0)
+    axis = normalise_axis(node.integer("axis", 0), len(data.shape))
+    count, extent = len(node.outputs), data.shape[axis]
+    if node.opset >= 13 and c.has(1):
+        sizes = c.known_integers(1)
+    elif node.opset < 13 and node.has("split"):
+        sizes = node.integers("split")
+    else:
+        # From opset 18 on the last part may be smaller.
+        part = -(-extent // count)
+        sizes = (*(part for _ in range(count - 1)), extent - part * (count - 1))
+        if node.opset < 18 and extent % count:
+            raise ModelError(f"it splits {extent} elements into {count} equal parts")
+    if len(sizes) != count or sum(sizes) != extent or min(sizes) < 1:
+        raise ModelError(f"it splits {extent} elements into {count} parts of {sizes}")
+    if count == 1:
+        return [data]
+    indices = [sum(sizes[:i]) for i in range(1, count)]
+    made = c.call("split", data, indices=indices, axis=axis)
+    return [c.field(made, i) for i in range(count)]
+
+
+def slices(c: Context, shape: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Slice's inputs, clamped to the data: begin, end (-1 is before the first) and step of each dimension.
+
+    Raises:
+        ModelError: they are malformed.
+    """
+    starts, ends = c.known_integers(1), c.known_integers(2)
+    axes = c.known_integers(3) if c.has(3) else tuple(range(len(starts)))
+    steps = c.known_integers(4) if c.has(4) else (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise ModelError(f"it slices from {starts} to {ends} by {steps} along {axes}")
+    result = [(0, extent, 1) for extent in shape]
+    normalise_axes(axes, len(shape))  # none twice
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = normalise_axis(axis, len(shape))
+        result[axis] = slice(start, end, step).indices(shape[axis])
+    return result
+
+
+def _slice(c: Context) -> Expr:
+    data = c.expr(0)
+    taken = slices(c, data.shape)
+    for d, part in enumerate(taken):
+        if not range(*part):
+            raise ModelError(f"dimension {d} of its result is empty")
+    if all(part == (0, extent, 1) for part, extent in zip(taken, data.shape, strict=True)):
+        return data
+    begin, end, strides = zip(*taken, strict=True)
+    return c.call("strided_slice", data, begin=begin, end=end, strides=strides)
+
+
+def _pad(c: Context) -> Expr:
+    if c.node.text("mode", "constant") != "constant":
+        raise ModelError(f"its mode is {c.node.text('mode')!r}; constant is supported")
+    data, given = c.expr(0), c.known_integers(1)
+    rank = len(data.shape)
+    named = c.known_integers(3) if c.has(3) else range(rank)
+    axes = [normalise_axis(axis, rank) for axis in named]
+    if len(given) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise ModelError(f"it has pads {given} for {len(axes)} dimensions")
+    width = [0] * 2 * rank
+    for position, axis in enumerate(axes):
+        width[axis], width[axis + rank] = given[position], given[position + len(axes)]
+    value = c.known(2) if c.has(2) else None
+    if value is not None and value.size != 1:
+        raise ModelError(f"its constant_value has the shape {value.shape}")
+    data = _crop(c, data, width)
+    width = [max(side, 0) for side in width]
+    if not any(width):
+        return data
+    return c.call("nn.pad", data, pad_width=width, pad_value=0.0 if value is None else value.item())
+
+
+def _crop(c: Context, data: Expr, width: Sequence[int]) -> Expr:
+    """``data`` without what negative pads take away."""
+    rank = len(data.shape)
+    begin = [max(-side, 0) for side in width[:rank]]
+    end = [extent - max(-side, 0) for side, extent in zip(width[rank:], data.shape, strict=True)]
+    if not any(begin) and tuple(end) == data.shape:
+        return data
+    return c.call("strided_slice", data, begin=begin, end=end, strides=[1] * rank)
+
+
+def _cast(c: Context) -> Expr:
+    data = c.expr(0)
+    dtype = dtype_name(c.node.integer("to"), "its result")
+    return data if dtype == data.dtype else c.call("cast", data, dtype=dtype)
+
+
+def _identity(c: Context) -> Value:
+    return c.value(0)
+
+
+def _dropout(c: Context) -> Value:
+    """Nothing, at inference."""
+    if len(c.node.outputs) > 1 and c.node.outputs[1] and c.uses[c.node.outputs[1]]:
+        raise ModelError("its mask is used")
+    if c.has(2) and c.known(2).any():
+        raise ModelError("it is in training mode")
+    return c.value(0)
+
+
+SHAPE: Mapping[str, Converter] = {
+    "Cast": _cast,
+    "Concat": _concat,
+    "Dropout": _dropout,
+    "Flatten": _flatten,
+    "Identity": _identity,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

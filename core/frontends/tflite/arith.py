@@ -1,0 +1,252 @@
+"""Arithmetic on elements, windows and axes, and changes between real and quantised numbers."""
+
+from __future__ import annotations
+
+import math
+from ...errors import ModelError
+from ...relay.expr import Expr, call, const
+from ...relay.op import FixedPoint
+from ...relay.scaling import fixed_point, quantize_multiplier
+from ...tir.dtype import bounds
+from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
+from .linear import float32_product, window
+
+__all__ = ["ARITH"]
+
+_LEFT_SHIFT = 20
+"""Bits that ADD and SUB gain before they scale their operands."""
+
+
+def _float32_quotient(a: float, b: float) -> float:
+    import numpy as np
+
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) / np.float32(b))
+
+
+# --- two operands ----------------------------------------------------------------------------------------------------
+
+
+def _zero_points(layer: Layer) -> dict[str, int]:
+    named = {"lhs": layer.tensor(0), "rhs": layer.tensor(1), "output": layer.output()}
+    return {f"{name}_zero_point": quantisation(tensor)[1] for name, tensor in named.items()}
+
+
+def _sum(op: str) -> Importer:
+    def build(layer: Layer) -> Expr:
+        dtype = layer.dtypes("float32", "int32", "int64", *QUANTISED)
+        lhs, rhs = layer.value(0), layer.value(1)
+        if dtype not in QUANTISED:
+            return layer.activated(call(op, lhs, rhs))
+        scales = [quantisation(tensor)[0] for tensor in (layer.tensor(0), layer.tensor(1), layer.output())]
+        # Operands are brought to twice the larger scale, so that neither factor is above a half.
+        common = 2 * max(scales[:2])
+        factors = [scales[0] / common, scales[1] / common, common / (2**_LEFT_SHIFT * scales[2])]
+        if factors[2] >= 1:
+            raise ModelError("its result's scale is too small beside its operands'")
+        lhs_scale, rhs_scale, output_scale = (fixed_point([factor], "double") for factor in factors)
+        attrs = {"lhs_scale": lhs_scale, "rhs_scale": rhs_scale, "output_scale": output_scale}
+        return layer.activated(call(f"qnn.{op}", lhs, rhs, left_shift=_LEFT_SHIFT, **attrs, **_zero_points(layer)))
+
+    return build
+
+
+def _multiply(layer: Layer) -> Expr:
+    dtype = layer.dtypes("float32", "int32", "int64", *QUANTISED)
+    lhs, rhs = layer.value(0), layer.value(1)
+    if dtype not in QUANTISED:
+        return layer.activated(call("multiply", lhs, rhs))
+    lhs_scale, rhs_scale, out_scale = (
+        quantisation(tensor)[0] for tensor in (layer.tensor(0), layer.tensor(1), layer.output())
+    )
+    scale = fixed_point([_float32_quotient(float32_product(lhs_scale, rhs_scale), out_scale)], "double")
+    return layer.activated(call("qnn.multiply", lhs, rhs, scale=scale, **_zero_points(layer)))
+
+
+def _extremum(op: str) -> Importer:
+    def build(layer: Layer) -> Expr:
+        layer.dtypes("float32", "int8", "uint8", "int16", "int32", "int64")
+        layer.same_quantisation(layer.tensor(0), layer.tensor(1), layer.output())
+        return call(op, layer.value(0), layer.value(1))
+
+    return build
+
+
+# --- one operand -----------------------------------------------------------------------------------------------------
+
+
+def _relu(low: float, high: float, code: int) -> Importer:
+    def build(layer: Layer) -> Expr:
+        dtype = layer.dtypes("float32", *QUANTISED)
+        if dtype == "float32":
+            return layer.activated(layer.value(0), code)
+        (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+        factor = _float32_quotient(scale, out_scale)
+        return layer.limited(_rescaled(layer.value(0), factor, zero_point, out_zero, dtype), low, high)
+
+    return build
+
+
+def _rescaled(value: Expr, factor: float, zero_point: int, out_zero: int, dtype: str) -> Expr:
+    """A quantised value with another scale and zero point, scaled by a fixed point that rounds twice."""
+    if factor == 1.0 and zero_point == out_zero and value.dtype == dtype:
+        return value
+    return call(
+        "qnn.requantize",
+        value,
+        scale=fixed_point([factor], "double"),
+        input_zero_point=zero_point,
+        output_zero_point=out_zero,
+        dtype=dtype,
+    )
+
+
+def _activation(op: str) -> Importer:
+    def build(layer: Layer) -> Expr:
+        dtype = layer.dtypes("float32", *QUANTISED)
+        if dtype == "float32":
+            return call(op, layer.value(0))
+        (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+        return call(
+            f"qnn.{op}",
+            layer.value(0),
+            input_scale=scale,
+            output_scale=out_scale,
+            input_zero_point=zero_point,
+            output_zero_point=out_zero,
+        )
+
+    return build
+
+
+def _softmax(layer: Layer) -> Expr:
+    dtype = layer.dtypes("float32", *QUANTISED)
+    beta = layer.options["beta"]
+    if not (math.isfinite(beta) and beta > 0):
+        raise ModelError(f"its beta is {beta}")
+    data = layer.value(0)
+    if dtype == "float32":
+        if beta != 1.0:
+            data = call("multiply", data, const(beta, "float32"))
+        return call("nn.softmax", data, axis=-1)
+    scale, _ = quantisation(layer.tensor(0))
+    out_scale, out_zero = quantisation(layer.output())
+    if abs(out_scale - 1 / 256) > 1e-3 / 256 or out_zero != bounds(dtype)[0]:
+        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/256 and {bounds(dtype)[0]}")
+    # (PreprocessSoftmaxScaling, for numbers of 5 integer bits.)
+    multiplier, shift = quantize_multiplier(min(beta * scale * 2.0**26, 2.0**31 - 1))
+    return call("qnn.softmax", data, scale=FixedPoint((multiplier,), (shift,), "double"))
+
+
+def _cast(layer: Layer) -> Expr:
+    return call("cast", layer.value(0), dtype=layer.output().dtype)
+
+
+def _quantize(layer: Layer) -> Expr:
+    source, target = layer.tensor(0), layer.output()
+    if target.dtype not in (*QUANTISED, "int16"):
+        raise ModelError(f"its result is {target.dtype}")
+    scales, zero_points = quantisations(target)
+    if source.dtype == "float32":
+        attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(target), "dtype": target.dtype}
+        return call("qnn.quantize", layer.value(0), rounding="away", **attrs)
+    if source.dtype not in (*QUANTISED, "int16"):
+        raise ModelError(f"it quantises {source.dtype}")
+    scale, zero_point = quantisation(source)
+    out_scale, out_zero = quantisation(target)
+    return _rescaled(layer.value(0), scale / out_scale, zero_point, out_zero, target.dtype)
+
+
+def _dequantize(layer: Layer) -> Expr:
+    source = layer.tensor(0)
+    if source.dtype == "float16" and layer.output().dtype == "float32":
+        array = layer.constant(0)
+        if array is None:
+            raise ModelError("it turns float16 into float32, and not of a constant")
+        return const(array, "float32")
+    if layer.output().dtype != "float32" or source.dtype not in (*QUANTISED, "int16"):
+        raise ModelError(f"it turns {source.dtype} into {layer.output().dtype}")
+    scales, zero_points = quantisations(source)
+    return call("qnn.dequantize", layer.value(0), scale=scales, zero_point=zero_points, axis=channel_axis(source))
+
+
+# --- windows and axes ------------------------------------------------------------------------------------------------
+
+
+def _pool(layer: Layer, kinds: dict[str, str]) -> Expr:
+    dtype = layer.dtypes(*kinds)
+    data = layer.value(0)
+    if len(data.shape) != 4:
+        raise ModelError(f"its data has {len(data.shape)} dimensions, not 4")
+    size = (layer.options["filter_h"], layer.options["filter_w"])
+    if min(size) < 1:
+        raise ModelError(f"its window is {size}")
+    attrs = window(layer, data.shape[1:3], size, (1, 1))
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    return layer.activated(call(kinds[dtype], data, pool_size=size, **attrs))
+
+
+def _max_pool(layer: Layer) -> Expr:
+    return _pool(layer, dict.fromkeys(("float32", *QUANTISED), "nn.max_pool2d"))
+
+
+def _average_pool(layer: Layer) -> Expr:
+    return _pool(layer, {"float32": "nn.avg_pool2d", **dict.fromkeys(QUANTISED, "qnn.avg_pool2d")})
+
+
+def _reduced(op: str) -> Importer:
+    def build(layer: Layer) -> Expr:
+        source, output = layer.tensor(0), layer.output()
+        if source.dtype != output.dtype:
+            raise ModelError(f"it turns {source.dtype} into {output.dtype}")
+        data = layer.value(0)
+        rank = len(data.shape)
+        given = layer.integers(1, "axes")
+        if any(not -rank <= axis < rank for axis in given):
+            raise ModelError(f"its axes {given} are not those of {rank} dimensions")
+        axes = tuple(sorted({axis % rank for axis in given}))
+        if not axes:
+            raise ModelError("it reduces over no axes")
+        attrs = {"axis": axes, "keepdims": bool(layer.options["keep_dims"])}
+        if source.dtype == "float32" or (op == "sum" and source.dtype in ("int32", "int64")):
+            return call(op, data, **attrs)
+        if source.dtype not in QUANTISED:
+            raise ModelError(f"it is of {source.dtype}")
+        scale, zero_point = quantisation(source)
+        out_scale, out_zero = quantisation(output)
+        multiplier, shift = quantize_multiplier(scale / out_scale)
+        if op == "mean":
+            multiplier, shift = _divided(multiplier, shift, math.prod(data.shape[axis] for axis in axes))
+        total = call("qnn.sum", data, input_zero_point=zero_point, **attrs)
+        factor = FixedPoint((multiplier,), (shift,), "double")
+        return call("qnn.requantize", total, scale=factor, output_zero_point=out_zero, dtype=source.dtype)
+
+    return build
+
+
+def _divided(multiplier: int, shift: int, count: int) -> tuple[int, int]:
+    """A fixed point divided by ``count``, as TFLite's reference MEAN does: rounded down, with the bits that count has."""
+    bits = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier << bits) // count, shift - bits
+
+
+ARITH: dict[str, Importer] = {
+    "ADD": _sum("add"),
+    "AVERAGE_POOL_2D": _average_pool,
+    "CAST": _cast,
+    "DEQUANTIZE": _dequantize,
+    "LOGISTIC": _activation("sigmoid"),
+    "MAXIMUM": _extremum("maximum"),
+    "MAX_POOL_2D": _max_pool,
+    "MEAN": _reduced("mean"),
+    "MINIMUM": _extremum("minimum"),
+    "MUL": _multiply,
+    "QUANTIZE": _quantize,
+    "RELU": _relu(0.0, math.inf, 1),
+    "RELU6": _relu(0.0, 6.0, 3),
+    "RELU_N1_TO_1": _relu(-1.0, 1.0, 2),
+    "SOFTMAX": _softmax,
+    "SUB": _sum("subtract"),
+    "SUM": _reduced("sum"),
+    "TANH": _activation("tanh"),
+}

@@ -1,0 +1,226 @@
+"""From the records of a TFLite file to a module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import ModelError, UsageError
+from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
+from ...relay.module import IRModule, Signature, Spans, TensorInfo
+from ...relay.types import TensorType
+from ...relay.visit import children
+from ...tir.dtype import is_integer
+from ..model import ImportedModel, variable_names
+from .arith import ARITH
+from .layer import Importer, Layer, quantisations
+from .linear import LINEAR
+from .reader import Graph, Operator, Tensor, read
+from .shape import SHAPE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["OPERATORS", "from_tflite"]
+
+CONSTANT_BUDGET = 8
+"""Bytes that constants may have per byte of the file: more is a file whose tensors share a buffer to waste memory."""
+
+OPERATORS: dict[str, Importer] = {**ARITH, **LINEAR, **SHAPE}
+"""How each operator is imported, by its name in the schema."""
+
+
+def from_tflite(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
+    """Import a TFLite model.
+
+    Integer arithmetic is that of TFLite's reference kernels, bit for bit. Every expression that an operator becomes has
+    the name of the operator's first result as its layer.
+
+    Args:
+        data: the file.
+        shapes: of inputs, by their names in the file, instead of those in the file.
+
+    Raises:
+        UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes`` names no input.
+        ModelError: the file is malformed, or has operators that are not supported: all of them are listed.
+    """
+    return _Converter(read(data), shapes or {}).model()
+
+
+class _Unknown(ModelError):
+    """A value that has no expression because something failed before; that was told already."""
+
+
+class _Converter:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
+        self._graph = graph
+        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self._values: dict[int, Expr | None] = {}  # None where something failed before
+        self._constants: dict[int, np.ndarray] = {}
+        self._budget = CONSTANT_BUDGET * graph.file_bytes
+        self._spans = Spans()
+        self._faults: list[str] = []
+        self._dequantised: list[str] = []
+
+    def model(self) -> ImportedModel:
+        """The imported model."""
+        params = self._params()
+        for operator in self._graph.operators:
+            self._convert(operator)
+        results = [self._result(index) for index in self._graph.outputs]
+        if self._faults:
+            many = f"{len(self._faults)} operators" if len(self._faults) > 1 else "an operator"
+            raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *self._faults]))
+        body = results[0] if len(results) == 1 else Tuple(results)
+        tensors = self._graph.tensors
+        signature = Signature(
+            tuple(_info(tensors[index]) for index in self._graph.inputs),
+            tuple(_info(tensors[index]) for index in self._graph.outputs),
+        )
+        notes = []
+        if self._dequantised:
+            notes.append(
+                "weights stored as integers beside float activations were dequantised, in " + ", ".join(self._dequantised)
+            )
+        module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
+        return ImportedModel(module, tuple(notes))
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _params(self) -> list[Var]:
+        tensors = [self._graph.tensors[index] for index in self._graph.inputs]
+        for name in self._shapes:
+            if name not in {tensor.name for tensor in tensors}:
+                known = ", ".join(repr(tensor.name) for tensor in tensors)
+                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known or 'none'}")
+        params = []
+        for tensor, name in zip(tensors, variable_names(tensor.name for tensor in tensors), strict=True):
+            where = f"input {tensor.name!r}"
+            if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
+                what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
+                raise ModelError(f"{where} cannot be one: {what}")
+            try:
+                type_ = TensorType(self._shapes.get(tensor.name, tensor.shape), tensor.dtype)
+            except ModelError as error:
+                raise ModelError(error.what, where=where, hint="give its shape, if the model leaves it open") from error
+            params.append(Var(name, type_))
+            self._values[tensor.index] = params[-1]
+        return params
+
+    def _value(self, tensor: Tensor) -> Expr:
+        if tensor.index not in self._values:
+            array = self._constant(tensor)
+            if array is None:
+                raise ModelError(f"it reads {tensor.name!r} before anything wrote it")
+            self._values[tensor.index] = const(array)
+        value = self._values[tensor.index]
+        if value is None:
+            raise _Unknown(tensor.name)
+        return value
+
+    def _constant(self, tensor: Tensor) -> np.ndarray | None:
+        """The contents of a constant; None for another tensor."""
+        import numpy as np
+
+        if tensor.index in self._values:
+            value = self._values[tensor.index]
+            return value.data if isinstance(value, Constant) else None
+        if tensor.odd is not None:
+            raise ModelError(f"{tensor.name!r}: {tensor.odd}")
+        if tensor.data is None and 0 not in tensor.shape:
+            return None
+        if tensor.index not in self._constants:
+            element = np.dtype(tensor.dtype)
+            # Not numpy's product: it wraps around.
+            expected = math.prod(tensor.shape) * element.itemsize
+            held = 0 if tensor.data is None else len(tensor.data)
+            if min(tensor.shape, default=1) < 0 or expected != held:
+                raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {tensor.dtype} has {held} bytes")
+            self._budget -= held
+            if self._budget < 0:
+                raise ModelError("the file is damaged: its constants share more bytes than it has")
+            raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
+            array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
+            self._constants[tensor.index] = array.reshape(tensor.shape)
+        return self._constants[tensor.index]
+
+    def _result(self, index: int) -> Expr:
+        tensor = self._graph.tensors[index]
+        try:
+            return self._value(tensor)
+        except _Unknown:
+            return Tuple(())
+        except ModelError as error:
+            raise ModelError(error.what, where=f"output {tensor.name!r}") from error
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def _convert(self, operator: Operator) -> None:
+        """Give the operator's results a value, or note why that cannot be."""
+        outputs = [self._graph.tensors[index] for index in operator.outputs]
+        layer = Layer(operator, self._graph.tensors, self._value, self._constant)
+        values: Sequence[Expr | None]
+        try:
+            values = made = self._results(operator.name, layer, outputs)
+        except _Unknown:
+            values = [None] * len(outputs)
+        except ModelError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self._faults.append(f"  {operator.layer!r} ({operator.name}): {error.what}{hint}")
+            values = [self._stand_in(tensor) for tensor in outputs]
+        else:
+            self._name(operator, made)
+            if layer.dequantised_weights:
+                self._dequantised.append(repr(operator.layer))
+        for tensor, value in zip(outputs, values, strict=True):
+            self._values.setdefault(tensor.index, value)
+
+    def _results(self, name: str, layer: Layer, outputs: Sequence[Tensor]) -> Sequence[Expr]:
+        if name not in OPERATORS:
+            raise ModelError("this operator is not supported")
+        for position, tensor in enumerate(outputs):
+            if tensor.odd is not None:
+                raise ModelError(f"{tensor.name!r}: {tensor.odd}")
+            if tensor.index in self._values or tensor.data is not None or tensor in outputs[:position]:
+                raise ModelError(f"it writes {tensor.name!r}, which has a value already")
+        made = OPERATORS[name](layer)
+        results = [made] if isinstance(made, Expr) else made
+        if len(results) != len(outputs):
+            raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
+        for tensor, result in zip(outputs, results, strict=True):
+            # A shape of no extents may stand for one that was not known, and so may extents below 1.
+            open_shape = bool(self._shapes) or not tensor.shape
+            same_rank = len(tensor.shape) == len(result.shape)
+            extents = zip(tensor.shape, result.shape)  # noqa: B905 - the ranks are compared beside it
+            fits = open_shape or (same_rank and all(told < 1 or told == found for told, found in extents))
+            if result.dtype != tensor.dtype or not fits:
+                raise ModelError(f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}")
+        return results
+
+    def _stand_in(self, tensor: Tensor) -> Expr | None:
+        """A value of a failed operator's result, so that what follows is looked at too; None where that is in vain."""
+        try:
+            return None if self._shapes else Var(f"tensor_{tensor.index}", TensorType(tensor.shape, tensor.dtype))
+        except ModelError:
+            return None
+
+    def _name(self, operator: Operator, results: Sequence[Expr]) -> None:
+        """Note the layer of every expression between the operator's operands and its results."""
+        known = {self._values.get(index) for index in operator.inputs}
+        stack = [result for result in results if result not in known]
+        while stack:
+            expr = stack.pop()
+            known.add(expr)
+            self._spans.add(expr, [operator.layer])
+            stack.extend(child for child in children(expr) if child not in known)
+
+
+def _info(tensor: Tensor) -> TensorInfo:
+    if tensor.quantisation is None or not is_integer(tensor.dtype):
+        return TensorInfo(tensor.name)
+    try:
+        scales, zero_points = quantisations(tensor)
+    except ModelError as error:
+        raise ModelError(error.what, where=f"input or output {tensor.name!r}") from error
+    return TensorInfo(tensor.name, scales[0], zero_points[0]) if len(scales) == 1 else TensorInfo(tensor.name)

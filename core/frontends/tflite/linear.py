@@ -1,0 +1,220 @@
+"""Convolutions and products.
+
+How the sums of quantised operands are scaled differs by operator, in TFLite's reference kernels as in what is built
+here: convolutions and BATCH_MATMUL multiply by a 31-bit fixed point and round twice; FULLY_CONNECTED multiplies by a
+float64 and rounds once, half away from zero, for which an equal fixed point is sought (`prove_fixed_point`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...errors import ModelError
+from ...relay.expr import Expr, call, const
+from ...relay.op import Bounds, FixedPoint
+from ...relay.scaling import fixed_point, prove_fixed_point
+from ...tir.dtype import bounds
+from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
+
+__all__ = ["LINEAR", "float32_product", "same_padding"]
+
+_INT32 = bounds("int32")
+
+
+def float32_product(a: float, b: float) -> float:
+    """The product of two float32, rounded to float32."""
+    import numpy as np
+
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(a) * np.float32(b))
+
+
+def same_padding(extents: Sequence[int], taps: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Padding of the format's SAME: so that there are ceil(extent / stride) windows, the odd one behind."""
+    before, after = [], []
+    for extent, span, stride in zip(extents, taps, strides, strict=True):
+        total = max(0, (-(-extent // stride) - 1) * stride + span - extent)
+        before.append(total // 2)
+        after.append(total - total // 2)
+    return (*before, *after)
+
+
+def window(layer: Layer, extents: Sequence[int], taps: Sequence[int], dilation: Sequence[int]) -> dict[str, object]:
+    """The attributes ``strides`` and ``padding`` of a convolution or pool."""
+    strides = (layer.options["stride_h"], layer.options["stride_w"])
+    if min(strides) < 1 or min(dilation) < 1:
+        raise ModelError(f"it has strides {strides} and dilation {tuple(dilation)}")
+    scheme = layer.options["padding"]
+    if scheme not in (0, 1):
+        raise ModelError(f"it has the padding scheme {scheme}")
+    spans = [(tap - 1) * step + 1 for tap, step in zip(taps, dilation, strict=True)]
+    padding = same_padding(extents, spans, strides) if scheme == 0 else (0, 0, 0, 0)
+    return {"strides": strides, "padding": padding}
+
+
+def _operand_dtypes(layer: Layer, bias: int = 2) -> str:
+    """``float32``, ``int8`` or ``uint8``: the dtype of the data and the result, with which weight and bias agree."""
+    data, weight, output = layer.tensor(0).dtype, layer.tensor(1).dtype, layer.output().dtype
+    given = f"it is of {data}, its weight of {weight}"
+    given += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
+    fits = data == output and (data == weight if data in QUANTISED else data == "float32")
+    if data == "float32":
+        fits = fits and weight in ("float32", *QUANTISED)
+    if layer.has(bias):
+        fits = fits and layer.tensor(bias).dtype == ("float32" if data == "float32" else "int32")
+    if not fits:
+        raise ModelError(f"{given}, its result of {output}", hint="supported: float32, int8, uint8")
+    return data
+
+
+def _biased(layer: Layer, value: Expr) -> Expr:
+    return call("add", value, layer.value(2)) if layer.has(2) else value
+
+
+def _factors(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], int]:
+    """What a convolution's sums are multiplied by, one or one per channel, and the zero point of its weight."""
+    weight = layer.tensor(1)
+    (in_scale, _), (out_scale, _) = quantisation(layer.tensor(0)), quantisation(layer.output())
+    scales, zero_points = quantisations(weight)
+    if dtype == "uint8":
+        # (GetQuantizedConvolutionMultipler multiplies in float32.)
+        if len(scales) != 1:
+            raise ModelError("its uint8 weight has a scale per channel")
+        return [float32_product(in_scale, scales[0]) / out_scale], zero_points[0]
+    if any(zero_points):
+        raise ModelError("its int8 weight has a zero point that is not 0")
+    _check_axis(layer, len(scales), channel_axis)
+    return [in_scale * scale / out_scale for scale in scales], 0
+
+
+def _check_axis(layer: Layer, scales: int, axis: int) -> None:
+    found = channel_axis(layer.tensor(1))
+    if scales > 1 and found != axis:
+        raise ModelError(f"its weight has scales along axis {found}, not along its channels")
+
+
+def _requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
+    output = layer.output()
+    _, zero_point = quantisation(output)
+    attrs = {"scale": scale, "output_zero_point": zero_point, "dtype": output.dtype}
+    return layer.activated(call("qnn.requantize", sums, **attrs))
+
+
+# --- convolutions ----------------------------------------------------------------------------------------------------
+
+
+def _convolution(layer: Layer) -> Expr:
+    """Weight: (out, height, width, in / groups)."""
+    return _convolve(layer, weight_axes=(1, 2, 3, 0), depthwise=False)
+
+
+def _depthwise(layer: Layer) -> Expr:
+    """Weight: (1, height, width, out); output channel o sees the input channel o // (out / in)."""
+    return _convolve(layer, weight_axes=(1, 2, 0, 3), depthwise=True)
+
+
+def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Expr:
+    dtype = _operand_dtypes(layer)
+    data = layer.value(0)
+    if len(data.shape) != 4 or len(layer.tensor(1).shape) != 4:
+        raise ModelError("its data and weight must have 4 dimensions")
+    weight = _float_permuted(layer, weight_axes) if dtype == "float32" else layer.permuted(1, weight_axes)
+    height, width, depth, _ = weight.shape
+    dilation = (layer.options["dilation_h"], layer.options["dilation_w"])
+    groups = data.shape[3] if depthwise else max(1, data.shape[3] // depth)
+    attrs = window(layer, data.shape[1:3], (height, width), dilation)
+    attrs.update(dilation=dilation, groups=groups)
+    if dtype == "float32":
+        return layer.activated(_biased(layer, call("nn.conv2d", data, weight, **attrs)))
+    factors, weight_zero = _factors(layer, dtype, channel_axis=3 if depthwise else 0)
+    _, zero_point = quantisation(layer.tensor(0))
+    sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
+    return _requantised(layer, _biased(layer, sums), fixed_point(factors, "double"))
+
+
+def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
+    weight = layer.float_weight(1)
+    array = getattr(weight, "data", None)
+    return call("transpose", weight, axes=axes) if array is None else const(array.transpose(axes))
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+
+def _fully_connected(layer: Layer) -> Expr:
+    """Weight: (units, in). The data is flattened to (batch, in), unless it keeps its dimensions."""
+    dtype = _operand_dtypes(layer)
+    if layer.options["weights_format"] != 0:
+        raise ModelError("its weight is shuffled")
+    data, weight = layer.value(0), layer.tensor(1)
+    if len(weight.shape) != 2:
+        raise ModelError(f"its weight has {len(weight.shape)} dimensions, not 2")
+    depth = weight.shape[1]
+    if depth < 1 or data.tensor.size % depth:
+        raise ModelError(f"its weight takes {depth} inputs, its data has {data.tensor.size} elements")
+    if not layer.options["keep_num_dims"] or data.shape[-1] != depth:
+        data = call("reshape", data, newshape=(data.tensor.size // depth, depth))
+    if dtype == "float32":
+        return layer.activated(_biased(layer, call("nn.dense", data, layer.float_weight(1))))
+    (in_scale, zero_point) = quantisation(layer.tensor(0))
+    (out_scale, out_zero) = quantisation(layer.output())
+    scales, weight_zeros = quantisations(weight)
+    if len(set(weight_zeros)) != 1:
+        raise ModelError("its weight has several zero points")
+    _check_axis(layer, len(scales), 0)
+    sums = call(
+        "qnn.dense", data, layer.value(1), input_zero_point=zero_point, kernel_zero_point=weight_zeros[0]
+    )
+    low, high = bounds(dtype)
+    scale = prove_fixed_point(
+        [in_scale * factor / out_scale for factor in scales],
+        _dense_bounds(layer, dtype, depth, zero_point, weight_zeros[0]),
+        Bounds(low - out_zero, high - out_zero),
+    )
+    if scale is None:
+        raise ModelError("no fixed point scales its sums as exactly as it asks for")
+    return _requantised(layer, _biased(layer, sums), scale)
+
+
+def _dense_bounds(layer: Layer, dtype: str, depth: int, zero_point: int, weight_zero: int) -> Bounds:
+    """Bounds of a product's sums, bias included, whatever the data and the weight are."""
+    low, high = bounds(dtype)
+    data, weight = max(high - zero_point, zero_point - low), max(high - weight_zero, weight_zero - low)
+    extent = depth * data * weight
+    if layer.has(2):
+        bias = layer.constant(2)
+        extent += 2**31 if bias is None else max(abs(int(bias.min())), abs(int(bias.max())))
+    return Bounds(max(-extent, _INT32[0]), min(extent, _INT32[1]))
+
+
+def _batch_matmul(layer: Layer) -> Expr:
+    dtype = _operand_dtypes(layer, bias=3)
+    lhs = _adjoint(layer, 0, layer.options["adj_x"])
+    rhs = _adjoint(layer, 1, layer.options["adj_y"])
+    if dtype == "float32":
+        return call("matmul", lhs, rhs)
+    (lhs_scale, lhs_zero), (rhs_scale, rhs_zero) = (quantisation(layer.tensor(i)) for i in (0, 1))
+    out_scale, _ = quantisation(layer.output())
+    sums = call("qnn.matmul", lhs, rhs, input_zero_point=lhs_zero, kernel_zero_point=rhs_zero)
+    factor = float32_product(lhs_scale, rhs_scale) / out_scale
+    _, zero_point = quantisation(layer.output())
+    attrs = {"scale": fixed_point([factor], "double"), "output_zero_point": zero_point, "dtype": dtype}
+    return call("qnn.requantize", sums, **attrs)
+
+
+def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:
+    rank = len(layer.tensor(position).shape)
+    if rank < 2:
+        raise ModelError(f"operand {position} has {rank} dimensions")
+    value = layer.float_weight(position) if layer.output().dtype == "float32" else layer.value(position)
+    axes = (*range(rank - 2), rank - 1, rank - 2)
+    return call("transpose", value, axes=axes) if swap else value
+
+
+LINEAR: dict[str, Importer] = {
+    "BATCH_MATMUL": _batch_matmul,
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "FULLY_CONNECTED": _fully_connected,
+}

@@ -1,0 +1,103 @@
+"""Kernels compiled and run: many in one C program of its own, which can be built with sanitizers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from uma.codegen.kernel import C_TYPES, kernel_source
+from uma.tir.nodes import PrimFunc
+
+CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+"""What all generated C must stand; floats as the interpreter computes them."""
+
+SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of a kernel.
+
+    Args:
+        func: the kernel.
+        arrays: its inputs and constants, by name.
+        in_place: pairs (output, input) that share their memory in this call.
+    """
+
+    func: PrimFunc
+    arrays: Mapping[str, np.ndarray]
+    in_place: tuple[tuple[str, str], ...] = ()
+
+
+def run_compiled(
+    runs: Sequence[Run], compiler: str, flags: Sequence[str], folder: Path
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of each run, by name.
+
+    Raises:
+        AssertionError: the compiler or the program complains; the message says what and where the program is.
+    """
+    source, binary = folder / "program.c", folder / "program"
+    source.write_text(program_text(runs))
+    command = [compiler, *flags, "-I", str(CSRC), str(source), "-o", str(binary), "-lm"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
+    done = subprocess.run([str(binary)], capture_output=True, check=False)
+    assert done.returncode == 0, f"{binary} stopped: {done.stderr.decode(errors='replace')}"
+    results = []
+    position = 0
+    for run in runs:
+        outputs = {}
+        for buffer in run.func.buffers("output"):
+            data = done.stdout[position : position + buffer.nbytes]
+            position += buffer.nbytes
+            outputs[buffer.name] = np.frombuffer(data, dtype=buffer.dtype).reshape(buffer.shape)
+        results.append(outputs)
+    assert position == len(done.stdout)
+    return results
+
+
+def program_text(runs: Sequence[Run]) -> str:
+    """A C program that makes all calls and writes all outputs, in order, to its standard output."""
+    parts = [
+        "#define _POSIX_C_SOURCE 200809L",
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n",
+        '#include "uma_math.h"\n',
+        # Each buffer by itself and of exact size, so that a sanitizer sees the first byte beyond it.
+        "static void *memory(size_t alignment, size_t bytes, const void *contents)\n{",
+        "    static void *p; /* gcc 12 takes an automatic one for what the result points to */",
+        "    if (posix_memalign(&p, alignment < 16 ? 16 : alignment, bytes) != 0) {\n        abort();\n    }",
+        "    if (contents != NULL) {\n        memcpy(p, contents, bytes);\n    }\n    return p;\n}\n",
+    ]
+    main = []
+    for number, run in enumerate(runs):
+        parts.append(kernel_source(f"kernel{number}", run.func))
+        shared = dict(run.in_place)
+        names = {}
+        frees = []
+        main.append("    {")
+        for position, param in enumerate(run.func.params):
+            buffer = param.buffer
+            names[buffer.name] = shared_name = f"p{position}"
+            contents = "NULL"
+            if buffer.name in run.arrays:
+                contents = f"d{number}_{position}"
+                data = np.ascontiguousarray(run.arrays[buffer.name]).tobytes()
+                parts.append(f"static const unsigned char {contents}[] = {{{','.join(map(str, data))}}};")
+            if buffer.name in shared:
+                made = names[shared[buffer.name]]
+            else:
+                made = f"memory({buffer.alignment}, {buffer.nbytes}, {contents})"
+                frees.append(f"        free({shared_name});")
+            main.append(f"        {C_TYPES[buffer.dtype]} *{shared_name} = {made};")
+        main.append(f"        kernel{number}({', '.join(names.values())});")
+        for buffer in run.func.buffers("output"):
+            main.append(f"        fwrite({names[buffer.name]}, 1, {buffer.nbytes}, stdout);")
+        main += [*frees, "    }"]
+    return "\n".join([*parts, "", "int main(void)\n{", *main, "    return 0;\n}", ""])

@@ -1,0 +1,33 @@
+"""Small tools for tests of the loop form: functions from text, the value of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from uma.tir.interp import interpret
+from uma.tir.nodes import Bind, Buffer, Expr, Imm, Param, PrimFunc, Stmt, Store, Var
+from uma.tir.text import parse_func
+from uma.tir.visit import buffers_read
+
+
+def func(text: str) -> PrimFunc:
+    """The function that ``text`` is, less the line ``@prim_func``."""
+    return parse_func("@prim_func\n" + text.lstrip())[1]
+
+
+def evaluate(expr: Expr, values: Mapping[Var, Any] | None = None, **arrays: np.ndarray) -> Any:
+    """What the interpreter gives for an expression of variables with these values and of buffers with this data.
+
+    Returns:
+        A numpy scalar of the expression's dtype.
+    """
+    result = Buffer("result_", (), expr.dtype)
+    stmt: Stmt = Store(result, (), expr)
+    for var, value in (values or {}).items():
+        stmt = Bind(var, Imm(value, var.dtype), stmt)
+    inputs = [Param(buffer, "input") for buffer in buffers_read(expr)]
+    given = {param.buffer.name: arrays[param.buffer.name] for param in inputs}
+    return interpret(PrimFunc((*inputs, Param(result, "output")), stmt), given)["result_"][()]

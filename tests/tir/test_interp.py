@@ -1,0 +1,361 @@
+"""The interpreter: arithmetic against numpy, and everything that it must not let pass."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests._support.tir_strategies import FLOATS, immediates, same_bits
+from tests._support.tir_tools import evaluate, func
+
+from uma.errors import InternalError
+from uma.tir.dtype import DTYPES, INTEGERS, bits, bounds
+from uma.tir.interp import InterpreterError, interpret
+from uma.tir.nodes import Bin, Buffer, Call, Cast, Imm, Param, PrimFunc, Select, Store, Un, Var, const
+
+# Arithmetic. numpy is the reference where it does what the loop form says, exact integers and fractions elsewhere.
+
+INTEGER_OPS = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "floordiv": np.floor_divide,
+    "floormod": np.remainder,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+FLOAT_OPS = {name: INTEGER_OPS[name] for name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")}
+FLOAT_OPS["div"] = np.divide
+
+
+def equal(found: object, expected: object) -> bool:
+    return same_bits(np.asarray(found), np.asarray(expected))
+
+
+@given(st.data(), st.sampled_from(INTEGERS), st.sampled_from(sorted(INTEGER_OPS)))
+def test_integers_wrap_as_those_of_numpy(data: st.DataObject, dtype: str, op: str) -> None:
+    a, b = data.draw(immediates(dtype)), data.draw(immediates(dtype))
+    if op in ("floordiv", "floormod") and not b.value:
+        return
+    with np.errstate(over="ignore"):
+        expected = INTEGER_OPS[op](np.array(a.value, dtype), np.array(b.value, dtype))
+    assert equal(evaluate(Bin(op, a, b)), expected)
+
+
+@given(st.data(), st.sampled_from(FLOATS), st.sampled_from(sorted(FLOAT_OPS)))
+def test_floats_round_as_those_of_numpy(data: st.DataObject, dtype: str, op: str) -> None:
+    numbers = st.floats(width=32 if dtype == "float32" else 64)
+    a, b = data.draw(numbers), data.draw(numbers)
+    with np.errstate(all="ignore"):
+        expected = FLOAT_OPS[op](np.array(a, dtype), np.array(b, dtype))
+    assert equal(evaluate(Bin(op, Imm(a, dtype), Imm(b, dtype))), expected)
+
+
+@given(st.data(), st.sampled_from(INTEGERS))
+def test_truncdiv_rounds_to_zero(data: st.DataObject, dtype: str) -> None:
+    a, b = data.draw(immediates(dtype)), data.draw(immediates(dtype).filter(lambda imm: imm.value != 0))
+    exact = math.trunc(Fraction(a.value) / Fraction(b.value))
+    low, high = bounds(dtype)
+    wrapped = (exact - low) % (high - low + 1) + low
+    assert evaluate(Bin("truncdiv", a, b)) == wrapped
+
+
+@given(st.data(), st.sampled_from(INTEGERS), st.integers(0, 63))
+def test_shifts(data: st.DataObject, dtype: str, amount: int) -> None:
+    a, amount = data.draw(immediates(dtype)), amount % bits(dtype)
+    low, high = bounds(dtype)
+    left = (a.value * 2**amount - low) % (high - low + 1) + low
+    assert evaluate(Bin("shl", a, Imm(amount, dtype))) == left
+    assert evaluate(Bin("shr", a, Imm(amount, dtype))) == a.value // 2**amount
+
+
+@given(st.data(), st.sampled_from(DTYPES), st.sampled_from(DTYPES))
+def test_casts(data: st.DataObject, source: str, target: str) -> None:
+    a = data.draw(immediates(source))
+    found = evaluate(Cast(a, target))
+    array = np.array(a.value, source)
+    if target == "bool":
+        expected = array != 0
+    elif source in FLOATS and target in INTEGERS:
+        low, high = bounds(target)
+        exact = 0 if np.isnan(array) else max(low, min(high, math.trunc(float(array)))) if np.isfinite(array) else None
+        expected = np.array(exact if exact is not None else (high if array > 0 else low), target)
+    else:
+        with np.errstate(over="ignore"):
+            expected = array.astype(target)
+    assert equal(found, expected)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1))
+def test_large_integers_round_once_to_float32(a: int, b: int) -> None:
+    assert equal(evaluate(Cast(Imm(a, "int64"), "float32")), np.int64(a).astype(np.float32))
+    assert equal(evaluate(Cast(Imm(b, "uint64"), "float32")), np.uint64(b).astype(np.float32))
+    tie = (1 << 62) + (1 << 38)  # just below the middle of two float32, by less than float64 can tell
+    assert evaluate(Cast(Imm(tie - 1, "int64"), "float32")) == np.int64(tie - 1).astype(np.float32) == 2.0**62
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_min_and_max_of_floats_give_the_second_where_they_cannot_tell(dtype: str) -> None:
+    nan, zero, minus_zero, one = (Imm(value, dtype) for value in (math.nan, 0.0, -0.0, 1.0))
+    for op in ("min", "max"):
+        assert evaluate(Bin(op, nan, one)) == 1.0
+        assert np.isnan(evaluate(Bin(op, one, nan)))
+        assert np.signbit(evaluate(Bin(op, zero, minus_zero)))
+        assert not np.signbit(evaluate(Bin(op, minus_zero, zero)))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype.startswith(("int", "float"))])
+def test_negative_and_magnitude(dtype: str) -> None:
+    values = [3, -3, 0] if dtype in FLOATS else [3, -3, 0, *bounds(dtype)]
+    for value in values:
+        with np.errstate(over="ignore"):
+            array = np.array(value, dtype)
+            assert equal(evaluate(Un("neg", Imm(value, dtype))), np.negative(array))
+            assert equal(evaluate(Un("abs", Imm(value, dtype))), np.abs(array))
+    if dtype in FLOATS:
+        assert np.signbit(evaluate(Un("neg", Imm(0.0, dtype))))
+        assert not np.signbit(evaluate(Un("abs", Imm(-0.0, dtype))))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("exp", np.exp),
+        ("log", np.log),
+        ("tanh", np.tanh),
+        ("erf", np.vectorize(math.erf)),
+        ("sqrt", np.sqrt),
+        ("floor", np.floor),
+        ("ceil", np.ceil),
+        ("trunc", np.trunc),
+        ("round_even", np.rint),
+    ],
+)
+def test_functions(name: str, reference: object, dtype: str) -> None:
+    values = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e4, -1e4, 1e30, math.inf, -math.inf, math.nan]
+    for value in values:
+        found = evaluate(Call(name, Imm(value, dtype)))
+        with np.errstate(all="ignore"):
+            expected = np.asarray(reference(np.float64(np.array(value, dtype)))).astype(dtype)  # type: ignore[operator]
+        if name in ("sqrt", "floor", "ceil", "trunc", "round_even"):
+            assert equal(found, expected)
+        else:
+            np.testing.assert_array_max_ulp(found, expected, maxulp=1, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_pow(dtype: str) -> None:
+    values = [0.0, -0.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1e30, -1e30, 301.0, -301.0, math.inf, -math.inf, math.nan]
+    for a in values:
+        for b in values:
+            if b == 0.5 and a in (0.0, -math.inf):
+                continue  # numpy takes the square root, which has another sign and no value, respectively
+            with np.errstate(all="ignore"):
+                expected = np.power(np.float64(np.array(a, dtype)), np.float64(np.array(b, dtype))).astype(dtype)
+            found = evaluate(Call("pow", Imm(a, dtype), Imm(b, dtype)))
+            np.testing.assert_array_max_ulp(found, expected, maxulp=1, dtype=dtype)
+            assert np.isnan(found) or np.signbit(found) == np.signbit(expected)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_clz(value: int) -> None:
+    assert evaluate(Call("clz", Imm(value, "uint32"))) == 32 - value.bit_length()
+    signed = value - 2**31
+    assert evaluate(Call("clz", const(signed))) == (0 if signed < 0 else 32 - signed.bit_length())
+
+
+def test_only_what_is_needed_is_evaluated() -> None:
+    fault = Bin("floordiv", const(1), const(0)) < 1
+    yes, no = Imm(True, "bool"), Imm(False, "bool")
+    assert not evaluate(Bin("and", no, fault)) and evaluate(Bin("or", yes, fault))
+    assert evaluate(Select(yes, yes, fault)) and evaluate(Select(no, fault, yes))
+    assert evaluate(Bin("and", yes, yes)) and not evaluate(Bin("or", no, no)) and not evaluate(Un("not", yes))
+
+
+# Statements
+
+
+def test_a_convolution() -> None:
+    conv = func(
+        """
+def conv(x: In[int8, (1, 5, 6, 3)], y: Out[int32, (1, 5, 6, 4)], w: Const[int8, (3, 3, 3, 4)]):
+    for i in parallel(5):
+        for j in range(6):
+            for c in unrolled(4):
+                acc = alloc(int32, ())
+                acc[()] = 0
+                for a in range(3):
+                    for b in range(3):
+                        if 0 <= i + a - 1 and i + a - 1 < 5 and 0 <= j + b - 1 and j + b - 1 < 6:
+                            for k in range(3):
+                                acc[()] += int32(x[0, i + a - 1, j + b - 1, k]) * int32(w[a, b, k, c])
+                y[0, i, j, c] = acc[()]
+"""
+    )
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (1, 5, 6, 3), dtype=np.int8)
+    w = rng.integers(-128, 128, (3, 3, 3, 4), dtype=np.int8)
+    padded = np.pad(x[0].astype(np.int32), ((1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(0, 1))
+    expected = np.einsum("ijkab,abkc->ijc", windows, w.astype(np.int32))
+    assert (interpret(conv, {"x": x, "w": w})["y"][0] == expected).all()
+
+
+def test_all_statements() -> None:
+    everything = func(
+        """
+def f(x: In[float32, (4,)], y: Out[float32, (4,)], z: Out[bool, ()], t: Workspace[int32, (2,)]):
+    with block("first"):
+        for i in range(4):
+            v: float32 = x[i] * 2.0
+            y[i] = v
+            if v < 3.0:
+                y[i] += 1.0
+            elif v < 5.0:
+                y[i] *= 3.0
+            else:
+                update_min(y[i], 7.0)
+            update_max(y[i], 2.5)
+        for n in range(-3):
+            y[0] = 100.0
+    t[0] = 3
+    t[1] = t[0]
+    z[()] = t[1] == 3
+"""
+    )
+    outputs = interpret(everything, {"x": np.array([0.25, 1, 2, 9], np.float32)})
+    assert list(outputs) == ["y", "z"]
+    assert outputs["y"].tolist() == [2.5, 3.0, 12.0, 7.0]
+    assert outputs["z"].tolist() is True and outputs["z"].dtype == np.bool_
+
+
+def test_float_sums_keep_their_order_and_type() -> None:
+    total = func(
+        """
+def f(x: In[float32, (1000,)], y: Out[float32, ()]):
+    y[()] = 0.0
+    for i in range(1000):
+        y[()] += x[i]
+"""
+    )
+    x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    expected = np.float32(0)
+    for value in x:
+        expected += value
+    assert interpret(total, {"x": x})["y"] == expected
+
+
+def test_arguments_are_copied() -> None:
+    func_ = func(
+        """
+def f(x: In[int32, (2,)], y: Out[int32, (2,)]):
+    may_alias(y, x)
+    y[1] = x[0]
+    y[0] = x[1]
+"""
+    )
+    x = np.array([1, 2], np.int32)
+    assert interpret(func_, {"x": x})["y"].tolist() == [2, 1]
+    assert x.tolist() == [1, 2]
+
+
+def test_any_layout_of_an_array_will_do() -> None:
+    copy = func(
+        """
+def f(x: In[int16, (2, 3)], y: Out[int16, (2, 3)]):
+    for i in range(2):
+        for j in range(3):
+            y[i, j] = x[i, j]
+"""
+    )
+    x = np.arange(6, dtype=np.int16).reshape(3, 2).T
+    assert (interpret(copy, {"x": x})["y"] == x).all()
+
+
+HEAD = "def f(x: In[int32, (4,)], y: Out[int32, (2, 3)], t: Workspace[int32, (4,)]):\n"
+FAULTS = [
+    ("y[2, 0] = 1", "index 2 is outside dimension 0 of 'y', of 2", "y[2, 0] = 1"),
+    ("y[0, -1] = 1", "index -1 is outside dimension 1 of 'y', of 3", "y[0, -1] = 1"),
+    (
+        "for i in range(3):\n  for j in range(3):\n    y[i, j] = j",
+        "index 2 is outside dimension 0 of 'y', of 2",
+        "y[i, j] = j   with i = 2, j = 0",
+    ),
+    (
+        "for i in range(5):\n  v: int32 = x[i] // 2",
+        "index 4 is outside dimension 0 of 'x', of 4",
+        "v: int32 = x[i] // 2   with i = 4",
+    ),
+    ("t[0] = y[0, 0]", "an element of 'y' is read before it is written", "t[0] = y[0, 0]"),
+    ("t[0] = t[0]", "an element of 't' is read before it is written", "t[0] = t[0]"),
+    ("t[0] += 1", "an element of 't' is updated before it is written", "t[0] += 1"),
+    (
+        "for i in range(2):\n  a = alloc(int32, (2,))\n  if i == 1:\n    t[0] = a[0]\n  a[0] = 1",
+        "'a' is read before",
+        "t[0] = a[0]",
+    ),
+    ("for i in parallel(3):\n  t[i] = 1 if i == 0 else t[i - 1]", "'t' is read before it is written", "with i = 2"),
+    ("if x[0] // 0 == 1:\n  pass", "division by zero", "if x[0] // 0 == 1:"),
+    ("for i in range(x[0] % 0):\n  pass", "division by zero", "for i in range(x[0] % 0):"),
+    ("t[0] = truncdiv(1, x[0] - 1)", "division by zero", "t[0] = truncdiv(1, x[0] - 1)"),
+    ("t[0] = 1 << 32", "shift of int32 by 32", "t[0] = 1 << 32"),
+    ("t[0] = 1 >> -1", "shift of int32 by -1", "t[0] = 1 >> -1"),
+    ("pass", "6 of 6 elements of output 'y' were never written, the first at [0, 0]", "interpreter"),
+    (
+        "for i in range(2):\n  y[0, i] = 1",
+        "4 of 6 elements of output 'y' were never written, the first at [0, 2]",
+        "interpreter",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "what", "where"), FAULTS)
+def test_faults(text: str, what: str, where: str) -> None:
+    lines = [*text.split("\n"), "if x[0] < 0:", "  y[0, 0] = 1"]  # so that y is written somewhere
+    with pytest.raises(InterpreterError) as caught:
+        interpret(func(HEAD + "".join(f"  {line}\n" for line in lines)), {"x": np.array([1, 2, 3, 4], np.int32)})
+    assert what in caught.value.what
+    assert where in str(caught.value.where)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "what"),
+    [
+        ({}, "arrays are missing or unknown: w, x"),
+        ({"x": np.zeros(2, np.int8), "w": np.zeros((), np.bool_), "y": np.zeros(2)}, "missing or unknown: y"),
+        ({"x": np.zeros(3, np.int8), "w": np.zeros((), np.bool_)}, "'x' must be int8(2,), not int8(3,)"),
+        ({"x": np.zeros(2, np.uint8), "w": np.zeros((), np.bool_)}, "'x' must be int8(2,), not uint8(2,)"),
+        ({"x": np.zeros(2, np.int8), "w": np.zeros((), np.int32)}, "'w' must be bool(), not int32()"),
+    ],
+)
+def test_wrong_arguments(arrays: dict[str, np.ndarray], what: str) -> None:
+    copy = func(
+        """
+def f(x: In[int8, (2,)], y: Out[int8, (2,)], w: Const[bool, ()]):
+    for i in range(2):
+        y[i] = x[i] if w[()] else 0
+"""
+    )
+    with pytest.raises(InterpreterError) as caught:
+        interpret(copy, arrays)
+    assert what in caught.value.what
+
+
+def test_malformed_functions_do_not_run() -> None:
+    y = Buffer("y", (), "int32")
+    with pytest.raises(InternalError, match="'i' is used outside its scope"):
+        interpret(PrimFunc((Param(y, "output"),), Store(y, (), Var("i"))), {})
