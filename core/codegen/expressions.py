@@ -154,16 +154,24 @@ class Printer:
         if op in ("min", "max"):
             return self._helper(op, dtype, a, b)
         if op in COMPARISONS:
-            # Compilers warn of comparisons whose result is certain.
-            decided = self.known.decide(expr)
-            if decided is None and a is b and not is_float(dtype):
-                decided = op in ("eq", "le", "ge")
+            decided = self._decide(expr)
             return self._plain(op, a, b) if decided is None else _Text(str(decided).lower(), _PRIMARY)
         if is_float(dtype) or dtype == "bool" or op in ("bitand", "bitor", "bitxor", "shr"):
             return self._plain(op, a, b)
         if op in ("floordiv", "floormod", "truncdiv"):
             return self._division(expr)
         return self._wrapping(expr)
+
+    def _decide(self, expr: Bin) -> bool | None:
+        """The result of a comparison where it is certain, of which compilers would warn."""
+        op, a, b = expr.op, expr.a, expr.b
+        if a is b and not is_float(a.dtype):
+            return op in ("eq", "le", "ge")
+        if op in ("eq", "ne"):
+            for bitwise, other in ((a, b), (b, a)):
+                if isinstance(other, Imm) and not is_float(a.dtype) and _never_equal(bitwise, int(other.value)):
+                    return op == "ne"
+        return self.known.decide(expr)
 
     def _wrapping(self, expr: Bin) -> _Text:
         """Addition, subtraction, multiplication and left shift, of integers."""
@@ -242,6 +250,15 @@ class Printer:
             a = self._float_interval(expr.a) or (-math.inf, math.inf)
             return (min(a[0], b[0]), min(a[1], b[1])) if expr.op == "min" else (max(a[0], b[0]), max(a[1], b[1]))
         return None
+
+
+def _never_equal(expr: Expr, value: int) -> bool:
+    """Whether ``expr`` masks bits that ``value`` has, or sets bits that it has not."""
+    if isinstance(expr, Bin) and expr.op in ("bitand", "bitor"):
+        for mask in (expr.a, expr.b):
+            if isinstance(mask, Imm):
+                return (value & ~int(mask.value) if expr.op == "bitand" else int(mask.value) & ~value) != 0
+    return False
 
 
 def flat_element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

@@ -19,6 +19,8 @@ from ..tir.nodes import (
     Bind,
     Block,
     Buffer,
+    Cast,
+    Expr,
     For,
     If,
     Imm,
@@ -120,9 +122,9 @@ class _Writer:
             self.line(f"{_local(stmt.buffer)};")
             self.declared(stmt.buffer, stmt.body, known)
         elif isinstance(stmt, Store):
-            target, value = printer.element(stmt.buffer, stmt.indices), printer.text(stmt.value)
-            if value != target:
-                self.line(f"{target} = {value};")
+            # Compilers warn of a variable that is assigned to itself.
+            if _as_stored(stmt.value) is not Load(stmt.buffer, stmt.indices):
+                self.line(f"{printer.element(stmt.buffer, stmt.indices)} = {printer.text(stmt.value)};")
         else:
             assert isinstance(stmt, Update)  # the last kind there is
             self.update(stmt, printer)
@@ -155,6 +157,13 @@ class _Writer:
         if stmt.otherwise is not None:
             self.lines.pop()
             self.braced("} else", stmt.otherwise, known.assume(stmt.condition, holds=False) or known)
+
+
+def _as_stored(value: Expr) -> Expr:
+    """``value`` without conversions to the type that it has."""
+    while isinstance(value, Cast) and value.dtype == value.a.dtype:
+        value = value.a
+    return value
 
 
 def _name(symbol: Var | Buffer) -> str:

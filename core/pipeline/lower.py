@@ -36,7 +36,7 @@ def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
             rebuilt = _lower_call(rebuilt, kernels, taken, module.spans[expr])
         spans.moved(expr, rebuilt)
         done[expr] = rebuilt
-    functions: dict[GlobalVar, AnyFunction] = dict(module.with_main(Function(main.params, done[main.body])).functions)
+    functions: dict[GlobalVar, AnyFunction] = dict(module.with_main(Function(main.params, done[main.body]), spans).functions)
     functions.update({var: func for func, var in kernels.items()})
     return IRModule(functions, spans, module.signature), done
 

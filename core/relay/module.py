@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import ModelError
 from ..tir.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
-from .types import FuncType, TensorType, TupleType, Type
+from .types import FuncType, TensorType, TupleType
 from .visit import nested_functions, post_order
 
 __all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
@@ -105,8 +105,8 @@ def func_type(function: AnyFunction) -> FuncType:
     if isinstance(function, Function):
         assert isinstance(function.type, FuncType)
         return function.type
-    taken: list[Type] = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + function.buffers("constant")]
-    given: list[Type] = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
+    taken = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + function.buffers("constant")]
+    given = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
     return FuncType(tuple(taken), given[0] if len(given) == 1 else TupleType(tuple(given)))
 
 

@@ -11,25 +11,31 @@
         return v1
 
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
-belongs to. Attributes that hold their default are left out. Constants of up to 16 elements stand in the text, larger
-ones beside it, by the SHA-256 of their bytes.
+belongs to. Attributes that hold their default are left out. Where a function of the module has the name of an op, the
+op is called with ``op.`` before its name. Constants of up to 16 elements stand in the text, larger ones beside it, by
+the SHA-256 of their bytes.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ModelError
-from ..tir.dtype import DTYPES, is_float
+from ..errors import ModelError, TextError
+from ..tir.dtype import DTYPES, bounds, is_float
 from ..tir.nodes import PrimFunc
+from ..tir.scalar import round_float32
 from ..tir.source import Source
 from ..tir.text import parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from .module import AnyFunction, IRModule, Signature, Spans, TensorInfo, func_type
 from .op import FixedPoint, FloatScale, Op, get_op
 from .types import FuncType, TensorType, TupleType, Type
+from .verify import faults
 from .visit import post_order
 
 if TYPE_CHECKING:
@@ -40,6 +46,11 @@ __all__ = ["parse_module", "print_module"]
 INLINE_ELEMENTS = 16
 
 _RECORDS = {"FixedPoint": FixedPoint, "FloatScale": FloatScale}
+
+_OP = "op."
+
+_MAX_INTEGER = 2**64
+"""No dtype holds larger ones; they are refused before anything tries to print them."""
 
 
 def print_module(module: IRModule) -> tuple[str, dict[str, np.ndarray]]:
@@ -87,6 +98,7 @@ def _value(value: Any) -> str:
 class _Printer:
     def __init__(self, module: IRModule) -> None:
         self.spans = module.spans
+        self.globals = {var.name for var in module.functions}
         self.constants: dict[str, np.ndarray] = {}
 
     def function(self, function: Function, name: str, indent: str) -> Iterator[str]:
@@ -95,7 +107,7 @@ class _Printer:
         params = ", ".join(f"{param.name}: {_type(param.type)}" for param in function.params)
         yield f"{indent}@function({attrs})" if attrs else f"{indent}@function"
         yield f"{indent}def {name}({params}) -> {_type(function.body.type)}:"
-        taken = {param.name for param in function.params}
+        taken = self.globals.union(param.name for param in function.params)
         fresh = {kind: _names(kind, taken) for kind in "vf"}
         names: dict[Expr, str] = {param: param.name for param in function.params}
         deeper = indent + "    "
@@ -121,7 +133,7 @@ class _Printer:
         if isinstance(expr.op, Op):
             declared = zip(expr.op.attrs, expr.attrs.items, strict=True)
             args += [f"{name}={_value(value)}" for attr, (name, value) in declared if not _is_default(attr, value)]
-            return f"{expr.op.name}({', '.join(args)})"
+            return f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}({', '.join(args)})"
         callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
         return f"{callee}({', '.join(args)})"
 
@@ -137,15 +149,35 @@ class _Printer:
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """The number that ``node`` spells, signs, ``inf`` and ``nan`` included; None where it spells none."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _number(node.operand)
-        return None if value is None else -value
-    if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
-        return float(node.id)
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return node.value
-    return None
+    """The number that ``node`` spells, its sign, ``inf`` and ``nan`` included; None where it spells none."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    size = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    if isinstance(size, ast.Name) and size.id in ("inf", "nan"):
+        value: int | float = float(size.id)
+    elif isinstance(size, ast.Constant) and type(size.value) in (int, float):
+        value = size.value  # type: ignore[assignment]  # mypy does not follow type()
+    else:
+        return None
+    return -value if negative else value
+
+
+def _is_element(value: Any, dtype: str) -> bool:
+    if dtype == "bool":
+        return isinstance(value, bool)
+    if type(value) not in (int, float) or (type(value) is float and not is_float(dtype)):
+        return False
+    if not is_float(dtype):
+        low, high = bounds(dtype)
+        return bool(low <= value <= high)
+    # Infinity is spelt; a finite number that becomes it is a mistake.
+    return dtype == "float64" or not math.isfinite(value) or math.isfinite(round_float32(value))
+
+
+def _subscript(node: ast.expr) -> tuple[str, list[ast.expr]]:
+    """The name and what stands in brackets behind it; an empty name for anything else."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+        return "", []
+    return node.value.id, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _is_default(attr: Any, value: Any) -> bool:
@@ -183,29 +215,42 @@ class _Parser:
 
     def module(self) -> IRModule:
         signature: Signature | None = None
-        parsed: dict[GlobalVar, AnyFunction | None] = {}
-        later: list[tuple[GlobalVar, ast.FunctionDef]] = []
+        loops: dict[str, PrimFunc] = {}
+        nodes: dict[str | None, ast.stmt] = {}
+        definitions: list[ast.FunctionDef] = []
         for statement in self.source.parse().body:
             if isinstance(statement, ast.Expr) and signature is None:
-                signature = self.signature(statement.value)
+                signature, nodes[None] = self.signature(statement.value), statement
                 continue
             if not isinstance(statement, ast.FunctionDef):
                 raise self.source.error(statement, "expected a function", "def name(...): under @function")
-            if statement.name in self.globals:
-                raise self.source.error(statement, f"function {statement.name!r} is defined twice")
+            name = statement.name
+            if name in nodes:
+                raise self.source.error(statement, f"function {name!r} is defined twice")
+            nodes[name] = statement
+            definitions.append(statement)
             if self._decorator(statement) == "prim_func":
-                _, prim = parse_def(statement, self.source.text, self.source.name)
-                var = GlobalVar(statement.name, func_type(prim))
-                parsed[var] = prim
-            else:
-                var = GlobalVar(statement.name, self.declared(statement))
-                parsed[var] = None
-                later.append((var, statement))
-            self.globals[statement.name] = var
-        for var, definition in later:
-            parsed[var] = self.function(definition)
-        functions = {var: function for var, function in parsed.items() if function is not None}
-        return IRModule(functions, self.spans, signature)
+                loops[name] = parse_def(statement, self.source.text, self.source.name)[1]
+            with self.at(statement):
+                type_ = func_type(loops[name]) if name in loops else self.declared(statement)
+                self.globals[name] = GlobalVar(name, type_)
+        functions: dict[GlobalVar, AnyFunction] = {
+            self.globals[d.name]: loops[d.name] if d.name in loops else self.function(d) for d in definitions
+        }
+        module = IRModule(functions, self.spans, signature)
+        for fault in faults(module):
+            raise self.source.error(nodes[fault.function], fault.what)
+        return module
+
+    @contextlib.contextmanager
+    def at(self, node: ast.AST) -> Iterator[None]:
+        """What a constructor refuses is an error of the text at ``node``."""
+        try:
+            yield
+        except TextError:
+            raise
+        except ModelError as error:
+            raise self.source.error(node, error.what, error.hint) from error
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -218,8 +263,8 @@ class _Parser:
 
     def signature(self, node: ast.expr) -> Signature:
         given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
-        ok = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "signature"
-        if not ok or set(given) != {"inputs", "outputs"}:
+        called = node.func if isinstance(node, ast.Call) and not node.args else None
+        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) != {"inputs", "outputs"}:
             raise self.source.error(node, "expected signature(inputs=[...], outputs=[...])")
         sides = {side: tuple(map(self.tensor_info, self.elements(value))) for side, value in given.items()}
         return Signature(sides["inputs"], sides["outputs"])
@@ -230,15 +275,13 @@ class _Parser:
         return node.elts
 
     def tensor_info(self, node: ast.expr) -> TensorInfo:
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor"):
-            raise self.source.error(node, "expected tensor('name', scale=..., zero_point=...)")
-        values = [self.value(arg) for arg in node.args] + [self.value(k.value) for k in node.keywords]
-        names = [None] * len(node.args) + [k.arg for k in node.keywords]
-        kinds = [str, (int, float), int]
-        fits = names in ([None], [None, "scale", "zero_point"])
-        if not fits or not all(isinstance(v, kind) for v, kind in zip(values, kinds)):  # type: ignore[arg-type]  # noqa: B905
-            raise self.source.error(node, "expected tensor('name', scale=..., zero_point=...)")
-        return TensorInfo(*values)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor":
+            name = [self.value(arg) for arg in node.args]
+            given = {k.arg: self.value(k.value) for k in node.keywords}
+            kinds = {key: type(value) for key, value in given.items()}
+            if list(map(type, name)) == [str] and kinds in ({}, {"scale": float, "zero_point": int}):
+                return TensorInfo(name[0], given.get("scale"), given.get("zero_point"))
+        raise self.source.error(node, "expected tensor('name') or tensor('name', scale=0.5, zero_point=3)")
 
     def declared(self, definition: ast.FunctionDef) -> FuncType:
         """The type that a definition states."""
@@ -250,21 +293,28 @@ class _Parser:
         args = definition.args
         if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
             raise self.source.error(definition, "parameters are name: type, without defaults or stars")
+        if getattr(definition, "type_params", None):
+            raise self.source.error(definition, "a function has no type parameters")
         params = []
         for arg in args.args:
             if arg.annotation is None:
                 raise self.source.error(arg, f"parameter {arg.arg!r} needs a type", "x: Tensor[(1, 8), int8]")
-            params.append(Var(arg.arg, self.type(arg.annotation)))
+            with self.at(arg):
+                params.append(Var(arg.arg, self.type(arg.annotation)))
         return params
 
     def type(self, node: ast.expr) -> Type:
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            if node.value.id == "Tuple":
-                return TupleType(tuple(map(self.type, inner)))
-            if node.value.id == "Tensor" and len(inner) == 2:
-                return self.tensor_type(inner[0], inner[1])
-        raise self.source.error(node, "expected a type", "Tensor[(1, 8), int8] or Tuple[...]")
+        name, parts = _subscript(node)
+        if name != "Tuple":
+            return self.tensor(node)
+        with self.at(node):
+            return TupleType(tuple(map(self.tensor, parts)))
+
+    def tensor(self, node: ast.expr) -> TensorType:
+        name, parts = _subscript(node)
+        if name != "Tensor" or len(parts) != 2:
+            raise self.source.error(node, "expected a type", "Tensor[(1, 8), int8] or Tuple[Tensor[...], ...]")
+        return self.tensor_type(*parts)
 
     def tensor_type(self, shape: ast.expr, dtype: ast.expr) -> TensorType:
         extents = self.value(shape)
@@ -272,10 +322,8 @@ class _Parser:
             raise self.source.error(shape, "expected a shape, a tuple of integers")
         if not isinstance(dtype, ast.Name) or dtype.id not in DTYPES:
             raise self.source.error(dtype, "expected a dtype", f"one of {', '.join(DTYPES)}")
-        try:
+        with self.at(shape):
             return TensorType(extents, dtype.id)
-        except ModelError as error:
-            raise self.source.error(shape, error.what, error.hint) from error
 
     def function(self, definition: ast.FunctionDef) -> Function:
         if self._decorator(definition) != "function":
@@ -290,17 +338,14 @@ class _Parser:
         body = self.expr(last.value, known)
         mark = definition.decorator_list[0]
         attrs = {}
-        for keyword in mark.keywords if isinstance(mark, ast.Call) else ():
-            value = self.value(keyword.value)
-            if keyword.arg is None or not isinstance(value, str):
-                raise self.source.error(keyword.value, "attributes of a function are strings")
-            attrs[keyword.arg] = value
+        if isinstance(mark, ast.Call):
+            attrs = self.keywords(mark)
+            if mark.args or not all(isinstance(value, str) for value in attrs.values()):
+                raise self.source.error(mark, "expected attributes that are strings", "@function(Primitive='1')")
         if self.declared(definition).result is not body.type:
             raise self.source.error(last, f"the result is {body.type}, declared is another type")
-        try:
+        with self.at(definition):
             return Function(params, body, attrs)
-        except ModelError as error:
-            raise self.source.error(definition, error.what, error.hint) from error
 
     def statement(self, node: ast.stmt, known: dict[str, Expr]) -> None:
         value: Expr
@@ -323,12 +368,8 @@ class _Parser:
             self.spans.add(value, layers)
 
     def expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
-        try:
+        with self.at(node):
             return self._expr(node, known)
-        except ModelError as error:
-            if hasattr(error, "line"):
-                raise
-            raise self.source.error(node, error.what, error.hint) from error
 
     def _expr(self, node: ast.expr, known: Mapping[str, Expr]) -> Expr:
         if isinstance(node, ast.Name):
@@ -341,6 +382,8 @@ class _Parser:
             index = self.value(node.slice)
             if type(index) is not int:
                 raise self.source.error(node.slice, "expected the index of a field")
+            if isinstance(node.value, ast.Subscript):
+                raise self.source.error(node.value, "a field is no tuple")
             return TupleGetItem(self.expr(node.value, known), index)
         if not isinstance(node, ast.Call):
             raise self.source.error(node, "expected a call, a name, a tuple or a field")
@@ -348,17 +391,17 @@ class _Parser:
         if name == "const":
             return self.const(node)
         args = [self.expr(arg, known) for arg in node.args]
-        callee = known.get(name) or self.globals.get(name)
-        if callee is None:
-            attrs = {}
-            for keyword in node.keywords:
-                if keyword.arg is None:
-                    raise self.source.error(keyword.value, "attributes are name=value")
-                attrs[keyword.arg] = self.value(keyword.value)
-            return Call(get_op(name), args, attrs)
-        if node.keywords or not isinstance(callee, (Function, GlobalVar)):
-            raise self.source.error(node, f"{name!r} is no function that takes these arguments")
-        return Call(callee, args)
+        local = known.get(name)
+        callee = local if isinstance(local, Function) else self.globals.get(name)
+        return Call(callee or get_op(name.removeprefix(_OP)), args, self.keywords(node))
+
+    def keywords(self, node: ast.Call) -> dict[str, Any]:
+        values = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.source.error(keyword.value, "expected name=value")
+            values[keyword.arg] = self.value(keyword.value)
+        return values
 
     def dotted(self, node: ast.expr) -> str:
         parts: list[str] = []
@@ -380,25 +423,35 @@ class _Parser:
         if isinstance(digest, str):
             if len(node.args) != 3 or digest not in self.constants:
                 raise self.source.error(first, f"no constant {digest!r} came with the text", usage)
-            made = const(self.constants[digest])
-            if made.digest != digest or made.type is not self.tensor_type(node.args[1], dtype):
-                raise self.source.error(first, f"the constant that came as {digest!r} is another: {made.type}")
-            return made
+            return self.stored(first, digest, self.tensor_type(node.args[1], dtype))
         listed = first.elts if isinstance(first, ast.List) else [first]
         values = [self.value(element) for element in listed]
         shape: ast.expr = ast.parse(f"({len(values)},)" if isinstance(first, ast.List) else "()", mode="eval").body
         type_ = self.tensor_type(node.args[1] if len(node.args) == 3 else ast.copy_location(shape, first), dtype)
-        whole = int if not is_float(type_.dtype) else (int, float)
-        if len(values) != type_.size or not all(isinstance(v, whole) for v in values):
+        if len(values) != type_.size:
             raise self.source.error(first, f"expected {type_.size} numbers for {type_}", usage)
-        try:
-            return const(np.array(values, dtype=type_.dtype).reshape(type_.shape))
-        except OverflowError as error:
-            raise self.source.error(first, f"a number does not fit {type_.dtype}") from error
+        for value, element in zip(values, listed, strict=True):
+            if not _is_element(value, type_.dtype):
+                raise self.source.error(element, f"expected a number that {type_.dtype} holds")
+        return const(np.array(values, dtype=type_.dtype).reshape(type_.shape))
+
+    def stored(self, node: ast.expr, digest: str, type_: TensorType) -> Constant:
+        """The constant of that digest: its bytes, whatever array they came as."""
+        import numpy as np
+
+        data = self.constants[digest].tobytes()
+        if len(data) != type_.nbytes:
+            raise self.source.error(node, f"the constant that came as {digest!r} has {len(data)} bytes, not {type_}")
+        made = const(np.frombuffer(data, np.dtype(type_.dtype).newbyteorder("<")).reshape(type_.shape))
+        if made.digest != digest:
+            raise self.source.error(node, f"the constant that came as {digest!r} is another")
+        return made
 
     def value(self, node: ast.expr) -> Any:
         """The literal that ``node`` spells."""
         number = _number(node)
+        if isinstance(number, int) and abs(number) >= _MAX_INTEGER:
+            raise self.source.error(node, "this number is too large")
         if number is not None:
             return number
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bool)):
@@ -406,8 +459,10 @@ class _Parser:
         if isinstance(node, ast.Tuple):
             return tuple(map(self.value, node.elts))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
-            try:
-                return _RECORDS[node.func.id](*map(self.value, node.args))
-            except (ModelError, TypeError, ValueError) as error:
-                raise self.source.error(node, f"{node.func.id}: {error}") from error
+            record, args = _RECORDS[node.func.id], list(map(self.value, node.args))
+            if node.keywords or len(args) != len(dataclasses.fields(record)):
+                names = ", ".join(field.name for field in dataclasses.fields(record))
+                raise self.source.error(node, f"expected {node.func.id}({names})")
+            with self.at(node):
+                return record(*args)
         raise self.source.error(node, "expected a literal")

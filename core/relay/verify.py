@@ -76,7 +76,11 @@ def faults(module: IRModule) -> Iterator[Fault]:
     if circle:
         yield Fault(f"functions call each other in a circle: {', '.join(v.name for v in circle)}", circle[0].name)
     if module.signature is not None:
-        yield from _signature_faults(module.main, module.signature)
+        main = next((function for var, function in module.functions.items() if var.name == "main"), None)
+        if isinstance(main, Function):
+            yield from _signature_faults(main, module.signature)
+        else:
+            yield Fault("there is a signature, and no main in the graph form that it could be of")
 
 
 def _function_faults(module: IRModule, function: Function, name: str) -> Iterator[Fault]:
@@ -147,5 +151,5 @@ def _quantisation_faults(info: TensorInfo, type_: Type) -> Iterator[str]:
     if not (math.isfinite(info.scale) and info.scale > 0):
         yield f"has scale {info.scale}, which is not positive and finite"
     low, high = bounds(type_.dtype)
-    if not low <= info.zero_point <= high:
+    if not max(low, -(2**31)) <= info.zero_point <= min(high, 2**31 - 1):
         yield f"of {type_.dtype} cannot hold its zero point {info.zero_point}"

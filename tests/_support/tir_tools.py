@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from uma.tir.interp import interpret
 from uma.tir.nodes import Bind, Buffer, Expr, Imm, Param, PrimFunc, Stmt, Store, Var
+from uma.tir.printer import print_expr
 from uma.tir.text import parse_func
-from uma.tir.visit import buffers_read
+from uma.tir.visit import buffers_read, walk
 
 
 def func(text: str) -> PrimFunc:
     """The function that ``text`` is, less the line ``@prim_func``."""
     return parse_func("@prim_func\n" + text.lstrip())[1]
+
+
+def expression(text: str, dtype: str, variables: Sequence[Var], buffers: Sequence[Buffer] = ()) -> Expr:
+    """The expression of ``dtype`` that ``text`` is, of some variables and buffers."""
+    params = [f"{buffer.name}: In[{buffer.dtype}, {buffer.shape}]" for buffer in buffers]
+    lines = [f"{var.name}: {var.dtype} = {print_expr(Imm(0, var.dtype), var.dtype)}" for var in variables]
+    head = f"def f({', '.join([*params, f'result_: Out[{dtype}, ()]'])}):\n"
+    whole = func(head + "".join(f"    {line}\n" for line in [*lines, f"result_[()] = {text}"]))
+    (store,) = [stmt for stmt in walk(whole.body) if isinstance(stmt, Store)]
+    return store.value
 
 
 def evaluate(expr: Expr, values: Mapping[Var, Any] | None = None, **arrays: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...relay.expr import Call, Constant, Expr, call, const
 from ...relay.op import FloatScale
 from ...relay.transform import value_range
-from ...tir.dtype import bounds
+from ...tir.dtype import bits, bounds
 from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
 
 if TYPE_CHECKING:
@@ -80,11 +80,21 @@ def fused_kernel(core: Expr, output: Grid, lower: Callable[[Expr], Expr]) -> lis
         made.append((core, sums))
     if sums.shape != core.shape:
         raise StaysFloat("its bias has more elements than its result")
-    low, high = bounds("int32")
-    if any(not low <= limit <= high for e in (made[0][1], sums) for limit in value_range(e)):
-        raise StaysFloat("its sums may overflow 32 bits")
+    _check_range(kernel, weight, made[0][1], sums)
     attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
     return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
+
+
+def _check_range(kernel: Call, weight: _Weight, *sums: Expr) -> None:
+    """StaysFloat where sums might not fit int32."""
+    low, high = bounds("int32")
+    fits = all(low <= limit <= high for e in sums for limit in value_range(e))
+    if not isinstance(weight.data, Constant):
+        # Nothing is known of products with computed weights but how many there are.
+        products = kernel.args[0].shape[-1] if kernel.op_name == "matmul" else weight.data.tensor.size
+        fits = fits and products * 2 ** (bits(kernel.args[0].args[0].dtype) + bits(weight.data.dtype)) <= high
+    if not fits:
+        raise StaysFloat("its sums may overflow 32 bits")
 
 
 def _parts(core: Expr) -> tuple[Call, Expr | None]:

@@ -1,4 +1,235 @@
-"""stub"""
-from ...relay.module import IRModule
-def to_integers(module: IRModule):
-    return module, ()
+"""From arithmetic between DequantizeLinear and QuantizeLinear to arithmetic of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call
+from ...relay.module import IRModule, Spans
+from ...relay.transform.canonical import arrange
+from ...relay.transform.layout import permutation
+from ...relay.visit import children, post_order, rewrite, users, with_children
+from .exact import Exact
+from .fused import KERNELS, fused_kernel
+from .grid import Grid, StaysFloat, apply, dequantised, grid_of
+
+__all__ = ["to_integers"]
+
+
+def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
+    """``module`` with integer arithmetic wherever quantisation allows.
+
+    1. Ops that move elements or compare them take the integers themselves; between equal scales they are all there is.
+    2. A convolution or product with bias and relu or clip before a quantisation becomes sums in int32 and one
+       ``qnn.requantize`` with a `FloatScale`: what onnxruntime's fused kernels compute (see `fused_kernel`).
+    3. Longer arithmetic before a quantisation becomes that of int32 where scales are powers of two that make floats
+       exact (see `Exact`).
+
+    All else stays in float.
+
+    Args:
+        module: with ``qnn.quantize`` and ``qnn.dequantize`` as in the file.
+
+    Returns:
+        The module, arranged in the canonical dialect, and for each layer that stays in float though it lies between
+        quantised values a note that says why.
+    """
+    arranged = arrange(module)
+    spans = Spans(dict(arranged.spans))
+    main = arranged.main
+    body = rewrite(main.body, _on_integers, _namer(spans))
+    rewriter = _Rewriter(body, spans)
+    result = arranged.with_main(Function(main.params, rewriter.run(), dict(main.attrs)), spans)
+    return replace(result, spans=spans.only(post_order(result.main.body))), tuple(rewriter.notes)
+
+
+def _namer(spans: Spans) -> Callable[[Expr, Expr], None]:
+    """An observer of rewrites that hands layers on, to all that is new below the new expression too."""
+
+    def moved(old: Expr, new: Expr) -> None:
+        stack = [new] if old in spans else []
+        while stack:
+            expr = stack.pop()
+            spans.add(expr, spans[old])
+            new_ones = (child for child in children(expr) if child not in spans)
+            stack += [child for child in new_ones if isinstance(child, (Call, TupleGetItem))]
+
+    return moved
+
+
+# --- 1: ops that take integers as they are ---------------------------------------------------------------------------
+
+_MOVES = (
+    "reshape",
+    "squeeze",
+    "transpose",
+    "layout_transform",
+    "strided_slice",
+    "concatenate",
+    "split",
+    "nn.max_pool1d",
+    "nn.max_pool2d",
+    "nn.global_max_pool",
+)
+
+
+def _on_integers(expr: Expr) -> Expr | None:
+    """An op that moves or compares elements of one grid, done before they are dequantised."""
+    source = expr.tuple if isinstance(expr, TupleGetItem) else expr
+    if not isinstance(source, Call) or (source.op_name == "split" and source is expr):
+        return None
+    found = [dequantised(arg) for arg in source.args]
+    grids = {None if f is None else f[1] for f in found}
+    grid = grids.pop() if len(grids) == 1 else None
+    if grid is None:
+        return None
+    integers = [f[0] for f in found if f is not None]
+    attrs: dict[str, Any] = dict(source.attrs.items)
+    made: Expr
+    if source.op_name in _MOVES:
+        made = call(source.op_name, *integers, **attrs)
+    elif source.op_name == "nn.relu":
+        made = grid.clip(integers[0], 0.0, float("inf"))
+    elif source.op_name == "nn.pad" and grid.real(stored := grid.quantised(attrs["pad_value"])) == attrs["pad_value"]:
+        made = call("nn.pad", integers[0], **{**attrs, "pad_value": stored})
+    else:
+        return None
+    if isinstance(expr, TupleGetItem):
+        made = TupleGetItem(made, expr.index)
+    return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
+
+
+# --- 2 and 3: what ends in a quantisation ----------------------------------------------------------------------------
+
+
+class _Rewriter:
+    """Replaces quantisations, from the inputs on.
+
+    Args:
+        body: the graph.
+        spans: of the graph; what takes the place of its expressions is added.
+    """
+
+    def __init__(self, body: Expr, spans: Spans) -> None:
+        self.notes: list[str] = []
+        self._body = body
+        self._spans = spans
+        self._order = post_order(body)
+        self._users = users(self._order)
+        self._done: dict[Expr, Expr] = {}
+        self._moved = _namer(spans)
+        self._exact = Exact(self._done.__getitem__, self._moved)
+        self._told: set[str] = set()
+
+    def run(self) -> Expr:
+        """The graph on integers. Fills ``notes``."""
+        converted: set[Expr] = set()
+        for expr in self._order:
+            result = self._quantised(expr)
+            if result is None:
+                result = with_children(expr, [self._done[child] for child in children(expr)])
+            else:
+                converted.add(expr)
+            self._done[expr] = result
+            if result is not expr:
+                self._moved(expr, result)
+        result = self._done[self._body]
+        self._note_kernels(result)
+        return result
+
+    def _quantised(self, expr: Expr) -> Expr | None:
+        """What ``expr``, a quantisation, becomes; None for anything else, and for what stays in float."""
+        if not isinstance(expr, Call) or expr.op_name != "qnn.quantize":
+            return None
+        core, tail = _without_tail(expr.args[0])
+        grid = grid_of(expr)
+        try:
+            if grid is None:
+                raise StaysFloat("its result has a scale per channel")
+            result = self._core(core, grid, [expr, *tail])
+        except StaysFloat as reason:
+            self._note_island(expr, reason.reason)
+            return None
+        for op in reversed(tail):
+            result = _after(op, result, grid)
+            self._moved(op, result)
+        return result
+
+    def _core(self, core: Expr, grid: Grid, tail: Sequence[Expr]) -> Expr:
+        found = dequantised(core)
+        if found is not None and found[1] == grid:
+            return self._done[found[0]]
+        kernel = core.args[0] if isinstance(core, Call) and core.op_name == "add" else core
+        alone = all(len(self._users[value]) == 1 for value in (kernel, core, *tail[1:]))
+        try:
+            return self._exact.quantised(core, grid)
+        except StaysFloat as reason:
+            if not _has_kernel(core):
+                raise
+            if not alone:
+                raise StaysFloat(f"its result is used as a float too, and {reason.reason}") from reason
+        pairs = fused_kernel(core, grid, self._done.__getitem__)
+        for old, new in pairs:
+            self._moved(old, new)
+        return pairs[-1][1]
+
+    # --- notes -------------------------------------------------------------------------------------------------------
+
+    def _note_island(self, quantise: Call, reason: str) -> None:
+        """Note that what computes ``quantise`` stays in float, where it computes anything from quantised values."""
+        layers: list[str] = []
+        from_quantised = False
+        seen: set[Expr] = set()
+        stack: list[Expr] = [quantise.args[0]]
+        while stack:
+            expr = stack.pop()
+            if expr in seen or not isinstance(expr, (Call, TupleGetItem)):
+                continue
+            seen.add(expr)
+            if isinstance(expr, Call) and expr.op_name == "qnn.dequantize":
+                from_quantised = from_quantised or not isinstance(expr.args[0], Constant)
+                continue
+            layers += self._spans[expr]
+            stack += children(expr)
+        if from_quantised and layers:
+            self._note(dict.fromkeys(reversed(layers)), reason)
+
+    def _note_kernels(self, body: Expr) -> None:
+        """Note the convolutions and products of quantised values whose results are not quantised."""
+        for expr in post_order(body):
+            if isinstance(expr, Call) and expr.op_name in KERNELS and dequantised(expr.args[0]) is not None:
+                self._note(dict.fromkeys(self._spans[expr]), "its result is not quantised")
+
+    def _note(self, layers: dict[str, None], reason: str) -> None:
+        new = [layer for layer in layers if layer not in self._told]
+        self._told.update(new)
+        if new:
+            self.notes.append(f"{', '.join(new)} stay{'s' if len(new) == 1 else ''} in float: {reason}")
+
+
+def _without_tail(data: Expr) -> tuple[Expr, list[Call]]:
+    """``data`` without the ops that may as well follow its quantisation, and these, last first."""
+    tail = []
+    while isinstance(data, Call) and (
+        data.op_name in ("nn.relu", "clip", "reshape", "squeeze") or permutation(data) is not None
+    ):
+        tail.append(data)
+        data = data.args[0]
+    return data, tail
+
+
+def _after(op: Call, data: Expr, grid: Grid) -> Expr:
+    """An op of `_without_tail` on integers of ``grid``."""
+    if op.op_name == "nn.relu":
+        return grid.clip(data, 0.0, float("inf"))
+    if op.op_name == "clip":
+        return grid.clip(data, op.attrs.a_min, op.attrs.a_max)
+    return apply(op.op_name or "", data, **dict(op.attrs.items))
+
+
+def _has_kernel(core: Expr) -> bool:
+    """Whether ``core`` is a convolution or product, perhaps with something added."""
+    parts = core.args if isinstance(core, Call) and core.op_name == "add" else (core,)
+    return any(isinstance(part, Call) and part.op_name in KERNELS for part in parts)

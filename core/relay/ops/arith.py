@@ -10,6 +10,7 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bounds, is_float, is_integer
 from ...tir.nodes import Bin, Call, Expr, Imm, maximum, minimum
+from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Dtype, Op, Real, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float, same_dtype
@@ -17,7 +18,7 @@ from .common import broadcast_shapes, require_float, same_dtype
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["broadcast_load"]
+__all__ = ["broadcast_load", "clip_limits"]
 
 
 def broadcast_load(tensor: te.Tensor, index: tuple[Any, ...]) -> Expr:
@@ -92,7 +93,8 @@ def _relu_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 
 
 def _relu_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
-    return te.compute(out.shape, lambda *i: maximum(data[i], 0), "relu")
+    zero = Imm(0, out.dtype)
+    return te.compute(out.shape, lambda *i: maximum(zero, data[i]), "relu")
 
 
 def _relu_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
@@ -102,7 +104,7 @@ def _relu_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | 
 register_op(
     Op(
         name="nn.relu",
-        doc="max(data, 0).",
+        doc="max(data, 0); NaN stays NaN.",
         inputs=("data",),
         infer=_infer_same,
         reference=_relu_reference,
@@ -113,10 +115,12 @@ register_op(
 )
 
 
-def _clip_limits(attrs: Attrs, dtype: str) -> tuple[float | int | None, float | int | None]:
-    """The limits that do something, in the dtype."""
+def clip_limits(attrs: Attrs, dtype: str) -> tuple[float | int | None, float | int | None]:
+    """The limits of a clip that do something, as ``dtype`` holds them; None for one that does nothing."""
     if is_float(dtype):
         low, high = attrs.a_min, attrs.a_max
+        if dtype == "float32":
+            low, high = round_float32(low), round_float32(high)
         return (None if low == -math.inf else low), (None if high == math.inf else high)
     least, greatest = bounds(dtype)
     return (
@@ -140,20 +144,20 @@ def _infer_clip(attrs: Attrs, data: TensorType) -> TensorType:
 def _clip_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    low, high = _clip_limits(attrs, data.dtype.name)
+    low, high = clip_limits(attrs, data.dtype.name)
     if low is not None:
         data = np.maximum(data, data.dtype.type(low))
     return data if high is None else np.minimum(data, data.dtype.type(high))
 
 
 def _clip_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
-    low, high = _clip_limits(attrs, out.dtype)
+    low, high = clip_limits(attrs, out.dtype)
 
     def at(*index: Any) -> Expr:
         value: Expr = data[index]
         if low is not None:
-            value = maximum(value, low)
-        return value if high is None else minimum(value, high)
+            value = maximum(Imm(low, out.dtype), value)
+        return value if high is None else minimum(Imm(high, out.dtype), value)
 
     return te.compute(out.shape, at, "clip")
 
@@ -161,7 +165,7 @@ def _clip_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
 def _clip_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
     if data is None:
         return None
-    low, high = _clip_limits(attrs, out.dtype)
+    low, high = clip_limits(attrs, out.dtype)
 
     def limited(value: int) -> int:
         value = value if low is None else max(value, int(low))
@@ -173,7 +177,7 @@ def _clip_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | 
 register_op(
     Op(
         name="clip",
-        doc="min(max(data, a_min), a_max). For integers, limits outside of the dtype do nothing.",
+        doc="min(max(data, a_min), a_max); NaN stays NaN. For integers, limits outside of the dtype do nothing.",
         inputs=("data",),
         attrs=(
             Attr("a_min", Real, "lower limit", neutral=-math.inf),

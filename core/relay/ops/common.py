@@ -9,7 +9,17 @@ from ...tir.dtype import is_float, is_integer
 from ...tir.nodes import Bin, Expr
 from ..types import TensorType
 
-__all__ = ["all_of", "broadcast_shapes", "normalise_axes", "normalise_axis", "require_float", "same_dtype", "windows"]
+__all__ = [
+    "all_of",
+    "broadcast_shapes",
+    "inside",
+    "normalise_axes",
+    "normalise_axis",
+    "require_float",
+    "require_integers",
+    "same_dtype",
+    "windows",
+]
 
 
 def same_dtype(*types: TensorType) -> str:

@@ -9,6 +9,7 @@ from ...tir import te
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import all_of, inside, require_float, require_integers, windows
+from .qnn import check_zero_point
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,8 @@ def _infer_float(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorTy
 
 def _infer_quantised(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
     require_integers(data, weight, within=CONV_INTEGERS)
+    check_zero_point(attrs.input_zero_point, data.dtype)
+    check_zero_point(attrs.kernel_zero_point, weight.dtype)
     return TensorType(_shape(attrs, data, weight), "int32")
 
 

@@ -11,6 +11,7 @@ from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
 from .common import broadcast_shapes, require_float, require_integers
 from .conv import CONV_INTEGERS, product_sum_bounds
+from .qnn import check_zero_point
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,12 +109,18 @@ def _matmul_macs(attrs: Attrs, out: TensorType, a: TensorType, b: TensorType) ->
     return out.size * a.shape[-1]
 
 
+def _require_quantised(attrs: Attrs, a: TensorType, b: TensorType) -> None:
+    require_integers(a, b, within=CONV_INTEGERS)
+    check_zero_point(attrs.input_zero_point, a.dtype)
+    check_zero_point(attrs.kernel_zero_point, b.dtype)
+
+
 def _infer_float_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
     return TensorType(_dense_shape(attrs, data, weight), require_float(data, weight))
 
 
 def _infer_qnn_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
-    require_integers(data, weight, within=CONV_INTEGERS)
+    _require_quantised(attrs, data, weight)
     return TensorType(_dense_shape(attrs, data, weight), "int32")
 
 
@@ -122,7 +129,7 @@ def _infer_float_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorTyp
 
 
 def _infer_qnn_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
-    require_integers(a, b, within=CONV_INTEGERS)
+    _require_quantised(attrs, a, b)
     return TensorType(_matmul_shape(attrs, a, b), "int32")
 
 

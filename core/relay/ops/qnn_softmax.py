@@ -127,7 +127,8 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         return table[greatest[row].astype("int32") - data[(*row, channel)].astype("int32")]
 
     def part(*row: Any) -> te.Reduction:
-        return te.sum((power(row, j) + (1 << (_SUM_BITS - 1))) >> _SUM_BITS, j)
+        term = power(row, j)  # adding a half first would overflow: the largest term is 2**31 - 1
+        return te.sum((term >> _SUM_BITS) + ((term >> (_SUM_BITS - 1)) & 1), j)
 
     total = te.compute(outer, part, "total")
 

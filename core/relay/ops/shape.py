@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bounds, is_float
 from ...tir.nodes import Expr, Imm, Var
+from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
 from ..types import TensorType, TupleType
-from .common import normalise_axis, same_dtype
+from .common import normalise_axes, normalise_axis, same_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,11 +72,12 @@ register_op(
 
 
 def _infer_squeeze(attrs: Attrs, data: TensorType) -> TensorType:
-    axes = [normalise_axis(axis, len(data.shape)) for axis in attrs.axis]
-    for axis in axes:
+    dropped: Sequence[int] = [d for d, extent in enumerate(data.shape) if extent == 1]
+    if attrs.axis:
+        dropped = normalise_axes(attrs.axis, len(data.shape))
+    for axis in dropped:
         if data.shape[axis] != 1:
             raise ModelError(f"axis {axis} has extent {data.shape[axis]}, not 1")
-    dropped = axes if attrs.axis else [d for d, extent in enumerate(data.shape) if extent == 1]
     return TensorType(tuple(extent for d, extent in enumerate(data.shape) if d not in dropped), data.dtype)
 
 
@@ -252,8 +255,7 @@ def _split_compute(attrs: Attrs, out: TupleType, data: te.Tensor) -> tuple[te.Te
     def part(start: int, shape: tuple[int, ...]) -> te.Tensor:
         return te.compute(shape, lambda *i: data[tuple(v + start if d == axis else v for d, v in enumerate(i))], "part")
 
-    fields = [field for field in out.fields if isinstance(field, TensorType)]
-    return tuple(part(start, field.shape) for start, field in zip((0, *attrs.indices), fields, strict=True))
+    return tuple(part(start, field.shape) for start, field in zip((0, *attrs.indices), out.fields, strict=True))
 
 
 register_op(
@@ -326,7 +328,10 @@ def _infer_pad(attrs: Attrs, data: TensorType) -> TensorType:
     rank = len(data.shape)
     if len(attrs.pad_width) != 2 * rank or min(attrs.pad_width, default=0) < 0:
         raise ModelError(f"pad_width {attrs.pad_width} must be {2 * rank} numbers that are not negative")
-    if not is_float(data.dtype):
+    if is_float(data.dtype):
+        if data.dtype == "float32" and math.isfinite(attrs.pad_value) and math.isinf(round_float32(attrs.pad_value)):
+            raise ModelError(f"pad_value {attrs.pad_value} is no float32")
+    else:
         low, high = bounds(data.dtype)
         if not low <= attrs.pad_value <= high or attrs.pad_value != int(attrs.pad_value):
             raise ModelError(f"pad_value {attrs.pad_value} is no {data.dtype}")

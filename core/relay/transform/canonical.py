@@ -8,7 +8,7 @@ What holds of it:
 - Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same.
 - Extents of 1 are added and removed by ``reshape`` only, never by two in a row, nor by a permutation.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
-- Nothing that does nothing is left: neutral clips, casts to the same dtype, whole slices.
+- Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ..expr import Call, Constant, Expr, Function, Tuple, call, const
+from ...errors import ModelError
+from ...tir.dtype import bounds, is_float
+from ..expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import Op
+from ..ops.arith import clip_limits
 from ..ops.common import normalise_axes
-from ..visit import children, rewrite
+from ..visit import children, post_order, with_children
 from .layout import permutation, permute, reshape, sink_permutation
 
 __all__ = ["arrange", "canonicalise"]
@@ -42,116 +45,156 @@ def arrange(module: IRModule) -> IRModule:
 
 
 def _rewritten(module: IRModule, rules: Sequence[Rule]) -> IRModule:
-    spans = Spans(dict(module.spans))
     main = module.main
-    known: set[Expr] = set()
-    """What has its layers already."""
-
-    def canonical(expr: Expr) -> Expr:
-        """``expr``, whose arguments are canonical, in canonical form."""
-        result = expr
-        while isinstance(result, Call) and isinstance(result.op, Op):
-            better = next(filter(None, (try_(result) for try_ in rules)), None) or sunk(result)
-            if better is None:
-                break
-            result = better
-        return result
-
-    def sunk(expr: Call) -> Expr | None:
-        found = sink_permutation(expr)
-        return None if found is None else permute(canonical(found[0]), found[1])
-
-    def rule(expr: Expr) -> Expr:
-        result = canonical(expr)
-        known.add(result)
-        return result
-
-    def moved(old: Expr, new: Expr) -> None:
-        if isinstance(old, Call) and permutation(old) is not None and new in spans:
-            return  # a permutation met its inverse: what is left is not what its layer computes
-        stack = [new]
-        while stack:
-            expr = stack.pop()
-            spans.add(expr, spans[old])
-            stack += [child for child in children(expr) if child not in known]
-            known.update(stack)
-
-    body = rewrite(main.body, rule, moved)
-    return module.with_main(Function(main.params, body, dict(main.attrs)), spans)
+    spans = Spans(dict(module.spans))
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(main.body):
+        rebuilt = with_children(expr, [done[child] for child in children(expr)])
+        spans.moved(expr, rebuilt)
+        done[expr] = _canonical(rebuilt, rules, spans)
+    return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
 
 
-def _fold(expr: Call) -> Expr | None:
+def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
+    """``expr``, whose arguments are canonical, in canonical form. Its layers are handed on."""
+    while True:
+        better = None
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            better = next((made for rule in rules if (made := rule(expr, spans)) is not None), None)
+        elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple, Tuple):
+            better = expr.tuple.fields[expr.index]
+        if better is None:
+            better = _sunk(expr, rules, spans)
+        if better is None:
+            return expr
+        expr = better
+
+
+def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
+    found = sink_permutation(expr)
+    if found is None:
+        return None
+    first, axes = found
+    spans.moved(expr, first)
+    permuted = children(expr)
+    if isinstance(expr, TupleGetItem) and isinstance(first, TupleGetItem):
+        spans.moved(expr.tuple, first.tuple)
+        permuted = children(expr.tuple)
+    made = permute(_canonical(first, rules, spans), axes)
+    if _moves(made):
+        _handed(made, spans, *filter(permutation, permuted))
+    return made
+
+
+def _moves(expr: Expr) -> bool:
+    return isinstance(expr, Call) and (expr.op_name == "reshape" or permutation(expr) is not None)
+
+
+def _handed(new: Expr, spans: Spans, *old: Expr) -> Expr:
+    """``new``, which now belongs to the layers of ``old`` too."""
+    for expr in old:
+        spans.moved(expr, new)
+    return new
+
+
+def _fold(expr: Call, spans: Spans) -> Expr | None:
+    import numpy as np
+
     if not all(isinstance(arg, Constant) for arg in expr.args):
         return None
     op = expr.op
     assert isinstance(op, Op)
     if sum(t.nbytes for t in op.outputs(expr.type)) > FOLD_LIMIT_BYTES:
         return None
-    value = op.reference(expr.attrs, *(arg.data for arg in expr.args if isinstance(arg, Constant)))
-    return Tuple([const(v) for v in value]) if isinstance(value, tuple) else const(value)
+    with np.errstate(all="ignore"):
+        value = op.reference(expr.attrs, *(arg.data for arg in expr.args if isinstance(arg, Constant)))
+    return _handed(Tuple([const(v) for v in value]) if isinstance(value, tuple) else const(value), spans, expr)
 
 
-def _identity(expr: Call) -> Expr | None:
+def _identity(expr: Call, spans: Spans) -> Expr | None:
     """Calls that do nothing."""
     data = expr.args[0]
+    if expr.op_name == "split" and not expr.attrs.indices:
+        return _handed(Tuple([data]), spans, expr)
     nothing: dict[str, Callable[[], bool]] = {
-        "cast": lambda: expr.type is data.type,
-        "clip": lambda: expr.attrs.a_min == -math.inf and expr.attrs.a_max == math.inf,
+        "cast": lambda: True,
+        "clip": lambda: clip_limits(expr.attrs, data.dtype) == (None, None),
         "concatenate": lambda: len(expr.args) == 1,
-        "nn.pad": lambda: expr.type is data.type,
-        "strided_slice": lambda: expr.type is data.type and min(expr.attrs.strides, default=1) > 0,
-        "sum": lambda: expr.type is data.type and not _reduces(expr),
-        "mean": lambda: expr.type is data.type and not _reduces(expr),
-        "nn.max_pool1d": lambda: expr.type is data.type and set(expr.attrs.pool_size) == {1},
-        "nn.max_pool2d": lambda: expr.type is data.type and set(expr.attrs.pool_size) == {1},
+        "nn.pad": lambda: True,
+        "strided_slice": lambda: all(
+            s > 0 or extent == 1 for s, extent in zip(expr.attrs.strides, data.shape, strict=True)
+        ),
+        "sum": lambda: not _reduces(expr),
+        "mean": lambda: not _reduces(expr),
+        "nn.global_avg_pool": lambda: True,
+        "nn.global_max_pool": lambda: True,
+        **dict.fromkeys(_POOLS, lambda: set(expr.attrs.pool_size) == {1}),
     }
     test = nothing.get(expr.op_name or "")
-    return data if test is not None and test() else None
+    return _handed(data, spans, expr) if test is not None and expr.type is data.type and test() else None
 
 
 def _reduces(expr: Call) -> bool:
     return any(expr.args[0].shape[axis] > 1 for axis in normalise_axes(expr.attrs.axis, len(expr.args[0].shape)))
 
 
-def _relu(expr: Call) -> Expr | None:
+def _relu(expr: Call, spans: Spans) -> Expr | None:
     """``clip(0, inf)`` is ``nn.relu``; so is a relu of a relu."""
-    if expr.op_name == "clip" and expr.attrs.a_min == 0 and expr.attrs.a_max == math.inf:
-        return call("nn.relu", expr.args[0])
     inner = expr.args[0]
+    if expr.op_name == "clip":
+        low, high = clip_limits(expr.attrs, inner.dtype)
+        return _handed(call("nn.relu", inner), spans, expr) if (low, high) == (0, None) else None
     repeated = expr.op_name == "nn.relu" and isinstance(inner, Call) and inner.op_name == "nn.relu"
-    return inner if repeated else None
+    return _handed(inner, spans, expr) if repeated else None
 
 
-def _reshapes(expr: Call) -> Expr | None:
-    if expr.op_name == "squeeze":
-        return reshape(expr.args[0], expr.shape)
-    if expr.op_name == "reshape":
-        made = reshape(expr.args[0], expr.shape)
-        return None if made is expr else made
-    return None
+def _reshapes(expr: Call, spans: Spans) -> Expr | None:
+    inner = expr.args[0]
+    if expr.op_name in ("sum", "mean") and not _reduces(expr):
+        return _handed(reshape(inner, expr.shape), spans, expr)
+    if expr.op_name not in ("reshape", "squeeze"):
+        return None
+    made = reshape(inner, expr.shape)
+    if made is expr:
+        return None
+    return _merged(made, spans, expr, inner)
 
 
-def _permutations(expr: Call) -> Expr | None:
+def _permutations(expr: Call, spans: Spans) -> Expr | None:
     found = permutation(expr)
     if found is None:
         return None
     made = permute(*found, like=expr)
-    return None if made is expr else made
+    return None if made is expr else _merged(made, spans, expr, found[0])
+
+
+def _merged(made: Expr, spans: Spans, expr: Call, inner: Expr) -> Expr:
+    """``made`` of ``expr``, a movement of elements, and ``inner``, which may be another one."""
+    if not _moves(made):
+        return made  # a movement met its inverse: what is left is not what its layer computes
+    return _handed(made, spans, *filter(_moves, (inner,)), expr)
 
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
+_MAX_POOLS = ("nn.max_pool1d", "nn.max_pool2d")
+_AVG_POOLS = ("nn.avg_pool1d", "nn.avg_pool2d")
+_POOLS = (*_MAX_POOLS, *_AVG_POOLS, "qnn.avg_pool1d", "qnn.avg_pool2d")
 
 
-def _pad_into_window(expr: Call) -> Expr | None:
+def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
     """A pad with the value that a window's own padding has becomes that padding."""
     data = expr.args[0]
     if not isinstance(data, Call) or data.op_name != "nn.pad":
         return None
-    value = data.attrs.pad_value
+    value, changes = data.attrs.pad_value, {}
     if expr.op_name in _CONVOLUTIONS:
         same = value == (expr.attrs.input_zero_point if expr.op_name.startswith("qnn") else 0)
-    elif expr.op_name in ("nn.max_pool1d", "nn.max_pool2d"):
-        same = value == -math.inf
+    elif expr.op_name in _MAX_POOLS:
+        same = value == (-math.inf if is_float(data.dtype) else bounds(data.dtype)[0])
+    elif expr.op_name in _AVG_POOLS:
+        # What was padded by a pad counts.
+        same = value == 0 and (expr.attrs.count_include_pad or not any(expr.attrs.padding))
+        changes = {"count_include_pad": True}
     else:
         return None
     rank = len(data.shape)
@@ -160,23 +203,29 @@ def _pad_into_window(expr: Call) -> Expr | None:
         return None
     added = (*before[1:-1], *after[1:-1])
     padding = tuple(own + more for own, more in zip(expr.attrs.padding, added, strict=True))
-    return Call(expr.op, [data.args[0], *expr.args[1:]], expr.attrs.replace(padding=padding))
+    attrs = expr.attrs.replace(padding=padding, **changes)
+    try:
+        made = Call(expr.op, [data.args[0], *expr.args[1:]], attrs)
+    except ModelError:
+        return None  # a pool has no windows that see padding alone
+    return _handed(made, spans, data, expr)
 
 
-def _global_pool(expr: Call) -> Expr | None:
+def _global_pool(expr: Call, spans: Spans) -> Expr | None:
     """A mean over all spatial dimensions, however it is spelt."""
     data = expr.args[0]
     if expr.op_name == "mean" and len(data.shape) >= 3:
         spatial = tuple(range(1, len(data.shape) - 1))
         if normalise_axes(expr.attrs.axis, len(data.shape)) == spatial:
-            return reshape(call("nn.global_avg_pool", data), expr.shape)
-    pooled = {"nn.avg_pool1d": "avg", "nn.avg_pool2d": "avg", "nn.max_pool1d": "max", "nn.max_pool2d": "max"}
-    if expr.op_name in pooled and not any(expr.attrs.padding) and expr.attrs.pool_size == data.shape[1:-1]:
-        return call(f"nn.global_{pooled[expr.op_name]}_pool", data)
+            pooled = _handed(call("nn.global_avg_pool", data), spans, expr)
+            return _handed(reshape(pooled, expr.shape), spans, expr)
+    kind = "max" if expr.op_name in _MAX_POOLS else "avg" if expr.op_name in _AVG_POOLS else None
+    if kind is not None and not any(expr.attrs.padding) and expr.attrs.pool_size == data.shape[1:-1]:
+        return _handed(call(f"nn.global_{kind}_pool", data), spans, expr)
     return None
 
 
-def _dense_of_permutation(expr: Call) -> Expr | None:
+def _dense_of_permutation(expr: Call, spans: Spans) -> Expr | None:
     """A dense layer of a flattened permutation takes its weights in the other order instead."""
     if expr.op_name not in ("nn.dense", "qnn.dense"):
         return None
@@ -198,10 +247,11 @@ def _dense_of_permutation(expr: Call) -> Expr | None:
     moved = weight.data.reshape(units, *flat.args[0].shape[1:])
     order = [0, *(axes.index(d) for d in range(1, len(axes)))]
     columns = const(moved.transpose(order).reshape(units, -1))
-    return Call(expr.op, [reshape(inner, flat.shape), columns], expr.attrs)
+    return _handed(Call(expr.op, [_handed(reshape(inner, flat.shape), spans, flat), columns], expr.attrs), spans, expr)
 
 
-Rule = Callable[[Call], "Expr | None"]
+Rule = Callable[[Call, Spans], "Expr | None"]
+"""Gives what a call becomes, None where it is no matter of this rule, and hands the call's layers on."""
 
 _RULES: Sequence[Rule] = (
     _identity,

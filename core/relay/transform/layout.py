@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..expr import Call, Constant, Expr, call, const
+from ..expr import Call, Constant, Expr, TupleGetItem, call, const
 from ..op import Op
 from ..ops.common import normalise_axes, normalise_axis
 from ..ops.shape import layout_axes
@@ -55,14 +55,16 @@ def permute(data: Expr, axes: Axes, like: Call | None = None) -> Expr:
     return like if like is not None else call("transpose", data, axes=axes)
 
 
-def sink_permutation(expr: Call) -> tuple[Call, Axes] | None:
+def sink_permutation(expr: Expr) -> tuple[Expr, Axes] | None:
     """``expr`` computed from the data before their permutation, and the permutation to do afterwards.
 
-    None where no argument is permuted, or the op does not allow it.
+    None where no argument is permuted, or the op does not allow it. A part of a ``split`` counts as one op.
     """
-    op = expr.op
-    if not isinstance(op, Op) or not isinstance(expr.type, TensorType):
+    if isinstance(expr, TupleGetItem):
+        return _sink_part(expr)
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
         return None
+    op = expr.op
     found = [permutation(arg) for arg in expr.args]
     axes = next((f[1] for f in found if f is not None), None)
     if axes is None:
@@ -72,7 +74,7 @@ def sink_permutation(expr: Call) -> tuple[Call, Axes] | None:
         names_axes = any(attr.name == "axis" for attr in op.attrs)
         if op.kind not in ("elementwise", "broadcast") or names_axes or len(axes) != len(expr.shape):
             return None
-    args = [_before(arg, f, axes, len(expr.args) > 1) for arg, f in zip(expr.args, found, strict=True)]
+    args = [_before(arg, axes) for arg in expr.args]
     if any(arg is None for arg in args):
         return None
     attrs = dict(expr.attrs.items)
@@ -82,16 +84,28 @@ def sink_permutation(expr: Call) -> tuple[Call, Axes] | None:
     return Call(op, [arg for arg in args if arg is not None], attrs), after
 
 
-def _before(arg: Expr, found: tuple[Expr, Axes] | None, axes: Axes, several: bool) -> Expr | None:
-    """What ``arg`` is before the permutation ``axes``; None where that is not known."""
-    if found is not None:
-        return found[0] if found[1] == axes else None
-    if arg.tensor.size == 1:
-        return reshape(arg, (1,) * len(arg.shape))
-    if several and isinstance(arg, Constant) and len(arg.shape) <= len(axes):
-        full = arg.data.reshape((1,) * (len(axes) - len(arg.shape)) + arg.shape)
-        return const(full.transpose([axes.index(d) for d in range(len(axes))]))
-    return None
+def _before(arg: Expr, axes: Axes) -> Expr | None:
+    """What ``arg``, broadcast where it has fewer dimensions, is before the permutation ``axes``.
+
+    None where only another permutation could tell.
+    """
+    rank = len(axes)
+    made = permute(reshape(arg, (1,) * (rank - len(arg.shape)) + arg.shape), _inverse(axes))
+    return made if permutation(made) is None else None
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(axes.index(d) for d in range(len(axes)))
+
+
+def _sink_part(expr: TupleGetItem) -> tuple[Expr, Axes] | None:
+    parts = expr.tuple
+    found = permutation(parts.args[0]) if isinstance(parts, Call) and parts.op_name == "split" else None
+    if found is None or not isinstance(parts, Call):
+        return None
+    data, axes = found
+    attrs, _ = _one_axis(dict(parts.attrs.items), axes)
+    return TupleGetItem(Call(parts.op, [data], attrs), expr.index), axes
 
 
 Renamed = tuple[dict[str, Any], Axes]
@@ -132,6 +146,7 @@ _RENAMED: dict[str, Callable[[dict[str, Any], Axes], Renamed]] = {
     "qnn.requantize": _one_axis,
     "sum": _reduced,
     "mean": _reduced,
+    "qnn.sum": _reduced,
     "nn.pad": _per_dimension("pad_width"),
     "strided_slice": _per_dimension("begin", "end", "strides"),
 }

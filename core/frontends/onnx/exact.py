@@ -1,0 +1,403 @@
+"""Float arithmetic that is exact, done in integers.
+
+Where scales are powers of two, every value between DequantizeLinear and QuantizeLinear is an integer times a power of
+two. As long as the integers stay below 2**24, so do those of every partial sum, and float32 holds each of them: then
+floats are exact, whatever the order in which they add, and int32 gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...relay.expr import Call, Constant, Expr, TupleGetItem, const
+from ...relay.op import Bounds, FloatScale
+from ...relay.ops.common import normalise_axes
+from ...relay.transform import value_range
+from ...relay.visit import children
+from .fused import KERNELS
+from .grid import Grid, StaysFloat, apply, dequantised
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Exact"]
+
+_LIMIT = 2**24
+_EXPONENTS = range(-100, 101)
+"""Of units: far from where float32 ends."""
+
+
+@dataclass(frozen=True)
+class _Number:
+    """``value * 2**exponent``, where value is an int32 expression with elements below 2**24 in size."""
+
+    value: Expr
+    exponent: int
+
+
+def exponent_of(scale: float) -> int | None:
+    """The exponent of a power of two that is a usable unit; None for another number."""
+    significand, exponent = math.frexp(scale)
+    return exponent - 1 if significand == 0.5 and exponent - 1 in _EXPONENTS else None
+
+
+class Exact:
+    """Integers for floats, for as many values of one graph as are asked for.
+
+    Args:
+        lower: gives what became of an integer expression that is dequantised.
+        moved: is told of every expression that became another one.
+    """
+
+    def __init__(self, lower: Callable[[Expr], Expr], moved: Callable[[Expr, Expr], None]) -> None:
+        self._lower = lower
+        self._moved = moved
+        self._found: dict[Expr, _Number | StaysFloat] = {}
+        self._ranges: dict[Expr, Bounds] = {}
+
+    def quantised(self, data: Expr, output: Grid) -> Expr:
+        """``data``, floats, on the grid ``output``.
+
+        Raises:
+            StaysFloat: that cannot be had exactly from integers.
+        """
+        number = self._number(data)
+        exponent = exponent_of(output.scale)
+        if exponent is None:
+            raise StaysFloat(f"the scale {output.scale:g} of its result is no power of two")
+        if number.exponent - exponent not in _EXPONENTS:
+            raise StaysFloat("its numbers leave the range of float32")
+        attrs = {"output_zero_point": output.zero_point, "dtype": output.dtype}
+        return apply("qnn.requantize", number.value, scale=FloatScale((2.0 ** (number.exponent - exponent),)), **attrs)
+
+    def _number(self, root: Expr) -> _Number:
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            waiting = [child for child in self._inputs(expr) if child not in self._found]
+            if waiting and expr not in self._found:
+                stack += waiting
+                continue
+            stack.pop()
+            if expr not in self._found:
+                self._found[expr] = self._try(expr)
+        result = self._found[root]
+        if isinstance(result, StaysFloat):
+            raise StaysFloat(result.reason)
+        return result
+
+    def _inputs(self, expr: Expr) -> tuple[Expr, ...]:
+        """The floats that ``expr`` is computed from."""
+        if isinstance(expr, Call) and expr.op_name == "qnn.dequantize":
+            return ()
+        if isinstance(expr, TupleGetItem) and isinstance(expr.tuple, Call):
+            return expr.tuple.args
+        if isinstance(expr, Call) and expr.op_name in KERNELS:
+            return ()
+        return children(expr)
+
+    def _try(self, expr: Expr) -> _Number | StaysFloat:
+        try:
+            number = self._convert(expr)
+            self._bounded(number.value)
+        except StaysFloat as reason:
+            return reason
+        self._moved(expr, number.value)
+        return number
+
+    def _convert(self, expr: Expr) -> _Number:
+        if (constant := _constant(expr)) is not None:
+            return _Number(const(constant[0]), constant[1])
+        if (found := dequantised(expr)) is not None:
+            data, grid = self._lower(found[0]), found[1]
+            wide = data if data.dtype == "int32" else apply("cast", data, dtype="int32")
+            return _Number(_difference(wide, grid.zero_point), _unit(grid))
+        source = expr.tuple if isinstance(expr, TupleGetItem) else expr
+        if not isinstance(source, Call) or source.op_name not in _RULES:
+            raise StaysFloat(_not_exact(source))
+        numbers = []
+        for child in self._inputs(expr):
+            number = self._found[child]
+            if isinstance(number, StaysFloat):
+                raise StaysFloat(number.reason)
+            numbers.append(number)
+        number = _RULES[source.op_name](self, source, numbers)
+        return _Number(TupleGetItem(number.value, expr.index), number.exponent) if source is not expr else number
+
+    # --- bounds ------------------------------------------------------------------------------------------------------
+
+    def _largest(self, value: Expr) -> int:
+        low, high = value_range(value, self._ranges)
+        return max(-low, high)
+
+    def _bounded(self, value: Expr, times: int = 1) -> None:
+        if self._largest(value) * times >= _LIMIT:
+            raise StaysFloat("its numbers may need more than the 24 bits of a float32")
+
+    def _aligned(self, numbers: Sequence[_Number], *exponents: int) -> tuple[list[Expr], int]:
+        """The numbers in their smallest unit, which is no larger than any of ``exponents``."""
+        unit = min(*(number.exponent for number in numbers), *exponents)
+        values = []
+        for number in numbers:
+            factor = 2 ** min(number.exponent - unit, 24)
+            if self._largest(number.value):
+                self._bounded(number.value, factor)
+            values.append(_times(number.value, factor))
+        return values, unit
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def same(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """The same op on the integers; all of them in one unit."""
+        values, unit = self._aligned(numbers)
+        return _Number(apply(expr.op_name or "", *values, **dict(expr.attrs.items)), unit)
+
+    def multiply(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """Products; a factor that is one power of two changes the unit only."""
+        a, b = numbers
+        exponent = a.exponent + b.exponent
+        if exponent not in _EXPONENTS:
+            raise StaysFloat("its numbers leave the range of float32")
+        for one, other in ((a.value, b.value), (b.value, a.value)):
+            single = isinstance(one, Constant) and one.data.size == 1 and one.data.item() == 1
+            if single and len(one.shape) <= len(other.shape):
+                return _Number(other, exponent)
+        if self._largest(a.value) * self._largest(b.value) >= _LIMIT:
+            raise StaysFloat("its numbers may need more than the 24 bits of a float32")
+        return _Number(apply("multiply", a.value, b.value), exponent)
+
+    def clip(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """Limits, which must be multiples of the unit."""
+        limits = {name: value for name, value in expr.attrs.items if math.isfinite(value)}
+        exact = [_dyadic_number(value) for value in limits.values()]
+        (value,), unit = self._aligned(numbers, *(exponent for _, exponent in exact))
+        scaled = {name: limit * 2.0**-unit for name, limit in limits.items()}
+        if any(abs(limit) >= _LIMIT for limit in scaled.values()):
+            raise StaysFloat("its limits need more than the 24 bits of a float32")
+        return _Number(apply("clip", value, **scaled), unit)
+
+    def pad(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A pad with a multiple of the unit."""
+        (value,), unit = self._aligned(numbers, _dyadic_number(expr.attrs.pad_value)[1])
+        attrs = expr.attrs.replace(pad_value=expr.attrs.pad_value * 2.0**-unit)
+        return _Number(apply("nn.pad", value, **attrs), unit)
+
+    def total(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A sum, or a mean of as many elements as a power of two."""
+        data = expr.args[0]
+        count = math.prod(data.shape[axis] for axis in normalise_axes(expr.attrs.axis, len(data.shape)))
+        value = self._sum(numbers[0], count, expr.attrs.axis, expr.attrs.keepdims)
+        return _divided(value, count) if expr.op_name == "mean" else value
+
+    def global_average(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A mean over as many positions as a power of two."""
+        spatial = expr.args[0].shape[1:-1]
+        count = math.prod(spatial)
+        return _divided(self._sum(numbers[0], count, range(1, len(spatial) + 1), keepdims=True), count)
+
+    def _sum(self, number: _Number, count: int, axis: Sequence[int], keepdims: bool) -> _Number:
+        self._bounded(number.value, count)
+        return _Number(apply("sum", number.value, axis=axis, keepdims=keepdims), number.exponent)
+
+    def average(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A mean of as many taps as a power of two: a sum where there is one window, else a convolution."""
+        attrs, extents = expr.attrs, expr.args[0].shape[1:-1]
+        rank = len(extents)
+        size = math.prod(attrs.pool_size)
+        if expr.shape[1:-1] != (1,) * rank:
+            if any(attrs.padding) and not attrs.count_include_pad:
+                raise StaysFloat("its windows at the borders have other sizes")
+            return _divided(self._window_sums(expr), size)
+        taps = [min(taken - attrs.padding[d], extents[d]) for d, taken in enumerate(attrs.pool_size)]
+        number = numbers[0]
+        if tuple(taps) != extents:
+            batch, *_, channels = expr.shape
+            begin, strides = (0,) * (rank + 2), (1,) * (rank + 2)
+            end = (batch, *taps, channels)
+            seen = apply("strided_slice", number.value, begin=begin, end=end, strides=strides)
+            number = _Number(seen, number.exponent)
+        summed = self._sum(number, math.prod(taps), range(1, rank + 1), keepdims=True)
+        return _divided(summed, size if attrs.count_include_pad else math.prod(taps))
+
+    def _window_sums(self, expr: Call) -> _Number:
+        """Sums under windows, by a depthwise convolution with ones."""
+        import numpy as np
+
+        found = dequantised(expr.args[0])
+        if found is None or found[1].dtype == "int32":
+            raise StaysFloat("it averages windows of what is computed in between")
+        data, grid = self._lower(found[0]), found[1]
+        self._product_bound(data, grid.zero_point, math.prod(expr.attrs.pool_size))
+        channels = data.shape[-1]
+        ones = const(np.ones((*expr.attrs.pool_size, 1, channels), np.int8))
+        attrs = {"strides": expr.attrs.strides, "padding": expr.attrs.padding, "groups": channels}
+        kernel = f"qnn.conv{len(expr.attrs.pool_size)}d"
+        return _Number(apply(kernel, data, ones, **attrs, input_zero_point=grid.zero_point), _unit(grid))
+
+    def product(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A convolution or product of quantised data with a constant weight."""
+        import numpy as np
+
+        found = dequantised(expr.args[0])
+        if found is None or found[1].dtype == "int32":
+            raise StaysFloat("its data is computed in between, not quantised")
+        data, grid = self._lower(found[0]), found[1]
+        constant = _constant(expr.args[1])
+        if constant is None:
+            raise StaysFloat("its weight is no constant multiple of a power of two")
+        weight, exponent = constant
+        channels = 0 if expr.op_name == "nn.dense" else -1
+        if weight.ndim == 2 or expr.op_name != "matmul":
+            sizes = np.moveaxis(np.abs(weight.astype(np.int64)), channels, -1).reshape(-1, weight.shape[channels])
+            self._product_bound(data, grid.zero_point, int(sizes.sum(axis=0).max()))
+        else:
+            self._product_bound(data, grid.zero_point, int(np.abs(weight.astype(np.int64)).sum(axis=-2).max()))
+        narrow = next((d for d in (np.int8, np.int16) if np.array_equal(weight.astype(d), weight)), None)
+        if narrow is None:
+            raise StaysFloat("its weight needs more than 16 bits")
+        attrs = {**dict(expr.attrs.items), "input_zero_point": grid.zero_point}
+        made = apply(KERNELS[expr.op_name or ""], data, const(weight.astype(narrow)), **attrs)
+        return _Number(made, _unit(grid) + exponent)
+
+    def _product_bound(self, data: Expr, zero_point: int, weights: int) -> None:
+        """StaysFloat where sums of data times weights, of whose sizes the sum is given, may be too large."""
+        low, high = value_range(data, self._ranges)
+        if max(abs(low - zero_point), abs(high - zero_point)) * weights >= _LIMIT:
+            raise StaysFloat("its sums may need more than the 24 bits of a float32")
+
+
+Rule = Callable[[Exact, Call, Sequence[_Number]], _Number]
+
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(
+        (
+            "add",
+            "subtract",
+            "minimum",
+            "maximum",
+            "nn.relu",
+            "nn.max_pool1d",
+            "nn.max_pool2d",
+            "nn.global_max_pool",
+            "reshape",
+            "squeeze",
+            "transpose",
+            "layout_transform",
+            "strided_slice",
+            "concatenate",
+            "split",
+        ),
+        Exact.same,
+    ),
+    **dict.fromkeys(KERNELS, Exact.product),
+    "multiply": Exact.multiply,
+    "clip": Exact.clip,
+    "nn.pad": Exact.pad,
+    "sum": Exact.total,
+    "mean": Exact.total,
+    "nn.global_avg_pool": Exact.global_average,
+    "nn.avg_pool1d": Exact.average,
+    "nn.avg_pool2d": Exact.average,
+}
+
+
+def _not_exact(expr: Expr) -> str:
+    if isinstance(expr, Call) and expr.op_name == "qnn.dequantize":
+        return "it has a scale per channel"
+    if isinstance(expr, Call):
+        return f"{expr.op_name} is not exact"
+    return "it takes floats from outside"
+
+
+def _unit(grid: Grid) -> int:
+    exponent = exponent_of(grid.scale)
+    if exponent is None:
+        raise StaysFloat(f"the scale {grid.scale:g} is no power of two")
+    return exponent
+
+
+def _difference(value: Expr, zero_point: int) -> Expr:
+    return apply("subtract", value, const(zero_point)) if zero_point else value
+
+
+def _times(value: Expr, factor: int) -> Expr:
+    return apply("multiply", value, const(factor)) if factor != 1 else value
+
+
+def _divided(number: _Number, count: int) -> _Number:
+    if count & (count - 1):
+        raise StaysFloat(f"it divides by {count}, which is no power of two")
+    exponent = number.exponent - (count.bit_length() - 1)
+    if exponent not in _EXPONENTS:
+        raise StaysFloat("its numbers leave the range of float32")
+    return _Number(number.value, exponent)
+
+
+def _dyadic_number(value: float) -> tuple[int, int]:
+    import numpy as np
+
+    integers, exponent = _dyadic(np.array([value], np.float64))
+    return int(integers[0]), exponent
+
+
+def _dyadic(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Integers, int32, and an exponent: ``values`` is integers times a power of two, the largest one for which it is.
+
+    Raises:
+        StaysFloat: the integers do not fit 24 bits.
+    """
+    import numpy as np
+
+    if not np.isfinite(values).all():
+        raise StaysFloat("a constant is not finite")
+    wide = values.astype(np.float64)
+    used = wide[wide != 0]
+    if not used.size:
+        return np.zeros(values.shape, np.int32), 0
+    significands, exponents = np.frexp(used)
+    whole = np.abs(significands * 2.0**53).astype(np.int64)
+    trailing = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
+    exponent = int((exponents.astype(np.int64) - 53 + trailing).min())
+    if int(exponents.max()) - exponent > 24 or exponent not in _EXPONENTS:
+        raise StaysFloat("its constants need more than 24 bits")
+    return (wide * 2.0**-exponent).astype(np.int32), exponent
+
+
+def _constant(expr: Expr) -> tuple[np.ndarray, int] | None:
+    """The integers and the unit of a constant; None for what is no constant.
+
+    A quantised constant keeps its own integers where it has one scale.
+
+    Raises:
+        StaysFloat: it has no such integers.
+    """
+    import numpy as np
+
+    if isinstance(expr, Constant):
+        if expr.dtype != "float32":
+            raise StaysFloat(f"a constant is {expr.dtype}")
+        return _dyadic(expr.data)
+    if not isinstance(expr, Call) or expr.op_name != "qnn.dequantize" or not isinstance(expr.args[0], Constant):
+        return None
+    attrs, stored = expr.attrs, expr.args[0].data.astype(np.int64)
+    exponents = [exponent_of(scale) for scale in attrs.scale]
+    known = [exponent for exponent in exponents if exponent is not None]
+    if len(known) < len(exponents):
+        raise StaysFloat("a scale of a constant is no power of two")
+    unit = min(known)
+    shape = [1] * stored.ndim
+
+    def along(values: Sequence[Any]) -> np.ndarray:
+        if len(values) > 1:
+            shape[attrs.axis] = len(values)
+        return np.array(values, np.int64).reshape(shape if len(values) > 1 else [1] * stored.ndim)
+
+    if max(known) - unit >= 24:
+        raise StaysFloat("its constants need more than 24 bits")
+    wide = (stored - along(attrs.zero_point)) << along([exponent - unit for exponent in known])
+    if np.abs(wide).max() >= _LIMIT:
+        raise StaysFloat("its constants need more than 24 bits")
+    return wide.astype(np.int32), unit
