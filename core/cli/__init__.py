@@ -1,20 +1,25 @@
 """The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma targets``.
 
-Each command is a module with ``add(subparsers)``, which declares its arguments and must be cheap, and a function
-that does the work and imports what that takes. Exit codes are those of `uma.errors`.
+Each command is a module with ``add(commands)``, which declares its arguments and must be cheap, and a function
+that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal ends
+gives 128 and the signal's number, as shells do.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
+import signal
 import sys
-import traceback
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NoReturn
 
-from ..errors import UmaError
+from ..errors import InternalError, UmaError, UsageError
 from ..version import __version__
 from . import build, run, targets, verify
+from .output import Output
 
 __all__ = ["main"]
 
@@ -24,12 +29,24 @@ exit codes: 0 done; 1 a fault of UMA; 2 usage; 3 bad model or input; 4 a stated 
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports what is wrong with the arguments as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+
+class _Terminated(KeyboardInterrupt):
+    """Asked to end by another process: like Ctrl-C, so that nothing is left half-written."""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="uma",
         description="Compile neural networks for hardware that is supported by plugins.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"uma {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -45,37 +62,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; those of the process by default.
 
     Returns:
-        The exit code. Argument errors and ``--help`` leave through `SystemExit`, as argparse does it.
+        The exit code. ``--help`` and ``--version`` leave through `SystemExit`, as argparse does it.
     """
-    args = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    out = Output(as_json="--json" in given)  # until the arguments are understood
+    with _termination():
+        try:
+            args = _parser().parse_args(given)
+            out = Output(as_json=args.json, quiet=args.quiet, verbose=args.verbose)
+            code: int = args.run(args, out)
+            out.finish()
+            return code
+        except UmaError as error:
+            return out.fail(error)
+        except BrokenPipeError:
+            # Whoever read the output has seen enough; the exit code must not say that all is done.
+            out.abandon()
+            return 128 + signal.SIGPIPE
+        except KeyboardInterrupt as interrupt:
+            out.complain("uma: interrupted")
+            return 128 + (signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT)
+        except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user unasked
+            hint = "this is a fault of UMA; please report it with the output of the same command and -v"
+            fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
+            fault.__cause__ = error
+            return out.fail(fault)
+
+
+@contextlib.contextmanager
+def _termination() -> Iterator[None]:
+    """Within, SIGTERM raises `_Terminated`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not this thread's business
+        return
+
+    def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, raise_terminated)
     try:
-        code: int = args.run(args)
-        return code
-    except UmaError as error:
-        _report(error.what, error.where, error.hint, str(error), error.exit_code, args)
-        if args.verbose:
-            traceback.print_exc()
-        return error.exit_code
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more when it closes stdout.
-        sys.stdout = None
-        return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user unasked
-        what = f"internal error: {type(error).__name__}: {error}"
-        hint = "this is a fault of UMA; please report it with the output of the same command and -v"
-        _report(what, None, hint, f"{what}\n  hint: {hint}", 1, args)
-        if args.verbose:
-            traceback.print_exc()
-        return 1
-
-
-def _report(
-    what: str, where: str | None, hint: str | None, text: str, exit_code: int, args: argparse.Namespace
-) -> None:
-    print(f"uma: error: {text}", file=sys.stderr)
-    if args.json:
-        error = {"what": what, "where": where, "hint": hint, "exit_code": exit_code}
-        print(json.dumps({"schema_version": 1, "error": error}, indent=2))
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

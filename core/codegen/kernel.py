@@ -33,6 +33,7 @@ from ..tir.nodes import (
     Update,
     Var,
 )
+from ..tir.sums import exact_sums
 from ..tir.visit import buffers_written, map_expressions, substitute
 from .expressions import C_TYPES, Printer
 
@@ -67,6 +68,7 @@ class _Writer:
         self.depth = 1
         # What is read in the text so far; compilers warn of the rest.
         self.read: set[Var | Buffer] = set()
+        self.exact = exact_sums(func)
 
     def function(self, name: str) -> str:
         shared = {name for pair in self.func.may_alias for name in pair}
@@ -131,7 +133,8 @@ class _Writer:
 
     def update(self, stmt: Update, printer: Printer) -> None:
         target = printer.element(stmt.buffer, stmt.indices)
-        if is_float(stmt.buffer.dtype) and stmt.op in ("add", "mul"):
+        # Compilers know sums of products by their plain form only.
+        if (is_float(stmt.buffer.dtype) and stmt.op in ("add", "mul")) or stmt.buffer in self.exact:
             self.line(f"{target} {'+' if stmt.op == 'add' else '*'}= {printer.text(stmt.value)};")
         else:
             value = Bin(stmt.op, Load(stmt.buffer, stmt.indices), stmt.value)

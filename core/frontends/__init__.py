@@ -17,11 +17,11 @@ MAX_FILE_BYTES = 2**31 - 1
 def import_model(
     model: str | os.PathLike[str] | bytes, *, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> ImportedModel:
-    """Import a model file, whatever its format: TFLite, told by its content.
+    """Import a model file, TFLite or ONNX, told by its content.
 
     Args:
         model: path or content of the file.
-        shapes: of inputs, by their names in the file, instead of those in the file.
+        shapes: of inputs whose dimensions the file leaves open, by their names in the file.
 
     Raises:
         UsageError: there is no such file, it cannot be read, or what its format needs is not installed.
@@ -58,4 +58,7 @@ def _import(data: bytes, shapes: Mapping[str, Sequence[int]] | None) -> Imported
         from .tflite import from_tflite
 
         return from_tflite(data, shapes=shapes)
-    raise ModelError("this is no model file of a format that can be read", hint="TFLite (.tflite)")
+    from .onnx import from_onnx
+
+    # ONNX has no mark: protobuf shows what it is by parsing.
+    return from_onnx(data, shapes=shapes)

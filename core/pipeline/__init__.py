@@ -1,6 +1,6 @@
 """The build: from a model and a target to an artifact."""
 
-from .driver import build, lower_to
+from .driver import build
 from .stages import STAGES
 
-__all__ = ["STAGES", "build", "lower_to"]
+__all__ = ["STAGES", "build"]

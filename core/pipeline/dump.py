@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import ModelError, UsageError
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
@@ -26,7 +27,8 @@ CONSTANTS_FILE = "constants.npz"
 """Beside the texts of one folder: their constants, by the SHA-256 of their bytes."""
 
 _PROGRAM = re.compile(r"^@program\b", re.MULTILINE)
-_MAX_BYTES = 1 << 30
+_MAX_TEXT_BYTES = 1 << 30
+_NPY_MAGIC = b"\x93NUMPY"
 
 
 def print_form(form: Form) -> tuple[str, dict[str, np.ndarray]]:
@@ -40,11 +42,7 @@ def print_form(form: Form) -> tuple[str, dict[str, np.ndarray]]:
 
 
 class Dumper:
-    """Writes every stage to ``folder`` as ``N-STAGE.py``.
-
-    Raises:
-        UsageError: the folder cannot be written.
-    """
+    """Writes every stage to ``folder`` as ``N-STAGE.py``; UsageError where it cannot be written."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -79,7 +77,7 @@ class Dumper:
         self._write(CONSTANTS_FILE, content.getvalue())
 
     @contextlib.contextmanager
-    def _reporting(self):  # type: ignore[no-untyped-def]
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -90,22 +88,49 @@ def read_dump(path: Path) -> Form:
     """The form that a text file holds; its constants are in `CONSTANTS_FILE` beside it.
 
     Raises:
-        UsageError: a file cannot be read.
+        UsageError: a file cannot be opened.
+        ModelError: a file is damaged or too large.
         TextError: the text is malformed, or a constant is missing.
     """
     import numpy as np
 
-    constants: dict[str, np.ndarray] = {}
     beside = path.with_name(CONSTANTS_FILE)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"the text is larger than {_MAX_BYTES} bytes", where=str(path))
+        if path.stat().st_size > _MAX_TEXT_BYTES:
+            raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
         text = path.read_text(encoding="utf-8")
-        if beside.exists():
-            with np.load(beside, allow_pickle=False) as loaded:
-                constants = {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"cannot read the text form: {error}", where=str(path)) from error
-    if _PROGRAM.match(text):
-        return parse_program(text, {digest: array.tobytes() for digest, array in constants.items()}, str(path))
-    return parse_module(text, constants, str(path))
+        constants = _read_constants(beside) if beside.exists() else {}
+    except OSError as error:
+        raise UsageError(f"cannot read the text form: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+    if _PROGRAM.search(text):
+        return parse_program(text, constants, str(path))
+    return parse_module(text, {digest: np.frombuffer(raw, np.uint8) for digest, raw in constants.items()}, str(path))
+
+
+def _read_constants(path: Path) -> dict[str, bytes]:
+    """The contents of the arrays in a file of `Dumper`; ModelError for any other file.
+
+    What they are is said by the text, and that they are what it means by their digests, so the headers are skipped.
+    """
+    import zipfile
+    import zlib
+
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            # Nothing is compressed or shared, so that no small file fills the memory.
+            if sum(member.file_size for member in members) > path.stat().st_size:
+                raise ModelError("the constants are compressed, as no dump is", where=str(path))
+            for member in members:
+                with archive.open(member) as file:
+                    head = file.read(8)
+                    if head[:6] != _NPY_MAGIC:
+                        raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
+                    file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
+                    found[member.filename.removesuffix(".npy")] = file.read()
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
+        raise ModelError(f"the constants are damaged: {error}", where=str(path)) from error
+    return found

@@ -16,6 +16,9 @@ __all__ = ["fuse", "is_view"]
 
 _POINTWISE = ("elementwise", "broadcast")
 
+MAX_GROUP = 32
+"""Most calls of one group: a kernel longer than that gains nothing, and C compilers take long over it."""
+
 
 def fuse(module: IRModule) -> IRModule:
     """``module`` with every op call of ``main`` that starts or ends a kernel moved into a function of its own.
@@ -59,7 +62,8 @@ def _groups(order: list[Expr], used_by: dict[Expr, list[Expr]], result: Expr) ->
         if expr.op.kind in _POINTWISE:
             for arg in expr.args:
                 before = group_of.get(arg)
-                if before is not None and _accepts(before, arg, expr) and len(used_by[arg]) == 1 and arg is not result:
+                alone = all(user is expr for user in used_by[arg]) and arg is not result
+                if before is not None and alone and _accepts(before, arg, expr):
                     group = before
                     break
         if group is None:
@@ -72,7 +76,7 @@ def _groups(order: list[Expr], used_by: dict[Expr, list[Expr]], result: Expr) ->
 def _accepts(group: list[Call], last: Expr, call: Call) -> bool:
     first = group[0].op
     fusable = isinstance(first, Op) and first.kind in ("reduction", *_POINTWISE)
-    return fusable and group[-1] is last and last.shape == call.shape
+    return fusable and group[-1] is last and last.shape == call.shape and len(group) < MAX_GROUP
 
 
 def _outline(group: list[Call], done: dict[Expr, Expr], spans: Spans) -> Call:

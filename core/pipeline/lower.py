@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from ..errors import InternalError, ModelError
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
-from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
+from ..relay.transform.layout import reshape
 from ..relay.types import TensorType
 from ..relay.visit import children, post_order, with_children
 from ..tir import te
 from ..tir.nodes import Imm, PrimFunc
 from .fuse import is_view
 
-__all__ = ["lower", "lower_tracing"]
+__all__ = ["copy_of", "lower", "lower_tracing", "unique_name"]
 
 
 def lower(module: IRModule) -> IRModule:
     """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
 
     Kernels that are equal but for the constants they are given share one PrimFunc.
+
+    Raises:
+        ModelError: an op has no loops, or ``main`` calls a function of the graph form by its name.
     """
     return lower_tracing(module)[0]
 
@@ -32,13 +36,18 @@ def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
     done: dict[Expr, Expr] = {}
     for expr in post_order(main.body):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
-        if isinstance(rebuilt, Call) and not isinstance(rebuilt.op, GlobalVar) and not is_view(rebuilt):
-            rebuilt = _lower_call(rebuilt, kernels, taken, module.spans[expr])
+        layers = module.spans[expr]
+        if isinstance(rebuilt, Call) and isinstance(rebuilt.op, GlobalVar):
+            if not isinstance(module.functions[rebuilt.op], PrimFunc):
+                what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
+                raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
+        elif isinstance(rebuilt, Call) and not is_view(rebuilt):
+            rebuilt = _lower_call(rebuilt, kernels, taken, layers)
         spans.moved(expr, rebuilt)
         done[expr] = rebuilt
-    functions: dict[GlobalVar, AnyFunction] = dict(module.with_main(Function(main.params, done[main.body]), spans).functions)
-    functions.update({var: func for func, var in kernels.items()})
-    return IRModule(functions, spans, module.signature), done
+    made = module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+    functions = {**made.functions, **{var: func for func, var in kernels.items()}}
+    return IRModule(functions, made.spans, made.signature), done
 
 
 def _lower_call(call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...]) -> Call:
@@ -56,11 +65,21 @@ def _lower_call(call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str],
         constants=[tensor for tensor, arg in bound if isinstance(arg, Constant)],
     )
     if kernel.func not in kernels:
-        name = _unique("_".join(_op_names(function.body)), taken)
+        name = unique_name("_".join(_op_names(function.body)) or "copy", taken)
         kernels[kernel.func] = GlobalVar(name, func_type(kernel.func))
     given = [arg for _, arg in bound if not isinstance(arg, Constant)]
-    constants = [arg for _, arg in bound if isinstance(arg, Constant)]
-    return Call(kernels[kernel.func], [*given, *constants, *map(const, kernel.constants)])
+    inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(given, kernel.func.buffers("input"), strict=True)]
+    known = [arg for _, arg in bound if isinstance(arg, Constant)]
+    taken_as = kernel.func.buffers("constant")[: len(known)]
+    laid_out = zip(known, taken_as, kernel.orders, strict=True)
+    constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
+    return Call(kernels[kernel.func], [*inputs, *constants, *map(const, kernel.constants)])
+
+
+def _laid_out(constant: Constant, shape: tuple[int, ...], order: tuple[int, ...]) -> Constant:
+    """``constant`` as a kernel takes it: ``shape`` after its dimensions were brought into ``order``."""
+    before = [shape[order.index(d)] for d in range(len(order))]
+    return const(constant.data.reshape(before).transpose(order))
 
 
 def _as_function(call: Call) -> Function:
@@ -70,13 +89,13 @@ def _as_function(call: Call) -> Function:
 
 
 def _tensors(body: Expr, known: dict[Expr, te.Tensor], layers: tuple[str, ...]) -> list[te.Tensor]:
-    """The tensor expressions of the results of ``body``, given those of its parameters."""
+    """The tensor expressions of the results of ``body``, given those of its parameters. Each is one of its own."""
     results: dict[Expr, tuple[te.Tensor, ...]] = {expr: (tensor,) for expr, tensor in known.items()}
     for expr in post_order(body):
         if expr in results:
             continue
         if isinstance(expr, Constant):
-            results[expr] = (_immediate(expr),)
+            results[expr] = (_constant(expr),)
         elif isinstance(expr, Tuple):
             results[expr] = tuple(tensor for field in expr.fields for tensor in results[field])
         elif isinstance(expr, TupleGetItem):
@@ -84,8 +103,17 @@ def _tensors(body: Expr, known: dict[Expr, te.Tensor], layers: tuple[str, ...]) 
         elif isinstance(expr, Call) and isinstance(expr.op, Op):
             results[expr] = _compute(expr, [results[arg][0] for arg in expr.args], layers)
         else:
-            raise InternalError(f"{expr!r} cannot be part of a kernel", where=", ".join(layers) or None)
-    return list(results[body])
+            raise ModelError("a kernel consists of calls of ops", where=", ".join(layers) or None)
+    made: list[te.Tensor] = []
+    for tensor in results[body]:
+        computed = not isinstance(tensor.definition, (te.Placeholder, te.Constant))
+        made.append(tensor if computed and tensor not in made else copy_of(tensor))
+    return made
+
+
+def copy_of(tensor: te.Tensor) -> te.Tensor:
+    """What holds the same in memory of its own."""
+    return te.compute(tensor.shape, lambda *index: tensor[index], "copy")
 
 
 def _compute(call: Call, args: list[te.Tensor], layers: tuple[str, ...]) -> tuple[te.Tensor, ...]:
@@ -102,8 +130,10 @@ def _compute(call: Call, args: list[te.Tensor], layers: tuple[str, ...]) -> tupl
     return tensors
 
 
-def _immediate(constant: Constant) -> te.Tensor:
-    """A constant of one element, in the kernel's own code."""
+def _constant(constant: Constant) -> te.Tensor:
+    """A constant of one element is part of the kernel's code, a larger one a parameter of it."""
+    if constant.tensor.size > 1:
+        return te.constant(constant.data, "constant")
     value = Imm(constant.data.reshape(()).item(), constant.dtype)
     return te.compute(constant.shape, lambda *_: value, "constant")
 
@@ -113,7 +143,7 @@ def _op_names(body: Expr) -> list[str]:
     return [expr.op.name.rpartition(".")[2] for expr in calls if isinstance(expr.op, Op)][:6]
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
     """``name``, numbered where it is taken. Notes it as taken."""
     result, number = name, 0
     while result in taken:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import InternalError
+import itertools
+
+from ..errors import InternalError, ModelError
 from ..program import Buffer, Call, Program, Quantisation
 from ..program.program import Role
 from ..relay import expr as relay
@@ -12,6 +14,7 @@ from ..relay.visit import post_order
 from ..tir import te
 from ..tir.nodes import PrimFunc
 from .fuse import is_view
+from .lower import copy_of, unique_name
 
 __all__ = ["sequence", "sequence_tracing"]
 
@@ -28,6 +31,10 @@ def sequence(module: IRModule, name: str) -> Program:
     Args:
         module: lowered: ``main`` calls PrimFuncs only.
         name: of the model, an ASCII identifier.
+
+    Raises:
+        ModelError: a PrimFunc is given a computed value where it takes a constant.
+        InternalError: something is not lowered.
     """
     return _Sequencer(module, name).run()
 
@@ -48,21 +55,21 @@ class _Sequencer:
         self.steps: list[Call] = []
         self.functions: dict[str, PrimFunc] = {}
         self.where: dict[relay.Expr, tuple[str, ...]] = {}
+        self.numbers = itertools.count()
 
     def run(self) -> Program:
         for param, info in zip(self.main.params, self.signature.inputs, strict=True):
             self.where[param] = (self._add(f"in_{param.name}", "input", param.tensor, info=info),)
-        order = post_order(self.main.body)
-        for expr in order:
+        for expr in post_order(self.main.body):
             if expr not in self.where:
                 self.where[expr] = self._place(expr)
-        self._name_outputs(order)
+        self._name_outputs()
         return Program(self.name, tuple(self.buffers.values()), tuple(self.steps), self.functions)
 
     def _place(self, expr: relay.Expr) -> tuple[str, ...]:
         """The buffers that hold the value of ``expr``, after the step that computes it, if it takes one."""
         if isinstance(expr, relay.Constant):
-            return (self._add(f"c{len(self.buffers)}", "constant", expr.tensor, data=expr.data.tobytes()),)
+            return (self._add(self._fresh("c"), "constant", expr.tensor, data=expr.data.tobytes()),)
         if isinstance(expr, relay.Tuple):
             return tuple(name for field in expr.fields for name in self.where[field])
         if isinstance(expr, relay.TupleGetItem):
@@ -79,54 +86,47 @@ class _Sequencer:
     def _step(self, name: str, function: PrimFunc, args: list[str], layers: tuple[str, ...]) -> tuple[str, ...]:
         self.functions[name] = function
         taken = len(function.buffers("input"))
+        for given in args[taken:]:
+            if self.buffers[given].role != "constant":
+                what = f"{name!r} is given a value that is computed where it takes a constant"
+                raise ModelError(what, where=", ".join(layers) or None)
         made = tuple(
-            self._add(f"t{len(self.buffers)}", "intermediate", TensorType(b.shape, b.dtype))
+            self._add(self._fresh("t"), "intermediate", TensorType(b.shape, b.dtype))
             for b in function.buffers("output")
         )
         spaces = tuple(
-            self._add(f"t{len(self.buffers)}", "workspace", TensorType(b.shape, b.dtype))
+            self._add(self._fresh("t"), "workspace", TensorType(b.shape, b.dtype))
             for b in function.buffers("workspace")
         )
         self.steps.append(Call(name, (*args[:taken], *made, *args[taken:], *spaces), layers))
         return made
 
-    def _name_outputs(self, order: list[relay.Expr]) -> None:
+    def _name_outputs(self) -> None:
         """Turn the buffers of the results into outputs, in the model's order."""
-        results = self.where[self.main.body]
-        outputs: dict[str, Buffer] = {}
-        for position, (name, info) in enumerate(zip(results, self.signature.outputs, strict=True)):
-            source = self.buffers.get(name)
-            if source is None or source.role != "intermediate":
-                name = self._copy(outputs.get(name) or self.buffers[name])
-            outputs[f"out_{position}"] = self._output(name, f"out_{position}", info, position)
-        self.buffers.update(outputs)
-
-    def _output(self, name: str, new: str, info: TensorInfo, position: int) -> Buffer:
-        old = self.buffers.pop(name)
-        self.steps = [Call(s.function, tuple(new if a == name else a for a in s.args), s.layers) for s in self.steps]
-        for expr, names in self.where.items():
-            if name in names:
-                self.where[expr] = tuple(new if n == name else n for n in names)
-        type_ = self._result_type(position)
-        return Buffer(new, "output", type_.shape, old.dtype, tensor=info.name, quantisation=_quantisation(info))
-
-    def _result_type(self, position: int) -> TensorType:
-        body = self.main.body.type
-        field = body.fields[position] if isinstance(body, TupleType) else body
-        assert isinstance(field, TensorType)
-        return field
+        renamed: dict[str, str] = {}
+        for position, name in enumerate(self.where[self.main.body]):
+            if self.buffers[name].role != "intermediate" or name in renamed:
+                name = self._copy(self.buffers[name])
+            renamed[name] = f"out_{position}"
+        type_ = self.main.body.type
+        types = type_.fields if isinstance(type_, TupleType) else (self.main.body.tensor,)
+        for (name, new), info, result in zip(renamed.items(), self.signature.outputs, types, strict=True):
+            del self.buffers[name]
+            self._add(new, "output", result, info=info)
+        self.steps = [Call(s.function, tuple(renamed.get(a, a) for a in s.args), s.layers) for s in self.steps]
+        self.where = {expr: tuple(renamed.get(n, n) for n in names) for expr, names in self.where.items()}
 
     def _copy(self, source: Buffer) -> str:
         """A step that copies ``source``; gives the name of the copy."""
         data = te.placeholder(source.shape, source.dtype, "data")
         constant = source.role == "constant"
-        kernel = te.prim_func(
-            [] if constant else [data],
-            [te.compute(source.shape, lambda *i: data[i], "copy")],
-            constants=[data] if constant else [],
-        )
-        name = next((n for n, f in self.functions.items() if f is kernel.func), f"copy{len(self.functions)}")
+        kernel = te.prim_func([] if constant else [data], [copy_of(data)], constants=[data] if constant else [])
+        known = (name for name, function in self.functions.items() if function is kernel.func)
+        name = next(known, None) or unique_name("copy", set(self.functions))
         return self._step(name, kernel.func, [source.name], ())[0]
+
+    def _fresh(self, prefix: str) -> str:
+        return f"{prefix}{next(self.numbers)}"
 
     def _add(
         self,
@@ -141,7 +141,7 @@ class _Sequencer:
             role,
             type_.shape,
             type_.dtype,
-            alignment=0 if role == "input" else ALIGNMENT,
+            alignment=0 if role in ("input", "output") else ALIGNMENT,
             data=data,
             tensor=info.name if info else None,
             quantisation=_quantisation(info) if info else None,

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..errors import InternalError
 from ..program import Program
 from ..program import verify as verify_program
+from ..relay.expr import GlobalVar
 from ..relay.module import AnyFunction, IRModule
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
@@ -24,11 +26,11 @@ Form = IRModule | Program
 
 def simplify_all(module: IRModule) -> IRModule:
     """``module`` with all loops simplified."""
-    functions: dict[object, AnyFunction] = {
+    functions: dict[GlobalVar, AnyFunction] = {
         var: simplify(function) if isinstance(function, PrimFunc) else function
         for var, function in module.functions.items()
     }
-    return IRModule(functions, module.spans, module.signature)  # type: ignore[arg-type]
+    return IRModule(functions, module.spans, module.signature)
 
 
 _ON_MODULES: dict[str, Callable[[IRModule], IRModule]] = {
@@ -62,8 +64,12 @@ def run(form: Form, name: str, until: str = STAGES[-1], after: Callable[[str, Fo
     """
     for stage in STAGES[: STAGES.index(until) + 1]:
         if isinstance(form, IRModule):
-            form = sequence(form, name) if stage == "sequence" else _ON_MODULES[stage](form)
-            verify_program(form) if isinstance(form, Program) else verify_module(form)
+            try:
+                form = sequence(form, name) if stage == "sequence" else _ON_MODULES[stage](form)
+                verify_program(form) if isinstance(form, Program) else verify_module(form)
+            except InternalError as error:
+                place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
+                raise InternalError(error.what, where=place, hint=error.hint) from error
             if after is not None:
                 after(stage, form)
     return form

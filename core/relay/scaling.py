@@ -78,7 +78,8 @@ def scale_array(values: np.ndarray, scale: FixedPoint | FloatScale, axis: int) -
         factors = np.array(scale.scale, np.float32).reshape(shape)
         with np.errstate(over="ignore"):
             product = np.rint(values.astype(np.float32) * factors)
-        return np.clip(product.astype(np.float64), -_LIMIT, _LIMIT).astype(np.int64)
+        whole: np.ndarray = np.clip(product.astype(np.float64), -_LIMIT, _LIMIT).astype(np.int64)
+        return whole
     multiplier = np.array(scale.multiplier, np.int64).reshape(shape)
     shift = np.array(scale.shift, np.int64).reshape(shape)
     wide = values.astype(np.int64)
@@ -95,8 +96,8 @@ def _divide_array(values: np.ndarray, bits: np.ndarray, rounding: str) -> np.nda
     one = 1 << bits
     twice_rest = (values - (quotient << bits)) * 2
     tie_up = {"up": quotient == quotient, "even": quotient % 2 == 1, "away": quotient >= 0}[rounding]
-    up: np.ndarray = (twice_rest > one) | ((twice_rest == one) & tie_up)
-    return quotient + up
+    result: np.ndarray = quotient + ((twice_rest > one) | ((twice_rest == one) & tie_up))
+    return result
 
 
 def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: Bounds) -> FixedPoint | None:
@@ -137,7 +138,7 @@ def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: B
 
 
 def _thresholds(factor: float, ks: np.ndarray, accumulators: Bounds) -> np.ndarray:
-    """For each k the least x for which ``round(float64(x) * factor) >= k``; one above the highest where there is none."""
+    """For each k the least x with ``round(float64(x) * factor) >= k``; one above the highest where there is none."""
     import numpy as np
 
     low, high = accumulators

@@ -40,7 +40,8 @@ def _abi() -> tuple[Any, int, dict[int, str]]:
     defines = dict(re.findall(r"^#define (UMA_ABI_VERSION|UMA_ERR_\w+) (\d+)", header, re.MULTILINE))
     version = int(defines.pop("UMA_ABI_VERSION"))
     ffi = cffi.FFI()
-    ffi.cdef("\n".join([*types, "const uma_model *uma_model_entry(void);"]))
+    functions = ["const uma_model *uma_model_entry(void);", "const uint64_t *uma_profile_ns(size_t *steps);"]
+    ffi.cdef("\n".join([*types, *functions]))
     return ffi, version, {int(value): name for name, value in defines.items()}
 
 
@@ -113,6 +114,21 @@ class NativeModel:
         self.arena_bytes = int(self._descriptor.arena_bytes)
         self.inputs = _tensors("input", self._descriptor.inputs, self._descriptor.n_inputs, inputs, where)
         self.outputs = _tensors("output", self._descriptor.outputs, self._descriptor.n_outputs, outputs, where)
+
+    def step_ns(self) -> Array:
+        """How long all runs so far, of all sessions, spent in each step: uint64 [steps], in nanoseconds.
+
+        Raises:
+            ToolchainError: the library was not made to measure that.
+        """
+        ffi, _, _ = _abi()
+        try:
+            entry = self._library.uma_profile_ns
+        except AttributeError as error:
+            raise ToolchainError("the library does not time its steps", where=str(self.path)) from error
+        count = ffi.new("size_t *")
+        table = entry(count)
+        return np.array(ffi.unpack(table, count[0]), np.uint64)
 
 
 class Session:

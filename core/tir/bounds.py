@@ -8,6 +8,7 @@ whole range. A `Load` may give anything that its type holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ..errors import InternalError
 from .dtype import bits, bounds, is_float, is_integer
@@ -17,9 +18,11 @@ from .visit import walk
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
 Interval = tuple[int, int]
+AnyVar = TypeVar("AnyVar", bound=Var)
+AnyExpr = TypeVar("AnyExpr", bound=Expr)
 
 
-def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
+def interval(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Interval:
     """The values of an integer or bool expression; variables without a range may have any value of their type."""
     return Bounds(ranges).of(expr)
 
@@ -43,7 +46,7 @@ class Bounds:
         known: intervals of variables, or of other expressions that depend on variables only.
     """
 
-    def __init__(self, known: Mapping[Var, Interval] | Mapping[Expr, Interval]) -> None:
+    def __init__(self, known: Mapping[AnyExpr, Interval]) -> None:
         self._known: dict[Expr, Interval] = dict(known.items())
         self._memo: dict[Expr, Interval] = {}
 
@@ -180,6 +183,10 @@ class Bounds:
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
+_ANYTHING = (-(2**64), 2**64)
+"""For operations that always fault: they have no value, and are best left alone."""
+
+
 def _intersect(a: Interval, b: Interval) -> Interval | None:
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else None
@@ -199,7 +206,7 @@ def _corners(function: Callable[[int, int], int], a: Interval, b: Interval) -> I
 def _divide(function: Callable[[int, int], int], a: Interval, b: Interval) -> Interval:
     # Division is monotonic on each side of zero; dividing by zero is a fault, and gives no value.
     sides = [side for side in (_intersect(b, (b[0], -1)), _intersect(b, (1, b[1]))) if side is not None]
-    return _hull([_corners(function, a, side) for side in sides]) if sides else a
+    return _hull([_corners(function, a, side) for side in sides]) if sides else _ANYTHING
 
 
 def _truncdiv(x: int, y: int) -> int:
@@ -218,12 +225,12 @@ def _floormod(a: Interval, b: Interval, _: int) -> Interval:
             parts.append((0, min(a[1], largest - 1) if a[0] >= 0 else largest - 1))
     if b[0] < 0:
         parts.append((b[0] + 1, 0))
-    return _hull(parts) if parts else (0, 0)
+    return _hull(parts) if parts else _ANYTHING
 
 
 def _shift(function: Callable[[int, int], int], a: Interval, b: Interval, width: int) -> Interval:
     valid = _intersect(b, (0, width - 1))
-    return _corners(function, a, valid) if valid else a
+    return _corners(function, a, valid) if valid else _ANYTHING
 
 
 def _bit_range(*parts: Interval) -> Interval:

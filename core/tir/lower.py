@@ -27,6 +27,7 @@ from .affine import flat_index
 from .alias import may_alias
 from .bounds import Bounds, Interval
 from .dtype import bounds, is_float, itemsize
+from .layouts import lay_out_constants, seen_through
 from .nodes import (
     INDEX,
     Alloc,
@@ -123,7 +124,9 @@ def _whole(axis: Axis) -> _Loop:
 
 class _Lowering:
     def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
-        self.stages = plan_stages(outputs)
+        stages = plan_stages(outputs)
+        inputs = seen_through(stages, inputs)
+        self.stages, constants, self.orders = lay_out_constants(stages, seen_through(stages, constants))
         self.users: dict[Buffer, list[Tensor]] = {tensor: [] for tensor in self.stages}
         for user, definition in self.stages.items():
             for load in loads([expr for body in bodies(definition) for expr in body.exprs]):
@@ -147,7 +150,7 @@ class _Lowering:
     def kernel(self) -> Kernel:
         body = self.fused(list(self.stages), 0, _Scope({}, _ZERO))
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
-        return Kernel(PrimFunc(params, body, may_alias(params, body)), tuple(self.arrays))
+        return Kernel(PrimFunc(params, body, may_alias(params, body)), tuple(self.arrays), self.orders)
 
     # Names and memory
 

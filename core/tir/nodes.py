@@ -196,7 +196,8 @@ class Imm(Expr):
             if dtype == "float32":
                 value = _to_float32(value)
         else:
-            _require(int(value) == value, f"{value!r} is not a whole number, as {dtype} must be")
+            whole = value.is_integer() if isinstance(value, float) else int(value) == value
+            _require(whole, f"{value!r} is not a whole number, as {dtype} must be")
             low, high = bounds(dtype)
             _require(low <= value <= high, f"constant {value} does not fit {dtype}")
             value = bool(value) if dtype == "bool" else int(value)

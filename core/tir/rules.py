@@ -229,24 +229,21 @@ def _cast_of_cast(expr: Expr, bounds: Bounds) -> Expr | None:
         return None
     source, middle = inner.a.dtype, inner.dtype
     if is_float(source):
-        return Cast(inner.a, target) if (source, middle) == ("float32", "float64") and target != "float64" else None
-    keeps = _holds_all(middle, source) or (is_integer(middle) and fits(bounds.of(inner.a), middle))
+        return Cast(inner.a, target) if (source, middle) == ("float32", "float64") else None
+    values = bounds.of(inner.a)
+    keeps = _holds(middle, values) and (middle != "bool" or source == "bool")
     if is_float(middle):
         # A float that is out of range saturates where an integer wraps.
-        return Cast(inner.a, target) if keeps and (is_float(target) or fits(bounds.of(inner.a), target)) else None
+        return Cast(inner.a, target) if keeps and (is_float(target) or fits(values, target)) else None
     truncates = is_integer(target) and is_integer(middle) and bits(middle) >= bits(target)
     return Cast(inner.a, target) if keeps or truncates else None
 
 
-def _holds_all(dtype: str, source: str) -> bool:
-    """Whether ``dtype`` represents every value of the integer type or bool ``source`` exactly."""
-    if dtype == "bool":
-        return source == "bool"
+def _holds(dtype: str, values: Interval) -> bool:
+    """Whether ``dtype`` represents every integer within ``values``."""
     if not is_float(dtype):
-        return source == "bool" or (
-            bits(dtype) >= bits(source) if is_signed(dtype) == is_signed(source) else bits(dtype) > bits(source)
-        )
-    return source == "bool" or bits(source) <= (16 if dtype == "float32" else 32)
+        return fits(values, dtype)
+    return max(-values[0], values[1]) <= 2 ** (24 if dtype == "float32" else 53)
 
 
 # Intervals
@@ -315,13 +312,16 @@ def _part(form: Affine, keep: Callable[[int], bool]) -> Affine:
 
 
 def _sum(form: Affine, dtype: str) -> Expr:
-    """A sum as an expression, modulo the size of its type: what is added, what is subtracted, the constant."""
+    """A sum as an expression, modulo the size of its type: the terms in their order, then the constant.
+
+    What is subtracted does not come first unless nothing is added.
+    """
     half = 1 << (bits(dtype) - 1)
     parts: list[tuple[Expr | None, int]] = [*form.terms.items(), (None, form.constant)]
     parts = [(term, (factor + half) % (2 * half) - half) for term, factor in parts]
-    parts.sort(key=lambda part: (part[1] < 0, part[0] is None))
-    if parts[0][1] <= 0 < form.constant:
-        parts.sort(key=lambda part: part[0] is not None)
+    first = next((part for part in parts if part[1] > 0), parts[0])
+    parts.remove(first)
+    parts.insert(0, first)
     total: Expr | None = None
     for term, factor in parts:
         subtracts = total is not None and -half < factor < 0

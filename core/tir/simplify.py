@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .bounds import Bounds, Interval
+from .bounds import AnyVar, Bounds, Interval
 from .dtype import is_float
 from .nodes import (
     Alloc,
@@ -62,7 +62,7 @@ def simplify(func: PrimFunc) -> PrimFunc:
         body = simpler
 
 
-def simplify_expr(expr: Expr, ranges: Mapping[Var, Interval]) -> Expr:
+def simplify_expr(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Expr:
     """An expression equal to ``expr`` while its variables are within ``ranges``, or their type where they have none."""
     return _Scope(Bounds(ranges), {}).expr(expr)
 

@@ -80,12 +80,12 @@ def plan_stages(outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
     for tensor, definition in reversed(list(stages.items())):
         if isinstance(definition, Compute) and tensor not in outputs:
             uses = _uses(stages, tensor)
-            if _worth_inlining(tensor, definition.value, uses, stages):
+            if _stays_shallow(definition.value, uses) and _worth_inlining(tensor, definition.value, uses, stages):
                 del stages[tensor]
                 rule = _inlining(tensor, definition)
                 for user in dict.fromkeys(user for user, _, _ in uses):
                     stages[user] = map_definition(stages[user], rule)
-    return {tensor: _simplified(definition) for tensor, definition in _in_order(stages, outputs).items()}
+    return _in_order({tensor: _simplified(definition) for tensor, definition in stages.items()}, outputs)
 
 
 def _simplified(definition: Definition) -> Definition:
@@ -134,6 +134,23 @@ def _inlining(tensor: Tensor, definition: Compute) -> Callable[[Expr], Expr]:
         return None
 
     return lambda expr: rewrite(expr, rule)
+
+
+_MAX_DEPTH = 60
+"""Operands nest no deeper than that when stages are written into one another: `verify` allows little more."""
+
+
+def _stays_shallow(value: Expr, uses: Sequence[Use]) -> bool:
+    depth = _depth([value])
+    return all(_depth(body.exprs) + depth <= _MAX_DEPTH for _, body, _ in uses)
+
+
+def _depth(exprs: Sequence[Expr]) -> int:
+    level, depth = set(exprs), 0
+    while level:
+        level = {part for node in level for part in operands(node)}
+        depth += 1
+    return depth
 
 
 _CHEAP = 4

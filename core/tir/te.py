@@ -41,6 +41,7 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Tensor",
+    "View",
     "assemble",
     "compute",
     "constant",
@@ -50,6 +51,7 @@ __all__ = [
     "prim_func",
     "reduce_axis",
     "sum",
+    "view",
 ]
 
 
@@ -83,6 +85,13 @@ class Constant:
     """Contents are known now."""
 
     array: NDArray[np.generic]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Contents are those of the placeholder ``base``, in the same order."""
+
+    base: Tensor
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ class Assemble:
     pieces: tuple[Piece, ...]
 
 
-Definition = Placeholder | Constant | Compute | Reduce | Assemble
+Definition = Placeholder | Constant | View | Compute | Reduce | Assemble
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
@@ -159,10 +168,13 @@ class Kernel:
     Args:
         func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
         constants: what its last ``len(constants)`` parameters of role constant hold, in order.
+        orders: how the caller has to lay out each constant that it binds: dimension d of what the function takes is
+            dimension ``order[d]`` of the placeholder.
     """
 
     func: PrimFunc
     constants: tuple[NDArray[np.generic], ...]
+    orders: tuple[tuple[int, ...], ...]
 
 
 def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
@@ -175,6 +187,18 @@ def constant(array: NDArray[np.generic], name: str) -> Tensor:
     dtype = array.dtype.name
     _require(dtype in DTYPES, f"constant {name!r} has dtype {dtype}")
     return Tensor(name, array.shape, dtype, Constant(array))
+
+
+def view(base: Tensor, shape: Sequence[int]) -> Tensor:
+    """A placeholder under another shape: the kernel's parameter has that shape then, which costs nothing.
+
+    Raises:
+        InternalError: ``base`` is no placeholder, or has another number of elements.
+    """
+    _require(isinstance(base.definition, Placeholder), f"a view of {base.name!r}, which is no placeholder")
+    made = Tensor(base.name, shape, base.dtype, View(base))
+    _require(made.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
+    return made
 
 
 def reduce_axis(extent: int, name: str) -> Axis:
@@ -288,13 +312,14 @@ def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants:
         constants: placeholders whose contents never change (weights); the caller binds them.
 
     Returns:
-        The function and the contents of what was made by `constant`. Parameters are ``inputs``, ``outputs``,
+        The function and the contents of what was made by `constant`. A placeholder that is read through a `view` is a
+        parameter of the view's shape. Parameters are ``inputs``, ``outputs``,
         ``constants``, what was made by `constant` (in order of first use), and workspaces. Loads from an input that
         an output may share its memory with are told in ``may_alias``.
 
     Raises:
         InternalError: an output is a placeholder, a constant or given twice; a placeholder that is read is missing,
-            or given twice.
+            or given twice, or read under two shapes.
     """
     from .lower import lower
 

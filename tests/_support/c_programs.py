@@ -35,9 +35,7 @@ class Run:
     in_place: tuple[tuple[str, str], ...] = ()
 
 
-def run_compiled(
-    runs: Sequence[Run], compiler: str, flags: Sequence[str], folder: Path
-) -> list[dict[str, np.ndarray]]:
+def run_compiled(runs: Sequence[Run], compiler: str, flags: Sequence[str], folder: Path) -> list[dict[str, np.ndarray]]:
     """The outputs of each run, by name.
 
     Raises:

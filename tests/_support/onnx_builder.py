@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 IR_VERSION = 9
 """Old enough for every onnxruntime that is tested with."""
@@ -35,7 +35,9 @@ class OnnxBuilder:
         self.initializers.append(numpy_helper.from_array(np.array(value, dtype), name))
         return name
 
-    def node(self, op: str, *inputs: str, outputs: int | Sequence[str] = 1, name: str | None = None, **attrs: Any) -> Any:
+    def node(
+        self, op: str, *inputs: str, outputs: int | Sequence[str] = 1, name: str | None = None, **attrs: Any
+    ) -> Any:
         """A node; gives the name of its output, or of its outputs where there are several."""
         number = len(self.nodes)
         if isinstance(outputs, int):
@@ -75,5 +77,5 @@ def run_onnxruntime(data: bytes, inputs: Mapping[str, np.ndarray], *, optimise: 
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    results: list[np.ndarray] = session.run(None, dict(inputs))
+    results: list[np.ndarray] = session.run(None, {name: np.asarray(value) for name, value in inputs.items()})
     return results

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.tir.dtype import DTYPES, INTEGERS, bits, bounds, is_float, is_integer, is_signed
+from uma.tir.dtype import DTYPES, INTEGERS, bits, bounds, is_float, is_signed
 from uma.tir.nodes import (
     COMPARISONS,
     Alloc,
@@ -283,4 +283,4 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 def integer_types() -> st.SearchStrategy[str]:
     """The names of the integer types."""
-    return st.sampled_from([dtype for dtype in INTEGERS if is_integer(dtype)])
+    return st.sampled_from(INTEGERS)

@@ -77,7 +77,8 @@ def test_channels_lie_along_the_axis() -> None:
 def test_float_scales_multiply_in_float32_and_round_half_to_even(values: list[int], factor: float) -> None:
     with np.errstate(over="ignore"):
         product = [float(np.float32(v) * np.float32(factor)) for v in values]
-    expected = [max(-(2**62), min(2**62, round(p) if math.isfinite(p) else int(math.copysign(2**63, p)))) for p in product]
+    whole = [round(p) if math.isfinite(p) else int(math.copysign(2**63, p)) for p in product]
+    expected = [max(-(2**62), min(2**62, value)) for value in whole]
     assert scale_array(np.array(values, np.int32), FloatScale((factor,)), 0).tolist() == expected
 
 
@@ -159,7 +160,8 @@ def test_channels_are_proven_one_by_one() -> None:
     ("factor", "results"),
     [
         (2.0**30, Bounds(-128, 127)),  # no fixed point is so large
-        (2.0**-23, Bounds(-129, 126)),  # halves below zero would need one that is above 2**-23 by less than its last place
+        # Halves below zero would need one that is larger than 2**-23 by less than its last place.
+        (2.0**-23, Bounds(-129, 126)),
     ],
 )
 def test_what_no_fixed_point_does_is_said(factor: float, results: Bounds) -> None:

@@ -107,6 +107,8 @@ def test_operators_build_what_they_say() -> None:
         (lambda: Var("x", "int7"), "unknown dtype 'int7'"),
         (lambda: Imm(1, "int7"), "unknown dtype 'int7'"),
         (lambda: Imm(1.5, "int32"), "1.5 is not a whole number"),
+        (lambda: Imm(math.nan, "int32"), "nan is not a whole number"),
+        (lambda: Imm(math.inf, "bool"), "inf is not a whole number"),
         (lambda: Imm(128, "int8"), "constant 128 does not fit int8"),
         (lambda: Imm(2, "bool"), "constant 2 does not fit bool"),
         (lambda: const(f, "int32"), "expected int32, got an expression of float32"),

@@ -234,7 +234,8 @@ OTHERS = {
     "int64": {
         "int64(n) + 1 - 1": "int64(n)",
         "int64(int32(s)) * 2": "int64(s) * 2",
-        "int64(uint64(n))": "int64(uint64(n))",
+        "int64(uint64(n))": "int64(n)",
+        "int64(uint32(n))": "int64(uint32(n))",
     },
     "float32": {
         "0.1 + 0.2": "0.3",
@@ -284,6 +285,29 @@ def test_expressions(dtype: str, before: str, after: str) -> None:
     simple = simplify_expr(expression(before, dtype, VARIABLES, [x]), RANGES)
     assert simple is expression(after, dtype, VARIABLES, [x])
     assert simplify_expr(simple, RANGES) is simple
+
+
+# Of int8, where the parts of a sum need more room than the whole.
+small, large, other, shift = Var("small", "int8"), Var("large", "int8"), Var("other", "int8"), Var("shift", "int8")
+TIGHT = {small: (1, 2), large: (0, 60), other: (0, 120), shift: (60, 120)}
+CAREFUL = {
+    "large * 3 - small * 64": "large * 3 - small * 64",
+    "(other - small * 64) // 64": "other // 64 - small",
+    "(large * 3 - small * 64) // 64": "(large * 3 - small * 64) // 64",
+    "(large * 3 - small * 64) % 64": "(large * 3 - small * 64) % 64",
+    "other + (large * 2 - shift) + small - small": "other + (large * 2 - shift) + small - small",
+    "other - shift + large + small - small": "other - shift + large",
+}
+
+
+@pytest.mark.parametrize("before", CAREFUL)
+def test_sums_stay_within_their_type(before: str) -> None:
+    simple = simplify_expr(expression(before, "int8", tuple(TIGHT)), TIGHT)
+    assert simple is expression(CAREFUL[before], "int8", tuple(TIGHT))
+    compared = expression(f"{before} < int8(0)", "bool", tuple(TIGHT))
+    for point in ((1, 0, 0, 60), (2, 60, 120, 120), (1, 60, 120, 60), (2, 0, 0, 120), (2, 30, 60, 90)):
+        values = dict(zip(TIGHT, point, strict=True))
+        assert evaluate(simplify_expr(compared, TIGHT), values) == evaluate(compared, values)
 
 
 PARAMS = "x: In[int32, (64,)], p: In[float32, (8,)], y: Out[int32, (64,)], t: Workspace[int32, (64,)]"
@@ -410,7 +434,7 @@ STATEMENTS = {
         """,
         """
         for i in range(4):
-            w: int32 = i * 2
+            w: int32 = i + i
             y[i] = i * 3 + w
         """,
     ),
@@ -474,12 +498,11 @@ STATEMENTS = {
         """
         for i in range(8):
             for a in range(3):
-                if i + a >= 1 and i + a < 9 and a < 2:
+                if i + a >= 1 and i + a < 9 and a < 2 and x[0] < 3:
                     for b in range(3):
                         for c in range(2):
-                            if b + c < 4 and x[0] < 3:
-                                t[c] += x[i + a - 1]
-        """.replace("b + c < 4 and ", ""),
+                            t[c] += x[i + a - 1]
+        """,
     ),
     "both sides of a condition out of a loop": (
         """
@@ -686,8 +709,8 @@ def test_any_expression_has_the_same_value(data: st.DataObject, dtype: str) -> N
 
 def test_shared_parts_cost_once() -> None:
     expr = x[i] + Cast(s, "int32")
-    for step in range(200):
+    for step in range(40):  # 3**40 nodes, if it were a tree
         expr = Select(x[step % 64] < expr, expr - 1, expr ^ 3)
     start = time.perf_counter()
     simplify_expr(expr, {})
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 2

@@ -112,5 +112,5 @@ class Context:
         return self.uses[self.node.inputs[index]] == 1
 
 
-Converter = Callable[[Context], Union[Value, Sequence[Value]]]
+Converter = Callable[[Context], Value | Sequence[Value]]
 """Gives the node's output, or its outputs. ModelError says what of the node is wrong or not supported."""

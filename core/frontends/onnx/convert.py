@@ -24,6 +24,7 @@ __all__ = ["CONVERTERS", "from_onnx"]
 CONVERTERS: Mapping[str, Converter] = {**ARITH, **QUANT, **SHAPE, **WINDOWS}
 """How each op of ONNX's own domain becomes expressions, by its name."""
 
+
 def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
     """Import an ONNX model.
 

@@ -29,6 +29,9 @@ _LIMIT = 2**24
 _EXPONENTS = range(-100, 101)
 """Of units: far from where float32 ends."""
 
+_MAX_ONES = 2**20
+"""Weights that an average pool may cost."""
+
 
 @dataclass(frozen=True)
 class _Number:
@@ -116,7 +119,8 @@ class Exact:
             wide = data if data.dtype == "int32" else apply("cast", data, dtype="int32")
             return _Number(_difference(wide, grid.zero_point), _unit(grid))
         source = expr.tuple if isinstance(expr, TupleGetItem) else expr
-        if not isinstance(source, Call) or source.op_name not in _RULES:
+        rule = _RULES.get(source.op_name or "") if isinstance(source, Call) else None
+        if rule is None or not isinstance(source, Call):
             raise StaysFloat(_not_exact(source))
         numbers = []
         for child in self._inputs(expr):
@@ -124,8 +128,12 @@ class Exact:
             if isinstance(number, StaysFloat):
                 raise StaysFloat(number.reason)
             numbers.append(number)
-        number = _RULES[source.op_name](self, source, numbers)
-        return _Number(TupleGetItem(number.value, expr.index), number.exponent) if source is not expr else number
+        number = rule(self, source, numbers)
+        if isinstance(expr, TupleGetItem) and isinstance(number.value, Call):
+            part = TupleGetItem(number.value, expr.index)
+            self._ranges[part] = value_range(number.value.args[0], self._ranges)
+            return _Number(part, number.exponent)
+        return number
 
     # --- bounds ------------------------------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class Exact:
 
     def _aligned(self, numbers: Sequence[_Number], *exponents: int) -> tuple[list[Expr], int]:
         """The numbers in their smallest unit, which is no larger than any of ``exponents``."""
-        unit = min(*(number.exponent for number in numbers), *exponents)
+        unit = min([*(number.exponent for number in numbers), *exponents])
         values = []
         for number in numbers:
             factor = 2 ** min(number.exponent - unit, 24)
@@ -200,7 +208,10 @@ class Exact:
 
     def _sum(self, number: _Number, count: int, axis: Sequence[int], keepdims: bool) -> _Number:
         self._bounded(number.value, count)
-        return _Number(apply("sum", number.value, axis=axis, keepdims=keepdims), number.exponent)
+        made = apply("sum", number.value, axis=axis, keepdims=keepdims)
+        low, high = value_range(number.value, self._ranges)
+        self._ranges[made] = Bounds(low * count, high * count)
+        return _Number(made, number.exponent)
 
     def average(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A mean of as many taps as a power of two: a sum where there is one window, else a convolution."""
@@ -230,8 +241,10 @@ class Exact:
         if found is None or found[1].dtype == "int32":
             raise StaysFloat("it averages windows of what is computed in between")
         data, grid = self._lower(found[0]), found[1]
-        self._product_bound(data, grid.zero_point, math.prod(expr.attrs.pool_size))
-        channels = data.shape[-1]
+        taps, channels = math.prod(expr.attrs.pool_size), data.shape[-1]
+        self._product_bound(data, grid.zero_point, taps)
+        if taps * channels > _MAX_ONES:
+            raise StaysFloat("its windows are too large")
         ones = const(np.ones((*expr.attrs.pool_size, 1, channels), np.int8))
         attrs = {"strides": expr.attrs.strides, "padding": expr.attrs.padding, "groups": channels}
         kernel = f"qnn.conv{len(expr.attrs.pool_size)}d"
@@ -377,8 +390,6 @@ def _constant(expr: Expr) -> tuple[np.ndarray, int] | None:
     import numpy as np
 
     if isinstance(expr, Constant):
-        if expr.dtype != "float32":
-            raise StaysFloat(f"a constant is {expr.dtype}")
         return _dyadic(expr.data)
     if not isinstance(expr, Call) or expr.op_name != "qnn.dequantize" or not isinstance(expr.args[0], Constant):
         return None

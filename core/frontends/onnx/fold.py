@@ -103,7 +103,7 @@ def _range(c: Context) -> np.ndarray:
     if not math.isfinite(count):
         raise ModelError(f"its result has {count} elements")
     (size,) = _limited(c, (max(math.ceil(count), 0),), start.dtype)
-    return (first + np.arange(size) * step).astype(start.dtype)
+    return np.asarray(first + np.arange(size) * step).astype(start.dtype)
 
 
 def _gather(c: Context) -> np.ndarray:

@@ -20,7 +20,7 @@ from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KERNELS", "fused_kernel"]
+__all__ = ["KERNELS", "fused_kernel", "kernel_of"]
 
 KERNELS = {
     "nn.conv1d": "qnn.conv1d",
@@ -44,23 +44,35 @@ class _Weight:
     zero_point: int
 
 
-def fused_kernel(core: Expr, output: Grid, lower: Callable[[Expr], Expr]) -> list[tuple[Expr, Expr]]:
+def kernel_of(core: Expr) -> tuple[Call, Expr | None] | None:
+    """A convolution or product and the constant that is added to it, if ``core`` is that."""
+    if isinstance(core, Call) and core.op_name in KERNELS:
+        return core, None
+    if isinstance(core, Call) and core.op_name == "add":
+        for kernel, bias in (core.args, core.args[::-1]):
+            if isinstance(kernel, Call) and kernel.op_name in KERNELS and constant_value(bias) is not None:
+                return kernel, bias
+    return None
+
+
+def fused_kernel(
+    core: Expr, kernel: Call, bias: Expr | None, output: Grid, lower: Callable[[Expr], Expr]
+) -> list[tuple[Expr, Expr]]:
     """``core`` on integers, requantised.
 
     Args:
-        core: a convolution or product, perhaps with a bias added.
-        output: where its results go.
+        core, kernel, bias: see `kernel_of`.
+        output: where the results go.
         lower: gives what became of an expression.
 
     Returns:
         Pairs of an expression of ``core`` and what it became: the sums, with the bias perhaps, and requantised last.
 
     Raises:
-        StaysFloat: ``core`` is nothing like it, or integers cannot express it.
+        StaysFloat: integers cannot express it.
     """
     import numpy as np
 
-    kernel, bias = _parts(core)
     found = dequantised(kernel.args[0])
     if found is None or found[1].dtype not in _OPERANDS:
         raise StaysFloat("its data is not quantised, with one scale and zero point")
@@ -78,34 +90,21 @@ def fused_kernel(core: Expr, output: Grid, lower: Callable[[Expr], Expr]) -> lis
     if bias is not None:
         sums = call("add", sums, const(_integer_bias(bias, input_.scale, weight.scales)))
         made.append((core, sums))
-    if sums.shape != core.shape:
-        raise StaysFloat("its bias has more elements than its result")
-    _check_range(kernel, weight, made[0][1], sums)
+    _check_range(kernel, input_.dtype, weight, made[0][1], sums)
     attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
     return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
 
 
-def _check_range(kernel: Call, weight: _Weight, *sums: Expr) -> None:
+def _check_range(kernel: Call, dtype: str, weight: _Weight, *sums: Expr) -> None:
     """StaysFloat where sums might not fit int32."""
     low, high = bounds("int32")
     fits = all(low <= limit <= high for e in sums for limit in value_range(e))
     if not isinstance(weight.data, Constant):
         # Nothing is known of products with computed weights but how many there are.
         products = kernel.args[0].shape[-1] if kernel.op_name == "matmul" else weight.data.tensor.size
-        fits = fits and products * 2 ** (bits(kernel.args[0].args[0].dtype) + bits(weight.data.dtype)) <= high
+        fits = fits and products * 2 ** (bits(dtype) + bits(weight.data.dtype)) <= high
     if not fits:
         raise StaysFloat("its sums may overflow 32 bits")
-
-
-def _parts(core: Expr) -> tuple[Call, Expr | None]:
-    """The convolution or product, and what is added to it."""
-    if isinstance(core, Call) and core.op_name == "add":
-        for kernel, bias in (core.args, core.args[::-1]):
-            if isinstance(kernel, Call) and kernel.op_name in KERNELS and constant_value(bias) is not None:
-                return kernel, bias
-    if isinstance(core, Call) and core.op_name in KERNELS:
-        return core, None
-    raise StaysFloat("it is no convolution or product with a constant bias")
 
 
 def _weight(kernel: Call, lower: Callable[[Expr], Expr]) -> _Weight:

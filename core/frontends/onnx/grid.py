@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Grid", "StaysFloat", "apply", "constant_value", "dequantised", "grid_of"]
 
 
-class StaysFloat(Exception):  # noqa: N818 - it is an answer, and never leaves the front-end
-    """Integers cannot do what floats do here; says why."""
+class StaysFloat(Exception):
+    """Integers cannot do what floats do here; says why. It is an answer, and never leaves the front-end."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

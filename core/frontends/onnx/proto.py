@@ -22,6 +22,9 @@ MAX_TENSOR_BYTES = 2**31 - 1
 MAX_RANK = 32
 """As many dimensions as every version of numpy has."""
 
+_NO_MODEL = "this is no model file of a format that can be read"
+_FORMATS = "ONNX (.onnx) and TFLite (.tflite) can be read"
+
 # TensorProto.DataType: the name of the numpy dtype, and the field that holds elements where raw_data does not.
 _DTYPES = {
     1: ("float32", "float_data"),
@@ -158,9 +161,9 @@ def read_graph(data: bytes) -> Graph:
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise ModelError(f"this is no ONNX file: {error}") from error
+        raise ModelError(_NO_MODEL, hint=_FORMATS) from error
     if not model.HasField("graph") or not model.opset_import:
-        raise ModelError("this is no ONNX file: it has no graph or names no operator set")
+        raise ModelError(_NO_MODEL, hint=_FORMATS)
     return _graph(model)
 
 
@@ -201,7 +204,7 @@ def read_array(tensor: TensorProto, what: str) -> np.ndarray:
         if len(tensor.raw_data) != size * dtype.itemsize:
             raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {size * dtype.itemsize}")
         if name == "bool":
-            return (np.frombuffer(tensor.raw_data, np.uint8) != 0).reshape(shape)
+            return np.asarray(np.frombuffer(tensor.raw_data, np.uint8) != 0).reshape(shape)
         return np.frombuffer(tensor.raw_data, dtype).astype(name).reshape(shape)
     values = getattr(tensor, _DTYPES[tensor.data_type][1])
     if len(values) != size:

@@ -12,7 +12,7 @@ from ...relay.transform.canonical import arrange
 from ...relay.transform.layout import permutation
 from ...relay.visit import children, post_order, rewrite, users, with_children
 from .exact import Exact
-from .fused import KERNELS, fused_kernel
+from .fused import KERNELS, fused_kernel, kernel_of
 from .grid import Grid, StaysFloat, apply, dequantised, grid_of
 
 __all__ = ["to_integers"]
@@ -121,17 +121,18 @@ class _Rewriter:
         self._done: dict[Expr, Expr] = {}
         self._moved = _namer(spans)
         self._exact = Exact(self._done.__getitem__, self._moved)
+        self._from_quantised: set[Expr] = set()
+        self._noted: set[Expr] = set()
         self._told: set[str] = set()
 
     def run(self) -> Expr:
         """The graph on integers. Fills ``notes``."""
-        converted: set[Expr] = set()
         for expr in self._order:
+            if _is_dequantised(expr) or not self._from_quantised.isdisjoint(children(expr)):
+                self._from_quantised.add(expr)
             result = self._quantised(expr)
             if result is None:
                 result = with_children(expr, [self._done[child] for child in children(expr)])
-            else:
-                converted.add(expr)
             self._done[expr] = result
             if result is not expr:
                 self._moved(expr, result)
@@ -148,7 +149,7 @@ class _Rewriter:
         try:
             if grid is None:
                 raise StaysFloat("its result has a scale per channel")
-            result = self._core(core, grid, [expr, *tail])
+            result = self._core(core, grid, tail)
         except StaysFloat as reason:
             self._note_island(expr, reason.reason)
             return None
@@ -157,20 +158,20 @@ class _Rewriter:
             self._moved(op, result)
         return result
 
-    def _core(self, core: Expr, grid: Grid, tail: Sequence[Expr]) -> Expr:
+    def _core(self, core: Expr, grid: Grid, between: Sequence[Expr]) -> Expr:
+        """``core`` on ``grid``; StaysFloat where it needs floats. ``between`` lies between it and the quantisation."""
         found = dequantised(core)
         if found is not None and found[1] == grid:
             return self._done[found[0]]
-        kernel = core.args[0] if isinstance(core, Call) and core.op_name == "add" else core
-        alone = all(len(self._users[value]) == 1 for value in (kernel, core, *tail[1:]))
         try:
             return self._exact.quantised(core, grid)
-        except StaysFloat as reason:
-            if not _has_kernel(core):
+        except StaysFloat:
+            parts = kernel_of(core)
+            if parts is None:
                 raise
-            if not alone:
-                raise StaysFloat(f"its result is used as a float too, and {reason.reason}") from reason
-        pairs = fused_kernel(core, grid, self._done.__getitem__)
+        if any(len(self._users[value]) > 1 for value in (parts[0], core, *between)):
+            raise StaysFloat("its result is used as a float too")
+        pairs = fused_kernel(core, *parts, grid, self._done.__getitem__)
         for old, new in pairs:
             self._moved(old, new)
         return pairs[-1][1]
@@ -180,21 +181,15 @@ class _Rewriter:
     def _note_island(self, quantise: Call, reason: str) -> None:
         """Note that what computes ``quantise`` stays in float, where it computes anything from quantised values."""
         layers: list[str] = []
-        from_quantised = False
-        seen: set[Expr] = set()
-        stack: list[Expr] = [quantise.args[0]]
+        stack: list[Expr] = [quantise.args[0]] if quantise.args[0] in self._from_quantised else []
         while stack:
             expr = stack.pop()
-            if expr in seen or not isinstance(expr, (Call, TupleGetItem)):
+            if expr in self._noted or (isinstance(expr, Call) and expr.op_name == "qnn.dequantize"):
                 continue
-            seen.add(expr)
-            if isinstance(expr, Call) and expr.op_name == "qnn.dequantize":
-                from_quantised = from_quantised or not isinstance(expr.args[0], Constant)
-                continue
+            self._noted.add(expr)
             layers += self._spans[expr]
             stack += children(expr)
-        if from_quantised and layers:
-            self._note(dict.fromkeys(reversed(layers)), reason)
+        self._note(dict.fromkeys(reversed(layers)), reason)
 
     def _note_kernels(self, body: Expr) -> None:
         """Note the convolutions and products of quantised values whose results are not quantised."""
@@ -207,6 +202,10 @@ class _Rewriter:
         self._told.update(new)
         if new:
             self.notes.append(f"{', '.join(new)} stay{'s' if len(new) == 1 else ''} in float: {reason}")
+
+
+def _is_dequantised(expr: Expr) -> bool:
+    return isinstance(expr, Call) and expr.op_name == "qnn.dequantize" and not isinstance(expr.args[0], Constant)
 
 
 def _without_tail(data: Expr) -> tuple[Expr, list[Call]]:
@@ -227,9 +226,3 @@ def _after(op: Call, data: Expr, grid: Grid) -> Expr:
     if op.op_name == "clip":
         return grid.clip(data, op.attrs.a_min, op.attrs.a_max)
     return apply(op.op_name or "", data, **dict(op.attrs.items))
-
-
-def _has_kernel(core: Expr) -> bool:
-    """Whether ``core`` is a convolution or product, perhaps with something added."""
-    parts = core.args if isinstance(core, Call) and core.op_name == "add" else (core,)
-    return any(isinstance(part, Call) and part.op_name in KERNELS for part in parts)

@@ -52,9 +52,7 @@ def parameters(c: Context) -> Parameters:
         return Parameters(tuple(scale.reshape(-1).tolist()), (0,) * scale.size, None)
     if zero_point.dtype.kind not in "iu":
         raise ModelError(f"its zero points are {zero_point.dtype}")
-    return Parameters(
-        tuple(scale.reshape(-1).tolist()), tuple(zero_point.reshape(-1).tolist()), zero_point.dtype.name
-    )
+    return Parameters(tuple(scale.reshape(-1).tolist()), tuple(zero_point.reshape(-1).tolist()), zero_point.dtype.name)
 
 
 def _axis(node: Node, given: Parameters, rank: int) -> int:

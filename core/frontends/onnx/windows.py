@@ -84,9 +84,7 @@ def _window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _W
         raise ModelError(f"it has the unknown auto_pad {mode!r}")
     excess = (0,) * rank
     if node.integer("ceil_mode", 0):
-        excess = tuple(
-            _excess(extents[d], spans[d], strides[d], padding[d], padding[d + rank]) for d in range(rank)
-        )
+        excess = tuple(_excess(extents[d], spans[d], strides[d], padding[d], padding[d + rank]) for d in range(rank))
     return _Window(kernel, strides, dilation, padding, excess)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import FixedPoint
@@ -132,7 +133,9 @@ def _softmax(layer: Layer) -> Expr:
     scale, _ = quantisation(layer.tensor(0))
     out_scale, out_zero = quantisation(layer.output())
     if abs(out_scale - 1 / 256) > 1e-3 / 256 or out_zero != bounds(dtype)[0]:
-        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/256 and {bounds(dtype)[0]}")
+        raise ModelError(
+            f"its result has scale {out_scale} and zero point {out_zero}, not 1/256 and {bounds(dtype)[0]}"
+        )
     # (PreprocessSoftmaxScaling, for numbers of 5 integer bits.)
     multiplier, shift = quantize_multiplier(min(beta * scale * 2.0**26, 2.0**31 - 1))
     return call("qnn.softmax", data, scale=FixedPoint((multiplier,), (shift,), "double"))
@@ -159,10 +162,8 @@ def _quantize(layer: Layer) -> Expr:
 
 def _dequantize(layer: Layer) -> Expr:
     source = layer.tensor(0)
-    if source.dtype == "float16" and layer.output().dtype == "float32":
-        array = layer.constant(0)
-        if array is None:
-            raise ModelError("it turns float16 into float32, and not of a constant")
+    array = layer.constant(0)
+    if source.dtype == "float16" and layer.output().dtype == "float32" and array is not None:
         return const(array, "float32")
     if layer.output().dtype != "float32" or source.dtype not in (*QUANTISED, "int16"):
         raise ModelError(f"it turns {source.dtype} into {layer.output().dtype}")
@@ -225,7 +226,7 @@ def _reduced(op: str) -> Importer:
 
 
 def _divided(multiplier: int, shift: int, count: int) -> tuple[int, int]:
-    """A fixed point divided by ``count``, as TFLite's reference MEAN does: rounded down, with the bits that count has."""
+    """A fixed point divided by ``count``, as TFLite's reference MEAN does: rounded down, by shifting first."""
     bits = min(count.bit_length() - 1, 32, 31 + shift)
     return (multiplier << bits) // count, shift - bits
 

@@ -68,10 +68,10 @@ class _Converter:
         params = self._params()
         for operator in self._graph.operators:
             self._convert(operator)
-        results = [self._result(index) for index in self._graph.outputs]
         if self._faults:
             many = f"{len(self._faults)} operators" if len(self._faults) > 1 else "an operator"
             raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *self._faults]))
+        results = [self._result(index) for index in self._graph.outputs]
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
         signature = Signature(
@@ -81,7 +81,8 @@ class _Converter:
         notes = []
         if self._dequantised:
             notes.append(
-                "weights stored as integers beside float activations were dequantised, in " + ", ".join(self._dequantised)
+                f"integer weights beside float activations were dequantised in {len(self._dequantised)} layers: "
+                + ", ".join(self._dequantised)
             )
         module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
         return ImportedModel(module, tuple(notes))
@@ -124,7 +125,7 @@ class _Converter:
         import numpy as np
 
         if tensor.index in self._values:
-            value = self._values[tensor.index]
+            value = self._value(tensor)
             return value.data if isinstance(value, Constant) else None
         if tensor.odd is not None:
             raise ModelError(f"{tensor.name!r}: {tensor.odd}")
@@ -149,8 +150,6 @@ class _Converter:
         tensor = self._graph.tensors[index]
         try:
             return self._value(tensor)
-        except _Unknown:
-            return Tuple(())
         except ModelError as error:
             raise ModelError(error.what, where=f"output {tensor.name!r}") from error
 
@@ -179,6 +178,8 @@ class _Converter:
     def _results(self, name: str, layer: Layer, outputs: Sequence[Tensor]) -> Sequence[Expr]:
         if name not in OPERATORS:
             raise ModelError("this operator is not supported")
+        if not outputs:
+            raise ModelError("it has no result")
         for position, tensor in enumerate(outputs):
             if tensor.odd is not None:
                 raise ModelError(f"{tensor.name!r}: {tensor.odd}")
@@ -195,7 +196,9 @@ class _Converter:
             extents = zip(tensor.shape, result.shape)  # noqa: B905 - the ranks are compared beside it
             fits = open_shape or (same_rank and all(told < 1 or told == found for told, found in extents))
             if result.dtype != tensor.dtype or not fits:
-                raise ModelError(f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}")
+                raise ModelError(
+                    f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}"
+                )
         return results
 
     def _stand_in(self, tensor: Tensor) -> Expr | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
@@ -111,8 +111,6 @@ class Layer:
 
     def output(self, position: int = 0) -> Tensor:
         """A result's tensor."""
-        if position >= len(self._operator.outputs):
-            raise ModelError(f"result {position} is missing")
         return self._tensors[self._operator.outputs[position]]
 
     @property
@@ -227,5 +225,5 @@ def round_away(value: float, scale: float) -> int:
     return whole if quotient >= 0 else -whole
 
 
-Importer = Callable[[Layer], Union[Expr, Sequence[Expr]]]
+Importer = Callable[[Layer], Expr | Sequence[Expr]]
 """Gives the results of a layer: one expression, or one per result."""

@@ -7,13 +7,13 @@ float64 and rounds once, half away from zero, for which an equal fixed point is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...relay.expr import Expr, call, const
+from ...relay.expr import Constant, Expr, Var, call, const
 from ...relay.op import Bounds, FixedPoint
 from ...relay.scaling import fixed_point, prove_fixed_point
+from ...relay.transform.value_range import value_range
 from ...tir.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 
@@ -135,8 +135,9 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
 
 def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
     weight = layer.float_weight(1)
-    array = getattr(weight, "data", None)
-    return call("transpose", weight, axes=axes) if array is None else const(array.transpose(axes))
+    if isinstance(weight, Constant):
+        return const(weight.data.transpose(axes))
+    return call("transpose", weight, axes=axes)
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -163,29 +164,24 @@ def _fully_connected(layer: Layer) -> Expr:
     if len(set(weight_zeros)) != 1:
         raise ModelError("its weight has several zero points")
     _check_axis(layer, len(scales), 0)
-    sums = call(
-        "qnn.dense", data, layer.value(1), input_zero_point=zero_point, kernel_zero_point=weight_zeros[0]
-    )
+    weight_value, zeros = layer.value(1), {"input_zero_point": zero_point, "kernel_zero_point": weight_zeros[0]}
     low, high = bounds(dtype)
-    scale = prove_fixed_point(
-        [in_scale * factor / out_scale for factor in scales],
-        _dense_bounds(layer, dtype, depth, zero_point, weight_zeros[0]),
-        Bounds(low - out_zero, high - out_zero),
-    )
-    if scale is None:
-        raise ModelError("no fixed point scales its sums as exactly as it asks for")
-    return _requantised(layer, _biased(layer, sums), scale)
-
-
-def _dense_bounds(layer: Layer, dtype: str, depth: int, zero_point: int, weight_zero: int) -> Bounds:
-    """Bounds of a product's sums, bias included, whatever the data and the weight are."""
-    low, high = bounds(dtype)
-    data, weight = max(high - zero_point, zero_point - low), max(high - weight_zero, weight_zero - low)
-    extent = depth * data * weight
+    factors = [in_scale * factor / out_scale for factor in scales]
+    # Sums are bounded for any data, so that it does not matter what computes it.
+    any_sums = call("qnn.dense", _any(data), _any(weight_value), **zeros)
     if layer.has(2):
-        bias = layer.constant(2)
-        extent += 2**31 if bias is None else max(abs(int(bias.min())), abs(int(bias.max())))
-    return Bounds(max(-extent, _INT32[0]), min(extent, _INT32[1]))
+        any_sums = call("add", any_sums, _any(layer.value(2)))
+    least, greatest = value_range(any_sums)
+    accumulators = Bounds(max(least, _INT32[0]), min(greatest, _INT32[1]))
+    scale = prove_fixed_point(factors, accumulators, Bounds(low - out_zero, high - out_zero))
+    if scale is None:
+        raise ModelError("its sums, as large as they may be, are scaled by a float64 that no fixed point equals")
+    return _requantised(layer, _biased(layer, call("qnn.dense", data, weight_value, **zeros)), scale)
+
+
+def _any(value: Expr) -> Expr:
+    """A constant itself; any value of its type instead of another."""
+    return value if isinstance(value, Constant) else Var("any", value.type)
 
 
 def _batch_matmul(layer: Layer) -> Expr:

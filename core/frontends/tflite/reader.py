@@ -48,7 +48,7 @@ class Tensor:
         index: its number.
         name: never empty.
         shape: as it is written; may hold anything.
-        dtype: one of ours, or the format's name for what is not.
+        dtype: one of ours; float16 for constants; the format's name for what is ``odd``.
         quantisation: None where there are no scales.
         data: bytes of a constant, a view of the file; None for a value that is computed.
         odd: what is unusual about it and not supported, None for nothing.
@@ -69,7 +69,7 @@ class Operator:
 
     Args:
         name: as in the schema, for example ``CONV_2D``.
-        layer: the name of its first output.
+        layer: the name of its first output; its number where it has none.
         inputs: tensor numbers; -1 stands for an optional one that is absent.
         outputs: tensor numbers.
         options: those of its options that `OPTIONS` names.
@@ -198,7 +198,9 @@ class _Reader:
         if model.SubgraphsLength() < 1:
             raise ModelError("the file has no graph")
         graph = model.Subgraphs(0)
-        codes = [self._code(model.OperatorCodes(i)) for i in self._tables(model.OperatorCodesLength(), "operator codes")]
+        codes = [
+            self._code(model.OperatorCodes(i)) for i in self._tables(model.OperatorCodesLength(), "operator codes")
+        ]
         operators = [graph.Operators(i) for i in self._tables(graph.OperatorsLength(), "operators")]
         operands = [(self._vector(op.InputsAsNumpy()), self._vector(op.OutputsAsNumpy())) for op in operators]
         inputs, outputs = self._vector(graph.InputsAsNumpy()), self._vector(graph.OutputsAsNumpy())
@@ -210,14 +212,15 @@ class _Reader:
             if not 0 <= index < count:
                 raise ModelError(f"the file is damaged: it has {count} tensors and mentions number {index}")
             tensors[index] = self._tensor(index, graph.Tensors(index), model)
-        made = []
+        made: list[Operator] = []
         for op, (taken, given) in zip(operators, operands, strict=True):
             code = op.OpcodeIndex()
             if not 0 <= code < len(codes):
                 raise ModelError(f"the file is damaged: it has {len(codes)} operator codes and mentions number {code}")
-            if not given or -1 in given:
-                raise ModelError(f"the file is damaged: an operator {codes[code]} has no output")
-            made.append(Operator(codes[code], tensors[given[0]].name, taken, given, self._options(codes[code], op)))
+            if -1 in given:
+                raise ModelError(f"the file is damaged: an operator {codes[code]} lacks a result")
+            layer = tensors[given[0]].name if given else f"operator {len(made)}"
+            made.append(Operator(codes[code], layer, taken, given, self._options(codes[code], op)))
         if not outputs or -1 in outputs or -1 in inputs:
             raise ModelError("the file is damaged: its graph lacks an output or an input")
         return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
@@ -252,12 +255,13 @@ class _Reader:
         shape = self._vector(tensor.ShapeAsNumpy())
         number = tensor.Type()
         kind = self._types.get(number, f"type {number}").lower()
+        data = self._constant(tensor.Buffer(), model)
         odd = None
         if tensor.Sparsity() is not None:
             odd = "it is sparse"
         elif tensor.IsVariable():
             odd = "it is a variable"
-        elif kind not in DTYPES and kind != "float16":
+        elif kind not in DTYPES and not (kind == "float16" and data is not None):
             odd = f"it is {kind}"
         elif len(shape) > MAX_RANK:
             odd = f"it has {len(shape)} dimensions"
@@ -267,7 +271,7 @@ class _Reader:
             shape=shape,
             dtype=kind,
             quantisation=self._quantisation(tensor.Quantization()),
-            data=self._constant(tensor.Buffer(), model),
+            data=data,
             odd=odd,
         )
 
@@ -284,7 +288,9 @@ class _Reader:
         import numpy as np
 
         if not 0 <= buffer < model.BuffersLength():
-            raise ModelError(f"the file is damaged: it has {model.BuffersLength()} buffers and mentions number {buffer}")
+            raise ModelError(
+                f"the file is damaged: it has {model.BuffersLength()} buffers and mentions number {buffer}"
+            )
         table = model.Buffers(buffer)
         # An offset is for data behind the flatbuffer, which files above 2 GiB use; 1 stands for a file being written.
         offset, size = table.Offset(), table.Size()

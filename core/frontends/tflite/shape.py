@@ -68,7 +68,9 @@ def _concatenation(layer: Layer) -> Expr:
 
 def _parts(layer: Layer, data: Expr, axis: int, sizes: Sequence[int]) -> list[Expr]:
     if len(sizes) != layer.outputs or sum(sizes) != data.shape[axis] or min(sizes) < 1:
-        raise ModelError(f"it splits {data.shape[axis]} elements of axis {axis} into {layer.outputs} parts of {list(sizes)}")
+        raise ModelError(
+            f"it splits {data.shape[axis]} elements of axis {axis} into {layer.outputs} parts of {list(sizes)}"
+        )
     if len(sizes) == 1:
         return [data]
     cuts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
@@ -136,9 +138,7 @@ def _strided_slice(layer: Layer) -> Expr:
             if strides[i] == 0:
                 raise ModelError("it has the stride 0")
             end = begins[i] + ends[i] if layer.options["offset"] else ends[i]
-            bounds = slice(
-                None if masked("begin", i) else begins[i], None if masked("end", i) else end, strides[i]
-            )
+            bounds = slice(None if masked("begin", i) else begins[i], None if masked("end", i) else end, strides[i])
             slices.append(range(*bounds.indices(extent)))
             shape.append(len(slices[-1]))
     for extent in data.shape[len(slices) :]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
+from ...tir.dtype import bounds, is_integer
+from ...tir.nodes import Expr, Imm, Select
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import all_of, inside, require_float, require_integers, windows
@@ -66,8 +71,6 @@ def _zero_points(attrs: Attrs) -> tuple[int, int]:
 
 
 def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    import itertools
-
     import numpy as np
 
     # float64 holds every partial sum of the integer forms exactly, and BLAS is fast at it.
@@ -97,7 +100,70 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    *kernel, depth, out_channels = weight.shape
+    taps = math.prod(kernel)
+    worthwhile = depth >= 8 and taps * depth >= 16 and out_channels >= 8 and taps <= _MOST_TAPS
+    if is_integer(data.dtype) and attrs.groups == 1 and worthwhile:
+        return _compute_by_patches(attrs, out, data, weight)
+    return _compute_by_taps(attrs, out, data, weight)
+
+
+_MOST_TAPS = 64
+"""Each tap has a loop of its own where patches are gathered."""
+
+
+def _compute_by_patches(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    """The elements under the window gathered side by side, once for all output channels, each of which is one long
+    dot product then; padding is gathered as zeros.
+    """
     rank = len(attrs.strides)
+    *kernel, depth, out_channels = weight.shape
+    data_zero, weight_zero = _zero_points(attrs)
+    low, high = (bound - data_zero for bound in bounds(data.dtype))
+    # Products of unsigned by signed bytes are what the dot products of processors take.
+    dtype = next(d for d in ("uint8", "int8", "int16", "int32") if bounds(d)[0] <= low and high <= bounds(d)[1])
+    patches = []
+    for number, tap in enumerate(itertools.product(*map(range, kernel))):
+
+        def at(*index: Any, tap: tuple[int, ...] = tap) -> Expr:
+            batch, *position, channel = index
+            taken, conditions = _taken(attrs, out, data, position, tap)
+            x = data[(batch, *taken, channel)].astype("int32")
+            value = (x - data_zero if data_zero else x).astype(dtype)
+            inside_data = all_of(conditions)
+            return value if inside_data is None else Select(inside_data, value, Imm(0, dtype))
+
+        patches.append(((0,) * (rank + 1) + (number * depth,), (*out.shape[:-1], depth), at))
+    size = len(patches) * depth
+    patch = te.assemble((*out.shape[:-1], size), dtype, patches, "patch")
+    flat = te.view(weight, (size, out_channels))
+    k = te.reduce_axis(size, "k")
+
+    def dot(*index: Any) -> te.Reduction:
+        *position, o = index
+        w = flat[k, o].astype(out.dtype)
+        return te.sum(patch[(*position, k)].astype(out.dtype) * (w - weight_zero if weight_zero else w), (k,))
+
+    return te.compute(out.shape, dot, "conv")
+
+
+def _taken(
+    attrs: Attrs, out: TensorType, data: te.Tensor, position: Sequence[Expr], taps: Sequence[te.Axis | int]
+) -> tuple[list[Expr], list[Expr]]:
+    """Where in the data's spatial dimensions the taps of the window at ``position`` are, and what must hold for that to
+    be within the data.
+    """
+    taken, conditions = [], []
+    for d, tap in enumerate(taps):
+        before, stride, dilation = attrs.padding[d], attrs.strides[d], attrs.dilation[d]
+        first, last = (tap, tap) if isinstance(tap, int) else (0, tap.extent - 1)
+        taken.append(position[d] * stride + tap * dilation - before)
+        low, high = first * dilation - before, (out.shape[d + 1] - 1) * stride + last * dilation - before
+        conditions += inside(taken[d], data.shape[d + 1], low, high)
+    return taken, conditions
+
+
+def _compute_by_taps(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     *kernel, depth, out_channels = weight.shape
     data_zero, weight_zero = _zero_points(attrs)
     taps = [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(kernel)]
@@ -106,12 +172,7 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) 
 
     def at(*index: Any) -> te.Reduction:
         batch, *position, o = index
-        taken, conditions = [], []
-        for d in range(rank):
-            before, stride, dilation = attrs.padding[d], attrs.strides[d], attrs.dilation[d]
-            taken.append(position[d] * stride + taps[d] * dilation - before)
-            last = (out.shape[d + 1] - 1) * stride + (kernel[d] - 1) * dilation - before
-            conditions += inside(taken[d], data.shape[d + 1], -before, last)
+        taken, conditions = _taken(attrs, out, data, position, taps)
         from_channel = channel if attrs.groups == 1 else (o // per_group) * depth + channel
         x = data[(batch, *taken, from_channel)].astype(out.dtype)
         w = weight[(*taps, channel, o)].astype(out.dtype)

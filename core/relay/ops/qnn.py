@@ -119,8 +119,9 @@ def _quantize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
         away = np.copysign(np.floor(np.abs(real) + 0.5), real)
         whole = away if attrs.rounding == "away" else np.rint(real)
     low, high = bounds(attrs.dtype)
-    whole = np.clip(np.nan_to_num(whole, nan=0.0, posinf=np.inf, neginf=-np.inf), -(2.0**40), 2.0**40)
-    return np.clip(whole.astype(np.int64) + zero_point, low, high).astype(attrs.dtype)
+    whole = np.clip(np.nan_to_num(whole, nan=-np.inf, posinf=np.inf, neginf=-np.inf), -(2.0**40), 2.0**40)
+    result: np.ndarray = np.clip(whole.astype(np.int64) + zero_point, low, high).astype(attrs.dtype)
+    return result
 
 
 def _quantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -151,8 +152,8 @@ register_op(
     Op(
         name="qnn.quantize",
         doc=(
-            "saturate(round(data / scale) + zero_point), divided in float32; NaN gives the zero point. TFLite's QUANTIZE "
-            "rounds half away from zero, ONNX's QuantizeLinear half to even."
+            "saturate(round(data / scale) + zero_point), divided in float32; NaN gives the least value. TFLite's "
+            "QUANTIZE rounds half away from zero, ONNX's QuantizeLinear half to even."
         ),
         inputs=("data",),
         attrs=(
@@ -232,7 +233,8 @@ def _requantize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     centred = (data.astype(np.int64) - attrs.input_zero_point).astype(np.int32)
     low, high = bounds(attrs.dtype)
     scaled = scale_array(centred, attrs.scale, attrs.axis)
-    return np.clip(scaled + attrs.output_zero_point, low, high).astype(attrs.dtype)
+    result: np.ndarray = np.clip(scaled + attrs.output_zero_point, low, high).astype(attrs.dtype)
+    return result
 
 
 def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -255,19 +257,16 @@ def _requantize_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bou
     if scaled is None:
         return None
     low, high = bounds(out.dtype)
-
-    def saturated(value: int) -> int:
-        return min(max(value + attrs.output_zero_point, low), high)
-
-    return Bounds(saturated(scaled.low), saturated(scaled.high))
+    ends = [min(max(value + attrs.output_zero_point, low), high) for value in scaled]
+    return Bounds(*ends)
 
 
 register_op(
     Op(
         name="qnn.requantize",
         doc=(
-            "saturate(scaled(data - input_zero_point) + output_zero_point), the difference in int32, scaled and rounded "
-            "as ``scale`` says: see FixedPoint and FloatScale."
+            "saturate(scaled(data - input_zero_point) + output_zero_point), the difference in int32, scaled and "
+            "rounded as ``scale`` says: see FixedPoint and FloatScale."
         ),
         inputs=("data",),
         attrs=(

@@ -41,7 +41,8 @@ def _apply(attrs: Attrs, data: np.ndarray, function: Callable[[np.ndarray], np.n
     wide = product.astype(np.float64)
     rounded = np.copysign(np.floor(np.abs(wide) + 0.5), wide)
     low, high = bounds(data.dtype.name)
-    return np.clip(rounded + attrs.output_zero_point, low, high).astype(data.dtype)
+    result: np.ndarray = np.clip(rounded + attrs.output_zero_point, low, high).astype(data.dtype)
+    return result
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -75,8 +76,8 @@ def _declare(name: str, formula: str, operator: str, function: Callable[[np.ndar
         Op(
             name=f"qnn.{name}",
             doc=(
-                f"{formula} of x = input_scale * (data - input_zero_point), divided by output_scale and rounded half away "
-                f"from zero, plus output_zero_point, saturated; in float32. TFLite's reference {operator}."
+                f"{formula} of x = input_scale * (data - input_zero_point), divided by output_scale and rounded half "
+                f"away from zero, plus output_zero_point, saturated; in float32. TFLite's reference {operator}."
             ),
             inputs=("data",),
             attrs=(

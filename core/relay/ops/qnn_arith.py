@@ -50,7 +50,8 @@ def _saturated(values: np.ndarray, attrs: Attrs, dtype: str) -> np.ndarray:
     import numpy as np
 
     low, high = bounds(dtype)
-    return np.clip(values + attrs.output_zero_point, low, high).astype(dtype)
+    result: np.ndarray = np.clip(values + attrs.output_zero_point, low, high).astype(dtype)
+    return result
 
 
 def _difference(tensor: te.Tensor, index: tuple[Any, ...], zero_point: int) -> Expr:
@@ -93,8 +94,8 @@ def _declare_sum(name: str, sign: int) -> None:
         Op(
             name=f"qnn.{name}",
             doc=(
-                f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) with "
-                "a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
+                f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) "
+                "with a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
                 f"left_shift 20 and rounding ``double`` it is TFLite's reference {'ADD' if sign > 0 else 'SUB'}."
             ),
             inputs=("lhs", "rhs"),

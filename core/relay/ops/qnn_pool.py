@@ -36,7 +36,8 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     total = window_parts(attrs, data.astype(np.int64), 0).sum(axis=0)
     count = window_parts(attrs, np.ones((1, *data.shape[1:-1], 1), np.int64), 0).sum(axis=0)
     mean = np.sign(total) * ((2 * np.abs(total) + count) // (2 * count))
-    return mean.astype(data.dtype)
+    result: np.ndarray = mean.astype(data.dtype)
+    return result
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -63,8 +64,8 @@ for _rank in (1, 2):
         Op(
             name=f"qnn.avg_pool{_rank}d",
             doc=(
-                "The mean of the elements under each window, rounded half away from zero; padding does not count. Scale "
-                "and zero point stay as they are. TFLite's reference AVERAGE_POOL_2D."
+                "The mean of the elements under each window, rounded half away from zero; padding does not count. "
+                "Scale and zero point stay as they are. TFLite's reference AVERAGE_POOL_2D."
             ),
             inputs=("data",),
             attrs=pool_attrs(_rank),

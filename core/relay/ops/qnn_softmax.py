@@ -110,7 +110,8 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     low, high = bounds(data.dtype.name)
     parts = _product(exps, reciprocal)
     rounded = (parts >> shift) + ((parts >> (shift - 1)) & 1)
-    return np.clip(rounded + low, low, high).astype(data.dtype)
+    result: np.ndarray = np.clip(rounded + low, low, high).astype(data.dtype)
+    return result
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -145,7 +146,9 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
 
     reciprocal = te.compute(outer, inverse, "reciprocal")
     # Bits to drop from a product of Q0.31: 31 of the product itself, and those that make 1 / sum of the reciprocal.
-    shift = te.compute(outer, lambda *row: (31 + _SUM_BITS + 31 - 8) - Call("clz", total[row]), "shift")
+    # From 63 on nothing is left.
+    dropped = 31 + _SUM_BITS + 31 - 8
+    shift = te.compute(outer, lambda *row: minimum(dropped - Call("clz", total[row]), 63), "shift")
 
     def at(*index: Any) -> Expr:
         *first, channel = index

@@ -335,15 +335,21 @@ def _infer_pad(attrs: Attrs, data: TensorType) -> TensorType:
         low, high = bounds(data.dtype)
         if not low <= attrs.pad_value <= high or attrs.pad_value != int(attrs.pad_value):
             raise ModelError(f"pad_value {attrs.pad_value} is no {data.dtype}")
-    before, after = attrs.pad_width[:rank], attrs.pad_width[rank:]
-    return TensorType(tuple(b + e + a for b, e, a in zip(before, data.shape, after, strict=True)), data.dtype)
+    return TensorType(tuple(map(sum, _sides(attrs, data.shape))), data.dtype)
+
+
+def _sides(attrs: Attrs, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Of each dimension what is before the data, the data's extent, and what is after it."""
+    rank = len(shape)
+    return list(zip(attrs.pad_width[:rank], shape, attrs.pad_width[rank:], strict=True))
 
 
 def _pad_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    sides = zip(attrs.pad_width[: data.ndim], attrs.pad_width[data.ndim :], strict=True)
-    return np.pad(data, list(sides), constant_values=data.dtype.type(attrs.pad_value))
+    result = np.full([sum(sides) for sides in _sides(attrs, data.shape)], attrs.pad_value, data.dtype)
+    result[tuple(slice(before, before + extent) for before, extent, _ in _sides(attrs, data.shape))] = data
+    return result
 
 
 def _pad_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:

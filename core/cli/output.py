@@ -1,0 +1,161 @@
+"""What commands print: text for people, or one JSON object for programs; progress and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from ..errors import UmaError, UsageError
+
+__all__ = ["SCHEMA_VERSION", "Output", "shorten"]
+
+SCHEMA_VERSION = 1
+"""Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
+
+
+class Output:
+    """Where a command's results go.
+
+    Args:
+        as_json: the result is one JSON object on stdout, and no text is printed there.
+        quiet: no text but errors.
+        verbose: also what was noted on the way, how long each step took, and where an error came from.
+    """
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        self._answered = False
+        self._step: tuple[str, float] | None = None
+        self._live = not quiet and _is_terminal(sys.stderr)
+
+    def line(self, text: str = "") -> None:
+        """A line for people."""
+        if not (self.as_json or self.quiet):
+            self._end_step()
+            self._print(text)
+
+    def table(self, rows: Mapping[str, str]) -> None:
+        """Names and values, one pair a line."""
+        width = max(map(len, rows), default=0)
+        for name, value in rows.items():
+            self.line(f"  {name:<{width}}  {value}")
+
+    def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table with a heading; the columns of numbers stand to the right."""
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        numbers = [all(row[i].replace(".", "").replace("%", "").isdigit() for row in rows) for i in range(len(head))]
+        for row in (head, *rows):
+            cells = (f"{c:>{w}}" if right else f"{c:<{w}}" for c, w, right in zip(row, widths, numbers, strict=True))
+            self.line(f"  {'  '.join(cells)}".rstrip())
+
+    def notes(self, texts: Sequence[str]) -> None:
+        """What was noted on the way: all with ``-v``, else that there is something."""
+        if self.verbose:
+            for text in texts:
+                self.complain(f"note: {text}")
+        elif texts:
+            count = f"{len(texts)} notes" if len(texts) > 1 else "a note"
+            self.line(f"there {'are' if len(texts) > 1 else 'is'} {count} on how the model was read: -v shows it all")
+
+    def step(self, what: str) -> None:
+        """A step of the work begins, and the one before ends."""
+        self._end_step()
+        self._step = what, time.perf_counter()
+        if self._live:
+            print(f"\r\x1b[K{_printable(what, sys.stderr)} ...", end="", file=sys.stderr, flush=True)
+
+    def result(self, fields: Mapping[str, Any]) -> None:
+        """The JSON object. Numbers that JSON does not have are the texts ``nan``, ``inf`` and ``-inf``."""
+        if self.as_json:
+            self._end_step()
+            self._answered = True
+            record = {"schema_version": SCHEMA_VERSION, **_finite(fields)}
+            self._print(json.dumps(record, indent=2, allow_nan=False))
+
+    def finish(self) -> None:
+        """All is said."""
+        self._end_step()
+        self._print("", end="")
+
+    def fail(self, error: UmaError) -> int:
+        """Report an error, as JSON too unless there is an answer already; gives its exit code."""
+        self.complain(f"uma: error: {error}")
+        if self.verbose:
+            self.complain("".join(traceback.format_exception(error)).rstrip("\n"))
+        if not self._answered:
+            fields = {"what": error.what, "where": error.where, "hint": error.hint, "exit_code": error.exit_code}
+            try:
+                self.result({"error": fields})
+            except (OSError, UmaError):
+                self.abandon()  # the error was said; that stdout is closed or full adds nothing to it
+        return error.exit_code
+
+    def complain(self, text: str) -> None:
+        """A line on stderr."""
+        self._end_step()
+        try:
+            print(_printable(text, sys.stderr), file=sys.stderr, flush=True)
+        except OSError:
+            pass  # there is nowhere left to say so
+
+    def abandon(self) -> None:
+        """Nobody reads stdout: forget what waits to be written there, about which Python would complain at exit."""
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        except (AttributeError, OSError, ValueError):
+            pass  # closed, or replaced by something that is no file
+
+    def _end_step(self) -> None:
+        if self._step is None:
+            return
+        (what, start), self._step = self._step, None
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if self.verbose:
+            self.complain(f"{what}: {time.perf_counter() - start:.2f} s")
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        try:
+            print(_printable(text, sys.stdout), end=end, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.abandon()
+            raise UsageError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` within ``width`` characters: front-ends join names to hundreds of characters, told apart by their ends."""
+    if len(text) <= width:
+        return text
+    kept = width - 3
+    return f"{text[: kept // 2]}...{text[len(text) - (kept - kept // 2) :]}"
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _printable(text: str, stream: TextIO | None) -> str:
+    """``text`` without what could steer a terminal, and as far as the stream's encoding goes: names are a model's."""
+    text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text.expandtabs())
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

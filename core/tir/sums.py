@@ -1,0 +1,68 @@
+"""Accumulators that cannot overflow: what their reductions may add up to, for every input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .bounds import Bounds, Interval, fits
+from .dtype import bits, is_integer
+from .nodes import Alloc, Bind, Buffer, For, If, PrimFunc, Stmt, Store, Update, Var
+from .visit import bodies
+
+__all__ = ["exact_sums"]
+
+
+def exact_sums(func: PrimFunc) -> set[Buffer]:
+    """Local buffers of integers of at least 32 bits all of whose updates are additions that cannot overflow.
+
+    An element holds what is stored to it and, after that, at most all that the updates in the buffer's scope add to it:
+    each as often as the loops around it run that do not count the element's own indices.
+    """
+    finder = _Finder()
+    finder.visit(func.body, Bounds({}), ())
+    return {buffer for buffer, values in finder.values.items() if fits(values, buffer.dtype)}
+
+
+Loops = Sequence[tuple[Var, int]]
+
+
+class _Finder:
+    def __init__(self) -> None:
+        self.values: dict[Buffer, Interval] = {}
+        self.depths: dict[Buffer, int] = {}
+
+    def visit(self, stmt: Stmt, known: Bounds, loops: Loops) -> None:
+        """Note what ``stmt`` writes, within ``loops`` and their extents."""
+        if isinstance(stmt, Alloc):
+            if is_integer(stmt.buffer.dtype) and bits(stmt.buffer.dtype) >= 32:
+                self.values[stmt.buffer] = (0, 0)
+                self.depths[stmt.buffer] = len(loops)
+        elif isinstance(stmt, For):
+            extent = max(0, known.of(stmt.extent)[1])
+            known = known.declare(stmt.var, (0, max(0, extent - 1)))
+            loops = (*loops, (stmt.var, extent))
+        elif isinstance(stmt, Bind):
+            if is_integer(stmt.var.dtype):
+                known = known.declare(stmt.var, known.of(stmt.value))
+        elif isinstance(stmt, (Store, Update)) and stmt.buffer in self.values:
+            self.note(stmt, known.of(stmt.value), loops)
+        if isinstance(stmt, If):
+            self.visit(stmt.then, known.assume(stmt.condition) or known, loops)
+            if stmt.otherwise is not None:
+                self.visit(stmt.otherwise, known.assume(stmt.condition, holds=False) or known, loops)
+        else:
+            for body in bodies(stmt):
+                self.visit(body, known, loops)
+
+    def note(self, stmt: Store | Update, value: Interval, loops: Loops) -> None:
+        low, high = self.values[stmt.buffer]
+        if isinstance(stmt, Store):
+            # Added to what the other stores may leave, which is more than the hull of both, and simple.
+            self.values[stmt.buffer] = (low + min(0, value[0]), high + max(0, value[1]))
+        elif stmt.op != "add":
+            del self.values[stmt.buffer]
+        else:
+            times = 1
+            for var, extent in loops[self.depths[stmt.buffer] :]:
+                times *= 1 if var in stmt.indices else extent
+            self.values[stmt.buffer] = (low + times * min(0, value[0]), high + times * max(0, value[1]))

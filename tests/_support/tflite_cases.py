@@ -1,0 +1,429 @@
+"""Random TFLite models of one operator each, with inputs, drawn by hypothesis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from tests._support.tflite_builder import TYPES, TFLiteBuilder
+
+__all__ = ["CASES", "Case"]
+
+Case = tuple[bytes, list[np.ndarray]]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+CASES: dict[str, st.SearchStrategy[Case]] = {}
+"""Operator -> a file with that operator alone, and inputs for it."""
+
+QUANTISED = ("int8", "uint8")
+RELUS = (0, 1, 2, 3)  # none, RELU, RELU_N1_TO_1, RELU6
+
+
+def case(*names: str) -> Callable[[Callable[[Drawer, str], Case]], Callable[[Drawer, str], Case]]:
+    """Register what draws a model of the operators ``names``."""
+
+    def register(function: Callable[[Drawer, str], Case]) -> Callable[[Drawer, str], Case]:
+        for name in names:
+            CASES[name] = st.composite(lambda draw, name=name: function(Drawer(draw), name))()
+        return function
+
+    return register
+
+
+class Drawer:
+    """Draws the parts of a model."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.builder = TFLiteBuilder()
+        self._random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self.draw(st.integers(low, high)))
+
+    def boolean(self) -> bool:
+        return bool(self.draw(st.booleans()))
+
+    def one(self, *choices: Any) -> Any:
+        return self.draw(st.sampled_from(choices))
+
+    def shape(self, low: int = 1, high: int = 4, side: int = 4) -> list[int]:
+        return list(self.draw(st.lists(st.integers(1, side), min_size=low, max_size=high)))
+
+    def scale(self, low: float = 1e-3, high: float = 0.5) -> float:
+        return float(np.float32(math.exp(self.draw(st.floats(math.log(low), math.log(high))))))
+
+    def quantisation(self, dtype: str) -> dict[str, Any]:
+        if dtype not in QUANTISED:
+            return {}
+        return {"scale": self.scale(), "zero_point": self.zero_point(dtype)}
+
+    def zero_point(self, dtype: str) -> int:
+        info = np.iinfo(dtype)
+        return self.integer(int(info.min), int(info.max))
+
+    def output(self, dtype: str) -> dict[str, Any]:
+        """Quantisation of a sum of products: coarse, or so fine that most results saturate."""
+        if dtype not in QUANTISED:
+            return {}
+        return {"scale": self.one(self.scale(0.5, 50), self.scale(0.01, 0.1)), "zero_point": self.zero_point(dtype)}
+
+    def array(self, shape: Sequence[int], dtype: str) -> np.ndarray:
+        if dtype == "float32":
+            return (self._random.normal(size=shape) * 3).astype(np.float32)
+        if dtype == "bool":
+            return self._random.integers(0, 2, shape).astype(bool)
+        info = np.iinfo(dtype)
+        low, high = (-5000, 5000) if info.bits > 16 else (int(info.min), int(info.max))
+        return self._random.integers(low, high, shape, dtype, endpoint=True)
+
+    def finish(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> Case:
+        """The file, and random contents of its inputs."""
+        builder = self.builder
+        builder.op(name, inputs, outputs, **options)
+        dtypes = {number: dtype for dtype, number in TYPES.items()}
+        tensors = [builder.graph.tensors[index] for index in builder.graph.inputs]
+        arrays = [self.array(tensor.shape, dtypes[tensor.type]) for tensor in tensors]
+        return builder.finish(*outputs), arrays
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+@case("ADD", "SUB", "MUL")
+def _binary(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32", "int32")
+    lhs = d.shape()
+    rhs = [extent if d.boolean() else 1 for extent in lhs][d.integer(0, len(lhs) - 1) :]
+    if d.boolean():
+        lhs, rhs = rhs, lhs
+    inputs = [d.builder.input(shape, dtype, **d.quantisation(dtype)) for shape in (lhs, rhs)]
+    result = d.builder.tensor(np.broadcast_shapes(tuple(lhs), tuple(rhs)), dtype, **d.quantisation(dtype))
+    activation = 0 if dtype == "int32" else d.one(*RELUS)
+    return d.finish(name, inputs, [result], fusedActivationFunction=activation)
+
+
+@case("MINIMUM", "MAXIMUM")
+def _extremum(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32", "int32")
+    shape, common = d.shape(), d.quantisation(dtype)
+    inputs = [d.builder.input(shape, dtype, **common) for _ in range(2)]
+    return d.finish(name, inputs, [d.builder.tensor(shape, dtype, **common)])
+
+
+@case("RELU", "RELU6", "RELU_N1_TO_1")
+def _relu(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32")
+    shape, given = d.shape(side=8), d.quantisation(dtype)
+    x = d.builder.input(shape, dtype, **given)
+    return d.finish(name, [x], [d.builder.tensor(shape, dtype, **d.one(given, d.quantisation(dtype)))])
+
+
+@case("LOGISTIC", "TANH", "SOFTMAX")
+def _activation(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32")
+    shape = [d.integer(1, 3), d.one(1, 5, 200)]
+    x = d.builder.input(shape, dtype, **d.quantisation(dtype))
+    fixed = {
+        ("TANH", "int8"): {"scale": 1 / 128, "zero_point": 0},
+        ("TANH", "uint8"): {"scale": 1 / 128, "zero_point": 128},
+        (name, "float32"): {},
+    }
+    least = {"scale": 1 / 256, "zero_point": -128 if dtype == "int8" else 0}
+    result = d.builder.tensor(shape, dtype, **fixed.get((name, dtype), least))
+    options = {"beta": d.one(1.0, 0.5, 2.0)} if name == "SOFTMAX" else {}
+    return d.finish(name, [x], [result], **options)
+
+
+@case("QUANTIZE")
+def _quantize(d: Drawer, name: str) -> Case:
+    source = d.one("float32", *QUANTISED, "int16")
+    target = d.one("int8", "int16") if source == "int16" else d.one(*QUANTISED, "int16")
+    shape = [3, 50]
+    taken = {} if source == "float32" else {"scale": d.scale(), "zero_point": 0, **d.quantisation(source)}
+    given = {"scale": d.scale(), "zero_point": 0, **d.quantisation(target)}
+    x = d.builder.input(shape, source, **taken)
+    data, arrays = d.finish(name, [x], [d.builder.tensor(shape, target, **given)])
+    if source == "float32":
+        # Half of the numbers lie between two integers.
+        halves = (np.round(arrays[0] * 60) + 0.5).astype(np.float32) * np.float32(given["scale"])
+        arrays[0][:, ::2] = halves[:, ::2]
+    return data, arrays
+
+
+@case("DEQUANTIZE")
+def _dequantize(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "int16")
+    given: dict[str, Any] = {"scale": d.scale(), "zero_point": 0 if dtype == "int16" else d.zero_point(dtype)}
+    if dtype == "int8" and d.boolean():
+        given = {"scale": [d.scale() for _ in range(5)], "axis": 1}
+    x = d.builder.input([3, 5], dtype, **given)
+    return d.finish(name, [x], [d.builder.tensor([3, 5], "float32")])
+
+
+@case("CAST")
+def _cast(d: Drawer, name: str) -> Case:
+    dtypes = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
+    source, target = d.one(*dtypes), d.one(*dtypes)
+    x, y = d.builder.input([3, 4], source), d.builder.tensor([3, 4], target)
+    data, arrays = d.finish(name, [x], [y], inDataType=TYPES[source], outDataType=TYPES[target])
+    # C leaves open what becomes of a float that its target does not hold.
+    return data, [np.abs(arrays[0]) if source == "float32" else arrays[0]]
+
+
+# --- windows and axes ------------------------------------------------------------------------------------------------
+
+
+def _window(
+    d: Drawer, extents: Sequence[int], size: Sequence[int], dilation: Sequence[int]
+) -> tuple[list[int], dict[str, Any]]:
+    """Extents of the result, and options."""
+    strides = [d.integer(1, 3), d.integer(1, 3)]
+    spans = [(s - 1) * step + 1 for s, step in zip(size, dilation, strict=True)]
+    fits = all(span <= extent for span, extent in zip(spans, extents, strict=True))
+    same = not fits or d.boolean()
+    sizes = zip(extents, spans, strides, strict=True)
+    result = [-(-e // s) if same else (e - span) // s + 1 for e, span, s in sizes]
+    options = {"padding": 0 if same else 1, "strideH": strides[0], "strideW": strides[1]}
+    return result, {**options, "fusedActivationFunction": d.one(*RELUS)}
+
+
+@case("MAX_POOL_2D", "AVERAGE_POOL_2D")
+def _pool(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32")
+    extents, channels, common = [d.integer(1, 7), d.integer(1, 7)], d.integer(1, 3), d.quantisation(dtype)
+    size = [d.integer(1, min(4, extent)) for extent in extents]
+    result, options = _window(d, extents, size, (1, 1))
+    x = d.builder.input([2, *extents, channels], dtype, **common)
+    y = d.builder.tensor([2, *result, channels], dtype, **common)
+    return d.finish(name, [x], [y], filterHeight=size[0], filterWidth=size[1], **options)
+
+
+@case("CONV_2D", "DEPTHWISE_CONV_2D")
+def _convolution(d: Drawer, name: str) -> Case:
+    dtype, deep = d.one(*QUANTISED, "float32"), name == "CONV_2D"
+    extents, kernel = [d.integer(1, 7), d.integer(1, 7)], [d.integer(1, 3), d.integer(1, 3)]
+    dilation = d.one((1, 1), (2, 1), (1, 2))
+    result, options = _window(d, extents, kernel, dilation)
+    groups = d.one(1, 2) if deep else 1
+    channels, many = d.integer(1, 3) * groups, d.integer(1, 3)
+    out = many * groups if deep else channels * many
+    given = d.quantisation(dtype)
+    shape = [out, *kernel, channels // groups] if deep else [1, *kernel, out]
+    weight_scale: Any = {"scale": d.scale(), "zero_point": 0 if dtype == "int8" else d.zero_point("uint8")}
+    if dtype == "int8" and d.boolean():
+        weight_scale = {"scale": [d.scale() for _ in range(out)], "axis": 0 if deep else 3}
+    x = d.builder.input([2, *extents, channels], dtype, **given)
+    inputs = [x, d.builder.constant(d.array(shape, dtype), **({} if dtype == "float32" else weight_scale))]
+    if deep or d.boolean():  # LiteRT wants a CONV_2D to have a bias
+        inputs.append(_bias(d, dtype, out, given, weight_scale))
+    y = d.builder.tensor([2, *result, out], dtype, **d.output(dtype))
+    options.update(dilationHFactor=dilation[0], dilationWFactor=dilation[1])
+    if not deep:
+        options["depthMultiplier"] = many
+    return d.finish(name, inputs, [y], **options)
+
+
+def _bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[str, Any]) -> int:
+    if dtype == "float32":
+        return d.builder.constant(d.array([count], "float32"))
+    # LiteRT wants the bias' scale to be the product, and looks at no zero point.
+    scales = np.float32(data["scale"]) * np.atleast_1d(np.array(weight["scale"], np.float32))
+    return d.builder.constant(d.array([count], "int32"), scale=[float(scale) for scale in scales])
+
+
+@case("FULLY_CONNECTED")
+def _dense(d: Drawer, name: str) -> Case:
+    dtype = d.one(*QUANTISED, "float32")
+    batch, depth, units, keep = d.integer(1, 3), d.integer(1, 20), d.integer(1, 5), d.boolean()
+    shape = d.one([batch, depth], [batch, 2, depth], [batch, 1, 1, depth])
+    given = d.quantisation(dtype)
+    weight: Any = {"scale": d.scale(), "zero_point": d.zero_point(dtype) if dtype != "float32" else 0}
+    if dtype == "int8" and d.boolean():
+        weight = {"scale": [d.scale() for _ in range(units)], "axis": 0}
+    x = d.builder.input(shape, dtype, **given)
+    inputs = [x, d.builder.constant(d.array([units, depth], dtype), **({} if dtype == "float32" else weight))]
+    inputs.append(_bias(d, dtype, units, given, weight) if d.boolean() else -1)
+    result = [*shape[:-1], units] if keep else [math.prod(shape) // depth, units]
+    y = d.builder.tensor(result, dtype, **d.output(dtype))
+    return d.finish(name, inputs, [y], keepNumDims=keep, fusedActivationFunction=d.one(*RELUS))
+
+
+@case("BATCH_MATMUL")
+def _matmul(d: Drawer, name: str) -> Case:
+    dtype = d.one("int8", "float32")
+    rows, depth, columns = d.integer(1, 5), d.integer(1, 5), d.integer(1, 5)
+    batch, adj_x, adj_y = d.one((), (2,), (3, 2)), d.boolean(), d.boolean()
+    lhs, rhs = ([depth, rows] if adj_x else [rows, depth]), ([columns, depth] if adj_y else [depth, columns])
+    inputs = [d.builder.input([*batch, *shape], dtype, **d.quantisation(dtype)) for shape in (lhs, rhs)]
+    y = d.builder.tensor([*batch, rows, columns], dtype, **d.output(dtype))
+    return d.finish(name, inputs, [y], adjX=adj_x, adjY=adj_y)
+
+
+@case("MEAN", "SUM")
+def _reduce(d: Drawer, name: str) -> Case:
+    # LiteRT 2.3's SUM takes int8 for uint8.
+    dtypes = QUANTISED if name == "MEAN" else ("uint8",)
+    dtype = d.one(*dtypes, "float32")
+    shape, keep = d.shape(side=7), d.boolean()
+    rank = len(shape)
+    axes = d.draw(st.lists(st.integers(0, rank - 1), min_size=1, max_size=rank, unique=True))
+    given = d.quantisation(dtype)
+    x = d.builder.input(shape, dtype, **given)
+    named = d.builder.constant([axis - rank * d.integer(0, 1) for axis in axes], "int32")
+    result = [1 if i in axes else extent for i, extent in enumerate(shape) if keep or i not in axes]
+    y = d.builder.tensor(result, dtype, **d.one(given, d.quantisation(dtype)))
+    return d.finish(name, [x, named], [y], keepDims=keep)
+
+
+# --- movements -------------------------------------------------------------------------------------------------------
+
+
+def _raw(d: Drawer) -> tuple[str, dict[str, Any]]:
+    dtype = d.one("float32", *QUANTISED, "int32")
+    return dtype, d.quantisation(dtype)
+
+
+@case("RESHAPE")
+def _reshape(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    a, b, c = shape = [d.integer(1, 4) for _ in range(3)]
+    wanted = d.one([a * b * c], [-1], [1, a * b * c], [a, -1], [c, b, a], [a * b, c, 1])
+    x = d.builder.input(shape, dtype, **common)
+    y = d.builder.tensor(np.zeros(shape).reshape(wanted).shape, dtype, **common)
+    if d.boolean():
+        return d.finish(name, [x, d.builder.constant(wanted, "int32")], [y])
+    return d.finish(name, [x], [y], newShape=wanted)
+
+
+@case("TRANSPOSE")
+def _transpose(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.shape(1, 5)
+    rank = len(shape)
+    axes = d.draw(st.permutations(range(rank)))
+    x = d.builder.input(shape, dtype, **common)
+    y = d.builder.tensor([shape[axis] for axis in axes], dtype, **common)
+    return d.finish(name, [x, d.builder.constant([axis - rank * d.integer(0, 1) for axis in axes], "int32")], [y])
+
+
+@case("SQUEEZE")
+def _squeeze(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.draw(st.lists(st.sampled_from([1, 1, 3]), min_size=1, max_size=5))
+    ones = [i for i, extent in enumerate(shape) if extent == 1]
+    dims = d.draw(st.lists(st.sampled_from(ones), unique=True)) if ones else []
+    result = [extent for i, extent in enumerate(shape) if i not in (dims or ones)]
+    x, y = d.builder.input(shape, dtype, **common), d.builder.tensor(result, dtype, **common)
+    return d.finish(name, [x], [y], squeezeDims=[i - len(shape) * d.integer(0, 1) for i in dims])
+
+
+@case("EXPAND_DIMS")
+def _expand_dims(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    axis = d.integer(-3, 2)
+    x = d.builder.input([2, 3], dtype, **common)
+    y = d.builder.tensor(np.expand_dims(np.zeros([2, 3]), axis).shape, dtype, **common)
+    return d.finish(name, [x, d.builder.constant(axis, "int32")], [y])
+
+
+@case("CONCATENATION")
+def _concatenation(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.shape(side=3)
+    axis = d.integer(0, len(shape) - 1)
+    parts = d.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+
+    def with_extent(extent: int) -> list[int]:
+        return [*shape[:axis], extent, *shape[axis + 1 :]]
+
+    inputs = [d.builder.input(with_extent(part), dtype, **common) for part in parts]
+    y = d.builder.tensor(with_extent(sum(parts)), dtype, **common)
+    return d.finish(name, inputs, [y], axis=axis - len(shape) * d.integer(0, 1))
+
+
+@case("SPLIT", "SPLIT_V")
+def _split(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    count = d.integer(1, 3)
+    sizes = [d.integer(1, 3)] * count if name == "SPLIT" else [d.integer(1, 3) for _ in range(count)]
+    axis = d.builder.constant(d.one(1, -2), "int32")
+    x = d.builder.input([2, sum(sizes), 2], dtype, **common)
+    outputs = [d.builder.tensor([2, size, 2], dtype, **common) for size in sizes]
+    if name == "SPLIT":
+        return d.finish(name, [axis, x], outputs, numSplits=count)
+    if d.boolean():
+        sizes[d.integer(0, count - 1)] = -1
+    return d.finish(name, [x, d.builder.constant(sizes, "int32"), axis], outputs, numSplits=count)
+
+
+@case("PAD", "PADV2")
+def _pad(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.shape(side=3)
+    widths = [[d.integer(0, 2), d.integer(0, 2)] for _ in shape]
+    x = d.builder.input(shape, dtype, **common)
+    y = d.builder.tensor([e + sum(width) for e, width in zip(shape, widths, strict=True)], dtype, **common)
+    inputs = [x, d.builder.constant(widths, d.one("int32", "int64"))]
+    if name == "PADV2":
+        inputs.append(d.builder.constant(d.array([1], dtype), **common))
+    return d.finish(name, inputs, [y])
+
+
+@case("SLICE")
+def _slice(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.shape()
+    begin = [d.integer(0, extent - 1) for extent in shape]
+    size = [d.one(-1, d.integer(1, extent - first)) for extent, first in zip(shape, begin, strict=True)]
+    taken = zip(shape, begin, size, strict=True)
+    x = d.builder.input(shape, dtype, **common)
+    y = d.builder.tensor([e - first if s == -1 else s for e, first, s in taken], dtype, **common)
+    return d.finish(name, [x, d.builder.constant(begin, "int32"), d.builder.constant(size, "int32")], [y])
+
+
+@case("STRIDED_SLICE")
+def _strided_slice(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape = d.shape(side=5)
+    masks = dict.fromkeys(("begin", "end", "ellipsis", "newAxis", "shrinkAxis"), 0)
+    begins, ends, strides = [], [], []
+    result: list[int] = []
+    left, wide = list(shape), d.boolean()
+    for i in range(d.integer(1, len(shape))):
+        extent = left[0]
+        begin, end, stride = d.integer(-extent, extent - 1), d.integer(-6, 6), d.one(1, 1, 2, -1, -2)
+        kind = d.one("slice", "slice", "newAxis", "shrinkAxis")
+        if kind == "slice":
+            masked = {key: d.boolean() for key in ("begin", "end")}
+            taken = slice(None if masked["begin"] else begin, None if masked["end"] else end, stride)
+            if not range(*taken.indices(extent)):
+                masked, taken = {"begin": True, "end": True}, slice(None, None, stride)
+            result.append(len(range(*taken.indices(extent))))
+            for key, on in masked.items():
+                masks[key] |= on << i
+            left.pop(0)
+        else:
+            masks[kind] |= 1 << i
+            stride = 1
+            if kind == "newAxis":
+                result.append(1)
+            else:
+                left.pop(0)
+        begins.append(begin)
+        ends.append(end)
+        strides.append(stride)
+        if not left:
+            break
+    if wide and left:
+        # The rest of the dimensions, said in so many words.
+        masks["ellipsis"] = 1 << len(begins)
+        for values in (begins, ends, strides):
+            values.append(1)
+    x = d.builder.input(shape, dtype, **common)
+    y = d.builder.tensor([*result, *left], dtype, **common)
+    operands = [d.builder.constant(values, "int32") for values in (begins, ends, strides)]
+    return d.finish(name, [x, *operands], [y], **{f"{key}Mask": value for key, value in masks.items()})

@@ -1,0 +1,108 @@
+"""Every operator that is imported, against LiteRT's reference kernels: the same bytes, or floats as near as may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests._support.tflite_builder import TFLiteBuilder, litert
+from tests._support.tflite_cases import CASES, Case
+
+from uma.errors import ModelError
+from uma.frontends.tflite import from_tflite
+from uma.frontends.tflite.convert import OPERATORS
+from uma.relay.evaluate import evaluate
+
+
+def ours(model: bytes, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
+    module = from_tflite(model).module
+    return evaluate(module, {param.name: x for param, x in zip(module.main.params, inputs, strict=True)})
+
+
+def compare(model: bytes, *inputs: np.ndarray) -> None:
+    for got, expected in zip(ours(model, *inputs), litert(model, *inputs), strict=True):
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * max(1, float(np.abs(expected).max())))
+        else:
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_operators(name: str) -> None:
+    @given(CASES[name])
+    def check(drawn: Case) -> None:
+        compare(drawn[0], *drawn[1])
+
+    check()
+
+
+def test_every_operator_has_cases() -> None:
+    assert set(CASES) == set(OPERATORS)
+
+
+# --- where arithmetic is at its limits -------------------------------------------------------------------------------
+
+
+Scales = tuple[float, float, float]
+"""Of the data, the weight and the result."""
+
+
+def sums(name: str, dtype: str, scales: Scales, accumulators: list[int]) -> bytes:
+    """A model whose sums are these, whatever its input: the weights are 0, the biases differ."""
+    in_scale, weight_scale, out_scale = scales
+    builder, count = TFLiteBuilder(), len(accumulators)
+    zero = 0 if dtype == "int8" else 128
+    shape, weight, axis = {
+        "FULLY_CONNECTED": ([1, 1], [count, 1], 0),
+        "CONV_2D": ([1, 1, 1, 1], [count, 1, 1, 1], 0),
+        "DEPTHWISE_CONV_2D": ([1, 1, 1, 1], [1, 1, 1, count], 3),
+    }[name]
+    x = builder.input(shape, dtype, scale=in_scale, zero_point=zero)
+    w = builder.constant(np.full(weight, zero), dtype, scale=weight_scale, zero_point=zero, axis=axis)
+    bias = builder.constant(accumulators, "int32", scale=float(np.float32(in_scale) * np.float32(weight_scale)))
+    y = builder.tensor([*shape[:-1], count], dtype, scale=out_scale, zero_point=zero)
+    options = {} if name == "FULLY_CONNECTED" else {"padding": 1, "strideH": 1, "strideW": 1}
+    if name == "DEPTHWISE_CONV_2D":
+        options["depthMultiplier"] = count
+    builder.op(name, [x, w, bias], [y], **options)
+    return builder.finish(y)
+
+
+SCALE = st.one_of(st.floats(2.0**-12, 2.0**-3, width=32), st.integers(-11, -2).map(lambda e: 2.0**e))
+SCALES = st.tuples(SCALE, SCALE, st.floats(2.0**-6, 2.0**-3, width=32))
+
+
+@pytest.mark.parametrize("name", ["FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@given(SCALES)
+@settings(max_examples=20)
+def test_sums_are_rounded_alike_at_every_threshold(name: str, dtype: str, scales: Scales) -> None:
+    factor = scales[0] * scales[1] / scales[2]
+    turns = [round((k + 0.5) / factor) for k in range(-129, 128)]
+    accumulators = sorted({turn + step for turn in turns for step in (-1, 0, 1) if abs(turn) < 2**23})
+    shape = [1, 1] if name == "FULLY_CONNECTED" else [1, 1, 1, 1]
+    compare(sums(name, dtype, scales, accumulators), np.full(shape, 0 if dtype == "int8" else 128, dtype))
+
+
+def test_convolutions_wrap_what_is_scaled_up_and_overflows() -> None:
+    accumulators = [2**28, 2**30, 3 * 2**28, -(2**29) - 777, 2**31 - 1, -(2**31), 5, -5]
+    compare(sums("CONV_2D", "int8", (3.5, 2.0, 1.0), accumulators), np.zeros([1, 1, 1, 1], np.int8))
+
+
+def test_a_product_that_no_fixed_point_scales_exactly_is_refused() -> None:
+    with pytest.raises(ModelError, match="scaled by a float64 that no fixed point equals"):
+        from_tflite(sums("FULLY_CONNECTED", "int8", (0.001, 2.0**-17, 0.09375), [2**29, -(2**29)]))
+
+
+def test_sum_of_int8() -> None:
+    # LiteRT 2.3 reads int8 as uint8 here: what the two have in common is compared.
+    builder = TFLiteBuilder()
+    x = builder.input([8, 4], "int8", scale=0.1, zero_point=3)
+    y = builder.tensor([8], "int8", scale=0.45, zero_point=5)
+    builder.op("SUM", [x, builder.constant([1], "int32")], [y])
+    model = builder.finish(y)
+    compare(model, np.random.default_rng(0).integers(3, 127, [8, 4], np.int8))
+    (negative,) = ours(model, np.full([8, 4], -97, np.int8))
+    assert negative.tolist() == [5 + round(-400 * 0.1 / 0.45)] * 8

@@ -1,0 +1,134 @@
+"""Modules, their layers, and what they say of inputs and outputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from uma.errors import ModelError
+from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
+from uma.relay.module import IRModule, Signature, Spans, TensorInfo, func_type
+from uma.relay.types import FuncType, TensorType, TupleType
+from uma.tir import te
+from uma.tir.nodes import PrimFunc
+
+T = TensorType((2, 4), "float32")
+X = Var("x", T)
+RELU = call("nn.relu", X)
+MAIN = Function([X], RELU)
+
+
+def kernel(*, outputs: int = 1) -> PrimFunc:
+    x, w = te.placeholder((2, 4), "float32", "x"), te.placeholder((4,), "float32", "w")
+    made = [te.compute((2, 4), lambda i, j, k=k: x[i, j] + w[j] * float(k), "y") for k in range(outputs)]
+    return te.prim_func([x], made, constants=[w]).func
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_are_added_once_each_in_order() -> None:
+    spans = Spans()
+    spans.add(RELU, ["b", "a", "b"])
+    spans.add(RELU, ("a", "c"))
+    assert spans[RELU] == ("b", "a", "c")
+    assert RELU in spans
+    assert spans[call("tanh", X)] == ()
+    assert call("tanh", X) not in spans
+
+
+def test_only_what_is_computed_has_layers() -> None:
+    pair = Tuple([X, RELU])
+    computed: list[Expr] = [RELU, pair, TupleGetItem(pair, 0), Call(MAIN, [X])]
+    others: list[Expr] = [X, const(1), MAIN, GlobalVar("f", FuncType((), T))]
+    spans = Spans(dict.fromkeys(computed + others, ("a",)))
+    assert [expr for expr, _ in spans] == computed
+    assert all(layers == ("a",) for _, layers in spans)
+
+
+def test_no_layers_are_nothing() -> None:
+    spans = Spans()
+    spans.add(RELU, [])
+    assert RELU not in spans
+    assert spans == Spans()
+
+
+def test_layers_compare_by_content() -> None:
+    assert Spans({RELU: ("a",)}) == Spans({RELU: ["a", "a"]})
+    assert Spans({RELU: ("a", "b")}) != Spans({RELU: ("b", "a")})
+    assert Spans() != {}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Spans())
+
+
+def test_layers_of_what_moves_and_of_what_is_kept() -> None:
+    tanh = call("tanh", X)
+    spans = Spans({RELU: ("a",), tanh: ("b",)})
+    spans.moved(RELU, tanh)
+    assert spans[tanh] == ("b", "a")
+    assert spans.only([tanh, X]) == Spans({tanh: ("b", "a")})
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+
+def test_a_signature_made_up_for_a_function() -> None:
+    assert Signature.of(MAIN) == Signature((TensorInfo("x"),), (TensorInfo("output"),))
+    pair = Function([X], Tuple([X, RELU]))
+    assert Signature.of(pair).outputs == (TensorInfo("output0"), TensorInfo("output1"))
+    assert Signature.of(Function([X], Tuple([X]))).outputs == (TensorInfo("output"),)
+
+
+@pytest.mark.parametrize("given", [{"scale": 0.5}, {"zero_point": 3}])
+def test_scale_and_zero_point_come_together(given: dict[str, float]) -> None:
+    with pytest.raises(ModelError, match="tensor 'x' has a scale or a zero point without the other"):
+        TensorInfo("x", **given)  # type: ignore[arg-type]
+    assert TensorInfo("x", 0.5, 0).zero_point == 0
+
+
+# --- modules ---------------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_found_by_name() -> None:
+    prim = kernel()
+    module = IRModule.of({"main": MAIN, "f": prim})
+    assert module["f"] is prim
+    assert module.main is MAIN
+    assert module.global_var("f") is GlobalVar("f", FuncType((T, TensorType((4,), "float32")), T))
+    with pytest.raises(ModelError, match="the module has no function 'g'") as caught:
+        _ = module["g"]
+    assert caught.value.hint == "it has main, f"
+    with pytest.raises(ModelError, match="the module has no function 'main'") as caught:
+        _ = IRModule({}).main
+    assert caught.value.hint == "it has none"
+
+
+def test_main_is_of_the_graph_form() -> None:
+    with pytest.raises(ModelError, match="main is not a function of the graph form"):
+        _ = IRModule.of({"main": kernel()}).main
+
+
+def test_the_type_of_a_kernel_is_inputs_and_constants_to_outputs() -> None:
+    w = TensorType((4,), "float32")
+    assert func_type(kernel()) is FuncType((T, w), T)
+    assert func_type(kernel(outputs=2)) is FuncType((T, w), TupleType((T, T)))
+    assert func_type(MAIN) is MAIN.type
+
+
+def test_modules_are_equal_by_content() -> None:
+    assert IRModule.of({"main": MAIN}) == IRModule.of({"main": MAIN}, Spans())
+    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": MAIN}, Spans({RELU: ("a",)}))
+    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": MAIN}, None, Signature.of(MAIN))
+    assert IRModule.of({"main": MAIN}) != IRModule.of({"main": Function([X], X)})
+
+
+def test_another_main_keeps_the_rest_and_the_layers_that_are_left() -> None:
+    inner = Function([X], call("tanh", X))
+    new = Function([X], Call(inner, [X]))
+    spans = Spans({RELU: ("gone",), inner.body: ("inner",), new.body: ("outer",)})
+    module = IRModule.of({"f": kernel(), "main": MAIN}, spans, Signature.of(MAIN))
+    changed = module.with_main(new, spans)
+    assert changed.main is new
+    assert [var.name for var in changed.functions] == ["main", "f"]
+    assert changed.spans == Spans({inner.body: ("inner",), new.body: ("outer",)})
+    assert changed.signature == module.signature
+    assert module.main is MAIN
