@@ -272,9 +272,7 @@ class Artifact:
     def _load(self, library: Path) -> NativeModel:
         from .runtime.native import NativeModel
 
-        model = NativeModel(
-            library, name=self.name, inputs=self._tensors("inputs"), outputs=self._tensors("outputs")
-        )
+        model = NativeModel(library, name=self.name, inputs=self._tensors("inputs"), outputs=self._tensors("outputs"))
         if model.arena_bytes != self.arena_bytes:
             raise ModelError(
                 f"the model needs an arena of {model.arena_bytes} bytes, its metadata says {self.arena_bytes}",

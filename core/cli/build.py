@@ -6,33 +6,63 @@ import argparse
 import time
 from pathlib import Path
 
-from .common import Output, add_model_arguments, add_output_arguments, shapes
+from ..errors import UsageError
+from .common import add_model_arguments, add_output_arguments, shapes
+from .output import Output
 
 __all__ = ["add"]
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = commands.add_parser("build", help="compile a model", description="Compile a model to C and a library.")
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a .tflite or .onnx file, or a dumped text form")
+    parser = commands.add_parser(
+        "build",
+        help="compile a model",
+        description="Compile a model to C, and see that the C compiler takes it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
     parser.add_argument("--dump", metavar="DIR", type=Path, help="write the text of every stage to this folder")
-    parser.add_argument("--stop-after", metavar="STAGE", help="stop there and print the stage's text, or dump it")
+    parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
-def _run(args: argparse.Namespace) -> int:
-    from ..pipeline.driver import build
+def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.driver import build_loaded, load_model, lower_loaded, resolve_target
+    from ..pipeline.dump import print_form
+    from ..pipeline.stages import STAGES
+    from ..plugins import default_host
 
-    out = Output(args)
-    if args.stop_after:
-        return _stop_after(args, out)
+    if args.stop_after is not None:
+        if args.stop_after not in STAGES:
+            raise UsageError(f"there is no stage {args.stop_after!r}", hint=f"stages: {', '.join(STAGES)}")
+        if args.output is not None:
+            raise UsageError("--stop-after makes no artifact", hint="leave out --output; --dump DIR keeps the texts")
     start = time.perf_counter()
-    artifact = build(args.model, args.target, name=args.name, shapes=shapes(args), dump=args.dump, note=out.note)
-    code_bytes = artifact.code_bytes  # compiles: a model that does not compile is not saved
-    folder = artifact.save(args.output or Path("build") / artifact.name)
+    target = resolve_target(args.target, default_host())
+    out.step("import")
+    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
+    if args.stop_after is not None:
+        form = lower_loaded(loaded, args.stop_after, dump=args.dump, progress=out.step)
+        out.notes(loaded.notes)
+        if args.dump is None:
+            text = print_form(form)[0]
+            out.line(text.rstrip("\n"))
+            out.result({"stage": args.stop_after, "text": text})
+        else:
+            out.line(f"{loaded.name}: the stages up to {args.stop_after} are in {args.dump}")
+            out.result({"stage": args.stop_after, "folder": str(args.dump)})
+        return 0
+
+    artifact = build_loaded(loaded, target, dump=args.dump, progress=out.step)
+    out.step("compile")
+    code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+    out.step("save")
+    wanted = args.output or Path("build") / artifact.name
+    folder = artifact.save(wanted)
     seconds = time.perf_counter() - start
 
     metadata = artifact.metadata
@@ -43,9 +73,10 @@ def _run(args: argparse.Namespace) -> int:
             "arena": f"{artifact.arena_bytes:,} bytes",
             "weights": f"{artifact.constant_bytes:,} bytes",
             "code": f"{code_bytes:,} bytes",
-            "in": str(folder),
+            "in": str(wanted),
         }
     )
+    out.notes(loaded.notes)
     out.result(
         {
             "name": artifact.name,
@@ -58,23 +89,7 @@ def _run(args: argparse.Namespace) -> int:
             "inputs": metadata["inputs"],
             "outputs": metadata["outputs"],
             "calls": metadata["calls"],
+            "notes": list(loaded.notes),
         }
     )
-    return 0
-
-
-def _stop_after(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import lower_to
-    from ..pipeline.dump import print_form
-    from ..plugins import default_host
-
-    default_host().target(args.target)
-    form = lower_to(args.model, args.stop_after, name=args.name, shapes=shapes(args), dump=args.dump, note=out.note)
-    if args.dump is None:
-        text = print_form(form)[0]
-        out.line(text.rstrip("\n"))
-        out.result({"stage": args.stop_after, "text": text})
-    else:
-        out.line(f"stages up to {args.stop_after} are in {args.dump}")
-        out.result({"stage": args.stop_after, "folder": str(args.dump)})
     return 0

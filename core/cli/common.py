@@ -1,36 +1,42 @@
-"""Arguments and output that commands share."""
+"""Arguments that commands share, and the inputs of a model that they describe."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Output", "add_input_arguments", "add_model_arguments", "add_output_arguments", "make_inputs", "shapes"]
+__all__ = [
+    "add_input_arguments",
+    "add_model_arguments",
+    "add_output_arguments",
+    "make_inputs",
+    "random_array",
+    "read_arrays",
+    "shapes",
+]
 
-SCHEMA_VERSION = 1
-"""Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
+_SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """``--json``, ``-q`` and ``-v``, which every command has."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more, with a traceback for errors")
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("-q", "--quiet", action="store_true", help="print no text but errors")
+    amount.add_argument("-v", "--verbose", action="store_true", help="say more, and where errors come from")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: bool = True) -> None:
-    """The model and how to build it."""
-    parser.add_argument("--target", metavar="T", required=target_required, help="what to build for: 'c', 'c -opt=2'")
-    parser.add_argument("--name", metavar="N", help="C prefix of the model (default: from the file's name)")
+    """How to build the model."""
+    parser.add_argument("--target", metavar="T", required=target_required, help="what to build for: c, 'c -opt=2'")
+    parser.add_argument("--name", metavar="N", help="prefix of all C names (default: from the file's name)")
     parser.add_argument(
         "--shape",
         metavar="NAME=1,3,224,224",
@@ -45,10 +51,11 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", metavar="IN.npz", type=Path, help="arrays under the inputs' names")
     parser.add_argument(
         "--input",
-        metavar="NAME=@X.npy",
+        metavar="NAME=SOURCE",
         action="append",
         default=[],
-        help="one input from a file, or NAME=random:SEED; may be repeated (default: random:0 for each)",
+        help="one input, which goes before --inputs: NAME=@X.npy, or NAME=random:SEED; may be repeated (default: "
+        "random:0 for the first, random:1 for the second, ...)",
     )
 
 
@@ -56,9 +63,9 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The shapes that ``--shape`` gives, by input name.
 
     Raises:
-        UsageError: one is malformed.
+        UsageError: one is malformed, or an input has two.
     """
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for text in args.shape:
         name, _, extents = text.rpartition("=")
         try:
@@ -67,81 +74,60 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
             shape = ()
         if not name or not shape or min(shape) < 1:
             raise UsageError(f"--shape {text!r} is no shape", hint="write NAME=1,3,224,224, all positive")
+        if name in found:
+            raise UsageError(f"--shape gives {name!r} twice")
         found[name] = shape
     return found
 
 
-class Output:
-    """Prints for people, or one JSON object for programs."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.as_json: bool = args.json
-        self.quiet: bool = args.quiet
-        self.verbose: bool = args.verbose
-
-    def line(self, text: str = "") -> None:
-        """A line for people."""
-        if not (self.as_json or self.quiet):
-            print(text)
-
-    def note(self, text: str) -> None:
-        """A line for people who asked for more."""
-        if self.verbose:
-            print(text, file=sys.stderr)
-
-    def table(self, rows: Mapping[str, str]) -> None:
-        """Names and values, one pair a line."""
-        width = max(map(len, rows), default=0)
-        for name, value in rows.items():
-            self.line(f"  {name:<{width}}  {value}")
-
-    def result(self, fields: Mapping[str, Any]) -> None:
-        """The JSON object."""
-        if self.as_json:
-            print(json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=2))
-
-
 def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """An array for every input of the model.
+    """An array for every input of the model, as ``--inputs`` and ``--input`` say.
 
     Args:
-        args: with ``inputs`` and ``input``.
+        args: the command's arguments.
         declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
 
     Raises:
-        UsageError: a file cannot be read, or an argument is malformed or names no input. Shapes and dtypes are left
-            to the session.
+        UsageError: an argument is malformed or names no input, or a file cannot be opened.
+        ModelError: a file does not hold what it should. Shapes and dtypes are left to the session.
     """
-    import numpy as np
-
+    rows = {row["name"]: row for row in declared}
+    hint = f"its inputs: {', '.join(map(repr, rows)) or 'none'}"
     given: dict[str, np.ndarray] = {}
-    if args.inputs is not None:
-        loaded = _load(args.inputs)
-        if isinstance(loaded, np.ndarray):
-            raise UsageError(f"{args.inputs} holds one array without a name", hint="give it as --input NAME=@FILE")
-        given.update(loaded)
-    seeds: dict[str, int] = {}
     for text in args.input:
-        name, separator, source = text.rpartition("=")
-        if not separator:
-            raise UsageError(f"--input {text!r} names no input", hint="write NAME=@FILE.npy or NAME=random:SEED")
-        if source.startswith("@"):
-            loaded = _load(Path(source[1:]))
-            if not isinstance(loaded, np.ndarray):
-                raise UsageError(f"{source[1:]} holds several arrays", hint="give it as --inputs FILE.npz")
-            given[name] = loaded
-        elif source.startswith("random:") and source[7:].isdecimal():
-            seeds[name] = int(source[7:])
-        else:
-            raise UsageError(f"--input {text!r} is no source", hint="write NAME=@FILE.npy or NAME=random:SEED")
-    names = [row["name"] for row in declared]
-    for name in (*given, *seeds):
-        if name not in names:
-            raise UsageError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(names)}")
-    for row in declared:
-        if row["name"] not in given:
-            given[row["name"]] = random_array(row["shape"], row["dtype"], seeds.get(row["name"], 0))
+        # A name may have a = in it, and so may a file's.
+        name = max((n for n in rows if text.startswith(f"{n}=")), key=len, default=None)
+        if name is None:
+            unknown, separator, _ = text.partition("=")
+            if not separator:
+                raise UsageError(f"--input {text!r} names no input", hint=_SOURCES)
+            raise UsageError(f"the model has no input {unknown!r}", hint=hint)
+        if name in given:
+            raise UsageError(f"--input gives {name!r} twice")
+        given[name] = _from_source(text[len(name) + 1 :], rows[name])
+    if args.inputs is not None:
+        arrays = read_arrays(args.inputs)
+        if unknown_names := [name for name in arrays if name not in rows]:
+            what = f"the model has no input {unknown_names[0]!r}"
+            raise ModelError(what, where=str(args.inputs), hint=hint)
+        given = {**arrays, **given}
+    for position, (name, row) in enumerate(rows.items()):
+        if name not in given:
+            given[name] = random_array(row["shape"], row["dtype"], position)
     return given
+
+
+def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
+    if source.startswith("@"):
+        arrays = read_arrays(Path(source[1:]))
+        if list(arrays) != [""]:
+            hint = "give it as --inputs FILE.npz, under the inputs' names"
+            raise ModelError("the file holds arrays with names", where=source[1:], hint=hint)
+        return arrays[""]
+    kind, _, seed = source.partition(":")
+    if kind != "random" or not (seed.isascii() and seed.isdecimal()):
+        raise UsageError(f"{source!r} is no source for the input {row['name']!r}", hint=_SOURCES)
+    return random_array(row["shape"], row["dtype"], int(seed))
 
 
 def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> np.ndarray:
@@ -158,11 +144,30 @@ def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> np.ndarray
     return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
 
 
-def _load(path: Path) -> Any:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by name; that of an ``.npy`` file under the empty name.
+
+    Raises:
+        UsageError: the file cannot be opened.
+        ModelError: it holds something else, or more than there is memory for. Objects are not unpickled.
+    """
+    import tokenize
+    import zipfile
+    import zlib
+
     import numpy as np
 
     try:
         loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"cannot read arrays from {path}: {error}", hint="an .npy or .npz file of numbers") from error
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except OSError as error:
+        raise UsageError(f"cannot read the file: {error.strerror or error}", where=str(path)) from error
+    except (
+        ValueError, EOFError, KeyError, MemoryError, NotImplementedError, OverflowError, RuntimeError, SyntaxError,
+        tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
+        hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
+        raise ModelError(f"the file does not hold arrays: {error}", where=str(path), hint=hint) from error

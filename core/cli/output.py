@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -69,8 +70,7 @@ class Output:
         """A step of the work begins, and the one before ends."""
         self._end_step()
         self._step = what, time.perf_counter()
-        if self._live:
-            print(f"\r\x1b[K{_printable(what, sys.stderr)} ...", end="", file=sys.stderr, flush=True)
+        self._status(f"{what} ...")
 
     def result(self, fields: Mapping[str, Any]) -> None:
         """The JSON object. Numbers that JSON does not have are the texts ``nan``, ``inf`` and ``-inf``."""
@@ -101,10 +101,8 @@ class Output:
     def complain(self, text: str) -> None:
         """A line on stderr."""
         self._end_step()
-        try:
+        with contextlib.suppress(OSError):  # there is nowhere left to say so
             print(_printable(text, sys.stderr), file=sys.stderr, flush=True)
-        except OSError:
-            pass  # there is nowhere left to say so
 
     def abandon(self) -> None:
         """Nobody reads stdout: forget what waits to be written there, about which Python would complain at exit."""
@@ -119,10 +117,15 @@ class Output:
         if self._step is None:
             return
         (what, start), self._step = self._step, None
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._status("")
         if self.verbose:
             self.complain(f"{what}: {time.perf_counter() - start:.2f} s")
+
+    def _status(self, text: str) -> None:
+        """Show ``text`` in the terminal's last line, in place of what was there."""
+        if self._live:
+            with contextlib.suppress(OSError):
+                print(f"\r\x1b[K{_printable(text, sys.stderr)}", end="", file=sys.stderr, flush=True)
 
     def _print(self, text: str, end: str = "\n") -> None:
         try:
@@ -135,7 +138,7 @@ class Output:
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` within ``width`` characters: front-ends join names to hundreds of characters, told apart by their ends."""
+    """``text`` within ``width`` characters, less its middle: names of hundreds of characters differ at their ends."""
     if len(text) <= width:
         return text
     kept = width - 3

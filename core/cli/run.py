@@ -3,34 +3,78 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .common import Output, add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from .output import Output, shorten
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..artifact import Artifact
+    from ..artifact import Artifact, CallTime
 
 __all__ = ["add"]
 
-SHOWN_ELEMENTS = 16
+_SHOWN_ELEMENTS = 16
+_PROFILED_RUNS = 10
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = commands.add_parser("run", help="run a model", description="Run a model or an artifact on this machine.")
+    parser = commands.add_parser(
+        "run",
+        help="run a model",
+        description="Run a model or an artifact on this machine. This executes its code: run only what you trust.",
+        allow_abbrev=False,
+    )
     parser.add_argument("model", metavar="MODEL|ARTIFACT", type=Path, help="a model file, or a folder of uma build")
     add_model_arguments(parser, target_required=False)
     add_input_arguments(parser)
     parser.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
-    parser.add_argument("--repeat", metavar="N", type=int, default=1, help="run N times and print the median time")
+    parser.add_argument("--repeat", metavar="N", type=int, help="then measure N runs more, and print their median")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help=f"time every layer instead: medians of --repeat runs (default: {_PROFILED_RUNS})",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, out: Output) -> int:
+    if args.repeat is not None and args.repeat < 1:
+        raise UsageError(f"--repeat {args.repeat} is not positive")
+    artifact = _artifact(args, out)
+    inputs = make_inputs(args, artifact.metadata["inputs"])
+    result: dict[str, Any] = {"name": artifact.name}
+    times: tuple[CallTime, ...] = ()
+    out.step("compile and run")
+    if args.profile:
+        profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
+        outputs, times = dict(profile.outputs), profile.calls
+        rows = [{"layers": list(t.layers), "kernel": t.kernel, "median_us": t.median_ns / 1e3} for t in times]
+        result.update(runs=args.repeat or _PROFILED_RUNS, profile=rows)
+    else:
+        session = artifact.session()
+        outputs = session.run(inputs)
+        if args.repeat is not None:
+            result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat))
+    if args.outputs is not None:
+        _save(args.outputs, outputs)
+
+    for name, array in outputs.items():
+        out.line(f"{shorten(name, 60)}: {array.dtype}{list(array.shape)} {_excerpt(array)}")
+    if "median_us" in result:
+        out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us")
+    if args.profile:
+        _show(times, out)
+    values = {n: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for n, a in outputs.items()}
+    out.result({**result, "outputs": values})
+    return 0
 
 
 def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
@@ -40,59 +84,67 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
         if args.target or args.name or args.shape:
             raise UsageError("an artifact is built already", hint="--target, --name and --shape go with model files")
         return load(args.model)
+    if not args.model.exists():
+        raise UsageError(f"there is no file {args.model}", hint="name a model file, or a folder that uma build wrote")
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
-    from ..pipeline.driver import build
+    from ..pipeline.driver import build_loaded, load_model, resolve_target
+    from ..plugins import default_host
 
-    return build(args.model, args.target, name=args.name, shapes=shapes(args), note=out.note)
+    target = resolve_target(args.target, default_host())
+    out.step("import")
+    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
+    artifact = build_loaded(loaded, target, progress=out.step)
+    out.notes(loaded.notes)
+    return artifact
 
 
-def _run(args: argparse.Namespace) -> int:
-    if args.repeat < 1:
-        raise UsageError(f"--repeat {args.repeat} is not positive")
-    out = Output(args)
-    artifact = _artifact(args, out)
-    inputs = make_inputs(args, artifact.metadata["inputs"])
-    session = artifact.session()
-    outputs = session.run(inputs)
-    times_us = []
-    for _ in range(args.repeat):
+def _median_us(call: Any, repeat: int) -> float:
+    from statistics import median
+
+    times_ns = []
+    for _ in range(repeat):
         start = time.perf_counter_ns()
-        session.invoke()
-        times_us.append((time.perf_counter_ns() - start) / 1000)
-    median_us = statistics.median(times_us)
-    if args.outputs is not None:
-        _save(args.outputs, outputs)
-    for name, array in outputs.items():
-        out.line(f"{name}: {array.dtype}{list(array.shape)} {_excerpt(array)}")
-    if args.repeat > 1:
-        out.line(f"median of {args.repeat} runs: {median_us:.1f} us")
-    summary = {
-        name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.reshape(-1)[:SHOWN_ELEMENTS].tolist()}
-        for name, a in outputs.items()
-    }
-    out.result({"name": artifact.name, "outputs": summary, "runs": args.repeat, "median_us": median_us})
-    return 0
+        call()
+        times_ns.append(time.perf_counter_ns() - start)
+    return median(times_ns) / 1e3
 
 
 def _excerpt(array: np.ndarray) -> str:
     flat = array.reshape(-1)
-    shown = " ".join(f"{value:.6g}" for value in flat[:SHOWN_ELEMENTS].tolist())
-    return f"{shown} ... ({flat.size - SHOWN_ELEMENTS} more)" if flat.size > SHOWN_ELEMENTS else shown
+    shown = " ".join(f"{value:.6g}" for value in flat[:_SHOWN_ELEMENTS].tolist())
+    return f"{shown} ... ({flat.size - _SHOWN_ELEMENTS} more)" if flat.size > _SHOWN_ELEMENTS else shown
 
 
-def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
+def _show(times: tuple[CallTime, ...], out: Output) -> None:
+    total_ns = sum(call.median_ns for call in times)
+    rows = [
+        (
+            shorten(", ".join(call.layers), 48),
+            shorten(call.kernel, 32),
+            f"{call.median_ns / 1e3:.1f}",
+            f"{call.median_ns / (total_ns or 1):.1%}",
+        )
+        for call in times
+    ]
+    out.columns(("layer", "kernel", "us", "share"), [*rows, ("all", "", f"{total_ns / 1e3:.1f}", "100.0%")])
+
+
+def _save(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    """What ``numpy.savez`` writes, but for any names."""
     import io
-    import os
+    import zipfile
 
     import numpy as np
 
+    from ..pipeline.dump import write_whole
+
     content = io.BytesIO()
-    np.savez(content, **outputs)  # type: ignore[arg-type]  # its stub takes keywords for options only
-    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in outputs.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
     try:
-        staged.write_bytes(content.getvalue())
-        staged.replace(path)
+        write_whole(path, content.getvalue())
     except OSError as error:
-        staged.unlink(missing_ok=True)
         raise UsageError(f"cannot write the outputs: {error.strerror}", where=str(path)) from error

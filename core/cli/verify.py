@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .common import Output, add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from ..errors import VerificationError
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from .output import Output, shorten
+
+if TYPE_CHECKING:
+    from ..pipeline.verify import Difference, KernelCheck, OutputCheck
 
 __all__ = ["add"]
 
-EXIT_DIFFERS = 7
+_AGAINST = {
+    "inspected": "the same kernels without reuse of memory",
+    "references": "the references of the whole model",
+    "litert": "LiteRT",
+    "onnxruntime": "onnxruntime",
+}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,8 +30,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="compare a compiled model with references",
         description="Compare every kernel of the compiled model with the numpy references of its ops, and name the "
         "first layer that differs. Integers must be equal, floats within 1e-5 of the largest element.",
+        allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a .tflite or .onnx file")
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file")
     add_model_arguments(parser)
     add_input_arguments(parser)
     parser.add_argument(
@@ -34,53 +45,80 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(args: argparse.Namespace) -> int:
-    from ..pipeline.driver import build, load_model
+def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.driver import build_loaded, load_model, resolve_target
     from ..pipeline.oracles import ORACLES
-    from ..pipeline.verify import Difference, compare, verify_layers
+    from ..pipeline.verify import check_outputs, verify
+    from ..plugins import default_host
 
-    out = Output(args)
+    target = resolve_target(args.target, default_host())
+    out.step("import")
     loaded = load_model(args.model, name=args.name, shapes=shapes(args))
-    for note in loaded.notes:
-        out.note(note)
-    artifact = build(args.model, args.target, name=args.name, shapes=shapes(args))
-    inputs = make_inputs(args, artifact.metadata["inputs"])
-    layers = verify_layers(loaded, args.target, inputs)
-    got = artifact.run(inputs)
-    whole: list[Difference] = []
+    artifact = build_loaded(loaded, target, progress=out.step)
+    declared = artifact.metadata["inputs"]
+    inputs = make_inputs(args, declared)
+    oracle = None
     if args.against != "builtin":
-        expected = ORACLES[args.against](args.model, inputs)
-        whole = [compare(got[name], expected[name], (name,), args.against) for name in got]
+        oracle = ORACLES[args.against](args.model, [tuple(row["shape"]) for row in declared])
+    found = verify(loaded, artifact, target, inputs, progress=out.step)
+    outputs = list(found.outputs)
+    if oracle is not None:
+        out.step(f"run {args.against}")
+        got = artifact.run(inputs)
+        expected = oracle([inputs[row["name"]] for row in declared])
+        outputs += check_outputs(got, dict(zip(got, expected, strict=True)), args.against)
 
-    wrong = [difference for difference in layers if not difference.ok]
-    if args.verbose:
-        for difference in layers:
-            out.line(f"  {difference}")
-    out.line(f"{len(layers)} kernels compared with the references of their ops: {len(wrong)} differ")
-    if wrong:
-        out.line(f"first: {wrong[0]}")
-    for difference in whole:
-        out.line(f"output against {args.against}: {difference}")
-    failed = bool(wrong) or any(not difference.ok for difference in whole)
+    out.notes(loaded.notes)
+    wrong = [check for check in found.kernels if not check.difference.ok]
+    if out.verbose:
+        for check in found.kernels:
+            out.line(f"  {shorten(_layers(check), 60)}: {check.difference}")
+    verdict = f"{len(wrong)} differ" if wrong else "all agree"
+    out.line(f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references: {verdict}")
+    for output in outputs:
+        out.line(f"output {shorten(output.name, 60)} against {_AGAINST[output.against]}: {output.difference}")
+    error = _error(found.kernels, outputs)
     out.result(
         {
             "name": artifact.name,
-            "equal": not failed,
-            "layers": [_as_json(difference) for difference in layers],
-            "against": args.against,
-            "outputs": [_as_json(difference) for difference in whole],
+            "equal": error is None,
+            "kernels": [
+                {"kernel": c.kernel, "layers": list(c.layers), **_as_json(c.difference)} for c in found.kernels
+            ],
+            "outputs": [{"name": c.name, "against": c.against, **_as_json(c.difference)} for c in outputs],
         }
     )
-    return EXIT_DIFFERS if failed else 0
+    if error is not None:
+        raise error
+    return 0
 
 
-def _as_json(difference: Any) -> dict[str, Any]:
+def _error(kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck]) -> VerificationError | None:
+    """What the first difference means."""
+    for position, kernel in enumerate(kernels):
+        if not kernel.difference.ok:
+            what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
+            where = f"kernel {kernel.kernel}, result {position + 1} of {len(kernels)}"
+            return VerificationError(what, where=where)
+    for output in outputs:
+        if not output.difference.ok:
+            what = f"output {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
+            hint = "every kernel by itself agrees with its reference"
+            return VerificationError(what, hint=hint)
+    return None
+
+
+def _layers(check: KernelCheck) -> str:
+    return ", ".join(check.layers) or check.kernel
+
+
+def _as_json(difference: Difference) -> dict[str, Any]:
     return {
-        "layers": list(difference.layers),
-        "kernel": difference.kernel,
         "ok": difference.ok,
         "differing": difference.count,
         "size": difference.size,
-        "largest": difference.largest if difference.largest != float("inf") else None,
-        "first_index": None if difference.index is None else list(difference.index),
+        "largest": difference.largest,
+        "first": None if difference.index is None else list(difference.index),
+        "got": difference.got,
+        "expected": difference.expected,
     }

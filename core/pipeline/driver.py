@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
 from ..errors import UsageError
 from ..hookspecs import Code
-from ..plugins import PluginHost, default_host
+from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Buffer, Plan, Program, check_plan, plan
 from ..relay.module import IRModule
 from ..runtime.toolchain import KNOWN_COMPILERS, refused_flags
@@ -154,7 +155,7 @@ def lower_loaded(
     if until not in STAGES:
         raise UsageError(f"there is no stage {until!r}", hint=f"stages: {', '.join(STAGES)}")
     dumper = None if dump is None else Dumper(dump)
-    following = dict(zip(STAGES, STAGES[1:], strict=False))
+    following = dict(itertools.pairwise(STAGES))
 
     def after(stage: str, form: Form) -> None:
         if dumper is not None:
@@ -208,10 +209,7 @@ def make_artifact(program: Program, memory: Plan, target: Target, plugins: Plugi
     plugin = plugins.plugin_for(target.kind.name)
     module = IRModule.of(dict(program.functions))
     code = plugin.call("tir_to_runtime", module=module, target=target) or Code()
-    if refused := refused_flags(code.cflags):
-        raise plugin.entry.fault(f"wants the compiler flag {refused[0]!r}, which is not allowed", "report this to its author")
-    if code.cc is not None and not KNOWN_COMPILERS.fullmatch(code.cc):
-        raise plugin.entry.fault(f"wants the compiler {code.cc!r}, which is not known", "report this to its author")
+    _check(code, plugin.entry)
     files = emit_model(program, memory)
     metadata = {
         "schema_version": SCHEMA_VERSION,
@@ -234,6 +232,15 @@ def make_artifact(program: Program, memory: Plan, target: Target, plugins: Plugi
         },
     }
     return Artifact(files.contents, metadata)
+
+
+def _check(code: Code, plugin: PluginEntry) -> None:
+    """PluginError where a plugin wants what is not allowed."""
+    remedy = f"tell its authors, or look for a newer version: pip install --upgrade {plugin.distribution}"
+    if refused := refused_flags(code.cflags):
+        raise plugin.fault(f"wants the compiler flag {refused[0]!r}, which is not allowed", remedy)
+    if code.cc is not None and not KNOWN_COMPILERS.fullmatch(code.cc):
+        raise plugin.fault(f"wants the compiler {code.cc!r}, which is not a known one", remedy)
 
 
 def _tensor(buffer: Buffer, identifier: str) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import re
-from collections.abc import Iterator
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from .stages import STAGES, Form
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "print_form", "read_dump"]
+__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "print_form", "read_dump", "write_whole"]
 
 SUFFIX = ".py"
 """Text forms are Python syntax, and editors show them as such."""
@@ -53,19 +53,16 @@ class Dumper:
         known = len(self.constants)
         for digest, array in constants.items():
             self.constants.setdefault(digest, array)
-        self._write(f"{STAGES.index(stage) + 1}-{stage}{SUFFIX}", text.encode())
-        if len(self.constants) > known:
+        if len(self.constants) > known:  # before the text that names them
             self._save_constants()
+        self._write(f"{STAGES.index(stage) + 1}-{stage}{SUFFIX}", text.encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        with self._reporting():
+        try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            staged = self.folder / f".{name}.{os.getpid()}"
-            try:
-                staged.write_bytes(content)
-                staged.replace(self.folder / name)
-            finally:
-                staged.unlink(missing_ok=True)
+            write_whole(self.folder / name, content)
+        except OSError as error:
+            raise UsageError(f"cannot write the dump: {error.strerror}", where=str(self.folder)) from error
 
     def _save_constants(self) -> None:
         import io
@@ -76,12 +73,22 @@ class Dumper:
         np.savez(content, **self.constants)  # type: ignore[arg-type]  # its stub takes keywords for options only
         self._write(CONSTANTS_FILE, content.getvalue())
 
-    @contextlib.contextmanager
-    def _reporting(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UsageError(f"cannot write the dump: {error.strerror}", where=str(self.folder)) from error
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, or replace one, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written, or what is there is no plain file.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "what is there is no plain file")
+    staged = path.with_name(f".uma-{secrets.token_hex(8)}")
+    try:
+        staged.write_bytes(content)
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
 
 
 def read_dump(path: Path) -> Form:
@@ -131,6 +138,6 @@ def _read_constants(path: Path) -> dict[str, bytes]:
                         raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
                     file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
                     found[member.filename.removesuffix(".npy")] = file.read()
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, RuntimeError) as error:
         raise ModelError(f"the constants are damaged: {error}", where=str(path)) from error
     return found

@@ -43,6 +43,9 @@ def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt):
             rebuilt = _lower_call(rebuilt, kernels, taken, layers)
+            if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
+                spans.add(rebuilt, layers)
+                rebuilt = Tuple([rebuilt])
         spans.moved(expr, rebuilt)
         done[expr] = rebuilt
     made = module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)

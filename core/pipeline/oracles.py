@@ -2,71 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ORACLES", "run_litert", "run_onnxruntime"]
+__all__ = ["ORACLES", "Oracle", "litert", "onnxruntime"]
+
+Oracle = Callable[[Sequence["np.ndarray"]], "list[np.ndarray]"]
+"""A model, ready to run: outputs from inputs, each in the model's order."""
 
 
-def run_litert(model: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs of a TFLite model by LiteRT's reference kernels, which define the format's integer arithmetic.
+def litert(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
+    """A TFLite model with LiteRT's reference kernels, which define the format's integer arithmetic.
 
     Args:
-        model: a ``.tflite`` file.
-        inputs: arrays by input name.
+        model: the file.
+        shapes: of its inputs, in its order.
 
     Raises:
-        UsageError: it is no TFLite file, or ``ai-edge-litert`` is not installed.
+        UsageError: LiteRT is not installed, or does not take the file.
     """
-    if model.suffix != ".tflite":
-        raise UsageError(f"LiteRT runs .tflite files, not {model.name}", hint="use --against onnxruntime or builtin")
     try:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
     except ImportError as error:
         raise UsageError("LiteRT is not installed", hint="pip install ai-edge-litert") from error
-    interpreter = Interpreter(
-        model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
-    )
-    for detail in interpreter.get_input_details():
-        interpreter.resize_tensor_input(detail["index"], inputs[detail["name"]].shape)
-    interpreter.allocate_tensors()
-    for detail in interpreter.get_input_details():
-        interpreter.set_tensor(detail["index"], inputs[detail["name"]])
-    interpreter.invoke()
-    return {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
+    try:
+        interpreter = Interpreter(
+            model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
+        )
+        details = interpreter.get_input_details()
+        for detail, shape in zip(details, shapes, strict=True):
+            interpreter.resize_tensor_input(detail["index"], shape)
+        interpreter.allocate_tensors()
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"LiteRT does not take the model: {error}", where=str(model)) from error
+
+    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for detail, array in zip(details, inputs, strict=True):
+            interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+    return run
 
 
-def run_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs of an ONNX model by onnxruntime on the CPU, with its default optimisation, one thread.
+def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
+    """An ONNX model with onnxruntime on the CPU, with its default optimisation, on one thread.
 
     Args:
-        model: an ``.onnx`` file.
-        inputs: arrays by input name.
+        model: the file.
+        shapes: of its inputs; unused, as onnxruntime takes any that fit.
 
     Raises:
-        UsageError: it is no ONNX file, or ``onnxruntime`` is not installed.
+        UsageError: onnxruntime is not installed, or does not take the file.
     """
-    if model.suffix != ".onnx":
-        raise UsageError(f"onnxruntime runs .onnx files, not {model.name}", hint="use --against litert or builtin")
     try:
-        import onnxruntime
+        import onnxruntime as ort
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ImportError as error:
         raise UsageError("onnxruntime is not installed", hint="pip install onnxruntime") from error
-    options = onnxruntime.SessionOptions()
+    options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    results: list[Any] = session.run(names, dict(inputs))
-    return dict(zip(names, results, strict=True))
+    options.log_severity_level = 3
+    faults = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented)
+    try:
+        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except faults as error:
+        raise UsageError(f"onnxruntime does not take the model: {error}", where=str(model)) from error
+    names = [tensor.name for tensor in session.get_inputs()]
+
+    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        results: list[np.ndarray] = session.run(None, dict(zip(names, inputs, strict=True)))
+        return results
+
+    return run
 
 
-ORACLES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], dict[str, np.ndarray]]] = {
-    "litert": run_litert,
-    "onnxruntime": run_onnxruntime,
+ORACLES: Mapping[str, Callable[[Path, Sequence[tuple[int, ...]]], Oracle]] = {
+    "litert": litert,
+    "onnxruntime": onnxruntime,
 }

@@ -316,10 +316,11 @@ def _build(
     """Compile and link inside `folder`; gives the library's path in it."""
     for file, content in files.items():
         folder.joinpath(file).write_bytes(content.encode() if isinstance(content, str) else content)
+    running = _Running()
 
     def step(what: str, arguments: Sequence[str]) -> None:
         command = (*compiler.command, *arguments)
-        status, text = _run(command, cwd=folder, timeout_s=timeout_s)
+        status, text = _run(command, cwd=folder, timeout_s=timeout_s, running=running)
         if status != 0:
             raise ToolchainError(
                 f"{compiler.name} could not {what} ({_ending(status)})\n{_excerpt(text)}",
@@ -332,14 +333,56 @@ def _build(
         return f"{source}.o"
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        objects = list(pool.map(compile_one, sources))
+        try:
+            objects = list(pool.map(compile_one, sources))
+        except BaseException:  # an interrupt must not wait for compilers that may take minutes
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            raise
     library = folder / ".library.so"  # a name that no file of the caller's can have
     step("link the library", ("-shared", "-fPIC", *objects, "-o", library.name, "-lm"))
     return library
 
 
-def _run(command: Sequence[str], *, cwd: Path | None, timeout_s: float) -> tuple[int, str]:
+class _Running:
+    """The tools that work on one thing, each the leader of a process group, so that they can be stopped together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leaders: set[int] = set()
+        self._stopped = False
+
+    def add(self, leader: int) -> None:
+        with self._lock:
+            self._leaders.add(leader)
+            if self._stopped:
+                _kill(leader)
+
+    def remove(self, leader: int) -> None:
+        """Before its process is waited for: until then nothing else has its number."""
+        with self._lock:
+            self._leaders.discard(leader)
+
+    def stop(self) -> None:
+        """Kill all that were added, and all that will be."""
+        with self._lock:
+            self._stopped = True
+            for leader in self._leaders:
+                _kill(leader)
+
+
+def _kill(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it ended by itself just now
+
+
+def _run(
+    command: Sequence[str], *, cwd: Path | None, timeout_s: float, running: _Running | None = None
+) -> tuple[int, str]:
     """Exit status and merged output of a tool; it and its children are killed when it hangs or floods."""
+    running = running or _Running()
     try:
         process = subprocess.Popen(
             command,
@@ -354,17 +397,12 @@ def _run(command: Sequence[str], *, cwd: Path | None, timeout_s: float) -> tuple
         raise ToolchainError(
             f"cannot start {Path(command[0]).name}: {error.strerror}", where=command[0], hint=_INSTALL_HINT
         ) from error
+    running.add(process.pid)
     expired = threading.Event()
-
-    def kill() -> None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself just now
 
     def expire() -> None:
         expired.set()
-        kill()
+        _kill(process.pid)
 
     timer = threading.Timer(timeout_s, expire)
     timer.start()
@@ -375,8 +413,9 @@ def _run(command: Sequence[str], *, cwd: Path | None, timeout_s: float) -> tuple
         flooded = len(output) > _MAX_OUTPUT_BYTES
     finally:
         if flooded:
-            kill()
+            _kill(process.pid)
         pipe.close()
+        running.remove(process.pid)
         process.wait()
         timer.cancel()
     if expired.is_set():

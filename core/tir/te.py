@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from ..errors import InternalError
 from .dtype import DTYPES
 from .nodes import INDEX, Buffer, Expr, PrimFunc, Var
+from .visit import variables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,13 +218,24 @@ def compute(shape: Sequence[int], f: Callable[..., Expr | Reduction], name: str)
         shape: extents, all positive; ``()`` is a scalar.
         f: takes one index per dimension, gives an expression or a `Reduction`. The dtype is that of what it gives.
         name: for messages only.
+
+    Raises:
+        InternalError: ``f`` uses an axis over which nothing loops, or reduces over one that it was given.
     """
     axes = _axes(shape)
     value = f(*axes)
     if isinstance(value, Reduction):
         _require(not set(axes) & set(value.axes), f"{name!r} reduces over its own axes")
+        for expr in (value.value, value.where):
+            _require_known(expr, (*axes, *value.axes), name)
         return Tensor(name, shape, value.value.dtype, Reduce(axes, value))
+    _require_known(value, axes, name)
     return Tensor(name, shape, value.dtype, Compute(axes, value))
+
+
+def _require_known(expr: Expr | None, axes: Sequence[Axis], name: str) -> None:
+    unknown = [] if expr is None else [var.name for var in variables(expr) if var not in axes]
+    _require(not unknown, f"{name!r} uses {', '.join(unknown)} and does not loop over it")
 
 
 def assemble(
@@ -242,7 +254,8 @@ def assemble(
         name: for messages only.
 
     Raises:
-        InternalError: a piece has another dtype or rank, or reaches outside, or an element is in no piece.
+        InternalError: a piece has another dtype or rank, reaches outside, or uses an axis over which nothing loops; or
+            an element is in no piece.
     """
     made = []
     rest = [tuple((0, extent) for extent in shape)]
@@ -255,6 +268,7 @@ def assemble(
         axes = _axes(extents)
         value = f(*axes)
         _require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
+        _require_known(value, axes, name)
         made.append(Piece(tuple(offsets), axes, value))
         rest = [part for old in rest for part in _outside(old, box)]
     _require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
@@ -312,14 +326,14 @@ def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants:
         constants: placeholders whose contents never change (weights); the caller binds them.
 
     Returns:
-        The function and the contents of what was made by `constant`. A placeholder that is read through a `view` is a
-        parameter of the view's shape. Parameters are ``inputs``, ``outputs``,
-        ``constants``, what was made by `constant` (in order of first use), and workspaces. Loads from an input that
-        an output may share its memory with are told in ``may_alias``.
+        The function, the contents of what was made by `constant`, and the order of the dimensions of ``constants``.
+        Parameters are ``inputs``, ``outputs``, ``constants``, what was made by `constant` (in order of first use), and
+        workspaces. A placeholder that is read through a `view` is a parameter of the view's shape. Which input an
+        output may share its memory with is told in ``may_alias``.
 
     Raises:
-        InternalError: an output is a placeholder, a constant or given twice; a placeholder that is read is missing,
-            or given twice, or read under two shapes.
+        InternalError: an output is not computed, or given twice; a placeholder that is read is missing, given twice, or
+            read under two shapes.
     """
     from .lower import lower
 
@@ -329,7 +343,7 @@ def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants:
         _require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
         seen.add(tensor)
     for tensor in outputs:
-        computed = not isinstance(tensor.definition, (Placeholder, Constant))
+        computed = not isinstance(tensor.definition, (Placeholder, Constant, View))
         _require(computed, f"output {tensor.name!r} is not computed")
         _require(tensor not in seen, f"output {tensor.name!r} is given twice")
         seen.add(tensor)

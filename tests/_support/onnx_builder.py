@@ -58,15 +58,15 @@ class OnnxBuilder:
         return made
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """The model; the types of its outputs are left to be found out."""
+        """The model as it is, right or wrong; its outputs have names only."""
         declared = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self.nodes, "test", self.inputs, declared, self.initializers)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
-        return onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
 
     def build(self, *outputs: str) -> bytes:
-        """The file."""
-        return self.model(*outputs).SerializeToString()
+        """The file, which onnx finds right."""
+        made = onnx.shape_inference.infer_shapes(self.model(*outputs), strict_mode=True, data_prop=True)
+        return made.SerializeToString()
 
 
 def run_onnxruntime(data: bytes, inputs: Mapping[str, np.ndarray], *, optimise: bool = True) -> list[np.ndarray]:

@@ -112,6 +112,38 @@ def test_weights_beside_floats_are_dequantised_and_that_is_told(name: str, dtype
     np.testing.assert_allclose(got.ravel(), expected)
 
 
+@pytest.mark.parametrize("name", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_weight_may_be_computed(name: str, dtype: str) -> None:
+    quantisation = {"scale": 0.05, "zero_point": 0} if dtype == "int8" else {}
+    data, shape, result = {
+        "CONV_2D": ([1, 3, 3, 2], [3, 2, 2, 2], [1, 2, 2, 3]),
+        "DEPTHWISE_CONV_2D": ([1, 3, 3, 2], [1, 2, 2, 4], [1, 2, 2, 4]),
+        "FULLY_CONNECTED": ([1, 4], [3, 4], [1, 3]),
+    }[name]
+    random = np.random.default_rng(0)
+    values = random.integers(-100, 100, data).astype(dtype)
+    weight, bias = random.integers(-100, 100, shape).astype(dtype), random.integers(-100, 100, result[-1:])
+
+    def model(computed: bool) -> bytes:
+        builder = TFLiteBuilder()
+        x = builder.input(data, dtype, **quantisation)
+        w = builder.input(shape, dtype, **quantisation) if computed else builder.constant(weight, **quantisation)
+        b = builder.constant(bias, "int32" if dtype == "int8" else dtype, scale=0.05 * 0.05)
+        y = builder.tensor(result, dtype, **quantisation)
+        builder.op(name, [x, w, b], [y], **({} if name == "FULLY_CONNECTED" else CONV))
+        return builder.finish(y)
+
+    np.testing.assert_array_equal(run(model(True), values, weight), run(model(False), values))
+
+
+def test_an_old_spelling_of_a_scalar() -> None:
+    builder = TFLiteBuilder()
+    x, y = builder.input([1]), builder.tensor([])
+    builder.op("RESHAPE", [x], [y], newShape=[0])
+    assert from_tflite(builder.finish(y)).module.main.body.shape == ()
+
+
 def test_float16_weights_are_made_float32() -> None:
     builder = TFLiteBuilder()
     x, half = builder.input([2]), builder.constant(np.array([0.5, 1.5], np.float16))

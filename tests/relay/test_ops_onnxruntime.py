@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
+
 from uma.frontends import import_model
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise

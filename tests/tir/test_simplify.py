@@ -295,7 +295,7 @@ CAREFUL = {
     "(other - small * 64) // 64": "other // 64 - small",
     "(large * 3 - small * 64) // 64": "(large * 3 - small * 64) // 64",
     "(large * 3 - small * 64) % 64": "(large * 3 - small * 64) % 64",
-    "other + (large * 2 - shift) + small - small": "other + (large * 2 - shift) + small - small",
+    "other + (large - shift) + small - small": "other + (large - shift) + small - small",
     "other - shift + large + small - small": "other - shift + large",
 }
 

@@ -41,7 +41,7 @@ def _divide(c: Context) -> Expr:
     significand, exponent = np.frexp(np.abs(divisor))
     if not ((significand == 0.5) & (np.abs(exponent) <= 100)).all():
         raise ModelError("its divisor is no constant power of two")
-    return c.call("multiply", data, const((1 / divisor).astype(divisor.dtype)))
+    return c.call("multiply", data, c.constant((1 / divisor).astype(divisor.dtype)))
 
 
 def _clip(c: Context) -> Expr:
@@ -94,7 +94,7 @@ def _gemm(c: Context) -> Expr:
     if is_constant(b):
         weight = b if transposed else c.permute(b, (1, 0))
         if alpha != 1 and isinstance(weight, Constant):
-            weight, alpha = const((weight.data * alpha).astype(weight.dtype)), np.float32(1)
+            weight, alpha = c.constant((weight.data * alpha).astype(weight.dtype)), np.float32(1)
         made = c.call("nn.dense", a, weight)
     else:
         made = c.call("matmul", a, c.permute(b, (1, 0)) if transposed else b)
@@ -106,7 +106,7 @@ def _gemm(c: Context) -> Expr:
     if beta != 1:
         scale = const(beta, added.dtype)
         if isinstance(added, Constant):
-            added = const(added.data * scale.data)
+            added = c.constant(added.data * scale.data)
         else:
             added = c.call("multiply", added, scale)
     result = c.call("add", made, added)

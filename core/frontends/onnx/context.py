@@ -13,7 +13,7 @@ from .proto import Node
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Context", "Converter", "Value", "is_constant"]
+__all__ = ["Budget", "Context", "Converter", "Value", "is_constant"]
 
 Value = Union["np.ndarray", Expr]
 """A tensor of the model: an array where it is known at import, else an expression."""
@@ -26,6 +26,23 @@ def is_constant(expr: Expr) -> bool:
     return isinstance(expr, Constant)
 
 
+class Budget:
+    """Bounds the memory of constants that the import makes: a small file can ask for any number of bytes.
+
+    Args:
+        limit_bytes: of all constants together.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = self._left = limit_bytes
+
+    def spend(self, count_bytes: int) -> None:
+        """Raises ModelError where that is more than is left."""
+        self._left -= count_bytes
+        if self._left < 0:
+            raise ModelError(f"with it, the constants that are computed at import exceed {self._limit >> 20} MiB")
+
+
 @dataclass
 class Context:
     """One node with its inputs.
@@ -34,6 +51,8 @@ class Context:
         node: what to convert.
         values: the node's inputs, None for those that were left out.
         uses: how often each tensor of the model is used.
+        constants: expressions of the model's tensors that are arrays, filled as they are asked for.
+        budget: for constants that are not the model's own.
         built: expressions that this node became, in order.
         replaced: pairs of an expression of an earlier node and what took its place.
     """
@@ -41,6 +60,8 @@ class Context:
     node: Node
     values: Sequence[Value | None]
     uses: Mapping[str, int]
+    constants: dict[str, Expr]
+    budget: Budget
     built: list[Expr] = field(default_factory=list)
     replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
 
@@ -62,7 +83,12 @@ class Context:
     def expr(self, index: int) -> Expr:
         """Input ``index`` as an expression; ModelError where it was left out, is empty, or of an unknown dtype."""
         value = self.value(index)
-        return value if isinstance(value, Expr) else const(value)
+        if isinstance(value, Expr):
+            return value
+        name = self.node.inputs[index]
+        if name not in self.constants:
+            self.constants[name] = const(value)
+        return self.constants[name]
 
     def known(self, index: int) -> np.ndarray:
         """Input ``index``, an array; ModelError where it is computed at run time."""
@@ -78,6 +104,11 @@ class Context:
             given = f"{array.dtype} of shape {array.shape}"
             raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
         return tuple(map(int, array.reshape(-1)))
+
+    def constant(self, value: np.ndarray) -> Constant:
+        """A constant that is not the model's own."""
+        self.budget.spend(value.nbytes)
+        return const(value)
 
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
         """A call that this node becomes."""
@@ -100,7 +131,7 @@ class Context:
         if tuple(axes) == tuple(range(len(axes))):
             return data
         if isinstance(data, Constant):
-            return const(data.data.transpose(axes))
+            return self.constant(data.data.transpose(axes))
         if isinstance(data, Call) and data.op_name == "qnn.dequantize" and isinstance(data.args[0], Constant):
             channel = axes.index(data.attrs.axis % len(axes))
             attrs = data.attrs.replace(axis=channel)

@@ -11,8 +11,8 @@ from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ..model import ImportedModel, clean_text, variable_names
 from .arith import ARITH
-from .context import Context, Converter, Value
-from .fold import FOLD_LIMIT_BYTES, FOLDERS, fold
+from .context import Budget, Context, Converter, Value
+from .fold import FOLDERS, fold
 from .proto import Graph, Input, Node, read_array, read_graph
 from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
@@ -23,6 +23,10 @@ __all__ = ["CONVERTERS", "from_onnx"]
 
 CONVERTERS: Mapping[str, Converter] = {**ARITH, **QUANT, **SHAPE, **WINDOWS}
 """How each op of ONNX's own domain becomes expressions, by its name."""
+
+FREE_BYTES = 128 << 20
+BYTES_PER_BYTE = 8
+"""What constants that the import computes may take: so much in any case, and so much per byte of the file."""
 
 
 def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
@@ -40,21 +44,24 @@ def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None)
         ModelError: the file is malformed, an input's shape is not known, or there are nodes that are wrong or not
             supported: all of them are listed.
     """
-    module, notes = to_integers(_Importer(read_graph(data), shapes or {}).run())
+    module, notes = to_integers(
+        _Importer(read_graph(data), shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data)).run()
+    )
     return ImportedModel(module, notes)
 
 
 class _Importer:
-    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]], budget_bytes: int) -> None:
         self._graph = graph
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[str, Value] = {}
         self._spans = Spans()
         self._uses = Counter([name for node in graph.nodes for name in node.inputs])
         self._uses.update(graph.outputs)
-        # Of QuantizeLinear by its output, of DequantizeLinear by its input.
-        self._parameters: dict[str, Parameters] = {}
-        self._folded_bytes = 0
+        # Of QuantizeLinear by its output, of DequantizeLinear by its input; None where two disagree.
+        self._parameters: dict[str, Parameters | None] = {}
+        self._constants: dict[str, Expr] = {}
+        self._budget = Budget(budget_bytes)
 
     def run(self) -> IRModule:
         """The module, quantisation taken literally."""
@@ -117,7 +124,8 @@ class _Importer:
             raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *faults]))
 
     def _convert(self, node: Node) -> None:
-        context = Context(node, [self._value(name) if name else None for name in node.inputs], self._uses)
+        values = [self._value(name) if name else None for name in node.inputs]
+        context = Context(node, values, self._uses, self._constants, self._budget)
         made = self._made(context)
         if len(made) < len(node.outputs):
             raise ModelError(f"it has {len(node.outputs)} results, not {len(made)}")
@@ -132,18 +140,16 @@ class _Importer:
     def _made(self, context: Context) -> Sequence[Value]:
         known = fold(context)
         if known is not None:
-            self._folded_bytes += known.nbytes
-            if self._folded_bytes > FOLD_LIMIT_BYTES:
-                raise ModelError(f"with it, what is computed at import exceeds {FOLD_LIMIT_BYTES} bytes")
             return [known]
         op = context.node.op
         if op not in CONVERTERS:
             raise ModelError("this operator is supported only for what is known at import")
         made = CONVERTERS[op](context)
-        if op == "QuantizeLinear":
-            self._parameters[context.node.outputs[0]] = parameters(context)
-        elif op == "DequantizeLinear":
-            self._parameters.setdefault(context.node.inputs[0], parameters(context))
+        if op in QUANT:
+            stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
+            given = parameters(context)
+            known_already = self._parameters.setdefault(stored, given)
+            self._parameters[stored] = given if known_already == given else None
         return made if isinstance(made, Sequence) else [made]
 
     def _info(self, name: str) -> TensorInfo:

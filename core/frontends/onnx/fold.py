@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "fold"]
 
-FOLD_LIMIT_BYTES = 512 << 20
-"""Of all arrays that the folding of one model makes: a small file can ask for any size."""
+FOLD_LIMIT_BYTES = 128 << 20
+"""Of one result; all together have a budget too."""
 
 Folder = Callable[[Context], "np.ndarray"]
 
@@ -29,7 +29,7 @@ def fold(c: Context) -> np.ndarray | None:
     """The node's one output, where it follows from what is known; None where it does not.
 
     Raises:
-        ModelError: the node is wrong, or the result is larger than `FOLD_LIMIT_BYTES`.
+        ModelError: the node is wrong, or its result too large.
     """
     import numpy as np
 
@@ -38,7 +38,9 @@ def fold(c: Context) -> np.ndarray | None:
     if folder is None or not known or len(c.node.outputs) != 1:
         return None
     with np.errstate(all="ignore"):
-        return np.asarray(folder(c))
+        result = np.asarray(folder(c))
+    c.budget.spend(result.nbytes)
+    return result
 
 
 def _limited(c: Context, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:

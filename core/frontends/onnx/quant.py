@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...errors import ModelError
 from ...relay.expr import Expr
@@ -25,7 +25,7 @@ class Parameters:
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
-    dtype: str | None
+    dtype: str | None = field(compare=False)
 
 
 def parameters(c: Context) -> Parameters:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...relay.expr import Call, Constant, Expr, const
+from ...relay.expr import Call, Constant, Expr
 from .context import Context, Converter
 
 if TYPE_CHECKING:
@@ -203,8 +203,8 @@ def _batch_norm(c: Context) -> Expr:
     if folded is not None:
         return folded
     per_channel = (-1, *(1 for _ in data.shape[2:]))
-    scaled = c.call("multiply", data, const(factor.reshape(per_channel).astype(data.dtype)))
-    return c.call("add", scaled, const(offset.reshape(per_channel).astype(data.dtype)))
+    scaled = c.call("multiply", data, c.constant(factor.reshape(per_channel).astype(data.dtype)))
+    return c.call("add", scaled, c.constant(offset.reshape(per_channel).astype(data.dtype)))
 
 
 def _fold_into_conv(c: Context, data: Expr, factor: np.ndarray, offset: np.ndarray) -> Expr | None:
@@ -221,10 +221,10 @@ def _fold_into_conv(c: Context, data: Expr, factor: np.ndarray, offset: np.ndarr
         return None
     if isinstance(bias, Constant):
         offset = offset + bias.data * factor
-    weight = const((weight.data * factor).astype(weight.dtype))
+    weight = c.constant((weight.data * factor).astype(weight.dtype))
     made = c.call(conv.op_name, conv.args[0], weight, **dict(conv.attrs.items))
     c.replaced.append((conv, made))
-    return channels_first(c, c.call("add", made, const(offset.astype(data.dtype))))
+    return channels_first(c, c.call("add", made, c.constant(offset.astype(data.dtype))))
 
 
 WINDOWS: Mapping[str, Converter] = {

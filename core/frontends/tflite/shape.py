@@ -60,7 +60,7 @@ def _expand_dims(layer: Layer) -> Expr:
 
 def _concatenation(layer: Layer) -> Expr:
     layer.dtypes("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
-    values = [layer.value(i) for i in range(layer.count)]
+    values = [layer.value(i) for i in range(max(1, layer.count))]
     layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
     axis = _axis(layer.options["axis"], len(values[0].shape))
     return layer.activated(call("concatenate", *values, axis=axis))

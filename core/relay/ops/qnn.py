@@ -249,9 +249,7 @@ def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
     return te.compute(out.shape, at, "requantize")
 
 
-def _requantize_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
-    if data is None:
-        return None
+def _requantize_range(attrs: Attrs, out: TensorType, data: Bounds) -> Bounds | None:
     centred = Bounds(data.low - attrs.input_zero_point, data.high - attrs.input_zero_point)
     scaled = scaled_bounds(centred, attrs.scale)
     if scaled is None:

@@ -55,8 +55,8 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "avg_pool")
 
 
-def _range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
-    return None if data is None else Bounds(data.low, data.high)
+def _range(attrs: Attrs, out: TensorType, data: Bounds) -> Bounds:
+    return Bounds(data.low, data.high)
 
 
 for _rank in (1, 2):

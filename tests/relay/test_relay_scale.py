@@ -1,0 +1,100 @@
+"""A chain of 50,000 ops: nothing recurses, and everything takes time linear in the length."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from uma.pipeline.fuse import fuse
+from uma.relay.expr import Call, Expr, Function, Var, call, const
+from uma.relay.module import IRModule, Spans
+from uma.relay.text import parse_module, print_module
+from uma.relay.transform import canonicalise, value_range
+from uma.relay.types import TensorType
+from uma.relay.verify import verify
+from uma.relay.visit import rewrite
+
+SIZES = (12_500, 25_000, 50_000)
+
+# Per op, from the smallest to the largest size. What is quadratic is 4 times slower; a busy machine is no fault.
+MOST = 3.0
+
+
+def build(length: int) -> IRModule:
+    """Relus, clips, sums with constants and with values of before, and a permutation that wanders to the end."""
+    x = Var("x", TensorType((1, 2, 4), "int32"))
+    layout = call("transpose", x, axes=(0, 2, 1))
+    spans = Spans()
+    values: list[Expr] = [layout, layout]
+    for i in range(length):
+        last = values[-1]
+        step: tuple[Callable[[], Call], ...] = (
+            lambda: call("nn.relu", last),
+            lambda: call("add", last, const(i % 7 + 1)),
+            lambda: call("clip", last, a_min=-5, a_max=i % 50 + 1),
+            lambda: call("maximum", last, values[-2]),
+            lambda: call("multiply", last, const([[[1], [2], [3], [i]]])),
+        )
+        values.append(step[i % len(step)]())
+        spans.add(values[-1], [f"layer{i}"])
+    return IRModule.of({"main": Function([x], values[-1])}, spans)
+
+
+def tanh(expr: Expr) -> Expr | None:
+    return call("add", expr.args[0], expr.args[0]) if isinstance(expr, Call) and expr.op_name == "nn.relu" else None
+
+
+def steps(length: int) -> Iterator[tuple[str, float]]:
+    """The time of each step, in seconds."""
+    clock = time.perf_counter()
+
+    def lap() -> float:
+        nonlocal clock
+        now = time.perf_counter()
+        clock, before = now, clock
+        return now - before
+
+    module = build(length)
+    yield "build", lap()
+    text, constants = print_module(module)
+    yield "print", lap()
+    parsed = parse_module(text, constants)
+    assert parsed == module
+    yield "parse", lap()
+    verify(module)
+    yield "verify", lap()
+    assert rewrite(module.main.body, tanh, Spans(dict(module.spans)).moved) is not module.main.body
+    yield "rewrite", lap()
+    canonical = canonicalise(module)
+    yield "canonicalise", lap()
+    fused = fuse(canonical)
+    yield "fuse", lap()
+    value_range(canonical.main.body)
+    yield "value_range", lap()
+    del module, parsed, canonical, fused
+    yield "free", lap()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """What other tests left behind is not scanned over and over by the garbage collector."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def test_time_is_linear(quiet: None, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {length: dict(steps(length)) for length in SIZES}
+    with capsys.disabled():
+        print(f"\n  microseconds per op {'':8}", *(f"{length:>8}" for length in SIZES))
+        for name in times[SIZES[0]]:
+            print(f"  {name:<28}", *(f"{times[length][name] / length * 1e6:8.1f}" for length in SIZES))
+    for name, shortest in times[SIZES[0]].items():
+        # Steps of a few milliseconds are noise.
+        per_op = max(shortest, 0.02) / SIZES[0]
+        assert times[SIZES[-1]][name] / SIZES[-1] < MOST * per_op, name
+    assert sum(times[SIZES[-1]].values()) < 60

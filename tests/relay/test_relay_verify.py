@@ -1,0 +1,176 @@
+"""What the verifier of the graph form finds, and what it says of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from tests._support.relay_strategies import modules
+
+from uma.errors import InternalError
+from uma.pipeline.fuse import fuse
+from uma.pipeline.lower import lower
+from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, call
+from uma.relay.module import IRModule, Signature, Spans, TensorInfo
+from uma.relay.types import FuncType, TensorType
+from uma.relay.verify import faults, verify
+from uma.tir.nodes import Buffer, Param, PrimFunc, Store, const, seq
+
+T = TensorType((2,), "int8")
+X, Y = Var("x", T), Var("y", T)
+RELU = call("nn.relu", X)
+MAIN = Function([X], RELU)
+F = GlobalVar("f", FuncType((T,), T))
+G = GlobalVar("g", FuncType((T,), T))
+
+
+def calls(var: GlobalVar) -> Function:
+    return Function([X], Call(var, [X]))
+
+
+def kernel(value: int | None) -> PrimFunc:
+    """Writes `value`, or nothing, to its output."""
+    y = Buffer("y", (1,), "int8")
+    body = seq() if value is None else Store(y, (const(0),), const(value, "int8"))
+    return PrimFunc((Param(y, "output"),), body)
+
+
+@given(modules())
+def test_good_modules_have_no_faults(module: IRModule) -> None:
+    fused = fuse(module)
+    for form in (module, fused, lower(fused)):
+        assert list(faults(form)) == []
+        verify(form)
+
+
+def test_a_module_of_several_functions_may_call_them() -> None:
+    verify(IRModule.of({"main": calls(F), "f": calls(G), "g": MAIN}))
+
+
+def constant(array: np.ndarray) -> Constant:
+    """A constant made without `const`, whose digest no other has."""
+    return Constant(T, f"digest of {id(array)}", array)
+
+
+OPEN = Function([Y], call("add", X, Y))
+FOREIGN = Function([X], call("add", X, constant(np.zeros(3, np.int8))))
+CHANGING = Function([X], call("add", X, constant(np.zeros(2, np.int8))))
+NAMED = Spans({OPEN.body: ("layer",)})
+
+
+def quantised(scale: float, zero_point: int) -> IRModule:
+    signature = Signature((TensorInfo("in", scale, zero_point),), (TensorInfo("out"),))
+    return IRModule.of({"main": MAIN}, None, signature)
+
+
+PAIR = IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"), TensorInfo("b")), (TensorInfo("c"),)))
+TWO_RESULTS = IRModule.of({"main": Function([X], Tuple([X, RELU]))}, None, Signature.of(MAIN))
+FLOAT = Function([Var("x", TensorType((), "float32"))], Var("x", TensorType((), "float32")))
+
+BAD: dict[str, tuple[IRModule, str, str]] = {
+    "same name": (
+        IRModule({F: MAIN, GlobalVar("f", FuncType((T, T), T)): Function([X, Y], call("add", X, Y))}),
+        "two functions share a name",
+        "f",
+    ),
+    "other type": (
+        IRModule({GlobalVar("f", FuncType((T, T), T)): MAIN}),
+        "the function has type (Tensor[(2,), int8]) -> Tensor[(2,), int8], its name (Tensor[(2,), int8], Tensor[(2,)",
+        "f",
+    ),
+    "free variable": (
+        IRModule.of({"main": OPEN}, NAMED),
+        "'x' is no parameter of the function that mentions it",
+        "main",
+    ),
+    "free variable in a nested function": (
+        IRModule.of({"main": Function([X], Call(OPEN, [X]))}),
+        "'x' is no parameter of the function that mentions it",
+        "main",
+    ),
+    "variable of another type": (
+        IRModule.of({"main": Function([Var("x", TensorType((3,), "int8"))], RELU)}),
+        "'x' is no parameter of the function that mentions it",
+        "main",
+    ),
+    "shape of a constant": (
+        IRModule.of({"main": FOREIGN}, Spans({FOREIGN.body: ("layer",)})),
+        "a constant of type Tensor[(2,), int8] holds an array of shape (3,), or one that can change",
+        "main",
+    ),
+    "constant that can change": (
+        IRModule.of({"main": CHANGING}),
+        "a constant of type Tensor[(2,), int8] holds an array of shape (2,), or one that can change",
+        "main",
+    ),
+    "unknown function": (
+        IRModule.of({"main": calls(F)}, Spans({calls(F).body: ("a", "b")})),
+        "call of 'f', which the module does not have",
+        "main, a, b",
+    ),
+    "function that calls itself": (IRModule({F: calls(F)}), "functions call each other in a circle: f", "f"),
+    "functions that call each other": (
+        IRModule.of({"main": calls(F), "f": calls(G), "g": calls(F)}),
+        "functions call each other in a circle: f, g",
+        "f",
+    ),
+    "circle in a nested function": (
+        IRModule({F: Function([X], Call(calls(F), [X]))}),
+        "functions call each other in a circle: f",
+        "f",
+    ),
+    "signature without main": (
+        IRModule.of({"f": MAIN}, None, Signature.of(MAIN)),
+        "there is a signature, and no main in the graph form that it could be of",
+        "signature",
+    ),
+    "signature of loops": (
+        IRModule.of({"main": kernel(1)}, None, Signature.of(MAIN)),
+        "there is a signature, and no main in the graph form that it could be of",
+        "signature",
+    ),
+    "inputs": (PAIR, "the signature names 2 inputs, main has 1", "signature"),
+    "outputs": (TWO_RESULTS, "the signature names 1 outputs, main has 2", "signature"),
+    "scale": (quantised(float("nan"), 0), "input 'in' has scale nan, which is not positive and finite", "signature"),
+    "negative scale": (quantised(-1.0, 0), "input 'in' has scale -1.0, which is not positive", "signature"),
+    "zero point": (quantised(0.5, 128), "input 'in' of int8 cannot hold its zero point 128", "signature"),
+    "quantised float": (
+        IRModule.of({"main": FLOAT}, None, Signature((TensorInfo("x"),), (TensorInfo("y", 0.5, 0),))),
+        "output 'y' is quantised, but is Tensor[(), float32]",
+        "signature",
+    ),
+    "loops": (
+        IRModule.of({"main": MAIN, "f": kernel(None)}),
+        "malformed loops: output 'y' is never written",
+        "f, parameter 'y'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_faults_are_found(name: str) -> None:
+    module, what, where = BAD[name]
+    with pytest.raises(InternalError) as caught:
+        verify(module)
+    assert caught.value.what.startswith(what)
+    assert caught.value.where == where
+
+
+def test_good_kernels_pass() -> None:
+    verify(IRModule.of({"f": kernel(3)}))
+    verify(quantised(0.5, -128))
+
+
+def test_a_function_that_is_called_often_is_read_once() -> None:
+    function = MAIN
+    for _ in range(60):  # each calls the one before twice: 2 ** 60 ways lead to the first
+        function = Function([X], Call(function, [Call(function, [X])]))
+    verify(IRModule.of({"main": function}))
+
+
+def test_deep_graphs_and_deep_chains_of_functions() -> None:
+    body: Expr = X
+    for _ in range(20_000):
+        body = call("add", body, X)
+    functions = {f"f{i}": calls(GlobalVar(f"f{i + 1}", FuncType((T,), T))) for i in range(3_000)}
+    verify(IRModule.of({**functions, "f3000": Function([X], body)}))
