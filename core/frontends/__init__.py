@@ -47,8 +47,9 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path}") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
 
 
 def _import(data: bytes, shapes: Mapping[str, Sequence[int]] | None) -> ImportedModel:

@@ -39,6 +39,7 @@ from .nodes import (
     If,
     Imm,
     Load,
+    LoopKind,
     Param,
     PrimFunc,
     Role,
@@ -65,6 +66,9 @@ _BLOCK = 64
 
 _LOCAL_BYTES = 8192
 """What a kernel takes of the stack for rows; what goes beyond is in workspaces."""
+
+_STEPS = 8
+"""Most steps of a reduction that are added to a row of accumulators at once."""
 
 _LANES_BYTES = 128
 """Partial results of a float reduction: two vectors of 512 bits."""
@@ -113,6 +117,7 @@ class _Loop:
     extent: int
     base: Expr
     is_lane: bool = False
+    kind: LoopKind = "serial"
 
 
 _ZERO = Imm(0, INDEX)
@@ -223,7 +228,7 @@ class _Lowering:
         for level in range(len(loops), -1, -1):
             stmt = self.guarded(guards[level], stmt)
             if level:
-                stmt = _loop(indices[level - 1], loops[level - 1].extent, stmt)
+                stmt = _loop(indices[level - 1], loops[level - 1].extent, stmt, loops[level - 1].kind)
         return stmt
 
     def guarded(self, conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
@@ -402,12 +407,7 @@ class _Lowering:
         identity = _identity(reduction.op, tensor.dtype)
         parts = [
             self.nest([row], scope, lambda inner: Store(sums, (inner.lane,), identity)),
-            self.nest(
-                [*map(_whole, reduction.axes), row],
-                scope,
-                lambda inner: self.update(reduction, sums, (inner.lane,), inner),
-                _conjunction(reduction.where),
-            ),
+            self.row_steps(reduction, sums, row, scope),
         ]
         if place.is_block:
             return seq(*parts)
@@ -416,6 +416,33 @@ class _Lowering:
             [row], scope, lambda inner: Store(*self.target(tensor, body, inner), Load(sums, (inner.lane,)))
         )
         return seq(Alloc(sums, _NOTHING), *parts, copy)
+
+    def row_steps(self, reduction: Reduction, sums: Buffer, row: _Loop, scope: _Scope) -> Stmt:
+        """Adds all steps of ``reduction`` to a row of accumulators: several steps at a time, where they can be, so that
+        the row is read and written once for all of them.
+        """
+        conditions = _conjunction(reduction.where)
+        outer = [axis for axis in reduction.axes if axis.extent > 1]
+        inner = outer[-1] if outer else None
+        steps = 1
+        if inner is not None and all(inner not in variables(condition) for condition in conditions):
+            steps = max(n for n in range(1, _STEPS + 1) if inner.extent % n == 0)
+
+        def update(s: _Scope) -> Stmt:
+            return self.update(reduction, sums, (s.lane,), s)
+
+        if inner is None or steps == 1:
+            return self.nest([*map(_whole, reduction.axes), row], scope, update, conditions)
+
+        def along(s: _Scope) -> Stmt:
+            count = inner.extent // steps
+            index = self.index(count)
+            start = Bin("mul", index, Imm(steps, INDEX)) if count > 1 else _ZERO
+            unrolled = _Loop(inner, steps, start, kind="unrolled")
+            return _loop(index, count, self.nest([row, unrolled], s, update))
+
+        others = [_whole(axis) for axis in reduction.axes if axis is not inner]
+        return self.nest(others, scope, along, conditions)
 
     def one_element(self, tensor: Tensor, scope: _Scope) -> Stmt:
         """The reduction for one element, all of whose axes have values."""
@@ -492,10 +519,10 @@ def _sum(a: Expr, b: Expr) -> Expr:
     return a if b is _ZERO else Bin("add", b, a)
 
 
-def _loop(index: Expr, extent: int, body: Stmt) -> Stmt:
+def _loop(index: Expr, extent: int, body: Stmt, kind: LoopKind = "serial") -> Stmt:
     if body is _NOTHING or not isinstance(index, Var):
         return body
-    return For(index, Imm(extent, INDEX), body)
+    return For(index, Imm(extent, INDEX), body, kind)
 
 
 def _block_length(extent: int) -> int:

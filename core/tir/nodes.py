@@ -43,6 +43,7 @@ __all__ = [
     "If",
     "Imm",
     "Load",
+    "LoopKind",
     "Param",
     "PrimFunc",
     "Select",

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import uma.runtime
 from uma import artifact as artifact_module
-from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
+from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, CallTime, load
 from uma.errors import InternalError, ModelError, ToolchainError, UmaError, UsageError
 from uma.runtime.cache import Cache
 
@@ -54,6 +54,17 @@ ENTRY_C = """#include "scale.h"
 const uma_model *uma_model_entry(void);
 const uma_model *uma_model_entry(void) { return scale_model(); }
 """
+PROFILE_C = """#include "scale_entry.c"
+#include "scale.c"
+const uint64_t *uma_profile_ns(size_t *steps);
+static uint64_t ns[STEPS];
+const uint64_t *uma_profile_ns(size_t *steps) {
+    int i;
+    for (i = 0; i < STEPS; i++) ns[i] += 1000 * (i + 1);
+    *steps = STEPS;
+    return ns;
+}
+"""
 MAIN_C = """#include "scale.h"
 #include <stdio.h>
 int main(void) {
@@ -72,6 +83,7 @@ FILES: dict[str, str | bytes] = {
     "scale.c": SCALE_C,
     "scale.h": SCALE_H,
     "scale_entry.c": ENTRY_C,
+    "scale_profile.c": PROFILE_C.replace("STEPS", "1"),
     "uma_runtime.h": RUNTIME_H,
     "scale_weights.bin": bytes([1, 2, 3, 4]),
     "main.c": MAIN_C,
@@ -100,6 +112,7 @@ METADATA: dict[str, Any] = {
         "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
         "sources": ["scale.c"],
         "library_entry": "scale_entry.c",
+        "profile": ["scale_profile.c"],
         "example": "main.c",
     },
 }
@@ -209,6 +222,9 @@ class TestUnsound:
             ("compile.sources", ["../x.c"], "compile.sources[0] is '../x.c', which does not match"),
             ("compile.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
             ("compile.sources", ["main.c"], "compile names one file twice"),
+            ("compile.profile", [], "compile.profile has 0 items"),
+            ("compile.profile", ["y.c"], "compile names 'y.c', which is not among the files"),
+            ("compile.profile", ["main.c", "main.c"], "compile names one file twice"),
         ],
     )
     def test_metadata(self, path: str, value: Any, reason: str) -> None:
@@ -295,6 +311,26 @@ class TestRunning:
             np.testing.assert_array_equal(other.run(X)["y:0"], Y)
         monkeypatch.setattr("uma.runtime.cache.host_cpu_id", lambda: "another")
         assert artifact._library() != first
+
+    def test_profile(self, artifact: Artifact) -> None:
+        profile = artifact.profile(X, repeat=3)
+        assert profile.calls == (CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0),)
+        np.testing.assert_array_equal(profile.outputs["y:0"], Y)
+        np.testing.assert_array_equal(artifact.run(X)["y:0"], Y)
+
+    def test_profile_of_no_runs(self, artifact: Artifact) -> None:
+        with pytest.raises(UsageError, match="0 runs cannot be measured"):
+            artifact.profile(X, repeat=0)
+
+    def test_profile_of_other_calls(self) -> None:
+        other = Artifact({**FILES, "scale_profile.c": PROFILE_C.replace("STEPS", "2")}, METADATA)
+        with pytest.raises(ModelError, match="the model has 2 steps, its metadata says 1 calls"):
+            other.profile(X)
+
+    def test_profile_without_a_clock(self) -> None:
+        other = Artifact(FILES, changed("compile.profile", ["scale.c", "scale_entry.c"]))
+        with pytest.raises(ToolchainError, match="the library does not time its steps"):
+            other.profile(X)
 
     def test_compiler_error(self) -> None:
         broken = Artifact({**FILES, "scale.c": "#error no\n"}, METADATA)

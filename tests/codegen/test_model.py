@@ -398,6 +398,59 @@ def test_a_shared_library_has_one_entry(tmp_path: Path) -> None:
     assert symbols == {"net_init", "net_run", "net_model", "uma_model_entry"}
 
 
+PROFILE_MAIN = """
+#include <stdio.h>
+#include "net.h"
+const uma_model *uma_model_entry(void);
+const uint64_t *uma_profile_ns(size_t *steps);
+UMA_ALIGNAS(64) static unsigned char arena[1024];
+int main(void)
+{
+    static int32_t a[4] = {1, 2, 3, 4}, y[2][4];
+    static bool b[3] = {true, false, true}, c[3];
+    const void *inputs[] = {a, b};
+    void *outputs[] = {y[0], y[1], c};
+    const uma_model *model = uma_model_entry();
+    net_context context;
+    size_t steps = 0, i;
+    const uint64_t *ns;
+    if (model->init(&context, arena, sizeof arena) != UMA_OK) return 1;
+    for (i = 0; i < 1000; i++) if (model->invoke(&context, inputs, outputs) != UMA_OK) return 1;
+    ns = uma_profile_ns(&steps);
+    for (i = 0; i < steps; i++) printf("%lu ", (unsigned long)ns[i]);
+    for (i = 0; i < 4; i++) printf("%d ", (int)y[1][i]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_profile_times_every_step_and_changes_no_result(compiler: str, tmp_path: Path) -> None:
+    program = CASES["several"]
+    model = emit_model(program, plan(program))
+    write(tmp_path, model)
+    (tmp_path / "profile_main.c").write_text(PROFILE_MAIN)
+    binary = compile_c(tmp_path, [*model.profile, "profile_main.c"], SANITIZED, compiler)
+    done = subprocess.run([str(binary)], check=True, capture_output=True, text=True)
+    *times, y0, y1, y2, y3 = map(int, done.stdout.split())
+    assert len(times) == len(program.steps)
+    assert sum(times) > 0
+    inputs = {"a": np.array([1, 2, 3, 4], np.int32), "b": np.array([True, False, True])}
+    np.testing.assert_array_equal([y0, y1, y2, y3], interpret_program(program, inputs)["y1"])
+
+
+def test_without_a_profile_no_clock_is_left(tmp_path: Path) -> None:
+    model = emit_model(network(), plan(network()))
+    write(tmp_path, model)
+    plain = {"-DUMA_RUN_BEGINS()=", "-DUMA_STEP_ENDS(step)="}
+    objects = []
+    for flags in ((), tuple(sorted(plain))):  # as generated, and with hooks that are not even there
+        command = ["gcc", *STRICT, "-O2", *flags, f"-I{tmp_path}", "-c", str(tmp_path / "net.c"), "-o"]
+        objects.append(tmp_path / f"{len(objects)}.o")
+        subprocess.run([*command, str(objects[-1])], check=True)
+    assert objects[0].read_bytes() == objects[1].read_bytes()
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_the_header_is_read_by_cpp(compiler: str, tmp_path: Path) -> None:
     model = emit_model(CASES["several"], plan(CASES["several"]))
@@ -551,12 +604,14 @@ def test_the_same_program_gives_the_same_bytes() -> None:
         "net.h",
         "net_entry.c",
         "net_main.c",
+        "net_profile.c",
         "net_weights.bin",
         "net_weights.c",
         "uma_math.h",
         "uma_runtime.h",
     ]
     assert (first.sources, first.entry, first.example) == (("net.c", "net_weights.c"), "net_entry.c", "net_main.c")
+    assert first.profile == ("net_profile.c", "net_weights.c")
     assert first.identifiers == {"x": "in_0", "y": "out_0"}
 
 

@@ -506,6 +506,8 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     ],
     "its data of shape (2,) cannot become (3,)": [lambda f: f.bad("Reshape", f.ints(1, 2), f.ints(3))],
     "it names no axes": [lambda f: f.bad("Unsqueeze", f.input(2), f.ints())],
+    "its result has 34 dimensions": [lambda f: f.bad("Unsqueeze", f.input(1), f.ints(*range(33)))],
+    "cannot become (1, 1, ": [lambda f: f.bad("Reshape", f.input(1), f.ints(*[1] * 40))],
     "it makes 34 dimensions of 1": [lambda f: f.bad("Unsqueeze", f.ints(1), f.ints(*range(33)))],
     "an axis is named twice": [
         lambda f: f.bad("Unsqueeze", f.input(2), f.ints(0, 0)),
@@ -660,6 +662,9 @@ BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
     "'x' is defined twice": lambda m: m.graph.node[0].output.__setitem__(0, "x"),
     "the model has a cycle: a layer needs its own result": _cycle,
     "Relu has an attribute twice": lambda m: m.graph.node[1].attribute.extend([helper.make_attribute("a", 1)] * 2),
+    "input 'x' has 99 dimensions": lambda m: m.graph.input[0].type.tensor_type.shape.dim.extend(
+        [onnx.TensorShapeProto.Dimension(dim_value=1)] * 97
+    ),
     "input 'x' is not a tensor": lambda m: m.graph.input[0].type.sequence_type.elem_type.tensor_type.SetInParent(),
     "input 'x' has elements of ONNX's type 8": lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8),
     "unknown dtype 'float16'": lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),
@@ -691,6 +696,16 @@ def test_an_empty_output() -> None:
 @pytest.mark.parametrize("data", [b"\x00", b"not a model", b"\x08\x08", b"\x0a" * 400])
 def test_no_model_at_all(data: bytes) -> None:
     assert refused(data).hint == "ONNX (.onnx) and TFLite (.tflite) can be read"
+
+
+def test_names_that_are_no_text() -> None:
+    """Bytes that are no UTF-8 are names like others."""
+    b = OnnxBuilder()
+    y = b.node("Tanh", b.node("Relu", b.input("input??", [2]), outputs=["inner??"], name="layer??"))
+    model = import_model(b.build(y).replace(b"??", b"\xff\xfe"))
+    call = next(e for e in post_order(model.module.main.body) if isinstance(e, Call))
+    assert model.module.spans[call] == ("layer\\xff\\xfe",)
+    assert model.module.signature is not None and model.module.signature.inputs[0].name == "input\\xff\\xfe"
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

@@ -24,11 +24,10 @@ MOST = 3.0
 
 
 def build(length: int) -> IRModule:
-    """Relus, clips, sums with constants and with values of before, and a permutation that wanders to the end."""
+    """Relus, clips, sums with constants and with values of before."""
     x = Var("x", TensorType((1, 2, 4), "int32"))
-    layout = call("transpose", x, axes=(0, 2, 1))
     spans = Spans()
-    values: list[Expr] = [layout, layout]
+    values: list[Expr] = [x, x]
     for i in range(length):
         last = values[-1]
         step: tuple[Callable[[], Call], ...] = (
@@ -36,24 +35,23 @@ def build(length: int) -> IRModule:
             lambda: call("add", last, const(i % 7 + 1)),
             lambda: call("clip", last, a_min=-5, a_max=i % 50 + 1),
             lambda: call("maximum", last, values[-2]),
-            lambda: call("multiply", last, const([[[1], [2], [3], [i]]])),
         )
         values.append(step[i % len(step)]())
         spans.add(values[-1], [f"layer{i}"])
     return IRModule.of({"main": Function([x], values[-1])}, spans)
 
 
-def tanh(expr: Expr) -> Expr | None:
+def double(expr: Expr) -> Expr | None:
     return call("add", expr.args[0], expr.args[0]) if isinstance(expr, Call) and expr.op_name == "nn.relu" else None
 
 
 def steps(length: int) -> Iterator[tuple[str, float]]:
-    """The time of each step, in seconds."""
-    clock = time.perf_counter()
+    """The time of the processor that each step takes, in seconds."""
+    clock = time.process_time()
 
     def lap() -> float:
         nonlocal clock
-        now = time.perf_counter()
+        now = time.process_time()
         clock, before = now, clock
         return now - before
 
@@ -66,7 +64,7 @@ def steps(length: int) -> Iterator[tuple[str, float]]:
     yield "parse", lap()
     verify(module)
     yield "verify", lap()
-    assert rewrite(module.main.body, tanh, Spans(dict(module.spans)).moved) is not module.main.body
+    assert rewrite(module.main.body, double, Spans(dict(module.spans)).moved) is not module.main.body
     yield "rewrite", lap()
     canonical = canonicalise(module)
     yield "canonicalise", lap()

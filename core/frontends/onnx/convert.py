@@ -131,9 +131,8 @@ class _Importer:
             raise ModelError(f"it has {len(node.outputs)} results, not {len(made)}")
         for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
             self._values[name] = value
-        layer = clean_text(node.layer)
         for expr in context.built:
-            self._spans.add(expr, [layer])
+            self._spans.add(expr, [node.layer])
         for old, new in context.replaced:
             self._spans.moved(old, new)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, UsageError
+from ..model import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +44,6 @@ _DTYPES = {
 
 # AttributeProto.AttributeType: the field that holds the value.
 _FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
-_DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Node:
         op: its type, for example ``Conv``.
         domain: ``""`` is ONNX's own.
         opset: version of the domain's operator set.
-        layer: its name in the model, or that of its first output: what messages and spans call it.
+        layer: its name in the model, or that of its first output: what messages and spans call it. Printable.
         inputs: names of tensors; ``""`` is one that was left out.
         outputs: names of tensors.
         attributes: as in the file.
@@ -226,6 +226,11 @@ def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
     return made.view(np.float16) if name == "float16" else made
 
 
+def _text(value: str | bytes) -> str:
+    """A string of the file; protobuf gives bytes for one that is not UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
 def _graph(model: ModelProto) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
@@ -233,14 +238,15 @@ def _graph(model: ModelProto) -> Graph:
         raise ModelError("sparse initialisers are not supported")
     initializers: dict[str, TensorProto] = {}
     for tensor in graph.initializer:
-        if tensor.name in initializers:
-            raise ModelError(f"two initialisers are called {tensor.name!r}")
-        initializers[tensor.name] = tensor
+        name = _text(tensor.name)
+        if name in initializers:
+            raise ModelError(f"two initialisers are called {name!r}")
+        initializers[name] = tensor
     # Before IR version 4 every initialiser was listed as an input too.
-    inputs = tuple(_input(value) for value in graph.input if value.name not in initializers)
+    inputs = tuple(_input(value) for value in graph.input if _text(value.name) not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
-    outputs = tuple(value.name for value in graph.output)
+    outputs = tuple(_text(value.name) for value in graph.output)
     if not outputs or len(set(outputs)) != len(outputs):
         raise ModelError("the model has no outputs, or two that share a name")
     known = {*initializers, *(value.name for value in inputs)}
@@ -251,7 +257,7 @@ def _opsets(model: ModelProto) -> dict[str, int]:
     """Version of the operator set of each domain."""
     found: dict[str, int] = {}
     for entry in model.opset_import:
-        domain = "" if entry.domain in _DEFAULT_DOMAINS else entry.domain
+        domain = _domain(entry.domain)
         if found.setdefault(domain, entry.version) != entry.version:
             raise ModelError(f"the model names two versions of the operator set {domain or 'ai.onnx'!r}")
     if "" in found and found[""] not in OPSETS:
@@ -262,33 +268,40 @@ def _opsets(model: ModelProto) -> dict[str, int]:
     return found
 
 
+def _domain(value: str | bytes) -> str:
+    domain = _text(value)
+    return "" if domain == "ai.onnx" else domain
+
+
 def _input(value: ValueInfoProto) -> Input:
-    what = f"input {value.name!r}"
+    name = _text(value.name)
+    what = f"input {name!r}"
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"{what} is not a tensor")
     tensor = value.type.tensor_type
     dtype = dtype_name(tensor.elem_type, what)
     if not tensor.HasField("shape"):
-        return Input(value.name, dtype, None)
+        return Input(name, dtype, None)
+    if len(tensor.shape.dim) > MAX_RANK:
+        raise ModelError(f"{what} has {len(tensor.shape.dim)} dimensions")
     dims: list[int | str | None] = []
     for dim in tensor.shape.dim:
-        dims.append(dim.dim_value if dim.dim_value > 0 else dim.dim_param or None)
-    return Input(value.name, dtype, tuple(dims))
+        dims.append(dim.dim_value if dim.dim_value > 0 else _text(dim.dim_param) or None)
+    return Input(name, dtype, tuple(dims))
 
 
 def _nodes(graph: GraphProto, opsets: Mapping[str, int]) -> list[Node]:
     nodes = []
     for proto in graph.node:
-        domain = "" if proto.domain in _DEFAULT_DOMAINS else proto.domain
-        layer = proto.name or next(filter(None, proto.output), proto.op_type)
+        domain = _domain(proto.domain)
+        op, inputs, outputs = _text(proto.op_type), map(_text, proto.input), tuple(map(_text, proto.output))
+        layer = clean_text(_text(proto.name) or next(filter(None, outputs), op))
         if domain not in opsets:
             raise ModelError(f"the model names no version of the operator set {domain or 'ai.onnx'!r}", where=layer)
-        attributes = {attribute.name: attribute for attribute in proto.attribute}
+        attributes = {_text(attribute.name): attribute for attribute in proto.attribute}
         if len(attributes) != len(proto.attribute):
-            raise ModelError(f"{proto.op_type} has an attribute twice", where=layer)
-        nodes.append(
-            Node(proto.op_type, domain, opsets[domain], layer, tuple(proto.input), tuple(proto.output), attributes)
-        )
+            raise ModelError(f"{clean_text(op)} has an attribute twice", where=layer)
+        nodes.append(Node(op, domain, opsets[domain], layer, tuple(inputs), outputs, attributes))
     return nodes
 
 

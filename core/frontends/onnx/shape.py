@@ -9,7 +9,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
 from .context import Context, Converter, Value
-from .proto import Node, dtype_name
+from .proto import MAX_RANK, Node, dtype_name
 
 __all__ = ["SHAPE", "axes_of", "new_shape", "slices"]
 
@@ -21,13 +21,14 @@ def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int
         ModelError: the elements do not fit.
     """
     copied = not node.integer("allowzero", 0)
+    asked = asked[: MAX_RANK + 1]
     shape = [old[d] if copied and extent == 0 and d < len(old) else extent for d, extent in enumerate(asked)]
     size = math.prod(old)
     if shape.count(-1) == 1:
         rest = math.prod(extent for extent in shape if extent != -1)
         if rest > 0:
             shape[shape.index(-1)] = size // rest
-    if min(shape, default=1) < 0 or math.prod(shape) != size:
+    if len(shape) > MAX_RANK or min(shape, default=1) < 0 or math.prod(shape) != size:
         raise ModelError(f"its data of shape {tuple(old)} cannot become {tuple(asked)}")
     return tuple(shape)
 
@@ -70,6 +71,8 @@ def _unsqueeze(c: Context) -> Expr:
     data, axes = c.expr(0), axes_of(c, 1)
     if not axes:
         raise ModelError("it names no axes")
+    if len(data.shape) + len(axes) > MAX_RANK:
+        raise ModelError(f"its result has {len(data.shape) + len(axes)} dimensions")
     extents = list(data.shape)
     for axis in normalise_axes(axes, len(data.shape) + len(axes)):
         extents.insert(axis, 1)

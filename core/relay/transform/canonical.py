@@ -116,26 +116,19 @@ def _identity(expr: Call, spans: Spans) -> Expr | None:
     data = expr.args[0]
     if expr.op_name == "split" and not expr.attrs.indices:
         return _handed(Tuple([data]), spans, expr)
-    nothing: dict[str, Callable[[], bool]] = {
-        "cast": lambda: True,
-        "clip": lambda: clip_limits(expr.attrs, data.dtype) == (None, None),
-        "concatenate": lambda: len(expr.args) == 1,
-        "nn.pad": lambda: True,
-        "strided_slice": lambda: all(
-            s > 0 or extent == 1 for s, extent in zip(expr.attrs.strides, data.shape, strict=True)
-        ),
-        "sum": lambda: not _reduces(expr),
-        "mean": lambda: not _reduces(expr),
-        "nn.global_avg_pool": lambda: True,
-        "nn.global_max_pool": lambda: True,
-        **dict.fromkeys(_POOLS, lambda: set(expr.attrs.pool_size) == {1}),
-    }
-    test = nothing.get(expr.op_name or "")
-    return _handed(data, spans, expr) if test is not None and expr.type is data.type and test() else None
+    if expr.type is not data.type:
+        return None
+    does_nothing = _DO_NOTHING.get(expr.op_name or "")
+    return _handed(data, spans, expr) if does_nothing is not None and does_nothing(expr) else None
 
 
 def _reduces(expr: Call) -> bool:
     return any(expr.args[0].shape[axis] > 1 for axis in normalise_axes(expr.attrs.axis, len(expr.args[0].shape)))
+
+
+def _is_whole(expr: Call) -> bool:
+    """Whether a slice of the data's shape is the data."""
+    return all(s > 0 or extent == 1 for s, extent in zip(expr.attrs.strides, expr.shape, strict=True))
 
 
 def _relu(expr: Call, spans: Spans) -> Expr | None:
@@ -179,6 +172,21 @@ _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
 _MAX_POOLS = ("nn.max_pool1d", "nn.max_pool2d")
 _AVG_POOLS = ("nn.avg_pool1d", "nn.avg_pool2d")
 _POOLS = (*_MAX_POOLS, *_AVG_POOLS, "qnn.avg_pool1d", "qnn.avg_pool2d")
+
+
+_DO_NOTHING: dict[str, Callable[[Call], bool]] = {
+    "cast": lambda expr: True,
+    "clip": lambda expr: clip_limits(expr.attrs, expr.dtype) == (None, None),
+    "concatenate": lambda expr: len(expr.args) == 1,
+    "nn.pad": lambda expr: True,
+    "strided_slice": _is_whole,
+    "sum": lambda expr: not _reduces(expr),
+    "mean": lambda expr: not _reduces(expr),
+    "nn.global_avg_pool": lambda expr: True,
+    "nn.global_max_pool": lambda expr: True,
+    **dict.fromkeys(_POOLS, lambda expr: set(expr.attrs.pool_size) == {1}),
+}
+"""Whether a call of this op that has the type of its data gives just that data."""
 
 
 def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:

@@ -1,0 +1,381 @@
+"""Kernels as C: the text, and that compiled it computes what the interpreter does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import strategies as st
+from tests._support.c_programs import SANITIZED, STRICT, Run, run_compiled
+from tests._support.te_strategies import Computation, computations, meaning
+from tests._support.tir_strategies import arguments, prim_funcs, same_bits
+from tests._support.tir_tools import expression, func
+
+from uma.codegen.expressions import Printer
+from uma.codegen.kernel import kernel_source
+from uma.tir import te
+from uma.tir.bounds import Bounds, Interval
+from uma.tir.dtype import DTYPES, INTEGERS, bounds, is_signed
+from uma.tir.interp import interpret
+from uma.tir.nodes import (
+    Bin,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    For,
+    Imm,
+    Param,
+    PrimFunc,
+    Select,
+    Store,
+    Un,
+    Var,
+    const,
+    maximum,
+    minimum,
+    seq,
+)
+from uma.tir.simplify import simplify
+from uma.tir.visit import substitute
+
+# Text
+
+
+def c(text: str, dtype: str = "int32", **ranges: tuple[str, Interval | None]) -> str:
+    """The C for an expression of variables with these dtypes and, where they are known, ranges."""
+    variables = {name: Var(name, of) for name, (of, _) in ranges.items()}
+    known = Bounds({variables[name]: values for name, (_, values) in ranges.items() if values is not None})
+    return Printer(known, lambda symbol: symbol.name, set()).text(expression(text, dtype, list(variables.values())))
+
+
+ANY = ("int32", None)
+SMALL = ("int32", (0, 9))
+
+
+def test_arithmetic_is_plain_where_it_cannot_overflow_and_unsigned_elsewhere() -> None:
+    assert c("a + b * 2", a=SMALL, b=SMALL) == "a + b * 2"
+    assert c("a + b", a=ANY, b=ANY) == "(int32_t)((uint32_t)a + (uint32_t)b)"
+    assert c("a - (b - 1)", a=SMALL, b=SMALL) == "a - (b - 1)"
+    assert c("a << 3", a=SMALL) == "a << 3"
+    assert c("a << 3", a=ANY) == "(int32_t)((uint32_t)a << 3)"
+    assert c("-a", a=ANY) == "uma_neg_i32(a)"
+    assert c("-a", a=SMALL) == "-a"
+    assert c("a * b", "uint32", a=("uint32", None), b=("uint32", None)) == "a * b"
+
+
+def test_small_types_are_computed_as_int_and_converted_where_they_may_wrap() -> None:
+    int8 = ("int8", None)
+    assert c("a + b", "int8", a=int8, b=int8) == "(int8_t)(a + b)"
+    assert c("int32(a) + int32(b)", a=int8, b=int8) == "(int32_t)a + (int32_t)b"
+    uint16 = ("uint16", None)
+    assert c("a * b", "uint16", a=uint16, b=uint16) == "(uint16_t)((uint32_t)a * (uint32_t)b)", "no product of ints"
+
+
+def test_divisions_are_plain_for_numbers_that_are_not_negative() -> None:
+    assert c("a // 3 + a % 3", a=SMALL) == "a / 3 + a % 3"
+    assert c("a // 3", a=ANY) == "uma_floordiv_i32(a, 3)"
+    assert c("a // 8 + a % 8", a=("int32", (-9, 9))) == "(a >> 3) + (a & 7)"
+    assert c("truncdiv(a, 3)", a=ANY) == "a / 3"
+    assert c("truncdiv(a, b)", a=ANY, b=ANY) == "uma_truncdiv_i32(a, b)"
+
+
+def test_comparisons_whose_result_is_certain_are_not_written() -> None:
+    assert c("a >= 0 and b < 3", "bool", a=("uint8", None), b=ANY) == "true && b < 3"
+    assert c("a & 4 == 3", "bool", a=ANY) == "false"
+    assert c("a | 4 != 3", "bool", a=ANY) == "true"
+    assert c("a < a", "bool", a=ANY) == "false"
+    assert c("a == a", "bool", a=("float32", None)) == "a == a", "a test for NaN"
+
+
+def test_parentheses_stand_where_compilers_ask_for_them() -> None:
+    assert c("a < 1 and b < 1 or a < 3", "bool", a=ANY, b=ANY) == "(a < 1 && b < 1) || a < 3"
+    assert c("a & 1 | b ^ 2", a=ANY, b=ANY) == "(a & 1) | (b ^ 2)"
+    assert c("(a & 1) + 2 == b", "bool", a=ANY, b=SMALL) == "(a & 1) + 2 == b"
+    assert c("not (a < b)", "bool", a=ANY, b=ANY) == "!(a < b)"
+    assert c("a * (b if a < b else 2)", a=SMALL, b=SMALL) == "a * ((a < b) ? b : 2)"
+
+
+def test_conversions_from_float_are_plain_where_the_range_is_known() -> None:
+    float32 = ("float32", None)
+    assert c("int8(x)", "int8", x=float32) == "uma_f32_to_i8(x)"
+    clamped = "uma_min_f32(uma_max_f32(rintf(x), -128.0f), 127.0f)"
+    assert c("int8(min(max(round_even(x), -128.0), 127.0))", "int8", x=float32) == f"(int8_t){clamped}"
+    assert c("int8(min(-128.0, max(127.0, x)))", "int8", x=float32).startswith("uma_f32_to_i8"), "NaN goes through"
+    assert c("bool(x)", "bool", x=float32) == "x != 0"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (-(2**31), "int32", "INT32_MIN"),
+        (-5, "int32", "-5"),
+        (-128, "int8", "-128"),
+        (2**63 - 1, "int64", "INT64_C(9223372036854775807)"),
+        (-(2**63), "int64", "INT64_MIN"),
+        (2**32 - 1, "uint32", "UINT32_C(4294967295)"),
+        (True, "bool", "true"),
+        (0.5, "float32", "0.5f"),
+        (-0.0, "float64", "-0.0"),
+        (0.1, "float32", "0x1.99999ap-4f"),
+        (0.1, "float64", "0x1.999999999999ap-4"),
+        (2.0**100, "float64", "0x1p+100"),
+        (1e-45, "float32", "0x1p-149f"),
+        (math.inf, "float32", "INFINITY"),
+        (-math.inf, "float64", "-INFINITY"),
+        (math.nan, "float32", "NAN"),
+    ],
+)
+def test_literals(value: float, dtype: str, text: str) -> None:
+    assert Printer(Bounds({}), str, set()).text(Imm(value, dtype)) == text
+
+
+def test_a_kernel_reads_well() -> None:
+    x = te.placeholder((1, 6), "int8", "x")
+    w, bias = te.placeholder((6, 8), "int8", "w"), te.placeholder((8,), "int32", "bias")
+    k = te.reduce_axis(6, "k")
+    sums = te.compute((1, 8), lambda n, u: te.sum(x[n, k].astype("int32") * w[k, u].astype("int32"), k), "sums")
+    y = te.compute((1, 8), lambda n, u: (sums[n, u] + bias[u] >> 4).astype("int8"), "y")
+    kernel = te.prim_func([x], [y], constants=[w, bias])
+    assert kernel_source("dense", simplify(kernel.func)) == dedent(
+        """\
+        static void dense(
+            const int8_t *restrict x0,
+            int8_t *restrict out0,
+            const int8_t *restrict w0,
+            const int32_t *restrict w1)
+        {
+            int32_t a0[8] UMA_ALIGNED(64);
+            /* reduce0 */ {
+                for (int32_t i0 = 0; i0 < 8; ++i0) {
+                    a0[i0] = 0;
+                }
+                for (int32_t i1 = 0; i1 < 6; ++i1) {
+                    for (int32_t i2 = 0; i2 < 8; ++i2) {
+                        a0[i2] += (int32_t)x0[i1] * (int32_t)w0[i1 * 8 + i2];
+                    }
+                }
+            }
+            /* compute0 */ {
+                for (int32_t i3 = 0; i3 < 8; ++i3) {
+                    out0[i3] = (int8_t)((int32_t)((uint32_t)a0[i3] + (uint32_t)w1[i3]) >> 4);
+                }
+            }
+        }
+        """
+    )
+
+
+def test_pointers_that_may_be_one_memory_are_not_restrict_and_alignment_is_told() -> None:
+    text = kernel_source(
+        "f",
+        parsed(
+            """
+            def f(x0: In[float32, (4,)], x1: In[float32, (4,), align(16)], y0: Out[float32, (4,)], s0: Workspace[bool, ()]):
+                may_alias(y0, x0)
+                s0[()] = True
+                for i in range(4):
+                    y0[i] = x0[i] + x1[i]
+            """
+        ),
+    )
+    assert "const float *x0," in text or "const float *x0, " in text
+    assert "const float *restrict x1" in text and "float *y0_" in text and "bool *restrict s0" in text
+    assert "x1 = UMA_ASSUME_ALIGNED(x1, 16);" in text
+    assert "s0[0] = true;" in text
+
+
+def test_no_name_means_something_else_in_c() -> None:
+    names = ["double", "y0", "exp", "INT32_MIN", "x1", "restrict", "__LINE__", "__LINE_", "expf", "i", "log2"]
+    buffers = [Buffer(name, (), "float32") for name in names]
+    body = seq(*[Store(buffer, (), Call("exp", Imm(1.0, "float32"))) for buffer in buffers])
+    text = kernel_source("f", PrimFunc(tuple(Param(buffer, "output") for buffer in buffers), body))
+    found = [line.split("*restrict ")[1].rstrip(",)") for line in text.splitlines() if "*restrict" in line]
+    assert found == [
+        *(
+            "double_",
+            "y0_",
+            "exp_",
+            "INT32_MIN_",
+            "x1",
+            "restrict_",
+            "u__LINE___0",
+            "u__LINE__0",
+            "expf_",
+            "i_",
+            "log2_",
+        )
+    ]
+
+
+def test_unrolled_loops_are_written_out_and_variable_extents_are_evaluated_once() -> None:
+    text = kernel_source(
+        "f",
+        parsed(
+            """
+            def f(x: In[int32, (1,)], y: Out[int32, (4,)]):
+                for i in unrolled(2):
+                    y[i] = i * 3
+                for j in range(min(max(x[0], 0), 2)):
+                    y[j + 2] = 1
+            """
+        ),
+    )
+    assert "for (int32_t i" not in text
+    assert "y_[1] = 1 * 3;" in text
+    assert "j_ < j__end; ++j_" in text and "y_[j_ + 2] = 1;" in text
+
+
+def parsed(text: str) -> PrimFunc:
+    return func(dedent(text))
+
+
+# Compiled
+
+LOOSE = ("-std=c99", "-w", "-ffp-contract=off")
+
+
+def check(
+    runs: Sequence[Run],
+    expected: Sequence[dict[str, np.ndarray]],
+    builds: Sequence[tuple[str, tuple[str, ...]]],
+    folder: Path,
+) -> None:
+    for compiler, flags in builds:
+        found = run_compiled(runs, compiler, flags, folder)
+        for run, wanted, got in zip(runs, expected, found, strict=True):
+            for name in wanted:
+                message = f"{name} by {compiler} {' '.join(flags)} of\n{kernel_source('kernel', run.func)}"
+                assert same_bits(wanted[name], got[name]), message
+
+
+def batches(max_examples: int) -> hypothesis.settings:
+    """Settings for examples that are whole C programs. Shrinking them takes minutes and says little more."""
+    assert hypothesis.settings.default is not None
+    return hypothesis.settings(
+        max_examples=max(1, max_examples * hypothesis.settings.default.max_examples // 50),
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.large_base_example,
+        ],
+    )
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Run:
+    drawn = draw(prim_funcs())
+    return Run(drawn, draw(arguments(drawn)))
+
+
+@batches(2)
+@given(st.lists(calls(), min_size=10, max_size=25))
+def test_functions_compute_what_the_interpreter_does(
+    tmp_path: Path, compilers: tuple[str, ...], runs: list[Run]
+) -> None:
+    expected = [interpret(run.func, run.arrays) for run in runs]
+    simple = [Run(simplify(run.func), run.arrays) for run in runs]
+    check(runs, expected, [(compiler, (*LOOSE, "-O1")) for compiler in compilers], tmp_path)
+    check(simple, expected, [(compiler, (*STRICT, "-O2")) for compiler in compilers], tmp_path)
+    check(simple, expected, [(compilers[0], SANITIZED)], tmp_path)
+
+
+@batches(2)
+@given(st.lists(computations(), min_size=10, max_size=25))
+def test_tensor_expressions_compute_what_they_mean(
+    tmp_path: Path, compilers: tuple[str, ...], drawn: list[Computation]
+) -> None:
+    runs, expected = [], []
+    for computation in drawn:
+        kernel = computation.kernel()
+        simple = simplify(kernel.func)
+        outputs = [meaning(output, computation.contents) for output in computation.outputs]
+        named = {buffer.name: array for buffer, array in zip(simple.buffers("output"), outputs, strict=True)}
+        for pairs in ((), *((pair,) for pair in simple.may_alias)):
+            runs.append(Run(simple, computation.arguments(kernel), pairs))
+            expected.append(named)
+    builds = [(compiler, (*STRICT, "-O3")) for compiler in compilers] + [(compilers[-1], SANITIZED)]
+    check(runs, expected, builds, tmp_path)
+
+
+def table(dtype: str, exprs: Sequence[Expr], values: Sequence[tuple[float, ...]]) -> Run:
+    """A kernel that computes ``exprs``, of variables a, b, .. of ``dtype``, for each tuple of their values."""
+    columns = [Buffer(f"x{n}", (len(values),), dtype) for n in range(len(values[0]))]
+    row = Var("row")
+    loads = {Var(name, dtype): column[row] for name, column in zip("ab", columns, strict=False)}
+    outs = [Buffer(f"out{n}", (len(values),), expr.dtype) for n, expr in enumerate(exprs)]
+    body = seq(*[Store(out, (row,), substitute(expr, loads)) for out, expr in zip(outs, exprs, strict=True)])
+    params = [*(Param(column, "input") for column in columns), *(Param(out, "output") for out in outs)]
+    arrays = {column.name: np.array([v[n] for v in values], dtype) for n, column in enumerate(columns)}
+    return Run(PrimFunc(tuple(params), For(row, const(len(values)), body)), arrays)
+
+
+def test_integer_arithmetic_at_the_ends_of_each_type(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    runs = []
+    for dtype in INTEGERS:
+        low, high = bounds(dtype)
+        ends = [v for v in (low, low + 1, -2, -1, 0, 1, 2, 7, high - 1, high) if low <= v <= high]
+        a, b = Var("a", dtype), Var("b", dtype)
+        ops = ["add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor", "eq", "lt", "ge"]
+        exprs: list[Expr] = [Bin(op, a, b) for op in ops]
+        exprs += [Cast(a, other) for other in DTYPES]
+        exprs += [Un("neg", a), Un("abs", a)] if is_signed(dtype) else []
+        runs.append(table(dtype, exprs, [(p, q) for p in ends for q in ends]))
+        divisions: list[Expr] = [Bin(op, a, b) for op in ("floordiv", "floormod", "truncdiv")]
+        divisions += [Bin(op, a, Imm(4, dtype)) for op in ("floordiv", "floormod", "truncdiv", "shl", "shr")]
+        runs.append(table(dtype, divisions, [(p, q) for p in ends for q in ends if q != 0]))
+    runs.append(table("int32", [Call("clz", Var("a"))], [(v,) for v in (-1, 0, 1, 2, 255, 2**31 - 1)]))
+    expected = [interpret(run.func, run.arrays) for run in runs]
+    builds = [(compiler, (*STRICT, "-O2")) for compiler in compilers]
+    check(runs, expected, [*builds, (compilers[0], SANITIZED)], tmp_path)
+
+
+def test_floats_become_integers_by_truncation_and_saturation(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    runs = []
+    for dtype in ("float32", "float64"):
+        values = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 127.5, -128.5, math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324]
+        for power in (7, 8, 15, 16, 31, 32, 63, 64):
+            beyond = np.array(2.0**power, dtype)
+            values += [
+                float(s * v) for s in (1, -1) for v in (beyond, np.nextafter(beyond, 0), np.nextafter(beyond, np.inf))
+            ]
+        x = Var("a", dtype)
+        exprs: list[Expr] = [Cast(x, other) for other in DTYPES]
+        exprs += [Cast(minimum(maximum(x, -128), 127), "int8"), Cast(maximum(Imm(0, dtype), x), "uint8")]
+        exprs += [maximum(x, 0), Bin("max", Imm(0, dtype), x), minimum(x, 0), Bin("min", Imm(0, dtype), x)]
+        exprs += [Call(name, x) for name in ("round_even", "floor", "ceil", "trunc")]
+        exprs += [Un("abs", x), Un("neg", x), Select(x > 0, x, x * 2)]
+        with np.errstate(over="ignore"):
+            runs.append(table(dtype, exprs, [(value,) for value in values]))
+    expected = [interpret(run.func, run.arrays) for run in runs]
+    builds = [(compiler, (*STRICT, "-O3")) for compiler in compilers]
+    check(runs, expected, [*builds, (compilers[0], SANITIZED)], tmp_path)
+
+
+def test_functions_of_floats_are_those_of_the_c_library(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    runs = []
+    for dtype in ("float32", "float64"):
+        a, b = Var("a", dtype), Var("b", dtype)
+        exprs = [Call(name, a) for name in ("exp", "log", "tanh", "erf", "sqrt")] + [Call("pow", a, b)]
+        runs.append(table(dtype, exprs, [(v / 7, v / 5) for v in range(1, 60)]))
+    found = run_compiled(runs, compilers[0], (*STRICT, "-O2"), tmp_path)
+    for run, got in zip(runs, found, strict=True):
+        wanted = interpret(run.func, run.arrays)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(got[name], array, rtol=1e-6 if array.dtype == np.float32 else 1e-14)
+
+
+def test_the_text_depends_on_the_function_alone() -> None:
+    x = te.placeholder((3, 70), "float32", "x")
+    k = te.reduce_axis(70, "k")
+    y = te.compute((3,), lambda i: te.sum(x[i, k], k), "y")
+    drawn = te.prim_func([x], [y]).func
+    assert kernel_source("f", drawn) == kernel_source("f", drawn)
