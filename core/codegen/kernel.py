@@ -34,7 +34,7 @@ from ..tir.nodes import (
     Var,
 )
 from ..tir.sums import exact_sums
-from ..tir.visit import buffers_written, map_expressions, substitute
+from ..tir.visit import buffers_written, map_expressions, substitute, walk
 from .expressions import C_TYPES, Printer
 
 __all__ = ["C_TYPES", "kernel_source"]
@@ -144,7 +144,11 @@ class _Writer:
         if stmt.kind == "unrolled" and isinstance(stmt.extent, Imm):
             for step in range(int(stmt.extent.value)):
                 at = partial(substitute, values={stmt.var: Imm(step, INDEX)})
-                self.braced(f"/* {stmt.var.name} = {step} */", map_expressions(stmt.body, at), known)
+                body = map_expressions(stmt.body, at)
+                if any(isinstance(inner, (Alloc, Bind)) for inner in walk(stmt.body)):
+                    self.braced(f"/* {stmt.var.name} = {step} */", body, known)
+                else:
+                    self.stmt(body, known)
             return
         var = _name(stmt.var)
         end = printer.text(stmt.extent)

@@ -6,9 +6,9 @@
   workspace. So a convolution with bias and requantisation is one nest: per pixel a row of accumulators, then a row of
   results; and a softmax is maximum, exponentials, sum and quotients, row by row.
 - Rows that only pass through are cut into blocks of constant length, which fit registers.
-- A reduction accumulates a row at a time where all that it reads lies still or side by side along the row; otherwise
-  an element at a time, the axis along which it reads side by side innermost; a float reduction then has several
-  partial results, for which the compiler need not reorder anything, and folds them pairwise at the end.
+- A reduction accumulates a row at a time, by several steps at once, where all that it reads lies still or side by side
+  along the row; otherwise an element at a time, the axis along which it reads side by side innermost. A float reduction
+  then has several partial results, so that the compiler need not reorder anything, and folds them pairwise at the end.
 - Conditions of a reduction stand as far out as they can be decided.
 
 Loop variables, buffers and labels are named by their order: equal computations give equal functions.

@@ -406,7 +406,9 @@ def _divide(expr: Expr, bounds: Bounds) -> Expr | None:
 
 def _divide_twice(expr: Expr, _: Bounds) -> Expr | None:
     """``x // 4 // 8`` is ``x // 32``, and ``x % 32 % 8`` is ``x % 8``."""
-    if not isinstance(expr, Bin) or not isinstance(expr.a, Bin) or expr.op != expr.a.op:
+    if not isinstance(expr, Bin) or expr.op not in ("floordiv", "floormod"):
+        return None
+    if not isinstance(expr.a, Bin) or expr.op != expr.a.op:
         return None
     if not isinstance(expr.b, Imm) or not isinstance(expr.a.b, Imm):
         return None

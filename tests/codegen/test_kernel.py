@@ -137,13 +137,32 @@ def test_literals(value: float, dtype: str, text: str) -> None:
 
 
 def test_a_kernel_reads_well() -> None:
-    x = te.placeholder((1, 6), "int8", "x")
-    w, bias = te.placeholder((6, 8), "int8", "w"), te.placeholder((8,), "int32", "bias")
-    k = te.reduce_axis(6, "k")
-    sums = te.compute((1, 8), lambda n, u: te.sum(x[n, k].astype("int32") * w[k, u].astype("int32"), k), "sums")
-    y = te.compute((1, 8), lambda n, u: (sums[n, u] + bias[u] >> 4).astype("int8"), "y")
-    kernel = te.prim_func([x], [y], constants=[w, bias])
-    assert kernel_source("dense", simplify(kernel.func)) == dedent(
+    dense = parsed(
+        """
+        def dense(
+            x0: In[int8, (1, 6)],
+            out0: Out[int8, (1, 8)],
+            w0: Const[int8, (8, 6)],
+            w1: Const[int32, (8,)],
+        ):
+            a0 = alloc(int32, (8,), align(64))
+            with block("reduce0"):
+                for i0 in range(8):
+                    a1 = alloc(int32, ())
+                    a1[()] = 0
+                    for i1 in range(6):
+                        a1[()] += int32(x0[0, i1]) * int32(w0[i0, i1])
+                    a0[i0] = a1[()]
+            with block("compute0"):
+                for i2 in range(8):
+                    v0: int32 = a0[i2] + w1[i2]
+                    if v0 > 0:
+                        out0[0, i2] = int8(v0 >> 4)
+                    else:
+                        out0[0, i2] = 0
+        """
+    )
+    assert kernel_source("dense", dense) == dedent(
         """\
         static void dense(
             const int8_t *restrict x0,
@@ -154,17 +173,22 @@ def test_a_kernel_reads_well() -> None:
             int32_t a0[8] UMA_ALIGNED(64);
             /* reduce0 */ {
                 for (int32_t i0 = 0; i0 < 8; ++i0) {
-                    a0[i0] = 0;
-                }
-                for (int32_t i1 = 0; i1 < 6; ++i1) {
-                    for (int32_t i2 = 0; i2 < 8; ++i2) {
-                        a0[i2] += (int32_t)x0[i1] * (int32_t)w0[i1 * 8 + i2];
+                    int32_t a1;
+                    a1 = 0;
+                    for (int32_t i1 = 0; i1 < 6; ++i1) {
+                        a1 += (int32_t)x0[i1] * (int32_t)w0[i0 * 6 + i1];
                     }
+                    a0[i0] = a1;
                 }
             }
             /* compute0 */ {
-                for (int32_t i3 = 0; i3 < 8; ++i3) {
-                    out0[i3] = (int8_t)((int32_t)((uint32_t)a0[i3] + (uint32_t)w1[i3]) >> 4);
+                for (int32_t i2 = 0; i2 < 8; ++i2) {
+                    const int32_t v0 = (int32_t)((uint32_t)a0[i2] + (uint32_t)w1[i2]);
+                    if (v0 > 0) {
+                        out0[i2] = (int8_t)(v0 >> 4);
+                    } else {
+                        out0[i2] = 0;
+                    }
                 }
             }
         }
@@ -177,7 +201,12 @@ def test_pointers_that_may_be_one_memory_are_not_restrict_and_alignment_is_told(
         "f",
         parsed(
             """
-            def f(x0: In[float32, (4,)], x1: In[float32, (4,), align(16)], y0: Out[float32, (4,)], s0: Workspace[bool, ()]):
+            def f(
+                x0: In[float32, (4,)],
+                x1: In[float32, (4,), align(16)],
+                y0: Out[float32, (4,)],
+                s0: Workspace[bool, ()],
+            ):
                 may_alias(y0, x0)
                 s0[()] = True
                 for i in range(4):

@@ -128,9 +128,9 @@ def test_a_convolution_with_bias_and_relu_is_one_nest_of_rows() -> None:
                         if i0 + i3 >= 1 and i0 + i3 <= 8:
                             for i4 in range(3):
                                 if i1 + i4 >= 1 and i1 + i4 <= 8:
-                                    for i5 in range(3):
-                                        for i6 in range(16):
-                                            a0[i6] += x0[0, i0 + i3 - 1, i1 + i4 - 1, i5] * w0[i3, i4, i5, i6]
+                                    for i5 in range(16):
+                                        for i6 in unrolled(3):
+                                            a0[i5] += x0[0, i0 + i3 - 1, i1 + i4 - 1, i6] * w0[i3, i4, i6, i5]
                 with block("compute0"):
                     for i7 in range(16):
                         out0[0, i0, i1, i7] = max(a0[i7] + w1[i7], 0.0)
