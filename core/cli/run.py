@@ -122,12 +122,12 @@ def _show(times: tuple[CallTime, ...], out: Output) -> None:
         (
             shorten(", ".join(call.layers), 48),
             shorten(call.kernel, 32),
-            f"{call.median_ns / 1e3:.1f}",
+            f"{call.median_ns / 1e3:.2f}",
             f"{call.median_ns / (total_ns or 1):.1%}",
         )
         for call in times
     ]
-    out.columns(("layer", "kernel", "us", "share"), [*rows, ("all", "", f"{total_ns / 1e3:.1f}", "100.0%")])
+    out.columns(("layer", "kernel", "us", "share"), [*rows, ("all", "", f"{total_ns / 1e3:.2f}", "100.0%")])
 
 
 def _save(path: Path, outputs: Mapping[str, np.ndarray]) -> None:

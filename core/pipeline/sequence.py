@@ -18,9 +18,6 @@ from .lower import copy_of, unique_name
 
 __all__ = ["sequence", "sequence_tracing"]
 
-ALIGNMENT = 16
-"""Of every buffer in the arena and every constant, in bytes: the widest load of the machines that have few."""
-
 
 def sequence(module: IRModule, name: str) -> Program:
     """The calls of ``main`` in the order in which they run.
@@ -141,7 +138,7 @@ class _Sequencer:
             role,
             type_.shape,
             type_.dtype,
-            alignment=0 if role in ("input", "output") else ALIGNMENT,
+            alignment=0 if role in ("input", "output") else te.PARAM_ALIGNMENT,
             data=data,
             tensor=info.name if info else None,
             quantisation=_quantisation(info) if info else None,

@@ -33,6 +33,7 @@ def itemsize(dtype: str) -> int:
 
 
 def is_float(dtype: str) -> bool:
+    """True for float32 and float64."""
     return dtype.startswith("float")
 
 
@@ -42,6 +43,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def is_signed(dtype: str) -> bool:
+    """True for the signed integers and the floats."""
     return dtype.startswith(("int", "float"))
 
 

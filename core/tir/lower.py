@@ -52,7 +52,7 @@ from .nodes import (
 )
 from .share import may_fault, share
 from .stages import Body, bodies, loads, owns, plan_stages
-from .te import Axis, Constant, Definition, Kernel, Reduce, Reduction, Tensor
+from .te import PARAM_ALIGNMENT, Axis, Constant, Definition, Kernel, Reduce, Reduction, Tensor
 from .visit import rewrite, variables, walk
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ class _Lowering:
         return f"{prefix}{self.counts[prefix] - 1}"
 
     def param(self, role: Role, shape: Sequence[int], dtype: str) -> Buffer:
-        buffer = Buffer(self.name(_PREFIXES[role]), tuple(shape), dtype)
+        alignment = PARAM_ALIGNMENT if role in ("constant", "workspace") else 0
+        buffer = Buffer(self.name(_PREFIXES[role]), tuple(shape), dtype, alignment=alignment)
         self.params[role].append(buffer)
         return buffer
 

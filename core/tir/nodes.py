@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from ..errors import InternalError
 from ..interning import Node
@@ -76,7 +76,7 @@ MATH: dict[str, int] = {
 """Pure functions and their number of arguments. All but ``clz`` take and give one float type; ``clz`` counts the
 leading zero bits of an int32 or uint32 and gives int32, 32 for 0."""
 
-Number = Union[int, float, bool]
+Number = int | float | bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,7 +163,7 @@ class Expr(Node):
         return self if dtype == self.dtype else Cast(self, dtype)
 
 
-ExprLike = Union[Expr, int, float, bool]
+ExprLike = Expr | int | float | bool
 
 
 def _require(condition: bool, what: str) -> None:
@@ -399,10 +399,12 @@ class Call(Expr):
 
 
 def minimum(a: Expr, b: ExprLike) -> Expr:
+    """The smaller of ``a`` and ``b``; see ``min`` above for floats."""
     return Bin("min", a, a._coerce(b))
 
 
 def maximum(a: Expr, b: ExprLike) -> Expr:
+    """The larger of ``a`` and ``b``; see ``max`` above for floats."""
     return Bin("max", a, a._coerce(b))
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "PARAM_ALIGNMENT",
     "Assemble",
     "Axis",
     "Compute",
@@ -54,6 +55,11 @@ __all__ = [
     "sum",
     "view",
 ]
+
+
+PARAM_ALIGNMENT = 16
+"""What kernels ask of their constants and workspaces, in bytes: the widest load of machines that need it aligned.
+Inputs and outputs may be a caller's memory, which has the alignment of its elements."""
 
 
 def _require(condition: bool, what: str) -> None:

@@ -33,14 +33,19 @@ def mutated(seeds: Sequence[bytes], case: int) -> bytes:
     return bytes(data)
 
 
-def fuzz(load: Callable[[bytes], Any], seeds: Sequence[bytes], cases: range) -> Counter[str]:
+def fuzz(
+    load: Callable[[bytes], Any],
+    seeds: Sequence[bytes],
+    cases: range,
+    mutate: Callable[[Sequence[bytes], int], bytes] = mutated,
+) -> Counter[str]:
     """Load the files of these numbers; gives how many were loaded and how many refused.
 
     Fails where one ends in anything but a ModelError, or needs too long or too much.
     """
     outcomes: Counter[str] = Counter()
     for case in cases:
-        data = mutated(seeds, case)
+        data = mutate(seeds, case)
         try:
             with _limited():
                 load(data)
@@ -48,7 +53,7 @@ def fuzz(load: Callable[[bytes], Any], seeds: Sequence[bytes], cases: range) -> 
             assert str(error), f"case {case}: an error without a word"
             outcomes["refused"] += 1
         except Exception as error:
-            raise AssertionError(f"case {case}, mutated(seeds, {case}), ends in {error!r}") from error
+            raise AssertionError(f"case {case}, {mutate.__name__}(seeds, {case}), ends in {error!r}") from error
         else:
             outcomes["loaded"] += 1
     return outcomes

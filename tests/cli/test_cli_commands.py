@@ -1,0 +1,208 @@
+"""What the commands do and print, for people and as JSON."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests._support.small_models import NET, Uma
+
+import uma as uma_package
+from uma.cli import main
+from uma.cli.common import random_array
+
+
+def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert re.findall(r"^    (\w+) +\S", text, re.MULTILINE) == ["build", "run", "verify", "targets"]
+    codes = {cls.exit_code for cls in vars(uma_package.errors).values() if isinstance(cls, type)}
+    assert {int(code) for code in re.findall(r"\b(\d) [a-z]", text)} == codes | {0}
+
+
+@pytest.mark.parametrize("command", ["build", "run", "verify", "targets"])
+def test_every_command_has_help_and_the_common_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    for option in ("--json", "-q, --quiet", "-v, --verbose"):
+        assert option in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"uma {uma_package.__version__}\n"
+
+
+class TestBuild:
+    def test_text(self, uma: Uma, folder: Path) -> None:
+        done = uma("build", "net.py", "--target", "c", "-o", "out")
+        assert (done.code, done.err) == (0, "")
+        lines = done.out.splitlines()
+        assert re.fullmatch(r"net: built for c in \d+\.\d\d s", lines[0])
+        assert [line.split()[0] for line in lines[1:]] == ["calls", "arena", "weights", "code", "in"]
+        assert lines[1].split(None, 1)[1] == "3, of 3 kernels"
+        assert lines[-1].split() == ["in", "out"]
+        assert uma_package.load("out").name == "net"
+        assert sorted(os.listdir(folder)) == ["net.py", "out", "pair.py"]
+
+    def test_json(self, uma: Uma, folder: Path) -> None:
+        done = uma("build", "net.py", "--target", "c -opt=1", "--name", "mine", "--json")
+        record, artifact = done.json, uma_package.load("build/mine")
+        assert done.err == ""
+        assert record["name"] == artifact.name == "mine"
+        assert record["folder"] == str(folder / "build" / "mine")
+        assert record["targets"] == ["c -opt=1"]
+        assert record["arena_bytes"] == artifact.arena_bytes
+        assert record["constant_bytes"] == artifact.constant_bytes
+        assert record["code_bytes"] == artifact.code_bytes > 0
+        assert record["calls"] == artifact.metadata["calls"]
+        assert [row["name"] for row in record["inputs"] + record["outputs"]] == ["image:0", "scores"]
+        assert record["seconds"] > 0 and record["notes"] == []
+
+    def test_quiet(self, uma: Uma) -> None:
+        done = uma("build", "net.py", "--target", "c", "-q")
+        assert (done.code, done.out, done.err) == (0, "", "")
+
+    def test_verbose_tells_every_stage(self, uma: Uma) -> None:
+        done = uma("build", "net.py", "--target", "c", "-v")
+        stages = ["import", "canonicalise", "fuse", "lower", "simplify", "sequence", "plan", "generate"]
+        assert [line.partition(":")[0] for line in done.err.splitlines()] == [*stages, "compile", "save"]
+
+    def test_stages_are_printed_or_dumped_and_read_again(self, uma: Uma, folder: Path) -> None:
+        uma("build", "net.py", "--target", "c", "-o", "plain", "--dump", "dump")
+        dumps = sorted(path.name for path in (folder / "dump").glob("*.py"))
+        assert [name.partition("-")[2] for name in dumps] == [f"{stage}.py" for stage in uma_package.pipeline.STAGES]
+        for position, stage in enumerate(uma_package.pipeline.STAGES):
+            done = uma("build", "net.py", "--target", "c", "--stop-after", stage)
+            assert done.out == (folder / "dump" / dumps[position]).read_text()
+            again = uma("build", f"dump/{dumps[position]}", "--target", "c", "--name", "net", "-o", f"again{position}")
+            assert again.code == 0
+            for file in (folder / "plain").iterdir():
+                assert (folder / f"again{position}" / file.name).read_bytes() == file.read_bytes()
+
+    def test_stop_after_with_dump_and_json(self, uma: Uma, folder: Path) -> None:
+        done = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d", "--json")
+        assert done.json == {"schema_version": 1, "stage": "fuse", "folder": "d"}
+        assert sorted(os.listdir(folder / "d")) == ["1-import.py", "2-canonicalise.py", "3-fuse.py"]
+        assert uma("build", "net.py", "--target", "c", "--stop-after", "import", "--json").json["text"] == NET
+        said = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d").out
+        assert said == "net: the stages up to fuse are in d\n"
+
+
+class TestRun:
+    def test_text(self, uma: Uma) -> None:
+        done = uma("run", "net.py", "--target", "c")
+        assert re.fullmatch(r"scores: float32\[1, 2\] 0\.\d+ 0\.\d+\n", done.out)
+
+    def test_artifact_and_model_give_the_same(self, uma: Uma) -> None:
+        uma("build", "pair.py", "--target", "c", "-o", "out")
+        expected = uma("run", "pair.py", "--target", "c", "--json").json
+        assert uma("run", "out", "--json").json == expected
+
+    def test_inputs_outputs_and_their_names(self, uma: Uma, folder: Path) -> None:
+        a, b = np.array([1, 2, 3, 4], np.int8), np.array([10, 20, 30, -40], np.int8)
+        np.savez(folder / "in.npz", a=a, b=b)
+        done = uma("run", "pair.py", "--target", "c", "--inputs", "in.npz", "--outputs", "out.npz", "--json")
+        values = {name: row["values"] for name, row in done.json["outputs"].items()}
+        assert values == {"sum": [11, 22, 33, -36], "a again": [1, 2, 3, 4], "file": [11, 22, 33, -36]}
+        with np.load(folder / "out.npz") as saved:
+            assert {name: saved[name].tolist() for name in saved.files} == values
+            assert saved["sum"].dtype == np.int8
+        first = (folder / "out.npz").read_bytes()
+        uma("run", "pair.py", "--target", "c", "--inputs", "in.npz", "--outputs", "out.npz")
+        assert (folder / "out.npz").read_bytes() == first
+
+    def test_single_inputs_go_before_a_file_of_all(self, uma: Uma, folder: Path) -> None:
+        np.savez(folder / "in.npz", a=np.zeros(4, np.int8), b=np.ones(4, np.int8))
+        np.save(folder / "x=1.npy", np.array([5, 6, 7, 8], np.int8))
+        done = uma("run", "pair.py", "--target", "c", "--inputs", "in.npz", "--input", "a=@x=1.npy", "--json")
+        assert done.json["outputs"]["sum"]["values"] == [6, 7, 8, 9]
+
+    def test_random_inputs_have_seeds(self, uma: Uma) -> None:
+        def run(*options: str) -> list[int]:
+            outputs = uma("run", "pair.py", "--target", "c", "--json", *options).json["outputs"]
+            return [*outputs["sum"]["values"], *outputs["a again"]["values"]]
+
+        assert run() == run("--input", "a=random:0", "--input", "b=random:1")
+        assert run() != run("--input", "b=random:2")
+        assert run("--input", "a=random:9")[4:] == random_array((4,), "int8", 9).tolist()
+
+    def test_repeat(self, uma: Uma) -> None:
+        done = uma("run", "net.py", "--target", "c", "--repeat", "3")
+        assert re.search(r"^median of 3 runs: \d+\.\d us$", done.out, re.MULTILINE)
+        record = uma("run", "net.py", "--target", "c", "--repeat", "3", "--json").json
+        assert record["runs"] == 3 and record["median_us"] > 0
+        assert "median_us" not in uma("run", "net.py", "--target", "c", "--json").json
+
+    def test_profile(self, uma: Uma) -> None:
+        plain = uma("run", "net.py", "--target", "c", "--json").json
+        record = uma("run", "net.py", "--target", "c", "--profile", "--repeat", "5", "--json").json
+        assert record["outputs"] == plain["outputs"]
+        assert record["runs"] == 5
+        layers = [layer for row in record["profile"] for layer in row["layers"]]
+        assert layers == ["block/relu", "block/relu;twice", "block/pool", "block/scale", "head/mean", "head/softmax"]
+        text = uma("run", "net.py", "--target", "c", "--profile").out.splitlines()
+        assert text[1].split() == ["layer", "kernel", "us", "share"]
+        assert [line.split()[-3] for line in text[2:-1]] == [row["kernel"] for row in record["profile"]]
+        assert text[-1].split()[0] == "all" and text[-1].endswith("100.0%")
+
+    def test_json_has_no_numbers_that_json_does_not_know(self, uma: Uma, folder: Path) -> None:
+        text = "@function\ndef main(x: Tensor[(3,), float32]) -> Tensor[(3,), float32]:\n    v0 = nn.relu(x)\n"
+        (folder / "m.py").write_text(text + "    v1 = negative(v0)\n    return v1\n" if False else text + "    return v0\n")
+        np.save(folder / "x.npy", np.array([np.nan, np.inf, 1], np.float32))
+        record = uma("run", "m.py", "--target", "c", "--input", "x=@x.npy", "--json").json
+        assert record["outputs"]["output"]["values"] == ["nan", "inf", 1.0]
+
+
+class TestVerify:
+    def test_text(self, uma: Uma) -> None:
+        done = uma("verify", "net.py", "--target", "c")
+        assert done.code == 0 and done.err == ""
+        lines = done.out.splitlines()
+        assert lines[0] == "net: 3 results of kernels compared with their references: all agree"
+        assert lines[1] == "output scores against the same kernels without reuse of memory: equal"
+        assert re.match("output scores against the references of the whole model: (equal|within)", lines[2])
+
+    def test_verbose_tells_every_layer(self, uma: Uma) -> None:
+        done = uma("verify", "pair.py", "--target", "c", "-v")
+        assert [line.strip() for line in done.out.splitlines()[:3]] == ["add: equal", "copy: equal", "copy: equal"]
+
+    def test_json(self, uma: Uma) -> None:
+        record = uma("verify", "net.py", "--target", "c", "--json").json
+        assert record["equal"] is True
+        assert [row["kernel"] for row in record["kernels"]][1:] == ["global_avg_pool", "softmax"]
+        assert [(row["name"], row["against"]) for row in record["outputs"]] == [
+            ("scores", "inspected"),
+            ("scores", "references"),
+        ]
+        assert all(row["ok"] and row["first"] is None for row in record["kernels"] + record["outputs"])
+
+
+class TestTargets:
+    def test_list(self, uma: Uma) -> None:
+        assert "c: a CPU, through C99; runs every op (cpu, host)\n" in uma("targets").out
+        kinds = uma("targets", "--json").json["kinds"]
+        assert [kind["is_host"] for kind in kinds if kind["name"] == "c"] == [True]
+
+    def test_one_kind(self, uma: Uma) -> None:
+        text = uma("targets", "c").out
+        assert text.splitlines()[0] == "c: a CPU, through C99; runs every op"
+        assert re.search(r"^  -opt +.*one of 0, 1, 2, 3, s; default 3$", text, re.MULTILINE)
+        attributes = uma("targets", "c", "--json").json["kind"]["attributes"]
+        assert {row["name"]: row["default"] for row in attributes} == {"mcpu": "native", "cc": None, "opt": "3"}
+
+    def test_explain(self, uma: Uma) -> None:
+        lines = uma("targets", "--explain", "c  -opt=2 -mcpu='x86-64-v3'").out.splitlines()
+        assert lines[0] == "c -mcpu=x86-64-v3 -opt=2"
+        rest = [line.split(None, 1) for line in lines[1:]]
+        assert rest == [["-mcpu", "x86-64-v3 (given)"], ["-cc", "not given"], ["-opt", "2 (given)"]]
+        record = uma("targets", "--explain", "c", "--json").json
+        assert record["target"] == record["kind"] == "c"
+        assert {"name": "opt", "value": "3", "given": False} in record["attributes"]
