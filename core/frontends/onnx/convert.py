@@ -44,9 +44,13 @@ def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None)
         ModelError: the file is malformed, an input's shape is not known, or there are nodes that are wrong or not
             supported: all of them are listed.
     """
-    module, notes = to_integers(
-        _Importer(read_graph(data), shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data)).run()
-    )
+    import numpy as np
+
+    # Hostile numbers overflow; what comes of them is checked where it matters.
+    with np.errstate(all="ignore"):
+        module, notes = to_integers(
+            _Importer(read_graph(data), shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data)).run()
+        )
     return ImportedModel(module, notes)
 
 

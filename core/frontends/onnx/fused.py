@@ -78,9 +78,8 @@ def fused_kernel(
         raise StaysFloat("its data is not quantised, with one scale and zero point")
     data, input_ = found
     weight = _weight(kernel, lower)
-    with np.errstate(all="ignore"):
-        scales = np.float32(input_.scale) * weight.scales
-        factors = scales / np.float32(output.scale)
+    scales = np.float32(input_.scale) * weight.scales
+    factors = scales / np.float32(output.scale)
     if not (np.isfinite(factors) & (factors > 0) & (scales > 0)).all():
         raise StaysFloat("its scales leave the range of float32")
     zero_points = {"input_zero_point": input_.zero_point, "kernel_zero_point": weight.zero_point}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -115,73 +116,78 @@ def _require_quantised(attrs: Attrs, a: TensorType, b: TensorType) -> None:
     check_zero_point(attrs.kernel_zero_point, b.dtype)
 
 
-def _infer_float_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
-    return TensorType(_dense_shape(attrs, data, weight), require_float(data, weight))
+Shape = Callable[[Attrs, TensorType, TensorType], tuple[int, ...]]
 
 
-def _infer_qnn_dense(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
-    _require_quantised(attrs, data, weight)
-    return TensorType(_dense_shape(attrs, data, weight), "int32")
+def _declare(
+    name: str,
+    doc: str,
+    inputs: tuple[str, str],
+    shape: Shape,
+    reference: Callable[..., np.ndarray],
+    compute: Callable[..., te.Tensor],
+    macs: Callable[..., int],
+    value_range: Callable[..., Bounds | None] | None = None,
+) -> None:
+    """Register a product: of integers, into int32, where it has a value range; else of floats."""
 
+    def infer(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
+        if value_range is None:
+            return TensorType(shape(attrs, a, b), require_float(a, b))
+        _require_quantised(attrs, a, b)
+        return TensorType(shape(attrs, a, b), "int32")
 
-def _infer_float_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
-    return TensorType(_matmul_shape(attrs, a, b), require_float(a, b))
-
-
-def _infer_qnn_matmul(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
-    _require_quantised(attrs, a, b)
-    return TensorType(_matmul_shape(attrs, a, b), "int32")
-
-
-register_op(
-    Op(
-        name="nn.dense",
-        doc="data (..., in) times the transpose of weight (units, in), giving (..., units).",
-        inputs=("data", "weight"),
-        infer=_infer_float_dense,
-        reference=_dense_reference,
-        compute=_dense_compute,
-        kind="reduction",
-        macs=_dense_macs,
+    register_op(
+        Op(
+            name=name,
+            doc=doc,
+            inputs=inputs,
+            attrs=() if value_range is None else _ZERO_POINTS,
+            infer=infer,
+            reference=reference,
+            compute=compute,
+            kind="reduction",
+            value_range=value_range,
+            macs=macs,
+        )
     )
+
+
+_declare(
+    "nn.dense",
+    "data (..., in) times the transpose of weight (units, in), giving (..., units).",
+    ("data", "weight"),
+    _dense_shape,
+    _dense_reference,
+    _dense_compute,
+    _dense_macs,
 )
-register_op(
-    Op(
-        name="qnn.dense",
-        doc="sum((data - input_zero_point) * (weight - kernel_zero_point)), int32; data (..., in), weight (units, in).",
-        inputs=("data", "weight"),
-        attrs=_ZERO_POINTS,
-        infer=_infer_qnn_dense,
-        reference=_dense_reference,
-        compute=_dense_compute,
-        kind="reduction",
-        value_range=_dense_range,
-        macs=_dense_macs,
-    )
+_declare(
+    "qnn.dense",
+    "sum((data - input_zero_point) * (weight - kernel_zero_point)), int32; data (..., in), weight (units, in).",
+    ("data", "weight"),
+    _dense_shape,
+    _dense_reference,
+    _dense_compute,
+    _dense_macs,
+    _dense_range,
 )
-register_op(
-    Op(
-        name="matmul",
-        doc="a (..., m, k) times b (..., k, n); leading dimensions broadcast as in numpy.",
-        inputs=("a", "b"),
-        infer=_infer_float_matmul,
-        reference=_product,
-        compute=_matmul_compute,
-        kind="reduction",
-        macs=_matmul_macs,
-    )
+_declare(
+    "matmul",
+    "a (..., m, k) times b (..., k, n); leading dimensions broadcast as in numpy.",
+    ("a", "b"),
+    _matmul_shape,
+    _product,
+    _matmul_compute,
+    _matmul_macs,
 )
-register_op(
-    Op(
-        name="qnn.matmul",
-        doc="sum((a - input_zero_point) * (b - kernel_zero_point)), int32; a (..., m, k), b (..., k, n), broadcasting.",
-        inputs=("a", "b"),
-        attrs=_ZERO_POINTS,
-        infer=_infer_qnn_matmul,
-        reference=_product,
-        compute=_matmul_compute,
-        kind="reduction",
-        value_range=_matmul_range,
-        macs=_matmul_macs,
-    )
+_declare(
+    "qnn.matmul",
+    "sum((a - input_zero_point) * (b - kernel_zero_point)), int32; a (..., m, k), b (..., k, n), broadcasting.",
+    ("a", "b"),
+    _matmul_shape,
+    _product,
+    _matmul_compute,
+    _matmul_macs,
+    _matmul_range,
 )

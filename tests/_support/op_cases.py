@@ -1,0 +1,333 @@
+"""A random call of every operator: `CASES` maps the name of each to what makes one, on variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests._support.relay_strategies import Choice
+
+from uma.relay.expr import Call, Var, call
+from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale
+from uma.relay.types import TensorType
+from uma.tir.dtype import DTYPES, INTEGERS, bounds, is_float
+
+Make = Callable[[Choice, str], Call]
+
+CASES: dict[str, Make] = {}
+
+FLOATS = ("float32", "float64")
+NUMBERS = DTYPES[1:]
+QUANTISED = ("int8", "uint8", "int16")
+
+
+def case(*names: str) -> Callable[[Make], Make]:
+    def register(make: Make) -> Make:
+        CASES.update(dict.fromkeys(names, make))
+        return make
+
+    return register
+
+
+def on(name: str, *types: tuple[Sequence[int], str], **attrs: Any) -> Call:
+    args = [Var(f"x{i}", TensorType(tuple(shape), dtype)) for i, (shape, dtype) in enumerate(types)]
+    return call(name, *args, **attrs)
+
+
+def shape(c: Choice, low: int = 0, high: int = 4, most: int = 4) -> tuple[int, ...]:
+    return c.numbers(c.number(low, high), 1, most)
+
+
+def axis(c: Choice, of: Sequence[int]) -> int:
+    return c.number(-len(of), len(of) - 1)
+
+
+def zero_point(c: Choice, dtype: str) -> int:
+    low, high = bounds(dtype)
+    return c.of(0, 3, max(low, -128), min(high, 127))
+
+
+def fixed_point(c: Choice, count: int = 1, low: int = -12, high: int = 2) -> FixedPoint:
+    shifts = c.numbers(count, low, high)
+    return FixedPoint(tuple(c.number(2**30, 2**31 - 1) for _ in shifts), shifts, c.of(*ROUNDINGS))
+
+
+def power_of_two(c: Choice) -> float:
+    return 2.0 ** -c.number(0, 8)
+
+
+# --- elementwise -----------------------------------------------------------------------------------------------------
+
+
+def broadcastable(c: Choice, whole: Sequence[int]) -> tuple[int, ...]:
+    """A shape that broadcasts to `whole`."""
+    kept = whole[c.number(0, len(whole)) :]
+    return tuple(c.of(extent, 1) for extent in kept)
+
+
+@case("add", "subtract", "multiply", "minimum", "maximum")
+def binary(c: Choice, name: str) -> Call:
+    whole, dtype = shape(c), c.of(*NUMBERS)
+    shapes = [broadcastable(c, whole), whole]
+    return on(name, *((one, dtype) for one in (shapes if c.of(True, False) else reversed(shapes))))
+
+
+@case("nn.relu")
+def relu(c: Choice, name: str) -> Call:
+    return on(name, (shape(c), c.of(*NUMBERS)))
+
+
+@case("sigmoid", "tanh")
+def activation(c: Choice, name: str) -> Call:
+    return on(name, (shape(c), c.of(*FLOATS)))
+
+
+@case("clip")
+def clip(c: Choice, name: str) -> Call:
+    dtype = c.of(*NUMBERS)
+    least, greatest = (-9, 9) if is_float(dtype) else bounds(dtype)
+    low = c.of(-math.inf, 0, max(least, -3), least)
+    high = c.of(math.inf, 6, greatest, low if math.isfinite(low) else 0)
+    return on(name, (shape(c), dtype), a_min=min(low, high), a_max=max(low, high))
+
+
+@case("cast")
+def cast(c: Choice, name: str) -> Call:
+    return on(name, (shape(c), c.of(*DTYPES)), dtype=c.of(*DTYPES))
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def windowed(c: Choice, rank: int, reach: Sequence[int], strides: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
+    """Extents of the data and padding under which windows that span `reach` fit."""
+    padding = tuple(c.number(0, span - 1) for span in (*reach, *reach))
+    extents = []
+    for d in range(rank):
+        least = max(1, reach[d] - padding[d] - padding[d + rank])
+        extents.append(c.number(least, least + 3))
+    return extents, padding
+
+
+@case("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
+def convolution(c: Choice, name: str) -> Call:
+    rank = int(name[-2])
+    kernel, strides, dilation = (c.numbers(rank, 1, 3), c.numbers(rank, 1, 2), c.numbers(rank, 1, 2))
+    extents, padding = windowed(c, rank, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], strides)
+    groups, depth, per_group = c.number(1, 3), c.of(1, 2, 3, 9), c.of(1, 2, 9)
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
+    quantised = name.startswith("qnn")
+    one = c.of(*(QUANTISED if quantised else FLOATS))
+    other = c.of(*QUANTISED) if quantised else one
+    if quantised:
+        attrs |= {"input_zero_point": zero_point(c, one), "kernel_zero_point": zero_point(c, other)}
+    data, weight = (1, *extents, groups * depth), (*kernel, depth, groups * per_group)
+    return on(name, (data, one), (weight, other), **attrs)
+
+
+@case("nn.max_pool1d", "nn.max_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "qnn.avg_pool1d", "qnn.avg_pool2d")
+def pool(c: Choice, name: str) -> Call:
+    rank = int(name[-2])
+    size = c.numbers(rank, 1, 3)
+    strides = tuple(c.number(1, k) for k in size)
+    # Extents that leave no window in the padding alone: the last one starts within the data.
+    padding = tuple(c.number(0, (k - 1) // 2) for k in size) * 2
+    extents = c.numbers(rank, 3, 6)
+    dtypes = QUANTISED if name.startswith("qnn") else NUMBERS if "max" in name else FLOATS
+    attrs: dict[str, Any] = {"count_include_pad": c.of(True, False)} if name.startswith("nn.avg") else {}
+    data = ((c.number(1, 2), *extents, c.of(1, 3, 9)), c.of(*dtypes))
+    return on(name, data, pool_size=size, strides=strides, padding=padding, **attrs)
+
+
+@case("nn.global_max_pool", "nn.global_avg_pool")
+def global_pool(c: Choice, name: str) -> Call:
+    return on(name, (shape(c, 3, 5), c.of(*(NUMBERS if "max" in name else FLOATS))))
+
+
+# --- products and sums -----------------------------------------------------------------------------------------------
+
+
+def operands(c: Choice, name: str) -> tuple[str, str, dict[str, int]]:
+    """Dtypes of two factors, and zero points where they have some."""
+    if not name.startswith("qnn"):
+        dtype = c.of(*FLOATS)
+        return dtype, dtype, {}
+    one, other = c.of(*QUANTISED), c.of(*QUANTISED)
+    return one, other, {"input_zero_point": zero_point(c, one), "kernel_zero_point": zero_point(c, other)}
+
+
+@case("nn.dense", "qnn.dense")
+def dense(c: Choice, name: str) -> Call:
+    one, other, attrs = operands(c, name)
+    depth = c.of(1, 3, 17, 40)
+    return on(name, ((*shape(c, 0, 2, 3), depth), one), ((c.of(1, 2, 9), depth), other), **attrs)
+
+
+@case("matmul", "qnn.matmul")
+def matmul(c: Choice, name: str) -> Call:
+    one, other, attrs = operands(c, name)
+    m, k, n = c.number(1, 3), c.of(1, 3, 17), c.of(1, 2, 9)
+    whole = shape(c, 0, 2, 2)
+    shapes = broadcastable(c, whole), whole
+    first, second = shapes if c.of(True, False) else shapes[::-1]
+    return on(name, ((*first, m, k), one), ((*second, k, n), other), **attrs)
+
+
+@case("sum", "mean", "qnn.sum")
+def reduction(c: Choice, name: str) -> Call:
+    data = shape(c)
+    axes = tuple(c.of(d, d - len(data)) for d in range(len(data)) if c.of(True, False))
+    dtype = c.of(*{"sum": NUMBERS, "mean": FLOATS, "qnn.sum": QUANTISED}[name])
+    attrs = {"input_zero_point": zero_point(c, dtype)} if name == "qnn.sum" else {}
+    return on(name, (data, dtype), axis=axes, keepdims=c.of(True, False), **attrs)
+
+
+@case("nn.softmax")
+def softmax(c: Choice, name: str) -> Call:
+    data = shape(c, 1)
+    return on(name, (data, c.of(*FLOATS)), axis=axis(c, data))
+
+
+# --- movements -------------------------------------------------------------------------------------------------------
+
+
+@case("reshape")
+def reshape(c: Choice, name: str) -> Call:
+    data = shape(c)
+    rest, made = math.prod(data), []
+    while rest > 1:
+        divisor = c.of(*(d for d in range(1, rest + 1) if rest % d == 0))
+        made.append(divisor)
+        rest //= divisor
+        if divisor == 1:
+            made.append(rest)
+            break
+    return on(name, (data, c.of(*DTYPES)), newshape=made)
+
+
+@case("squeeze")
+def squeeze(c: Choice, name: str) -> Call:
+    data = tuple(c.of(1, 1, 2, 3) for _ in range(c.number(0, 4)))
+    ones = tuple(d for d, extent in enumerate(data) if extent == 1 and c.of(True, False))
+    return on(name, (data, c.of(*DTYPES)), axis=ones)
+
+
+@case("transpose")
+def transpose(c: Choice, name: str) -> Call:
+    data = shape(c)
+    return on(name, (data, c.of(*DTYPES)), axes=c.order(len(data)))
+
+
+@case("layout_transform")
+def layout_transform(c: Choice, name: str) -> Call:
+    source = c.of("NCHW", "NHWC", "NCW", "AB", "x")
+    target = "".join(source[i] for i in c.order(len(source)))
+    return on(name, (c.numbers(len(source), 1, 4), c.of(*DTYPES)), src_layout=source, dst_layout=target)
+
+
+@case("concatenate")
+def concatenate(c: Choice, name: str) -> Call:
+    data, dtype = list(shape(c, 1)), c.of(*DTYPES)
+    at = axis(c, data)
+    shapes = []
+    for _ in range(c.number(1, 3)):
+        data[at] = c.number(1, 4)
+        shapes.append((tuple(data), dtype))
+    return on(name, *shapes, axis=at)
+
+
+@case("split")
+def split(c: Choice, name: str) -> Call:
+    data = shape(c, 1, 4, 6)
+    at = axis(c, data)
+    cuts = sorted({c.number(1, data[at]) for _ in range(c.number(0, 3))} - {data[at]})
+    return on(name, (data, c.of(*DTYPES)), indices=cuts, axis=at)
+
+
+@case("strided_slice")
+def strided_slice(c: Choice, name: str) -> Call:
+    data = shape(c, 0, 3, 7)
+    begin, end, strides = [], [], []
+    for extent in data:
+        begin.append(c.number(0, extent - 1))
+        strides.append(c.number(1, 3) * c.of(1, 1, -1))
+        end.append(c.number(begin[-1] + 1, extent) if strides[-1] > 0 else c.number(-1, begin[-1] - 1))
+    return on(name, (data, c.of(*DTYPES)), begin=begin, end=end, strides=strides)
+
+
+@case("nn.pad")
+def pad(c: Choice, name: str) -> Call:
+    data, dtype = shape(c, 0, 3), c.of(*DTYPES)
+    value = c.of(0, 1, -math.inf) if is_float(dtype) else c.of(0, 1, *bounds(dtype))
+    if dtype in ("int64", "uint64"):
+        value = c.of(0, 1)  # the limits of these are no floats
+    return on(name, (data, dtype), pad_width=c.numbers(2 * len(data), 0, 2), pad_value=value)
+
+
+# --- quantised -------------------------------------------------------------------------------------------------------
+
+
+def channels(c: Choice, data: Sequence[int]) -> tuple[int, int]:
+    """An axis and how many parameters there are along it."""
+    if not data:
+        return -1, 1
+    at = axis(c, data)
+    return at, c.of(1, data[at])
+
+
+@case("qnn.quantize")
+def quantize(c: Choice, name: str) -> Call:
+    data, dtype = shape(c), c.of(*QUANTISED, "int32")
+    at, count = channels(c, data)
+    points = tuple(zero_point(c, dtype) for _ in range(c.of(1, count)))
+    scale = tuple(power_of_two(c) * c.of(1, 1.3) for _ in range(count))
+    return on(
+        name, (data, "float32"), scale=scale, zero_point=points, axis=at, rounding=c.of("away", "even"), dtype=dtype
+    )
+
+
+@case("qnn.dequantize")
+def dequantize(c: Choice, name: str) -> Call:
+    data, dtype = shape(c), c.of(*QUANTISED, "int32")
+    at, count = channels(c, data)
+    points = tuple(zero_point(c, dtype) for _ in range(c.of(1, count)))
+    return on(name, (data, dtype), scale=tuple(power_of_two(c) for _ in range(count)), zero_point=points, axis=at)
+
+
+@case("qnn.requantize")
+def requantize(c: Choice, name: str) -> Call:
+    data, given, wanted = shape(c), c.of(*QUANTISED, "int32"), c.of(*QUANTISED, "int32")
+    at, count = channels(c, data)
+    scale = c.of(fixed_point(c, count, -31, 30), FloatScale(tuple(power_of_two(c) * 1.3 for _ in range(count))))
+    points = {"input_zero_point": zero_point(c, given), "output_zero_point": zero_point(c, wanted)}
+    return on(name, (data, given), scale=scale, dtype=wanted, axis=at, **points)
+
+
+@case("qnn.add", "qnn.subtract", "qnn.multiply")
+def quantised_binary(c: Choice, name: str) -> Call:
+    whole, dtype = shape(c), c.of("int8", "uint8")
+    names = ("lhs_zero_point", "rhs_zero_point", "output_zero_point")
+    attrs: dict[str, Any] = {point: zero_point(c, dtype) for point in names}
+    if name == "qnn.multiply":
+        attrs["scale"] = fixed_point(c)
+    else:
+        attrs |= {"lhs_scale": fixed_point(c, 1, -4, 0), "rhs_scale": fixed_point(c, 1, -4, 0)}
+        attrs |= {"output_scale": fixed_point(c, 1, -20, -10), "left_shift": c.of(0, 7, 20)}
+    return on(name, (whole, dtype), (broadcastable(c, whole), dtype), **attrs)
+
+
+@case("qnn.sigmoid", "qnn.tanh")
+def quantised_activation(c: Choice, name: str) -> Call:
+    dtype = c.of("int8", "uint8")
+    points = {"input_zero_point": zero_point(c, dtype), "output_zero_point": zero_point(c, dtype)}
+    return on(name, (shape(c), dtype), input_scale=power_of_two(c), output_scale=1 / 256, **points)
+
+
+@case("qnn.softmax")
+def quantised_softmax(c: Choice, name: str) -> Call:
+    scale = FixedPoint((c.number(2**30, 2**31 - 1),), (c.number(0, 26),), "double")
+    return on(name, (shape(c, 1, 3), c.of("int8", "uint8")), scale=scale)
+
+
+__all__ = ["CASES", "INTEGERS", "case", "on"]

@@ -1,0 +1,114 @@
+"""Every operator: the loops that it states compute what its reference does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests._support.op_cases import CASES, on
+from tests._support.relay_strategies import Choice, random_array
+from tests._support.te_strategies import Computation
+
+from uma.relay.expr import Call
+from uma.relay.op import Op, registered_ops
+from uma.relay.types import TensorType
+from uma.tir import te
+from uma.tir.interp import interpret
+from uma.tir.simplify import simplify
+
+
+def test_every_operator_is_tested() -> None:
+    assert sorted(CASES) == list(registered_ops())
+
+
+def computed(made: Call, arrays: Sequence[np.ndarray], constant: Sequence[bool]) -> list[np.ndarray]:
+    """What the loops of a call compute; arguments that are ``constant`` are bound as constants of the kernel."""
+    assert isinstance(made.op, Op)
+    assert made.op.compute is not None
+    tensors = [te.placeholder(a.shape, a.dtype.name, f"x{i}") for i, a in enumerate(arrays)]
+    outputs = made.op.compute(made.attrs, made.type, *tensors)
+    computation = Computation(
+        [t for t, bound in zip(tensors, constant, strict=True) if not bound],
+        [t for t, bound in zip(tensors, constant, strict=True) if bound],
+        list(outputs) if isinstance(outputs, tuple) else [outputs],
+        dict(zip(tensors, arrays, strict=True)),
+    )
+    kernel = computation.kernel()
+    results = interpret(kernel.func, computation.arguments(kernel))
+    simplified = interpret(simplify(kernel.func), computation.arguments(kernel))
+    for name, result in results.items():
+        np.testing.assert_array_equal(simplified[name], result)
+    shapes = [t.shape for t in made.op.outputs(made.type)]
+    return [result.reshape(shape) for result, shape in zip(results.values(), shapes, strict=True)]
+
+
+def check(made: Call, arrays: Sequence[np.ndarray], constant: Sequence[bool]) -> None:
+    assert isinstance(made.op, Op)
+    with np.errstate(all="ignore"):
+        expected = made.op.reference(made.attrs, *arrays)
+    fields = expected if isinstance(expected, tuple) else (expected,)
+    got = computed(made, arrays, constant)
+    assert [TensorType(f.shape, f.dtype.name) for f in fields] == list(made.op.outputs(made.type))
+    for result, wanted in zip(got, fields, strict=True):
+        assert result.dtype == wanted.dtype
+        if wanted.dtype.kind == "f":
+            largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0))
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * largest)
+        else:
+            np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -> None:
+    choice = Choice(data.draw)
+    made = CASES[name](choice, name)
+    arrays = [choice.array(arg.shape, arg.dtype) for arg in made.args]
+    # A kernel has something to compute from: at least one argument stays an input.
+    constant = [False, *(choice.of(True, False) for _ in made.args[1:])]
+    check(made, arrays, constant)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("made", "value", "expected"),
+    [
+        (on("nn.relu", ((3,), "float32")), [NAN, -1, 2], [NAN, 0, 2]),
+        (on("clip", ((3,), "float32"), a_min=-1, a_max=1), [NAN, -5, 5], [NAN, -1, 1]),
+        (on("clip", ((2,), "float32"), a_min=-1e300, a_max=1e300), [-np.inf, np.inf], [-np.inf, np.inf]),
+        (on("sigmoid", ((4,), "float32")), [-1e30, -100, 100, np.inf], [0, 3.78e-44, 1, 1]),
+        (on("tanh", ((3,), "float32")), [-np.inf, 0, 1e30], [-1, 0, 1]),
+        (on("nn.softmax", ((3,), "float32")), [1e30, 1e30, -1e30], [0.5, 0.5, 0]),
+        (on("cast", ((5,), "float32"), dtype="int8"), [NAN, -1e30, 1e30, -1.9, 127.5], [0, -128, 127, -1, 127]),
+        (on("cast", ((3,), "float64"), dtype="int64"), [2.0**63, -(2.0**63), 2.0**62], [2**63 - 1, -(2**63), 2**62]),
+        (on("cast", ((3,), "int32"), dtype="int8"), [200, -200, 127], [-56, 56, 127]),
+        (on("cast", ((3,), "float32"), dtype="bool"), [0, -0.5, NAN], [False, True, True]),
+        (on("sum", ((2,), "int8"), axis=()), [100, 100], -56),
+        (on("add", ((2,), "uint8"), ((), "uint8")), [250, 3], [4, 13]),
+        (on("nn.pad", ((1,), "float32"), pad_width=(1, 1), pad_value=-np.inf), [3], [-np.inf, 3, -np.inf]),
+        (on("nn.pad", ((), "int8"), pad_width=()), 3, 3),
+    ],
+    ids=lambda value: value.op_name if isinstance(value, Call) else "",
+)
+def test_values_at_the_edges(made: Call, value: object, expected: object) -> None:
+    arrays = [np.array(value, made.args[0].dtype), *(np.array(10, arg.dtype) for arg in made.args[1:])]
+    check(made, arrays, [False] * len(arrays))
+    assert isinstance(made.op, Op)
+    with np.errstate(all="ignore"):
+        result = made.op.reference(made.attrs, *arrays)
+    np.testing.assert_allclose(np.asarray(result).astype(np.float64), expected, rtol=1e-2)
+
+
+def test_a_window_of_every_size_of_a_pool_is_counted_right() -> None:
+    for padding in [(0, 0), (1, 0), (0, 1), (2, 2)]:
+        for include in (True, False):
+            attrs = {"pool_size": (3,), "padding": padding, "count_include_pad": include}
+            check(
+                on("nn.avg_pool1d", ((1, 7, 2), "float32"), **attrs), [random_array((1, 7, 2), "float32", 1)], [False]
+            )
