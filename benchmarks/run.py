@@ -204,7 +204,7 @@ def main() -> int:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     compiler = find_compiler()
     flags = uma.build(folder / MODELS["ad_int8"][0], "c").metadata["compile"]["flags"]
-    print(f"{platform.machine()}, Python {platform.python_version()}, {compiler.identity}, {' '.join(flags)}")
+    print(f"{platform.machine()}, Python {platform.python_version()}, {compiler.version.splitlines()[0]}, {' '.join(flags)}")
     print(f"one thread, {args.rounds} rounds of {args.seconds} s each, medians; above 1 the peer is faster\n")
     rows = [compare(n, *(folder / path for path in MODELS[n]), args.rounds, args.seconds) for n in args.models]
     print("\n".join(table(rows)))

@@ -158,15 +158,17 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
+        file = path.open("rb")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
+    try:
+        with file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
             return {name: loaded[name] for name in loaded.files}
-    except OSError as error:
-        raise UsageError(f"cannot read the file: {error.strerror or error}", where=str(path)) from error
     except (
-        ValueError, EOFError, KeyError, MemoryError, NotImplementedError, OverflowError, RuntimeError, SyntaxError,
+        EOFError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, SyntaxError, ValueError,
         tokenize.TokenError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         hint = "write it with numpy.save or numpy.savez, from arrays of numbers"

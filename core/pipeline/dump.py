@@ -107,10 +107,10 @@ def read_dump(path: Path) -> Form:
             raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
         text = path.read_text(encoding="utf-8")
         constants = _read_constants(beside) if beside.exists() else {}
-    except OSError as error:
-        raise UsageError(f"cannot read the text form: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
         raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+    except (OSError, ValueError) as error:  # a path with a null character is a ValueError
+        raise UsageError(f"cannot read the text form: {getattr(error, 'strerror', error)}", where=str(path)) from error
     if _PROGRAM.search(text):
         return parse_program(text, constants, str(path))
     return parse_module(text, {digest: np.frombuffer(raw, np.uint8) for digest, raw in constants.items()}, str(path))

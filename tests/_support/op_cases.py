@@ -11,7 +11,7 @@ from tests._support.relay_strategies import Choice
 from uma.relay.expr import Call, Var, call
 from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale
 from uma.relay.types import TensorType
-from uma.tir.dtype import DTYPES, INTEGERS, bounds, is_float
+from uma.tir.dtype import DTYPES, bounds, is_float
 
 Make = Callable[[Choice, str], Call]
 
@@ -330,4 +330,4 @@ def quantised_softmax(c: Choice, name: str) -> Call:
     return on(name, (shape(c, 1, 3), c.of("int8", "uint8")), scale=scale)
 
 
-__all__ = ["CASES", "INTEGERS", "case", "on"]
+__all__ = ["CASES", "on"]

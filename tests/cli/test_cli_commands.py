@@ -13,6 +13,7 @@ from tests._support.small_models import NET, Uma
 import uma as uma_package
 from uma.cli import main
 from uma.cli.common import random_array
+from uma.pipeline import STAGES
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,8 +79,8 @@ class TestBuild:
     def test_stages_are_printed_or_dumped_and_read_again(self, uma: Uma, folder: Path) -> None:
         uma("build", "net.py", "--target", "c", "-o", "plain", "--dump", "dump")
         dumps = sorted(path.name for path in (folder / "dump").glob("*.py"))
-        assert [name.partition("-")[2] for name in dumps] == [f"{stage}.py" for stage in uma_package.pipeline.STAGES]
-        for position, stage in enumerate(uma_package.pipeline.STAGES):
+        assert [name.partition("-")[2] for name in dumps] == [f"{stage}.py" for stage in STAGES]
+        for position, stage in enumerate(STAGES):
             done = uma("build", "net.py", "--target", "c", "--stop-after", stage)
             assert done.out == (folder / "dump" / dumps[position]).read_text()
             again = uma("build", f"dump/{dumps[position]}", "--target", "c", "--name", "net", "-o", f"again{position}")
@@ -154,11 +155,11 @@ class TestRun:
         assert text[-1].split()[0] == "all" and text[-1].endswith("100.0%")
 
     def test_json_has_no_numbers_that_json_does_not_know(self, uma: Uma, folder: Path) -> None:
-        text = "@function\ndef main(x: Tensor[(3,), float32]) -> Tensor[(3,), float32]:\n    v0 = nn.relu(x)\n"
-        (folder / "m.py").write_text(text + "    v1 = negative(v0)\n    return v1\n" if False else text + "    return v0\n")
-        np.save(folder / "x.npy", np.array([np.nan, np.inf, 1], np.float32))
+        body = "    v0 = add(x, const(1.0, float32))\n    return v0\n"
+        (folder / "m.py").write_text(f"@function\ndef main(x: Tensor[(4,), float32]) -> Tensor[(4,), float32]:\n{body}")
+        np.save(folder / "x.npy", np.array([np.nan, np.inf, -np.inf, 1], np.float32))
         record = uma("run", "m.py", "--target", "c", "--input", "x=@x.npy", "--json").json
-        assert record["outputs"]["output"]["values"] == ["nan", "inf", 1.0]
+        assert record["outputs"]["output"]["values"] == ["nan", "inf", "-inf", 2.0]
 
 
 class TestVerify:

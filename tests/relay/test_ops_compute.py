@@ -62,7 +62,7 @@ def check(made: Call, arrays: Sequence[np.ndarray], constant: Sequence[bool]) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -> None:
     choice = Choice(data.draw)

@@ -28,15 +28,14 @@ def build(length: int) -> IRModule:
     x = Var("x", TensorType((1, 2, 4), "int32"))
     spans = Spans()
     values: list[Expr] = [x, x]
+    steps: tuple[Callable[[Expr, int], Call], ...] = (
+        lambda last, i: call("nn.relu", last),
+        lambda last, i: call("add", last, const(i % 7 + 1)),
+        lambda last, i: call("clip", last, a_min=-5, a_max=i % 50 + 1),
+        lambda last, i: call("maximum", last, values[-2]),
+    )
     for i in range(length):
-        last = values[-1]
-        step: tuple[Callable[[], Call], ...] = (
-            lambda: call("nn.relu", last),
-            lambda: call("add", last, const(i % 7 + 1)),
-            lambda: call("clip", last, a_min=-5, a_max=i % 50 + 1),
-            lambda: call("maximum", last, values[-2]),
-        )
-        values.append(step[i % len(step)]())
+        values.append(steps[i % len(steps)](values[-1], i))
         spans.add(values[-1], [f"layer{i}"])
     return IRModule.of({"main": Function([x], values[-1])}, spans)
 

@@ -101,7 +101,7 @@ def test_random_modules_parse_back(module: IRModule) -> None:
     round_trip(module)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(modules(dtypes=("float32", "int8"), max_steps=8))
 def test_random_modules_with_kernels_parse_back(module: IRModule) -> None:
     fused = fuse(module)
@@ -613,7 +613,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=settings.default.max_examples * 6)
 @given(st.data())
 def test_a_mutated_text_is_read_or_refused(data: st.DataObject) -> None:
     text = TEXT

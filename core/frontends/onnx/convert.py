@@ -131,8 +131,9 @@ class _Importer:
         values = [self._value(name) if name else None for name in node.inputs]
         context = Context(node, values, self._uses, self._constants, self._budget)
         made = self._made(context)
-        if len(made) < len(node.outputs):
-            raise ModelError(f"it has {len(node.outputs)} results, not {len(made)}")
+        for position, name in enumerate(node.outputs[len(made) :], len(made)):
+            if name and self._uses[name]:
+                raise ModelError(f"its result {position} is used, which is not supported")
         for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
             self._values[name] = value
         for expr in context.built:

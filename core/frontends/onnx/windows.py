@@ -135,8 +135,6 @@ def _conv(c: Context) -> Expr:
 
 
 def _max_pool(c: Context) -> Expr:
-    if len(c.node.outputs) > 1 and c.node.outputs[1]:
-        raise ModelError("its output of indices is used")
     data = c.expr(0)
     x = channels_last(c, data)
     window = _pool_window(c, data)
@@ -188,7 +186,7 @@ def _batch_norm(c: Context) -> Expr:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, as one multiplication and one addition."""
     import numpy as np
 
-    if c.node.integer("training_mode", 0) or any(c.node.outputs[1:]):
+    if c.node.integer("training_mode", 0):
         raise ModelError("it is in training mode")
     data = c.expr(0)
     scale, bias, mean, variance = (c.known(i).astype(np.float64) for i in range(1, 5))

@@ -1,0 +1,350 @@
+"""What is wrong gives one clear error with the right exit code, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests._support.small_models import NET, Uma
+
+from uma.cli.common import read_arrays
+from uma.errors import UmaError
+from uma.runtime import toolchain
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+BUILD = ("--target", "c", "-o", "out")
+
+
+@pytest.mark.usefixtures("files")
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [
+            ([], "the following arguments are required: COMMAND"),
+            (["buld"], "invalid choice: 'buld'"),
+            (["build"], "the following arguments are required: MODEL, --target"),
+            (["build", "net.py"], "the following arguments are required: --target"),
+            (["build", "net.py", "--targ", "c"], "the following arguments are required: --target"),
+            (["build", "net.py", "--target", "c", "--fast"], "unrecognized arguments: --fast"),
+            (["build", "net.py", "--target", "c", "-q", "-v"], "not allowed with argument"),
+            (["run", "net.py", "--target", "c", "--repeat", "many"], "invalid int value: 'many'"),
+            (["verify", "net.py", "--target", "c", "--against", "oracle"], "invalid choice: 'oracle'"),
+        ],
+    )
+    def test_what_the_parser_finds(self, uma: Uma, arguments: list[str], what: str) -> None:
+        said = uma(*arguments).error(2)
+        assert what in said.splitlines()[0]
+        assert said.splitlines()[1].startswith("  hint: see uma ")
+
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [
+            (["build", "net.py", "--target", ""], "a target begins with its kind"),
+            (["build", "net.py", "--target", "d"], "there is no target kind 'd'"),
+            (["build", "net.py", "--target", "c -optt=2"], "did you mean 'opt'?"),
+            (["build", "net.py", "--target", "c -opt=7"], "it takes one of 0, 1, 2, 3, s"),
+            (["build", "net.py", "--target", "c -cc=/bin/sh"], "does not fit attribute 'cc'"),
+            (["run", "net.py", "--target", "d"], "there is no target kind 'd'"),
+            (["verify", "net.py", "--target", "d"], "there is no target kind 'd'"),
+            (["targets", "d"], "there is no target kind 'd'"),
+            (["targets", "--explain", "c -opt"], "'-opt' is no attribute"),
+            (["targets", "c", "--explain", "c"], "--explain takes a whole target"),
+            (["build", "net.py", *BUILD, "--name", "two words"], "'two words' is no name for a model"),
+            (["build", "net.py", *BUILD, "--name", "int"], "for example m_int"),
+            (["build", "net.py", *BUILD, "--name", ""], "'' is no name for a model"),
+            (["build", "net.py", "--target", "c", "--stop-after", "fus"], "there is no stage 'fus'"),
+            (["build", "net.py", *BUILD, "--stop-after", "fuse"], "--stop-after makes no artifact"),
+            (["build", "net.py", *BUILD, "--shape", "x"], "--shape 'x' is no shape"),
+            (["build", "net.py", *BUILD, "--shape", "x=1,0"], "--shape 'x=1,0' is no shape"),
+            (["build", "net.py", *BUILD, "--shape", "=1"], "--shape '=1' is no shape"),
+            (["build", "net.py", *BUILD, "--shape", "x=1", "--shape", "x=2"], "--shape gives 'x' twice"),
+            (["build", "net.py", *BUILD, "--shape", "x=1"], "leaves none open"),
+            (["run", "net.py"], "running a model file needs --target"),
+            (["run", "net.py", "--target", "c", "--repeat", "0"], "--repeat 0 is not positive"),
+            (["run", "none"], "there is no file none"),
+            (["run", "."], "there is no artifact at '.'"),
+            (["run", ".", "--target", "c"], "an artifact is built already"),
+            (["run", "net.py", "--target", "c", "--input", "image"], "names no input"),
+            (["run", "net.py", "--target", "c", "--input", "img=random:1"], "its inputs: 'image:0'"),
+            (["run", "net.py", "--target", "c", "--input", "image:0=3"], "'3' is no source for the input 'image:0'"),
+            (["run", "net.py", "--target", "c", "--input", "image:0=random:-1"], "is no source"),
+            (["run", "net.py", "--target", "c", "--input", "image:0=random:\N{SUPERSCRIPT TWO}"], "is no source"),
+            (["run", "net.py", "--target", "c", "--input", "image:0=@none.npy"], "No such file"),
+            (["run", "net.py", "--target", "c", *["--input", "image:0=random:1"] * 2], "gives 'image:0' twice"),
+            (["run", "net.py", "--target", "c", "--inputs", "none.npz"], "No such file"),
+            (["run", "net.py", "--target", "c", "--inputs", "."], "Is a directory"),
+            (["run", "net.py", "--target", "c", "--outputs", "no/out.npz"], "cannot write the outputs: No such file"),
+            (["run", "net.py", "--target", "c", "--outputs", "."], "what is there is no plain file"),
+            (["verify", "net.py", "--target", "c", "--against", "onnxruntime"], "onnxruntime does not take the model"),
+            (["verify", "net.py", "--target", "c", "--against", "litert"], "LiteRT does not take the model"),
+        ],
+    )
+    def test_what_the_commands_find(self, uma: Uma, arguments: list[str], what: str) -> None:
+        assert what in uma(*arguments).error(2)
+
+    def test_as_json(self, uma: Uma) -> None:
+        for arguments in (["build"], ["targets", "cc"]):
+            done = uma(*arguments, "--json")
+            error = done.json["error"]
+            assert done.code == error["exit_code"] == 2
+            assert error["what"] and error["hint"]
+            assert "uma: error: " in done.err
+
+
+@pytest.mark.usefixtures("files")
+class TestModels:
+    @pytest.mark.parametrize("command", ["build", "verify", "run"])
+    def test_no_such_file(self, uma: Uma, command: str) -> None:
+        assert "there is no file none.onnx" in uma(command, "none.onnx", "--target", "c").error(2)
+
+    @pytest.mark.parametrize("name", [".", "net.py/net", "x" * 300, "nul\0"])
+    def test_what_cannot_be_opened(self, uma: Uma, name: str) -> None:
+        uma("build", name, *BUILD).error(2)
+
+    @pytest.mark.parametrize("name", ["x.py", "nul\0.py", "none/x.py", "net.py/x.py"])
+    def test_text_that_cannot_be_opened(self, uma: Uma, name: str) -> None:
+        assert "cannot read the text form" in uma("build", name, *BUILD).error(2)
+
+
+def rejected(uma: Uma, folder: Path, name: str, content: bytes) -> str:
+    """The error of a build of a file with this content, which changes nothing else."""
+    (folder / name).write_bytes(content)
+    before = sorted(folder.rglob("*"))
+    said = uma("build", name, *BUILD).error(3)
+    assert sorted(folder.rglob("*")) == before
+    return said
+
+
+class TestModelContents:
+    @pytest.mark.parametrize("suffix", [".onnx", ".tflite", ""])
+    @pytest.mark.parametrize("content", [b"", b"\0", b"not a model", bytes(100), b"\x18\0\0\0TFL3", b"\xff" * 1000])
+    def test_no_model(self, uma: Uma, folder: Path, suffix: str, content: bytes) -> None:
+        assert f"model{suffix}" in rejected(uma, folder, f"model{suffix}", content)
+
+    @pytest.mark.parametrize("part", [0.01, 0.5, 0.9, 0.999])
+    def test_truncated(self, uma: Uma, folder: Path, part: float) -> None:
+        content = DIGITS.read_bytes()
+        rejected(uma, folder, "model.onnx", content[: int(len(content) * part)])
+
+    def test_a_model_with_the_wrong_suffix_is_read_by_its_content(self, uma: Uma, folder: Path) -> None:
+        (folder / "model.tflite").write_bytes(DIGITS.read_bytes())
+        assert uma("build", "model.tflite", *BUILD, "--stop-after", "import", "--dump", "d").code == 2  # -o with it
+        assert uma("build", "model.tflite", "--target", "c", "--stop-after", "import", "-q").code == 0
+
+    def test_a_model_as_text(self, uma: Uma, folder: Path) -> None:
+        assert "the text is not UTF-8" in rejected(uma, folder, "model.py", DIGITS.read_bytes())
+
+    @pytest.mark.parametrize(
+        ("old", "new", "place", "what"),
+        [
+            ("nn.relu", "nn.rellu", "net.py:5:46", "did you mean 'nn.relu'?"),
+            ("multiply(v1", "multiply(v9", "net.py:7:37", "v9"),
+            ("pool_size=(2, 2)", "pool_size=(2, -2)", "net.py:6:27", "pool_size"),
+            ("return v5", "return v5 + 1", "net.py:11:12", ""),
+            ("[0.5, -0.25]", "__import__('os')", "net.py:7:", ""),
+            ("    v5", "  v5", "net.py:10:", ""),
+        ],
+    )
+    def test_text_has_line_column_and_caret(
+        self, uma: Uma, folder: Path, old: str, new: str, place: str, what: str
+    ) -> None:
+        said = rejected(uma, folder, "net.py", NET.replace(old, new).encode())
+        head, line, caret = said.splitlines()[:3]
+        assert head.startswith(place)
+        assert line.strip() in NET.replace(old, new) and caret.strip() == "^"
+        assert what in said
+
+    def test_a_missing_constant(self, uma: Uma, folder: Path) -> None:
+        text = NET.replace("[0.5, -0.25]", f"'{'0' * 64}', (2,)")
+        assert "0000" in rejected(uma, folder, "net.py", text.encode())
+
+    @pytest.mark.parametrize("content", [b"", b"PK", b"PK\5\6" + bytes(18), bytes(1000)])
+    def test_damaged_constants(self, uma: Uma, folder: Path, content: bytes) -> None:
+        uma("build", "net.py", "--target", "c", "--stop-after", "import", "--dump", ".")
+        text = (folder / "1-import.py").read_text().replace("[0.5, -0.25]", f"'{'0' * 64}', (2,)")
+        (folder / "constants.npz").write_bytes(content)
+        rejected(uma, folder, "net.py", text.encode())
+
+    def test_compressed_constants(self, uma: Uma, folder: Path) -> None:
+        with zipfile.ZipFile(folder / "constants.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x.npy", bytes(1 << 20))
+        assert "the constants are compressed, as no dump is" in rejected(uma, folder, "net.py", NET.encode())
+
+    def test_constants_that_are_no_arrays(self, uma: Uma, folder: Path) -> None:
+        with zipfile.ZipFile(folder / "constants.npz", "w") as archive:
+            archive.writestr("x.npy", b"0123456789")
+        assert "'x.npy' among the constants is no array" in rejected(uma, folder, "net.py", NET.encode())
+
+    def test_lowered_text_cannot_be_verified(self, uma: Uma) -> None:
+        uma("build", "net.py", "--target", "c", "--dump", "d", "-q")
+        for dump in ("4-lower", "6-sequence"):
+            assert "has no ops to compare with" in uma("verify", f"d/{dump}.py", "--target", "c").error(2)
+
+
+class TestInputFiles:
+    def said(self, uma: Uma, code: int, *arguments: str, model: str = "pair.py") -> str:
+        return uma("run", model, "--target", "c", *arguments).error(code)
+
+    @pytest.mark.parametrize(
+        ("arrays", "what"),
+        [
+            ({"a": np.zeros(4, np.int8), "c": np.zeros(4)}, "the model has no input 'c'"),
+            ({"a": np.zeros(5, np.int8)}, "input 'a' is int8[5], expected int8[4]"),
+            ({"b": np.zeros(4, np.float32)}, "input 'b' is float32[4], expected int8[4]"),
+            ({"b": np.array(["x"] * 4)}, "input 'b' is <U1[4], expected int8[4]"),
+            ({"a": np.array([object()] * 4)}, "Object arrays cannot be loaded"),
+        ],
+    )
+    def test_npz(self, uma: Uma, folder: Path, arrays: dict[str, np.ndarray], what: str) -> None:
+        np.savez(folder / "in.npz", **arrays)  # type: ignore[arg-type]  # its stub takes keywords for options only
+        assert what in self.said(uma, 3, "--inputs", "in.npz")
+
+    def test_one_array_for_all_and_several_for_one(self, uma: Uma, folder: Path) -> None:
+        np.save(folder / "x.npy", np.zeros(4, np.int8))
+        np.savez(folder / "x.npz", a=np.zeros(4, np.int8))
+        assert "the model has no input ''" in self.said(uma, 3, "--inputs", "x.npy")
+        assert "the file holds arrays with names" in self.said(uma, 3, "--input", "a=@x.npz")
+
+    @pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY", b"PK\3\4", b"\x80\4N.", bytes(64)])
+    def test_no_arrays(self, uma: Uma, folder: Path, content: bytes) -> None:
+        (folder / "x.npy").write_bytes(content)
+        for arguments in (["--input", "a=@x.npy"], ["--inputs", "x.npy"]):
+            assert "the file does not hold arrays" in self.said(uma, 3, *arguments)
+
+    def test_more_than_there_is_memory_for(self, uma: Uma, folder: Path) -> None:
+        with (folder / "x.npy").open("wb") as file:
+            header = {"descr": "|i1", "fortran_order": False, "shape": (10**13,)}
+            np.lib.format.write_array_header_1_0(file, header)
+        self.said(uma, 3, "--input", "a=@x.npy")
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+    @given(st.booleans(), st.integers(0, 400), st.binary(max_size=6))
+    def test_mutated_arrays(self, tmp_path: Path, several: bool, at: int, patch: bytes) -> None:
+        path = tmp_path / "x.npz"
+        with path.open("wb") as file:
+            np.savez(file, a=np.arange(4)) if several else np.save(file, np.arange(4))
+        raw = path.read_bytes()
+        path.write_bytes(raw[:at] + patch + raw[at + len(patch) :])
+        try:
+            read_arrays(path)
+        except UmaError as error:
+            assert error.exit_code in (2, 3)
+
+
+@pytest.mark.usefixtures("files")
+class TestPlaces:
+    @pytest.fixture(autouse=True)
+    def places(self, folder: Path) -> None:
+        (folder / "file").touch()
+        (folder / "thesis").mkdir()
+        (folder / "thesis" / "chapter1").write_text("precious")
+
+    @pytest.mark.parametrize(
+        ("place", "what"),
+        [
+            ("file", "not an artifact that may be replaced"),
+            ("thesis", "not an artifact that may be replaced"),
+            ("file/out", "cannot write the artifact: Not a directory"),
+            ("new/" + "x" * 300, "cannot write the artifact: File name too long"),
+        ],
+    )
+    def test_artifact(self, uma: Uma, place: str, what: str) -> None:
+        assert what in uma("build", "net.py", "--target", "c", "-o", place).error(2)
+
+    @pytest.mark.parametrize("place", ["file", "file/d"])
+    def test_dump(self, uma: Uma, place: str) -> None:
+        assert "cannot write the dump: " in uma("build", "net.py", *BUILD, "--dump", place).error(2)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_read_only(self, uma: Uma, folder: Path) -> None:
+        (folder / "thesis").chmod(0o500)
+        assert "Permission denied" in uma("build", "net.py", "--target", "c", "-o", "thesis/out").error(2)
+        assert "Permission denied" in uma("build", "net.py", *BUILD, "--dump", "thesis/d").error(2)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
+
+
+class TestToolchain:
+    @pytest.fixture(autouse=True)
+    def own_cache(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path_factory.mktemp("own") / "cache"))
+
+    @pytest.mark.usefixtures("files")
+    def test_no_compiler(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(folder))
+        locate = toolchain._locate
+        monkeypatch.setattr(toolchain, "_locate", lambda name: None if name == "ziglang" else locate(name))
+        said = uma("build", "net.py", *BUILD).error(6)
+        assert "no C compiler was found" in said and "install gcc or clang" in said
+
+    @pytest.mark.usefixtures("files")
+    @pytest.mark.parametrize(
+        ("chosen", "code", "what"),
+        [
+            ("gcc-99", 6, "the C compiler 'gcc-99' is not installed"),
+            ("/none/cc", 6, "cannot start the C compiler 'cc': No such file"),
+            ("gcc -O9", 2, "is neither a known name of a C compiler nor an absolute path"),
+        ],
+    )
+    def test_a_compiler_that_is_not_there(
+        self, uma: Uma, monkeypatch: pytest.MonkeyPatch, chosen: str, code: int, what: str
+    ) -> None:
+        monkeypatch.setenv("CC", chosen)
+        assert what in uma("build", "net.py", *BUILD).error(code)
+
+    @pytest.mark.parametrize(
+        ("behaviour", "what"),
+        [
+            ("exit 1", "fails when asked for --version (exit status 1)"),
+            ("echo hello", "does not say that it is gcc or clang, but 'hello'"),
+            (
+                "case $1 in --version) echo Free Software Foundation;; -d*) echo x;; *) exit 3;; esac",
+                "could not compile",
+            ),
+        ],
+    )
+    def test_a_broken_compiler(
+        self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, what: str
+    ) -> None:
+        monkeypatch.setenv("CC", str(script(folder / "cc", behaviour)))
+        before = sorted(folder.rglob("*"))
+        assert what in uma("build", "net.py", *BUILD).error(6)
+        assert sorted(folder.rglob("*")) == before
+
+    def test_the_plugin_asks_for_a_compiler_that_is_not_there(self, uma: Uma) -> None:
+        assert "'clang-99' is not installed" in uma("build", "net.py", "--target", "c -cc=clang-99").error(6)
+
+    @pytest.mark.parametrize("command", ["run", "verify"])
+    def test_run_and_verify_say_so_too(self, uma: Uma, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CC", "gcc-99")
+        uma(command, "net.py", "--target", "c").error(6)
+
+
+class TestFaultsOfOurs:
+    def test_an_unexpected_exception(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> None:
+            raise ZeroDivisionError("unexpected")
+
+        monkeypatch.setattr("uma.pipeline.driver.plan", fail)
+        said = uma("build", "net.py", *BUILD).error(1)
+        assert said.startswith("internal error: ZeroDivisionError: unexpected\n  hint: this is a fault of UMA")
+        assert "Traceback" not in said
+        assert "Traceback" in uma("build", "net.py", *BUILD, "-v").err
+
+    def test_an_interrupt(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("uma.pipeline.driver.plan", fail)
+        done = uma("build", "net.py", *BUILD)
+        assert (done.code, done.out, done.err) == (130, "", "uma: interrupted\n")
