@@ -35,6 +35,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="a soak test: set UMA_SOAK=1, or run `make soak`"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Shows what tests measured: the properties that they recorded under the name ``measured``."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    lines = [str(text) for report in reports for name, text in report.user_properties if name == "measured"]
+    if lines:
+        terminalreporter.section("measured")
+        for line in sorted(lines):
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def models() -> Path:
     """The folder of real models: ``$UMA_MODELS``, else ``../shared/models`` beside the checkout."""

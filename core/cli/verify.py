@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.line(f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references: {verdict}")
     for output in outputs:
         out.line(f"output {shorten(output.name, 60)} against {_AGAINST[output.against]}: {output.difference}")
-    error = _error(found.kernels, outputs)
+    error = _error(found.kernels, outputs, bool(loaded.notes))
     out.result(
         {
             "name": artifact.name,
@@ -93,8 +93,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _error(kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck]) -> VerificationError | None:
-    """What the first difference means."""
+def _error(kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck], noted: bool) -> VerificationError | None:
+    """What the first difference means; ``noted`` says that reading the model gave something to note."""
     for position, kernel in enumerate(kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
@@ -104,6 +104,8 @@ def _error(kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck]) -> Veri
         if not output.difference.ok:
             what = f"output {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
             hint = "every kernel by itself agrees with its reference"
+            if noted:
+                hint += "; a note on how the model was read may tell why: -v"
             return VerificationError(what, hint=hint)
     return None
 

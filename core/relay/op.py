@@ -319,6 +319,7 @@ class Op:
         value_range: ``value_range(attrs, out, *bounds)`` gives the `Bounds` of an integer result from those of the
             inputs (None for one that is no integer tensor), as if nothing overflowed; None where it knows nothing.
         macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
+        commutative: whether its two inputs may change places; patterns match it in both orders.
     """
 
     name: str
@@ -331,6 +332,7 @@ class Op:
     attrs: tuple[Attr, ...] = ()
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., int] | None = None
+    commutative: bool = False
     _by_name: Mapping[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

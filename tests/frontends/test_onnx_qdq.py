@@ -500,6 +500,14 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         PLUS + "its limits need more than the 24 bits of a float32",
         lambda i: i.plus(i.op("Clip", i.input(4), i.constant(0.0), i.constant(2.0**23)), 4),
     ),
+    (
+        OP + "its padding needs more than the 24 bits of a float32",
+        lambda i: i.op("Pad", i.input(4), i.b.constant([1, 1], "int64"), i.constant(2.0**40)),
+    ),
+    (
+        PLUS + RANGE,
+        lambda i: i.plus(i.op("MatMul", i.input(1, 1, scale=2.0**-60), i.quantised([[1]], 2.0**-60)), 1, 1),
+    ),
     (OP + "it divides by 3, which is no power of two", lambda i: i.op("ReduceMean", i.input(3))),
     (OP + "a constant is not finite", lambda i: i.op("Mul", i.input(4), i.constant(np.inf))),
     (OP + CONSTANTS, lambda i: i.op("Mul", i.input(4), i.constant([1, 2**-25, 0, 0]))),
@@ -617,6 +625,17 @@ def test_every_call_has_a_layer() -> None:
     module = e.check(e.b.node("Relu", value), -7, 3).module
     for form in (module, canonicalise(module)):
         assert all(form.spans[expr] for expr in post_order(form.main.body) if isinstance(expr, Call))
+
+
+def test_many_layers() -> None:
+    b = OnnxBuilder(13)
+    value = b.input("x", [1, 4], "int8")
+    weight = b.dequantize(b.constant(np.eye(4), "int8"), 0.3, 0, "int8")
+    for _ in range(700):
+        product = b.node("MatMul", b.dequantize(value, 0.1, 0, "int8"), weight)
+        value = b.quantize(product, 0.1, 0, "int8")
+    model = import_model(b.build(value))
+    assert ops(model) == ["qnn.dense", "qnn.requantize"] * 700
 
 
 def test_many_quantisations_of_one_long_sum() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from packaging.version import Version
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
 from uma.frontends import import_model
@@ -18,6 +20,7 @@ from uma.relay.transform import canonicalise
 from uma.relay.verify import verify
 
 OPSETS = st.sampled_from([11, 13, 18, 21])
+ORT_FAILS_ON_NOOP = Version(onnxruntime.__version__) < Version("1.24")
 extents = st.integers(1, 6)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -289,6 +292,8 @@ def test_reductions(
     attrs: dict[str, Any] = {} if keepdims is None else {"keepdims": keepdims}
     args = [b.input("x", shape)]
     if opset >= (18 if op == "ReduceMean" else 13):
+        # onnxruntime 1.23, the last for Python 3.10, fails where there is nothing to reduce.
+        assume(axes or not noop or not ORT_FAILS_ON_NOOP)
         attrs["noop_with_empty_axes"] = int(noop)
         args += [] if axes is None else [b.constant(axes, "int64")]
     elif axes:

@@ -53,13 +53,16 @@ class Exact:
     Args:
         lower: gives what became of an integer expression that is dequantised.
         moved: is told of every expression that became another one.
+        ranges: bounds of integer expressions, as `value_range` keeps them.
     """
 
-    def __init__(self, lower: Callable[[Expr], Expr], moved: Callable[[Expr, Expr], None]) -> None:
+    def __init__(
+        self, lower: Callable[[Expr], Expr], moved: Callable[[Expr, Expr], None], ranges: dict[Expr, Bounds]
+    ) -> None:
         self._lower = lower
         self._moved = moved
         self._found: dict[Expr, _Number | StaysFloat] = {}
-        self._ranges: dict[Expr, Bounds] = {}
+        self._ranges = ranges
 
     def quantised(self, data: Expr, output: Grid) -> Expr:
         """``data``, floats, on the grid ``output``.
@@ -106,6 +109,8 @@ class Exact:
         try:
             number = self._convert(expr)
             self._bounded(number.value)
+            if number.exponent not in _EXPONENTS:
+                raise StaysFloat("its numbers leave the range of float32")
         except StaysFloat as reason:
             return reason
         self._moved(expr, number.value)
@@ -167,8 +172,6 @@ class Exact:
         """Products; a factor that is one power of two changes the unit only."""
         a, b = numbers
         exponent = a.exponent + b.exponent
-        if exponent not in _EXPONENTS:
-            raise StaysFloat("its numbers leave the range of float32")
         for one, other in ((a.value, b.value), (b.value, a.value)):
             single = isinstance(one, Constant) and one.data.size == 1 and one.data.item() == 1
             if single and len(one.shape) <= len(other.shape):
@@ -190,8 +193,10 @@ class Exact:
     def pad(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A pad with a multiple of the unit."""
         (value,), unit = self._aligned(numbers, _dyadic_number(expr.attrs.pad_value)[1])
-        attrs = expr.attrs.replace(pad_value=expr.attrs.pad_value * 2.0**-unit)
-        return _Number(apply("nn.pad", value, **attrs), unit)
+        scaled = expr.attrs.pad_value * 2.0**-unit
+        if abs(scaled) >= _LIMIT:
+            raise StaysFloat("its padding needs more than the 24 bits of a float32")
+        return _Number(apply("nn.pad", value, **expr.attrs.replace(pad_value=scaled)), unit)
 
     def total(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A sum, or a mean of as many elements as a power of two."""
@@ -343,10 +348,7 @@ def _times(value: Expr, factor: int) -> Expr:
 def _divided(number: _Number, count: int) -> _Number:
     if count & (count - 1):
         raise StaysFloat(f"it divides by {count}, which is no power of two")
-    exponent = number.exponent - (count.bit_length() - 1)
-    if exponent not in _EXPONENTS:
-        raise StaysFloat("its numbers leave the range of float32")
-    return _Number(number.value, exponent)
+    return _Number(number.value, number.exponent - (count.bit_length() - 1))
 
 
 def _dyadic_number(value: float) -> tuple[int, int]:

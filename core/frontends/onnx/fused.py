@@ -7,12 +7,12 @@ floats in between compute; in float32 it is one rounding instead of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...relay.expr import Call, Constant, Expr, call, const
-from ...relay.op import FloatScale
+from ...relay.op import Bounds, FloatScale
 from ...relay.transform import value_range
 from ...tir.dtype import bits, bounds
 from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
@@ -56,7 +56,12 @@ def kernel_of(core: Expr) -> tuple[Call, Expr | None] | None:
 
 
 def fused_kernel(
-    core: Expr, kernel: Call, bias: Expr | None, output: Grid, lower: Callable[[Expr], Expr]
+    core: Expr,
+    kernel: Call,
+    bias: Expr | None,
+    output: Grid,
+    lower: Callable[[Expr], Expr],
+    ranges: dict[Expr, Bounds],
 ) -> list[tuple[Expr, Expr]]:
     """``core`` on integers, requantised.
 
@@ -64,6 +69,7 @@ def fused_kernel(
         core, kernel, bias: see `kernel_of`.
         output: where the results go.
         lower: gives what became of an expression.
+        ranges: bounds of integer expressions, as `value_range` keeps them.
 
     Returns:
         Pairs of an expression of ``core`` and what it became: the sums, with the bias perhaps, and requantised last.
@@ -89,15 +95,15 @@ def fused_kernel(
     if bias is not None:
         sums = call("add", sums, const(_integer_bias(bias, input_.scale, weight.scales)))
         made.append((core, sums))
-    _check_range(kernel, input_.dtype, weight, made[0][1], sums)
+    _check_range(kernel, input_.dtype, weight, (made[0][1], sums), ranges)
     attrs = {"scale": FloatScale(tuple(factors.tolist())), "output_zero_point": output.zero_point}
     return [*made, (core, call("qnn.requantize", sums, **attrs, dtype=output.dtype))]
 
 
-def _check_range(kernel: Call, dtype: str, weight: _Weight, *sums: Expr) -> None:
+def _check_range(kernel: Call, dtype: str, weight: _Weight, sums: Sequence[Expr], ranges: dict[Expr, Bounds]) -> None:
     """StaysFloat where sums might not fit int32."""
     low, high = bounds("int32")
-    fits = all(low <= limit <= high for e in sums for limit in value_range(e))
+    fits = all(low <= limit <= high for e in sums for limit in value_range(e, ranges))
     if not isinstance(weight.data, Constant):
         # Nothing is known of products with computed weights but how many there are.
         products = kernel.args[0].shape[-1] if kernel.op_name == "matmul" else weight.data.tensor.size

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call
 from ...relay.module import IRModule, Spans
+from ...relay.op import Bounds
 from ...relay.transform.canonical import arrange
 from ...relay.transform.layout import permutation
 from ...relay.visit import children, post_order, rewrite, users, with_children
@@ -120,7 +121,8 @@ class _Rewriter:
         self._users = users(self._order)
         self._done: dict[Expr, Expr] = {}
         self._moved = _namer(spans)
-        self._exact = Exact(self._done.__getitem__, self._moved)
+        self._ranges: dict[Expr, Bounds] = {}
+        self._exact = Exact(self._done.__getitem__, self._moved, self._ranges)
         self._from_quantised: set[Expr] = set()
         self._noted: set[Expr] = set()
         self._told: set[str] = set()
@@ -171,7 +173,7 @@ class _Rewriter:
                 raise
         if any(len(self._users[value]) > 1 for value in (parts[0], core, *between)):
             raise StaysFloat("its result is used as a float too")
-        pairs = fused_kernel(core, *parts, grid, self._done.__getitem__)
+        pairs = fused_kernel(core, *parts, grid, self._done.__getitem__, self._ranges)
         for old, new in pairs:
             self._moved(old, new)
         return pairs[-1][1]

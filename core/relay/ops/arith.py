@@ -34,7 +34,9 @@ def _infer_binary(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
     return TensorType(broadcast_shapes(a.shape, b.shape), dtype)
 
 
-def _binary(name: str, op: str, ufunc: str, doc: str, value_range: Callable[..., Bounds]) -> None:
+def _binary(
+    name: str, op: str, ufunc: str, doc: str, value_range: Callable[..., Bounds], *, commutative: bool = True
+) -> None:
     def reference(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         import numpy as np
 
@@ -57,6 +59,7 @@ def _binary(name: str, op: str, ufunc: str, doc: str, value_range: Callable[...,
             compute=compute,
             kind="broadcast",
             value_range=bounded,
+            commutative=commutative,
         )
     )
 
@@ -73,7 +76,7 @@ def _corners(op: Callable[[int, int], int]) -> Callable[[Bounds, Bounds], Bounds
 
 _WRAPS = "Integers wrap around."
 _binary("add", "add", "add", f"a + b. {_WRAPS}", _corners(lambda x, y: x + y))
-_binary("subtract", "sub", "subtract", f"a - b. {_WRAPS}", _corners(lambda x, y: x - y))
+_binary("subtract", "sub", "subtract", f"a - b. {_WRAPS}", _corners(lambda x, y: x - y), commutative=False)
 _binary("multiply", "mul", "multiply", f"a * b. {_WRAPS}", _corners(lambda x, y: x * y))
 _binary("minimum", "min", "minimum", "The smaller of a and b.", _corners(min))
 _binary("maximum", "max", "maximum", "The larger of a and b.", _corners(max))

@@ -2,8 +2,9 @@
 
 What holds of it:
 
-- Channels come last. A model's own layout survives as a permutation of its inputs and outputs only: permutations are
-  moved towards the results, through every op that can do without them, until they meet their inverse.
+- Channels come last. Permutations are moved towards the results, through every op that can do without them, until they
+  meet their inverse. So a model's own layout survives as a permutation of its inputs (or of what elementwise calls make
+  of them before the first call that asks for channels last) and outputs.
 - Constants are folded: no call has constant arguments only.
 - Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same.
 - Extents of 1 are added and removed by ``reshape`` only, never by two in a row, nor by a permutation.

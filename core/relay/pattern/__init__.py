@@ -1,0 +1,44 @@
+"""What an accelerator takes: patterns over canonical relay, matched exactly and explained.
+
+`language` has the words, `Pattern` names a pattern and adds a predicate, a `PatternTable` holds those of a target in
+their order. A partitioner indexes a function once (`Graph`) and asks `find` or `find_matches`; where nothing matches,
+`match` and `closest` say why.
+"""
+
+from .conditions import any_, where
+from .explain import Explanation, closest
+from .failure import Failure, FailureKind
+from .language import Outputs, Term, any_of, chain, constant, item, op, optional, outputs, wildcard
+from .match import Graph, Match
+from .matcher import Mismatch, find, find_matches, match
+from .record import Clause, Failed, Pattern, PatternTable, Rejection
+
+__all__ = [
+    "Clause",
+    "Explanation",
+    "Failed",
+    "Failure",
+    "FailureKind",
+    "Graph",
+    "Match",
+    "Mismatch",
+    "Outputs",
+    "Pattern",
+    "PatternTable",
+    "Rejection",
+    "Term",
+    "any_",
+    "any_of",
+    "chain",
+    "closest",
+    "constant",
+    "find",
+    "find_matches",
+    "item",
+    "match",
+    "op",
+    "optional",
+    "outputs",
+    "where",
+    "wildcard",
+]

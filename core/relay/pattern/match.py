@@ -1,0 +1,141 @@
+"""What matching works on, and what it gives."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...errors import PluginError
+from ..expr import Constant, Expr, Function
+from ..visit import post_order, users
+from .conditions import shown
+from .language import Computed, ConstantTerm, Term, Wildcard
+
+if TYPE_CHECKING:
+    from .record import Pattern
+
+__all__ = ["Graph", "Match"]
+
+
+class Graph:
+    """An index of all that a function, or an expression, is computed from. Made once for many matches.
+
+    Args:
+        root: a function, whose body is meant, or the result itself.
+    """
+
+    def __init__(self, root: Expr) -> None:
+        self.result = root.body if isinstance(root, Function) else root
+        self.order = tuple(post_order(self.result))
+        self._users = users(self.order)
+        self._positions = {expr: position for position, expr in enumerate(self.order)}
+
+    def users(self, expr: Expr) -> list[Expr]:
+        """Who uses ``expr``, in order; one that uses it twice is named twice."""
+        return self._users[expr]
+
+    def position(self, expr: Expr) -> int:
+        """Its place in `order`: after all that it is computed from."""
+        return self._positions[expr]
+
+    def __contains__(self, expr: Expr) -> bool:
+        return expr in self._positions
+
+    def sorted(self, exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+        """``exprs``, each once, in the order in which they are computed."""
+        return tuple(sorted(dict.fromkeys(exprs), key=self._positions.__getitem__))
+
+
+@dataclass(frozen=True)
+class Match:
+    """A place where a pattern matches.
+
+    Args:
+        pattern: the pattern.
+        roots: what the pattern gives: one expression, or one per output.
+        nodes: all that the pattern computes, roots included, in the order in which it is computed.
+        inputs: what its wildcards match, in the order of the operands, each once.
+        constants: what its constants match, likewise.
+        escapes: of ``nodes`` those that are no roots, but used outside of the match, or the function's result.
+        captures: what each named term matches. A term in an alternative that was not taken matches nothing; one in a
+            chain's block several expressions, in the order in which they are computed.
+    """
+
+    pattern: Pattern
+    roots: tuple[Expr, ...]
+    nodes: tuple[Expr, ...]
+    inputs: tuple[Expr, ...]
+    constants: tuple[Constant, ...]
+    escapes: tuple[Expr, ...]
+    captures: Mapping[str, tuple[Expr, ...]] = field(hash=False)
+
+    @property
+    def root(self) -> Expr:
+        """The first root, for a pattern of one output the only one."""
+        return self.roots[0]
+
+    @property
+    def interior(self) -> tuple[Expr, ...]:
+        """The nodes that are no roots."""
+        return tuple(node for node in self.nodes if node not in self.roots)
+
+    def __getitem__(self, name: str) -> Expr:
+        """The one expression of that name.
+
+        Raises:
+            PluginError: the pattern has no such name, or it stands for none here, or for several.
+        """
+        found = self.all(name)
+        if len(found) != 1:
+            raise PluginError(
+                f"{name!r} of pattern {self.pattern.name!r} matches {len(found) or 'no'} nodes here",
+                hint=f"match.all({name!r}) gives them all" if found else f"match.get({name!r}) gives None then",
+            )
+        return found[0]
+
+    def get(self, name: str) -> Expr | None:
+        """The one expression of that name, None where there is none; PluginError as for ``match[name]``."""
+        return self[name] if self.all(name) else None
+
+    def all(self, name: str) -> tuple[Expr, ...]:
+        """The expressions of that name, in the order in which they are computed.
+
+        Raises:
+            PluginError: the pattern has no such name.
+        """
+        if name not in self.pattern.names:
+            close = difflib.get_close_matches(str(name), self.pattern.names, 1)
+            raise PluginError(
+                f"pattern {self.pattern.name!r} names no part {shown(name)}",
+                hint=f"did you mean {close[0]!r}?" if close else f"it names {', '.join(self.pattern.names) or 'none'}",
+            )
+        return self.captures.get(name, ())
+
+
+def make_match(pattern: Pattern, bound: Mapping[Term, Expr], graph: Graph) -> Match:
+    """A match from what each term matches, in the order in which they were matched."""
+    roots = tuple(bound[root] for root in pattern.roots)
+    computed = {expr: None for term, expr in bound.items() if isinstance(term, Computed)}
+    inner = {expr: None for term, expr in bound.items() if isinstance(term, ConstantTerm)}
+    outer = {expr: None for term, expr in bound.items() if isinstance(term, Wildcard)}
+    nodes = graph.sorted(computed)
+    captures: dict[str, list[Expr]] = {}
+    for term, expr in bound.items():
+        if term.name is not None:
+            captures.setdefault(term.name, []).append(expr)
+    return Match(
+        pattern=pattern,
+        roots=roots,
+        nodes=nodes,
+        inputs=tuple(expr for expr in outer if expr not in computed and expr not in inner),
+        constants=tuple(expr for expr in inner if isinstance(expr, Constant)),
+        escapes=tuple(node for node in nodes if node not in roots and _escapes(node, computed, graph)),
+        captures=MappingProxyType({name: graph.sorted(exprs) for name, exprs in captures.items()}),
+    )
+
+
+def _escapes(node: Expr, computed: Mapping[Expr, None], graph: Graph) -> bool:
+    return node is graph.result or any(user not in computed for user in graph.users(node))

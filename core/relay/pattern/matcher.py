@@ -1,0 +1,290 @@
+"""Matching: which expressions a pattern stands for.
+
+One machine does it all. It holds goals (this term must match that expression), what is bound so far, and the choices
+that are left. A goal that fails takes back everything since the last choice and goes on with that. Nothing recurses:
+neither the depth of a graph nor that of a pattern matters. Alternatives are tried in their order, so that the first
+match is the one that its author likes best, and asking again gives the next best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...errors import PluginError
+from ..expr import Call, Expr, TupleGetItem
+from .failure import Failure, described, explained, gave_up, no_output, rejected, shared
+from .language import AnyOf, Computed, Item, OpTerm, Term, key_of
+from .match import Graph, Match, make_match
+from .record import Pattern, PatternTable
+
+__all__ = ["Mismatch", "find", "find_matches", "match"]
+
+STEPS, STEPS_PER_TERM = 1024, 64
+"""How many goals one search at one root may look at, and how many more for each term of the pattern."""
+
+
+class _Goal(NamedTuple):
+    """``term`` must match ``expr``, which ``user`` uses; ``rest`` is what to do then."""
+
+    term: Term
+    expr: Expr
+    user: Expr | None
+    rest: _Goal | None
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Why a pattern does not match at a root.
+
+    Args:
+        pattern: the pattern.
+        root: where it was tried.
+        matched: what it computes as far as it matched, in order, at the try that got farthest.
+        failure: the condition at which that try ended.
+    """
+
+    pattern: Pattern
+    root: Expr
+    matched: tuple[Expr, ...]
+    failure: Failure
+
+
+class Search:
+    """All ways to lay a pattern over a root, one after the other.
+
+    Args:
+        pattern: the pattern; its predicate is left aside.
+        root: what its first root must match.
+        graph: what ``root`` is part of.
+        about: where given, only tries that get to this expression count for `farthest`.
+        trace: whether to note how far it got.
+
+    Raises:
+        PluginError: ``root`` is not in the graph; while searching: a test of the plugin's is at fault.
+    """
+
+    def __init__(
+        self, pattern: Pattern, root: Expr, graph: Graph, *, about: Expr | None = None, trace: bool = False
+    ) -> None:
+        if root not in graph:
+            raise PluginError(f"{described(root)} is no part of the graph in which pattern {pattern.name!r} is sought")
+        self._pattern, self._root, self._graph = pattern, root, graph
+        self._about, self._trace = about, trace
+        self._bound: dict[Term, Expr] = {}
+        self._choices: list[tuple[int, _Goal]] = []
+        self._limit = STEPS + STEPS_PER_TERM * pattern.size
+        self._steps = 0
+        self._progress = (-1, False)
+        self.farthest: tuple[tuple[Expr, ...], Callable[[], Failure]] | None = None
+        """Of the try that got farthest, what it matched and why it ended."""
+
+    def __iter__(self) -> Iterator[Match]:
+        seen: set[tuple[object, ...]] = set()
+        goal: _Goal | None = _Goal(self._pattern.roots[0], self._root, None, None)
+        while self._run(goal):
+            match = make_match(self._pattern, self._bound, self._graph)
+            key = (match.roots, match.nodes, match.inputs, match.constants, tuple(match.captures.items()))
+            if key not in seen:
+                seen.add(key)
+                yield match
+            goal = self._retreat()
+            if goal is None:
+                return
+
+    def _run(self, goal: _Goal | None) -> bool:
+        """Goes on until everything is matched, or no choice is left."""
+        while True:
+            self._steps += 1
+            if self._steps > self._limit:
+                self.farthest = (), lambda: gave_up(self._root, self._limit)
+                return False
+            if goal is None:
+                unmatched = next((root for root in self._pattern.roots if root not in self._bound), None)
+                if unmatched is None:
+                    if self._roots_differ():
+                        return True
+                elif (goal := self._near_root(unmatched)) is not None:
+                    continue
+            elif self._meets(goal):
+                goal = self._opened(goal)
+                continue
+            goal = self._retreat()
+            if goal is None:
+                return False
+
+    def _retreat(self) -> _Goal | None:
+        """Back to the last choice; None where none is left."""
+        if not self._choices:
+            return None
+        depth, goal = self._choices.pop()
+        while len(self._bound) > depth:
+            self._bound.popitem()
+        return goal
+
+    def _meets(self, goal: _Goal) -> bool:
+        known = self._bound.get(goal.term)
+        if known is None:
+            if self._admitted(goal):
+                return True
+            self._failed(goal.expr, lambda: explained(goal.term, goal.expr, goal.user), goal.term)
+            return False
+        if known is goal.expr:
+            return True
+        self._failed(goal.expr, lambda: shared(goal.expr, goal.user, known))
+        return False
+
+    def _admitted(self, goal: _Goal) -> bool:
+        try:
+            return goal.term.admits(goal.expr)
+        except PluginError as error:
+            where = f"pattern {self._pattern.name!r}, at {described(goal.expr)}: {error.where}"
+            raise PluginError(error.what, where=where) from error.__cause__
+
+    def _opened(self, goal: _Goal) -> _Goal | None:
+        """What is left to do, the goal's own condition being met."""
+        term, expr, _, rest = goal
+        if term in self._bound:
+            return rest
+        self._bound[term] = expr
+        if isinstance(term, OpTerm):
+            assert isinstance(expr, Call)
+            return self._operands(term, expr, rest)
+        if isinstance(term, AnyOf):
+            options = [option for option in term.options if option.may_be(key_of(expr))]
+            return self._choice([_Goal(option, expr, goal.user, rest) for option in options])
+        if isinstance(term, Item):
+            assert isinstance(expr, TupleGetItem)
+            return _Goal(term.of, expr.tuple, expr, rest)
+        return rest
+
+    def _choice(self, goals: list[_Goal]) -> _Goal | None:
+        self._choices.extend((len(self._bound), goal) for goal in reversed(goals[1:]))
+        return goals[0] if goals else None
+
+    def _operands(self, term: OpTerm, expr: Call, rest: _Goal | None) -> _Goal | None:
+        def order(operands: tuple[Expr, ...]) -> _Goal:
+            goal = rest
+            for part, operand in zip(reversed(term.args), reversed(operands), strict=True):
+                goal = _Goal(part, operand, expr, goal)
+            assert goal is not None
+            return goal
+
+        given = order(expr.args)
+        if not term.op.commutative or expr.args[0] is expr.args[1]:
+            return given
+        left, right = term.args
+        first, second = map(key_of, expr.args)
+        if not (left.may_be(second) and right.may_be(first)):
+            return given
+        # Both orders may do. That one is better in which more operands are what the pattern wants most.
+        straight, crossed = (
+            (first in left.wants) + (second in right.wants),
+            (second in left.wants) + (first in right.wants),
+        )
+        swapped = order(expr.args[::-1])
+        return self._choice([swapped, given] if crossed > straight else [given, swapped])
+
+    def _near_root(self, root: Term) -> _Goal | None:
+        """Goals for a further output: what is computed from a term that it shares with the outputs before."""
+        position = self._pattern.roots.index(root)
+        ties = [self._bound[term] for term in self._pattern.ties[position] if term in self._bound]
+        taken = {self._bound[other] for other in self._pattern.roots if other in self._bound}
+        found: dict[Expr, None] = {}
+        level = [min(ties, key=lambda expr: len(self._graph.users(expr)))] if ties else []
+        for _ in range(root.levels + 1):
+            found.update((e, None) for e in level if e not in taken and root.may_be(key_of(e)))
+            level = list(dict.fromkeys(user for e in level for user in self._graph.users(e)))
+            self._steps += len(level)
+            if not level or self._steps > self._limit:
+                break
+        if not found:
+            self._failed(self._root, lambda: no_output(self._root, root, position))
+        return self._choice([_Goal(root, expr, None, None) for expr in self._graph.sorted(found)])
+
+    def _roots_differ(self) -> bool:
+        roots = [self._bound[root] for root in self._pattern.roots]
+        if len(set(roots)) == len(roots):
+            return True
+        position = next(i for i, expr in enumerate(roots) if expr in roots[:i])
+        self._failed(self._root, lambda: no_output(self._root, self._pattern.roots[position], position))
+        return False
+
+    def _failed(self, at: Expr, why: Callable[[], Failure], term: Term | None = None) -> None:
+        """Notes where a try ended, if it got farther than those before.
+
+        Farther is: more was computed; or as much, and it ended at the right kind of expression.
+        """
+        if not self._trace:
+            return
+        computed = [expr for known, expr in self._bound.items() if isinstance(known, Computed)]
+        near = term is not None and term.may_be(key_of(at))
+        if self._about is not None and self._about is not at and self._about not in computed:
+            return
+        if (len(computed), near) > self._progress:
+            self._progress = (len(computed), near)
+            self.farthest = self._graph.sorted(computed), why
+
+
+def find(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Iterator[Match]:
+    """The ways in which a pattern matches at a root and its predicate holds, the best first.
+
+    Best is what the pattern asks for first: optional parts there rather than not, chains as long as they are, first
+    alternatives. Whoever cannot use a match takes the next, which is smaller or has its operands in another order.
+    A pattern that can be laid in very many ways is given up after a number of steps that grows with its size; `match`
+    says so then.
+
+    Args:
+        pattern: what to look for.
+        root: what the pattern's (first) output must match.
+        graph: what ``root`` is part of; by default only what it is computed from.
+
+    Raises:
+        PluginError: a test or a predicate of the plugin's is at fault, or the root is not in the graph.
+    """
+    for found in Search(pattern, root, graph or Graph(root)):
+        if pattern.rejection(found) is None:
+            yield found
+
+
+def match(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Match | Mismatch:
+    """The best match of a pattern at a root, or why there is none. For arguments and errors see `find`.
+
+    Where the pattern matches and its predicate does not hold, the reason is that of the best match.
+    """
+    found = trace(pattern, root, graph or Graph(root))
+    assert found is not None  # every try gets to the root
+    return found
+
+
+def trace(pattern: Pattern, root: Expr, graph: Graph, about: Expr | None = None) -> Match | Mismatch | None:
+    """As `match`; with ``about``, only tries that get to that expression count, and None says that none does."""
+    search = Search(pattern, root, graph, about=about, trace=True)
+    refused: Mismatch | None = None
+    for found in search:
+        if about is not None and about not in found.nodes:
+            continue
+        rejection = pattern.rejection(found)
+        if rejection is None:
+            return found
+        refused = refused or Mismatch(pattern, root, found.nodes, rejected(found.root, rejection))
+    if refused is not None or search.farthest is None:
+        return refused
+    matched, why = search.farthest
+    return Mismatch(pattern, root, matched, why())
+
+
+def find_matches(patterns: PatternTable, graph: Graph) -> Iterator[Match]:
+    """The best match of every pattern at every root, in time linear in the graph.
+
+    Roots come in the order in which they are computed; patterns at a root in that of the table. Matches overlap.
+
+    Raises:
+        PluginError: a test or a predicate of a plugin's is at fault.
+    """
+    for root in graph.order:
+        for pattern in patterns.rooted_at(root):
+            found = next(find(pattern, root, graph), None)
+            if found is not None:
+                yield found
