@@ -6,6 +6,8 @@ exits with ``error.exit_code``; nothing else is ever shown to a user.
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "InternalError",
     "ModelError",
@@ -80,7 +82,8 @@ class TextError(ModelError):
         super().__init__(what, where=f"{name}:{line}:{column}", hint=hint)
         self.line = line
         self.column = column
-        lines = source.splitlines()
+        # As Python counts lines; str.splitlines knows more separators.
+        lines = re.split(r"\r\n|\r|\n", source)
         self.excerpt = lines[line - 1] if 0 < line <= len(lines) else ""
 
     def __str__(self) -> str:

@@ -56,10 +56,10 @@ def test_soak_tests_run_only_when_asked_for(project: pytest.Pytester, monkeypatc
 
 def test_what_tests_measured_is_shown(project: pytest.Pytester) -> None:
     source = "def test_%s(record_property):\n    record_property('measured', '%s')\n    assert %s\n"
-    project.makepyfile(source % ("b", "second", True) + source % ("a", "first", False))
+    project.makepyfile(test_m=source % ("b", "second", True) + source % ("a", "first", False))
     run(project).stdout.fnmatch_lines(["*= measured =*", "first", "second"])
-    project.makepyfile("def test_nothing(): pass\n")
-    run(project).stdout.no_fnmatch_line("*measured*")
+    project.makepyfile(test_m="def test_nothing(): pass\n")
+    run(project).stdout.no_fnmatch_line("*= measured =*")
 
 
 def test_models_are_named_found_or_said_to_be_missing(

@@ -126,7 +126,7 @@ class _Source:
         if self.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
         for function, kernel in self.program.functions.items():
-            parts.append(kernel_source(self.kernel(function), kernel).rstrip("\n"))
+            parts.append("UMA_NOINLINE\n" + kernel_source(self.kernel(function), kernel).rstrip("\n"))
         parts += [self.init(), self.run(), self.descriptor()]
         return "\n\n".join(parts) + "\n"
 

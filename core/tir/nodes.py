@@ -17,7 +17,6 @@ Arithmetic means the same in the interpreter and in generated C:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +24,7 @@ from typing import Literal
 from ..errors import InternalError
 from ..interning import Node
 from .dtype import DTYPES, bits, bounds, is_float, is_integer, is_signed, itemsize
+from .scalar import round_float32
 
 __all__ = [
     "BINARY",
@@ -79,11 +79,15 @@ leading zero bits of an int32 or uint32 and gives int32, 32 for 0."""
 Number = int | float | bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Expr(Node):
     """An expression of one scalar type, ``dtype``."""
 
     dtype: str
+
+    def __repr__(self) -> str:
+        # Short on purpose: spelt out, an expression that shares its parts may be exponentially long.
+        return f"<{type(self).__name__} {self.dtype}>"
 
     def _coerce(self, other: ExprLike) -> Expr:
         return other if isinstance(other, Expr) else const(other, self.dtype)
@@ -195,7 +199,7 @@ class Imm(Expr):
         if is_float(dtype):
             value = float(value)
             if dtype == "float32":
-                value = _to_float32(value)
+                value = round_float32(value)
         else:
             whole = value.is_integer() if isinstance(value, float) else int(value) == value
             _require(whole, f"{value!r} is not a whole number, as {dtype} must be")
@@ -210,13 +214,6 @@ class Imm(Expr):
         return (self.dtype, self.value.hex() if isinstance(self.value, float) else self.value)
 
 
-def _to_float32(value: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-
-
 def const(value: ExprLike, dtype: str = INDEX) -> Expr:
     """``value`` as an expression of type ``dtype``.
 
@@ -229,7 +226,7 @@ def const(value: ExprLike, dtype: str = INDEX) -> Expr:
     return Imm(value, dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Bin(Expr):
     """``op(a, b)``; both operands have one type, comparisons give bool."""
 
@@ -255,7 +252,7 @@ class Bin(Expr):
         object.__setattr__(self, "dtype", "bool" if op in COMPARISONS else dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Un(Expr):
     """``op(a)``: ``neg`` and ``abs`` of a signed type (the smallest integer stays itself), ``not`` of bool."""
 
@@ -271,7 +268,7 @@ class Un(Expr):
         object.__setattr__(self, "dtype", a.dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Cast(Expr):
     """``a`` converted to ``dtype``."""
 
@@ -286,7 +283,7 @@ class Cast(Expr):
         return (self.a, self.dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Select(Expr):
     """``a if condition else b``; only the branch taken is evaluated."""
 
@@ -363,7 +360,7 @@ def _check_access(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         _require(index.dtype == INDEX, f"index of {buffer.name!r} is {index.dtype}, not {INDEX}")
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Load(Expr):
     """``buffer[indices]``."""
 
@@ -377,7 +374,7 @@ class Load(Expr):
         object.__setattr__(self, "dtype", buffer.dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Call(Expr):
     """A function of `MATH`."""
 
@@ -408,12 +405,15 @@ def maximum(a: Expr, b: ExprLike) -> Expr:
     return Bin("max", a, a._coerce(b))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Stmt(Node):
     """A statement."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 
-@dataclass(frozen=True, eq=False, slots=True)
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Seq(Stmt):
     """Statements in order. Built by `seq`, which keeps it flat; the empty one does nothing."""
 
@@ -447,7 +447,7 @@ def seq(*stmts: Stmt) -> Stmt:
 LoopKind = Literal["serial", "parallel", "unrolled"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class For(Stmt):
     """``body`` for ``var`` = 0 .. ``extent`` - 1. Iterations of a ``parallel`` loop must not depend on one another."""
 
@@ -461,7 +461,7 @@ class For(Stmt):
         _require(self.kind in ("serial", "parallel", "unrolled"), f"unknown loop kind {self.kind!r}")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class If(Stmt):
     """``then`` where ``condition`` holds, else ``otherwise``, if there is one."""
 
@@ -473,7 +473,7 @@ class If(Stmt):
         _require(self.condition.dtype == "bool", f"condition is {self.condition.dtype}, not bool")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Bind(Stmt):
     """``var = value`` within ``body``."""
 
@@ -485,7 +485,7 @@ class Bind(Stmt):
         _require(self.var.dtype == self.value.dtype, f"{self.var.name!r} is {self.var.dtype}, not {self.value.dtype}")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Alloc(Stmt):
     """``buffer`` exists within ``body``, uninitialised at first."""
 
@@ -493,7 +493,7 @@ class Alloc(Stmt):
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Store(Stmt):
     """``buffer[indices] = value``."""
 
@@ -506,7 +506,7 @@ class Store(Stmt):
         _require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Update(Stmt):
     """``buffer[indices] = op(buffer[indices], value)`` with ``op`` one of add, mul, min, max: one step of a reduction.
 
@@ -524,7 +524,7 @@ class Update(Stmt):
         _require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Block(Stmt):
     """``body`` under a label, unique in its function, by which passes and schedules address it."""
 
@@ -553,7 +553,7 @@ class Param(Node):
 _ROLES = ("input", "output", "constant", "workspace")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PrimFunc(Node):
     """A kernel. It has no name: a module names it, and two that are equal are one.
 

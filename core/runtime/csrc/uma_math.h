@@ -12,9 +12,12 @@
 
 #if defined(__GNUC__)
 #define UMA_ALIGNED(bytes) __attribute__((aligned(bytes)))
+/* For kernels. All of them in one function is no faster to run, and clang 14 takes 14 s for what takes 1.3 s apart. */
+#define UMA_NOINLINE __attribute__((noinline))
 #define UMA_ASSUME_ALIGNED(pointer, bytes) __builtin_assume_aligned((pointer), (bytes))
 #else
 #define UMA_ALIGNED(bytes)
+#define UMA_NOINLINE
 #define UMA_ASSUME_ALIGNED(pointer, bytes) (pointer)
 #endif
 
