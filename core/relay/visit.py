@@ -59,7 +59,9 @@ def post_order(*roots: Expr, known: Callable[[Expr], bool] | None = None) -> lis
             seen.add(expr)
             if known is None or not known(expr):
                 stack.append((expr, True))
-                stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
+                for child in reversed(children(expr)):
+                    if child not in seen:
+                        stack.append((child, False))
     return order
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests._support.programs import interpret_program
-from tests._support.relay_strategies import assert_same, modules, random_array, random_inputs, values_of
+from tests._support.relay_strategies import assert_same, modules, random_array, values_of
 
 from uma.errors import InternalError, ModelError
 from uma.pipeline.fuse import fuse
@@ -20,7 +21,6 @@ from uma.pipeline.sequence import sequence
 from uma.program import Program
 from uma.program import verify as verify_program
 from uma.relay import op as declarations
-from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Spans
 from uma.relay.op import Op, register_op
@@ -207,12 +207,8 @@ def test_what_is_lowered_stays_as_it_is() -> None:
 
 @given(modules(), st.integers(0, 2**16))
 def test_random_kernels_compute_the_same(module: IRModule, seed: int) -> None:
-    with np.errstate(all="ignore"):
-        inputs = random_inputs(module.main, seed)
-        if all(np.isfinite(array).all() for array in evaluate(module, inputs)):
-            _, _, largest = values_of(module, seed)
-            if np.isfinite(largest):
-                check(module, seed)
+    assume(math.isfinite(values_of(module, seed)[2]))
+    check(module, seed)
 
 
 # --- what cannot be lowered ------------------------------------------------------------------------------------------

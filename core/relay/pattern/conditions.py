@@ -7,7 +7,7 @@ come from plugins: whatever they do wrong becomes a `PluginError` that says wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...errors import PluginError
@@ -42,16 +42,17 @@ class Fixed:
     """The condition that one value meets, to the last bit: ``-0.0`` is not ``0.0``."""
 
     value: Any
+    _spelled: str | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = self.value if isinstance(self.value, tuple) else (self.value,)
+        object.__setattr__(self, "_spelled", repr(self.value) if any(isinstance(p, float) for p in parts) else None)
 
     def holds(self, value: Any) -> bool:
-        return bool(value == self.value) and (not _has_float(value) or repr(value) == repr(self.value))
+        return bool(value == self.value) and (self._spelled is None or repr(value) == self._spelled)
 
     def wanted(self) -> str:
         return shown(self.value)
-
-
-def _has_float(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, tuple) and any(isinstance(v, float) for v in value))
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,9 @@ class Explanation:
 def closest(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> Explanation:
     """Why no pattern takes ``expr``: the pattern that came closest, and the first condition that failed.
 
-    A pattern may take ``expr`` as its root or further inside. Closest is one that matches but for its predicate, then
-    the one that got farthest, then the one that ended at the right op, then the first of the table.
+    A pattern may take ``expr`` as its root or further inside. Closest is one that gets down to ``expr``; of those one
+    that matches but for its predicate, then the one that got farthest, then one that ended at the right op, then the
+    first of the table.
 
     Args:
         patterns: the patterns of one target.
@@ -74,15 +75,19 @@ def closest(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> E
         PluginError: a test or a predicate of a plugin's is at fault.
     """
     graph = graph or Graph(expr)
-    best: tuple[tuple[int, int, bool], Mismatch] | None = None
+    best: tuple[tuple[int, ...], Mismatch] | None = None
     for pattern in patterns:
         for root in _roots(pattern, expr, graph):
             found = trace(pattern, root, graph, about=expr)
             if isinstance(found, Match):
                 text = f"pattern {pattern.name} takes {described(expr)}"
                 return Explanation(expr, pattern.name, root, found.nodes, None, text)
-            if found is not None and (best is None or _score(found) > best[0]):
-                best = _score(found), found
+            # A pattern that does not even get down to the op may still say why.
+            tried = trace(pattern, root, graph) if found is None else found
+            if isinstance(tried, Mismatch):
+                score = _score(tried, reaches=found is not None)
+                if best is None or score > best[0]:
+                    best = score, tried
     if best is None:
         return Explanation(expr, None, None, (), None, _nowhere(patterns, expr, graph))
     mismatch = best[1]
@@ -91,9 +96,9 @@ def closest(patterns: PatternTable, expr: Expr, graph: Graph | None = None) -> E
     return Explanation(expr, name, mismatch.root, mismatch.matched, failure, text)
 
 
-def _score(mismatch: Mismatch) -> tuple[int, int, bool]:
+def _score(mismatch: Mismatch, reaches: bool) -> tuple[int, ...]:
     kind = mismatch.failure.kind
-    return kind == "clause", len(mismatch.matched), kind != "op"
+    return reaches, kind == "clause", len(mismatch.matched), kind != "op"
 
 
 def _roots(pattern: Pattern, expr: Expr, graph: Graph) -> Iterator[Expr]:

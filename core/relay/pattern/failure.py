@@ -8,7 +8,7 @@ from typing import Literal
 from ..expr import Call, Constant, Expr, TupleGetItem, Var
 from ..op import Op
 from .conditions import shown
-from .language import ConstantTerm, Item, OpTerm, Term, Wildcard, key_of
+from .language import ConstantTerm, Item, OpTerm, Term, key_of
 from .record import Rejection
 
 __all__ = ["Failure", "FailureKind"]
@@ -90,9 +90,7 @@ def explained(term: Term, expr: Expr, user: Expr | None) -> Failure:
         subject = f"{place}: the field of {described(expr.tuple)}"
         return _failure("field", expr, subject, str(expr.index), str(term.index))
     fault = term.tensor.fault(expr.type)
-    if fault is None:
-        assert isinstance(term, Wildcard), term
-        fault = "type", str(expr.type), "one tensor"
+    assert fault is not None, term  # all other conditions hold
     what, found, wanted = fault
     return _failure("type", expr, f"{place}: {what}", found, wanted)
 

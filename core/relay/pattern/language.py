@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from ...errors import ModelError, PluginError
 from ..expr import Call, Constant, Expr, TupleGetItem
 from ..op import MISSING, Attr, Op, get_op
-from ..types import TensorType
 from .conditions import ANYTHING, Anything, Condition, Fixed, TensorCondition, Where, shown, tensor_condition
 
 __all__ = [
@@ -144,9 +143,6 @@ class Wildcard(Term):
     def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
         return None, frozenset(), 0
 
-    def admits(self, expr: Expr) -> bool:
-        return isinstance(expr.type, TensorType) and self.tensor.holds(expr.type)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConstantTerm(Term):
@@ -193,13 +189,12 @@ class OpTerm(Computed):
                 yield name, value, condition
 
     def admits(self, expr: Expr) -> bool:
-        return (
-            isinstance(expr, Call)
-            and expr.op is self.op
-            and len(expr.args) == len(self.args)
-            and super().admits(expr)
-            and next(self.faults(expr), None) is None
-        )
+        if not isinstance(expr, Call) or expr.op is not self.op or len(expr.args) != len(self.args):
+            return False
+        if self.tensor is not ANYTHING and not self.tensor.holds(expr.type):
+            return False
+        items = expr.attrs.items
+        return all(condition.holds(items[index][1]) for index, condition in self._asked)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""

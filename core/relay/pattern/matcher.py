@@ -51,6 +51,14 @@ class Mismatch:
     failure: Failure
 
 
+def _operand_goals(term: OpTerm, operands: tuple[Expr, ...], user: Expr, rest: _Goal | None) -> _Goal:
+    *others, last = zip(term.args, operands, strict=True)
+    goal = _Goal(*last, user, rest)
+    for part, operand in reversed(others):
+        goal = _Goal(part, operand, user, goal)
+    return goal
+
+
 class Search:
     """All ways to lay a pattern over a root, one after the other.
 
@@ -164,14 +172,7 @@ class Search:
         return goals[0] if goals else None
 
     def _operands(self, term: OpTerm, expr: Call, rest: _Goal | None) -> _Goal | None:
-        def order(operands: tuple[Expr, ...]) -> _Goal:
-            goal = rest
-            for part, operand in zip(reversed(term.args), reversed(operands), strict=True):
-                goal = _Goal(part, operand, expr, goal)
-            assert goal is not None
-            return goal
-
-        given = order(expr.args)
+        given = _operand_goals(term, expr.args, expr, rest)
         if not term.op.commutative or expr.args[0] is expr.args[1]:
             return given
         left, right = term.args
@@ -179,11 +180,9 @@ class Search:
         if not (left.may_be(second) and right.may_be(first)):
             return given
         # Both orders may do. That one is better in which more operands are what the pattern wants most.
-        straight, crossed = (
-            (first in left.wants) + (second in right.wants),
-            (second in left.wants) + (first in right.wants),
-        )
-        swapped = order(expr.args[::-1])
+        straight = (first in left.wants) + (second in right.wants)
+        crossed = (second in left.wants) + (first in right.wants)
+        swapped = _operand_goals(term, expr.args[::-1], expr, rest)
         return self._choice([swapped, given] if crossed > straight else [given, swapped])
 
     def _near_root(self, root: Term) -> _Goal | None:

@@ -1,0 +1,107 @@
+"""The stages of the build: one form in, one form out, each sound."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from tests._support.relay_strategies import modules
+
+from uma.errors import InternalError
+from uma.pipeline import stages
+from uma.pipeline.stages import STAGES, Form, run, simplify_all
+from uma.program import Program
+from uma.relay.expr import Call, Function, GlobalVar, Var, call
+from uma.relay.module import IRModule, Spans
+from uma.relay.types import FuncType, TensorType
+from uma.tir.nodes import PrimFunc
+
+T = TensorType((2, 3), "float32")
+X = Var("x", T)
+RELU = call("nn.relu", X)
+MODULE = IRModule.of({"main": Function([X], call("reshape", call("clip", X, a_min=0), newshape=(6,)))})
+
+
+def trace(form: Form, until: str = STAGES[-1]) -> dict[str, Form]:
+    """The result of every stage."""
+    seen: dict[str, Form] = {}
+    last = run(form, "m", until, seen.__setitem__)
+    assert not seen or list(seen.values())[-1] is last
+    return seen
+
+
+def test_the_stages_in_their_order() -> None:
+    assert STAGES == ("import", "canonicalise", "fuse", "lower", "simplify", "sequence")
+    assert list(trace(MODULE)) == list(STAGES)
+
+
+def test_each_stage_does_its_own() -> None:
+    forms = trace(MODULE)
+    assert forms["import"] is MODULE
+    program = forms.pop("sequence")
+    assert isinstance(program, Program)
+    mains = {stage: form.main for stage, form in forms.items() if isinstance(form, IRModule)}
+    assert mains["canonicalise"].body is call("reshape", RELU, newshape=(6,))
+    called = {stage: main.body.args[0] for stage, main in mains.items() if isinstance(main.body, Call)}
+    kinds = {stage: type(inner.op) for stage, inner in called.items() if isinstance(inner, Call)}
+    assert kinds["fuse"] is Function
+    assert kinds["lower"] is kinds["simplify"] is GlobalVar
+    assert program.name == "m"
+
+
+@pytest.mark.parametrize("until", STAGES)
+def test_a_build_may_stop_anywhere(until: str) -> None:
+    assert list(trace(MODULE, until)) == list(STAGES[: STAGES.index(until) + 1])
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(modules(max_steps=8))
+def test_every_form_can_be_taken_up_again(module: IRModule) -> None:
+    forms = trace(module)
+    for form in forms.values():
+        assert run(form, "m") == forms["sequence"]
+
+
+def test_a_program_stays_what_it_is() -> None:
+    program = run(MODULE, "m")
+    assert run(program, "other", "import") is program
+    assert trace(program) == {}
+
+
+def test_all_loops_are_simplified() -> None:
+    lowered = run(MODULE, "m", "lower")
+    assert isinstance(lowered, IRModule)
+    simple = simplify_all(lowered)
+    assert simplify_all(simple) == simple
+    assert simple.main is lowered.main
+    assert all(isinstance(f, (Function, PrimFunc)) for f in simple.functions.values())
+
+
+def test_a_module_that_is_unsound_is_found_at_its_first_stage() -> None:
+    body = Call(GlobalVar("g", FuncType((T,), T)), [X])
+    module = IRModule.of({"main": Function([X], body)}, Spans({body: ("layer",)}))
+    with pytest.raises(InternalError, match="call of 'g', which the module does not have") as caught:
+        run(module, "m")
+    assert caught.value.where == "stage 'import', main, layer"
+
+
+def test_a_fault_names_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(module: IRModule) -> IRModule:
+        return IRModule.of({"main": Function([], RELU)})
+
+    def worse(module: IRModule) -> IRModule:
+        raise InternalError("it cannot be", hint="give up")
+
+    monkeypatch.setitem(stages._ON_MODULES, "fuse", wrong)
+    with pytest.raises(InternalError, match="'x' is no parameter of the function that mentions it") as caught:
+        run(MODULE, "m")
+    assert caught.value.where == "stage 'fuse', main"
+    monkeypatch.setitem(stages._ON_MODULES, "fuse", worse)
+    with pytest.raises(InternalError, match="it cannot be") as caught:
+        run(MODULE, "m")
+    assert (caught.value.where, caught.value.hint) == ("stage 'fuse'", "give up")
+
+
+def test_an_unsound_program_names_its_stage() -> None:
+    with pytest.raises(InternalError, match="'not a name' is not a name for a program") as caught:
+        run(MODULE, "not a name")
+    assert caught.value.where == "stage 'sequence', program 'not a name'"

@@ -1,0 +1,135 @@
+"""The documentation does what it says: its console blocks are run, its links and files exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+DIGITS = ROOT / "examples" / "digits"
+
+_BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file to write (its name and text), or a command to run (its text and what it prints).
+
+    What is printed may leave things out: a line ``...`` stands for any lines, ``...`` within a line for anything.
+    """
+
+    line: int
+    kind: str
+    head: str
+    text: str
+
+
+def steps(page: str) -> Iterator[Step]:
+    """The fenced blocks that are ``console`` or have a file's name after the language, in order."""
+    for block in _BLOCK.finditer(page):
+        line = page.count("\n", 0, block.start()) + 1
+        _, _, name = block[1].partition(" ")
+        if name:
+            yield Step(line, "file", name, block[2])
+        elif block[1] == "console":
+            for offset, part in _commands(block[2]):
+                command, _, output = part.partition("\n")
+                yield Step(line + 1 + offset, "command", command.removeprefix("$ "), output)
+
+
+def _commands(block: str) -> Iterator[tuple[int, str]]:
+    starts = [match.start() for match in re.finditer(r"^\$ ", block, re.MULTILINE)]
+    for start, end in zip(starts, [*starts[1:], len(block)], strict=True):
+        yield block.count("\n", 0, start), block[start:end]
+
+
+def expectation(text: str) -> re.Pattern[str]:
+    """What matches the output that a page shows."""
+    lines = ("(?:.*\n)*?" if line == "...\n" else _line(line) for line in text.splitlines(keepends=True))
+    return re.compile("".join(lines))
+
+
+def _line(line: str) -> str:
+    return "[^\n]*?".join(re.escape(part) for part in re.split(r"\.\.\.", line))
+
+
+@pytest.fixture(scope="module")
+def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """``uma`` and ``python`` are those of this Python, and the cache is one of its own."""
+    tools = tmp_path_factory.mktemp("bin")
+    for name, module in (("uma", "-m uma"), ("python", "")):
+        script = tools / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        script.chmod(stat.S_IRWXU)
+    path = os.pathsep.join([str(tools), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "UMA_CACHE_DIR": str(tools / "cache"), "LC_ALL": "C.UTF-8"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_do_what_the_page_says(page: Path, shell_environment: dict[str, str], tmp_path: Path) -> None:
+    for name in ("digits.onnx", "scans.npz"):
+        shutil.copy(DIGITS / name, tmp_path)
+    status = 0
+    for step in steps(page.read_text(encoding="utf-8")):
+        place = f"{page.name}:{step.line}: $ {step.head}"
+        if step.kind == "file":
+            (tmp_path / step.head).write_text(step.text)
+            continue
+        command = step.head.replace("$?", str(status))
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=tmp_path,
+            env=shell_environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        status = done.returncode
+        assert expectation(step.text).fullmatch(done.stdout), f"{place}\n{done.stdout}\ninstead of\n{step.text}"
+        assert status == 0 or "uma: error" in step.text, f"{place} fails"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_exit_codes_is_complete() -> None:
+    import uma.errors
+
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    codes = {cls.exit_code for cls in vars(uma.errors).values() if isinstance(cls, type)}
+    assert {int(code) for code in re.findall(r"^\| (\d) \|", text, re.MULTILINE)} == codes | {0}
+
+
+def test_every_option_is_documented() -> None:
+    from uma.cli import _parser
+
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    [commands] = [action for action in _parser()._actions if isinstance(action.choices, dict)]
+    for name, command in (commands.choices or {}).items():
+        section = text.partition(f"## uma {name}\n")[2].partition("\n## ")[0]
+        assert section, f"there is no section on uma {name}"
+        for action in command._actions:
+            if action.option_strings and action.dest not in ("help", "json", "quiet", "verbose"):
+                shown = (re.search(rf"{option}\b", section) for option in action.option_strings)
+                assert any(shown), f"uma {name} {action.dest}"
+
+
+def test_an_expectation_may_leave_things_out() -> None:
+    pattern = expectation("a ... b\n...\nend (1.5)\n")
+    assert pattern.fullmatch("a 12 b\nx\ny\nend (1.5)\n") and pattern.fullmatch("a  b\nend (1.5)\n")
+    assert not pattern.fullmatch("a 12\nb\nend (1.5)\n") and not pattern.fullmatch("a 1 b\nend (1x5)\n")
