@@ -202,9 +202,9 @@ def main() -> int:
         return 2
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    compiler = find_compiler()
+    compiler = find_compiler().version.splitlines()[0]
     flags = uma.build(folder / MODELS["ad_int8"][0], "c").metadata["compile"]["flags"]
-    print(f"{platform.machine()}, Python {platform.python_version()}, {compiler.version.splitlines()[0]}, {' '.join(flags)}")
+    print(f"{platform.machine()}, Python {platform.python_version()}, {compiler}, {' '.join(flags)}")
     print(f"one thread, {args.rounds} rounds of {args.seconds} s each, medians; above 1 the peer is faster\n")
     rows = [compare(n, *(folder / path for path in MODELS[n]), args.rounds, args.seconds) for n in args.models]
     print("\n".join(table(rows)))

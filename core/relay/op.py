@@ -291,12 +291,12 @@ Kind = Literal["elementwise", "broadcast", "injective", "reduction", "opaque"]
 class Bounds:
     """What is proven of the elements of an integer tensor: all lie in ``low`` .. ``high``.
 
-    ``data`` holds the elements themselves where the tensor is a constant.
+    ``data`` holds the elements themselves where the tensor is a constant; bounds are equal whatever they hold.
     """
 
     low: int
     high: int
-    data: np.ndarray | None = None
+    data: np.ndarray | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[int]:
         return iter((self.low, self.high))

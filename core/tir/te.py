@@ -176,7 +176,7 @@ class Kernel:
         func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
         constants: what its last ``len(constants)`` parameters of role constant hold, in order.
         orders: how the caller has to lay out each constant that it binds: dimension d of what the function takes is
-            dimension ``order[d]`` of the placeholder.
+            dimension ``order[d]`` of the placeholder, or of the view through which it is read.
     """
 
     func: PrimFunc

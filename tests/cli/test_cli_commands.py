@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import uma as uma_package
 from uma.cli import main
 from uma.cli.common import random_array
 from uma.pipeline import STAGES
+from uma.plugins import PluginEntry, PluginHost
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,3 +210,51 @@ class TestTargets:
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"
         assert {"name": "opt", "value": "3", "given": False} in record["attributes"]
+
+    def test_a_broken_plugin_and_none_at_all(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        entries = [
+            PluginEntry("bad", "uma_no_such_module", "uma-bad", "1.0"),
+            PluginEntry("c", "uma_cpu_c", "x", "1.0"),
+        ]
+        host = PluginHost(lambda: entries)
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+        lines = uma("targets").out.splitlines()
+        assert lines[0].startswith("bad: cannot be used: plugin uma-bad 1.0 cannot be imported")
+        assert lines[1].startswith("c: ")
+        record = uma("targets", "--json").json
+        assert [row["name"] for row in record["kinds"]] == ["c"]
+        assert [row["name"] for row in record["unusable"]] == ["bad"]
+        assert "plugin uma-bad 1.0 cannot be imported" in uma("targets", "bad").error(5)
+        assert uma("run", "net.py", "--target", "bad").code == 5
+        entries.clear()
+        host = PluginHost(list)
+        assert uma("targets").out == "no target kinds are installed; a plugin brings them: pip install PLUGIN\n"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [("int8", -128, 127), ("uint16", 0, 65535), ("int32", 0, 255), ("bool", 0, 1)]
+)
+def test_random_integers_have_all_values_of_their_range(dtype: str, low: int, high: int) -> None:
+    array = random_array((10**6,), dtype, 0)
+    assert array.dtype == dtype
+    assert (array.min(), array.max()) == (low, high)
+
+
+def test_random_floats() -> None:
+    array = random_array((2, 1000), "float32", 0)
+    assert array.dtype == np.float32 and array.shape == (2, 1000)
+    assert -1 <= array.min() < -0.9 and 0.9 < array.max() < 1
+
+
+def test_a_thread_that_is_not_the_first_can_run_commands(uma: Uma) -> None:
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(uma("targets").code))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_signals_are_handled_as_before_when_a_command_is_done(uma: Uma) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    uma("targets")
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -305,6 +305,7 @@ def calls(draw: st.DrawFn) -> Run:
     return Run(drawn, draw(arguments(drawn)))
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @batches(2)
 @given(st.lists(calls(), min_size=10, max_size=25))
 def test_functions_compute_what_the_interpreter_does(
@@ -317,6 +318,7 @@ def test_functions_compute_what_the_interpreter_does(
     check(simple, expected, [(compilers[0], SANITIZED)], tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @batches(2)
 @given(st.lists(computations(), min_size=10, max_size=25))
 def test_tensor_expressions_compute_what_they_mean(

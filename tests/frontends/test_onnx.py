@@ -199,6 +199,24 @@ def test_batch_normalisation_moves_into_the_weights() -> None:
     assert model.module.spans[conv] == ("norm", "conv")
 
 
+@pytest.mark.parametrize("kind", ["pool", "computed weight"])
+def test_batch_normalisation_that_stays(kind: str) -> None:
+    b = OnnxBuilder()
+    x = b.input("x", [1, 2, 4])
+    y = b.node("GlobalMaxPool", x) if kind == "pool" else b.node("Conv", x, b.input("w", [2, 2, 1]))
+    parameters = [b.constant(v, "float32") for v in ([2, 3], [1, 1], [0, 0], [1, 1])]
+    assert {"multiply", "add"} <= set(ops(import_model(b.build(b.node("BatchNormalization", y, *parameters)))))
+
+
+def test_padding_counts_in_an_average_but_not_what_ceil_mode_adds() -> None:
+    """(Versions of onnxruntime disagree about it.)"""
+    b = OnnxBuilder()
+    attrs = {"kernel_shape": [3], "strides": [3], "pads": [1, 1], "ceil_mode": 1, "count_include_pad": 1}
+    model = import_model(b.build(b.node("AveragePool", b.input("x", [1, 1, 6]), **attrs)))
+    (result,) = evaluate(model.module, {"x": np.arange(1, 7, dtype=np.float32).reshape(1, 1, 6)})
+    assert result.ravel().tolist() == [(0 + 1 + 2) / 3, (3 + 4 + 5) / 3, (6 + 0) / 2]
+
+
 @pytest.mark.parametrize("kind", ["raw", "typed"])
 @pytest.mark.parametrize(
     "dtype", ["float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
@@ -617,6 +635,12 @@ def test_computed_constants_have_a_budget() -> None:
     b = OnnxBuilder()
     parts = [b.node("ConstantOfShape", b.constant([1 << 24, i], "int64")) for i in (1, 2)]
     assert "with it, the constants that are computed at import exceed 128 MiB" in str(refused(b.build(*parts)))
+
+
+def test_parts_were_equal_before_opset_18() -> None:
+    b = OnnxBuilder(13)
+    parts = b.node("Split", b.input("x", [5]), outputs=2)
+    assert "it splits 5 elements into 2 equal parts" in refused(b.model(*parts).SerializeToString()).what
 
 
 def test_what_depends_on_a_fault_is_not_blamed() -> None:

@@ -283,10 +283,15 @@ def _exact_op(e: Exact, kind: str, x: str, y: str) -> str:
         return str(b.node("Clip", x, b.constant(-0.4375, "float32"), b.constant(0.625, "float32")))
     if kind == "windows":
         return str(b.node("AveragePool", x, kernel_shape=[2], pads=[1, 0], count_include_pad=1))
+    if kind == "window":
+        return str(b.node("AveragePool", x, kernel_shape=[8], strides=[8]))
+    if kind == "MatMul":
+        weight = b.dequantize(b.constant(e.rng.integers(-9, 9, (1, 13, 13)), "int8"), 2.0**-4, 0, "int8")
+        return str(b.node("MatMul", x, weight))
     if kind == "ReduceMean":
         return str(b.node("ReduceMean", x, axes=[1], keepdims=1))
     if kind == "Pad":
-        cut = b.node("Slice", x, b.constant([2], "int64"), b.constant([9], "int64"), b.constant([2], "int64"))
+        cut = b.node("Slice", b.node("Add", x, y), *(b.constant([v], "int64") for v in (2, 9, 2)))
         return str(b.node("Pad", cut, b.constant([0, 0, 3, 0, 0, 3], "int64"), b.constant(0.375, "float32")))
     if kind == "Concat":
         first, second = b.node("Split", b.node("Concat", x, y, axis=1), b.constant([4, 4], "int64"), outputs=2, axis=1)
@@ -309,6 +314,8 @@ EXACT_OPS = [
     "scale",
     "Clip",
     "windows",
+    "window",
+    "MatMul",
     "ReduceMean",
     "Pad",
     "Concat",

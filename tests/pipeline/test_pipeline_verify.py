@@ -257,6 +257,19 @@ class TestOtherRuntimes:
         assert done.code == 7
         assert "output y differs from LiteRT: 4 of 4 elements differ" in done.err
 
+    def test_a_note_on_reading_may_tell_why(self, uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        onnx = OnnxBuilder()
+        x = onnx.dequantize(onnx.quantize(onnx.input("x", (1, 4)), 0.1, 3, "int8"), 0.1, 3, "int8")
+        y = onnx.dequantize(onnx.quantize(onnx.node("Softmax", x), 0.1, 3, "int8"), 0.1, 3, "int8")
+        onnx.node("Identity", y, outputs=["y"])
+        (tmp_path / "q.onnx").write_bytes(onnx.build("y"))
+        assert load_model(tmp_path / "q.onnx").notes
+        monkeypatch.setitem(ORACLES, "onnxruntime", lambda *_: lambda inputs: [np.zeros((1, 4), np.float32)])  # type: ignore[misc]
+        done = uma("verify", "q.onnx", "--target", "c", "--against", "onnxruntime")
+        assert done.code == 7
+        assert done.err.endswith("; a note on how the model was read may tell why: -v\n")
+        assert "there is a note on how the model was read: -v shows it all" in done.out
+
     def test_another_type(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(ORACLES, "litert", lambda *_: lambda inputs: [np.zeros((1, 4), np.int8)])  # type: ignore[misc]
         done = uma("verify", "m.tflite", "--target", "c", "--against", "litert")

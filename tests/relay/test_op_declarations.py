@@ -159,6 +159,13 @@ def test_bounds_unpack() -> None:
     assert tuple(Bounds(-1, 2)) == (-1, 2)
 
 
+def test_bounds_compare_by_their_ends() -> None:
+    array = np.array([-1, 2])
+    assert Bounds(-1, 2, array) == Bounds(-1, 2)
+    assert hash(Bounds(-1, 2, array)) == hash(Bounds(-1, 2))
+    assert Bounds(-1, 2) != Bounds(-1, 3)
+
+
 # --- the registry ----------------------------------------------------------------------------------------------------
 
 

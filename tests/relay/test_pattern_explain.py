@@ -15,6 +15,7 @@ from uma.relay.pattern import (
     Pattern,
     PatternTable,
     any_,
+    any_of,
     chain,
     closest,
     constant,
@@ -86,7 +87,7 @@ def test_an_op_inside_of_a_pattern_is_explained_by_its_surroundings() -> None:
     told = closest(TABLE, inner, Graph(root))
     assert (told.pattern, told.root, told.failure and told.failure.kind) == ("conv", root, "clause")
     told = closest(TABLE, inner, Graph(call("nn.relu", inner)))
-    assert told.text == "qnn.conv2d is taken by conv only together with qnn.requantize, which does not follow here"
+    assert told.text == "qnn.conv2d is taken by conv only on the way to qnn.requantize, which is not so here"
     assert (told.pattern, told.root, told.matched, told.failure) == (None, None, (), None)
     # Something of the pattern follows, but not as it should.
     told = closest(TABLE, inner, Graph(scaled(call("multiply", inner, const(np.ones(4, np.int32))))))
@@ -94,6 +95,15 @@ def test_an_op_inside_of_a_pattern_is_explained_by_its_surroundings() -> None:
         "pattern conv came closest to qnn.conv2d: operand 'data' of qnn.requantize is multiply, "
         "the pattern takes add or qnn.conv2d"
     )
+
+
+def test_a_match_beside_the_op_is_no_match_of_it() -> None:
+    gate = op("tanh")(op("sigmoid")(wildcard("float32")))
+    either = any_of(gate, op("add")(wildcard("float32"), wildcard("float32")))
+    table = PatternTable([Pattern("p", op("nn.relu")(either))])
+    sigmoid = call("sigmoid", F)
+    told = closest(table, sigmoid, Graph(call("nn.relu", call("add", F, sigmoid))))
+    assert told.text == "sigmoid is taken by p only on the way to nn.relu, which is not so here"
 
 
 def test_what_no_pattern_knows() -> None:
@@ -155,8 +165,21 @@ def test_a_pattern_that_can_be_laid_in_too_many_ways_is_given_up() -> None:
     found = match(pattern, call("concatenate", *values, F, axis=0))
     assert isinstance(found, Mismatch)
     assert found.failure.kind == "steps"
-    assert "can be laid in so many ways that the search gave up after" in found.failure.reason
+    assert "the pattern can be laid in too many ways here" in found.failure.reason
     assert isinstance(match(pattern, call("concatenate", *values, const(np.ones(4, np.float32)), axis=0)), Match)
+
+
+def test_other_outputs_are_not_sought_everywhere() -> None:
+    inner = op("tanh")(wildcard("float32"))
+    pattern = Pattern("p", outputs(op("nn.relu")(inner), op("sigmoid")(inner)))
+    value = call("tanh", F)
+    uses = [call("clip", value, a_min=-number, a_max=1) for number in range(3000)]
+    root = call("nn.relu", value)
+    few, many = (Graph(call("concatenate", *uses[:n], root, call("sigmoid", value), axis=0)) for n in (10, 3000))
+    assert isinstance(match(pattern, root, few), Match)
+    found = match(pattern, root, many)
+    assert isinstance(found, Mismatch)
+    assert found.failure.kind == "steps"
 
 
 def test_graphs_are_only_looked_at_nearby() -> None:

@@ -128,8 +128,6 @@ class Context:
 
     def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
         """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""
-        if tuple(axes) == tuple(range(len(axes))):
-            return data
         if isinstance(data, Constant):
             return self.constant(data.data.transpose(axes))
         if isinstance(data, Call) and data.op_name == "qnn.dequantize" and isinstance(data.args[0], Constant):

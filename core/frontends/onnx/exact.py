@@ -267,24 +267,26 @@ class Exact:
         if constant is None:
             raise StaysFloat("its weight is no constant multiple of a power of two")
         weight, exponent = constant
-        channels = 0 if expr.op_name == "nn.dense" else -1
-        if weight.ndim == 2 or expr.op_name != "matmul":
-            sizes = np.moveaxis(np.abs(weight.astype(np.int64)), channels, -1).reshape(-1, weight.shape[channels])
-            self._product_bound(data, grid.zero_point, int(sizes.sum(axis=0).max()))
-        else:
-            self._product_bound(data, grid.zero_point, int(np.abs(weight.astype(np.int64)).sum(axis=-2).max()))
+        # The dimensions that are summed over: all but the channels, of a stack of matrices the rows.
+        summed = {"nn.dense": (1,), "matmul": (-2,)}.get(expr.op_name or "", tuple(range(weight.ndim - 1)))
+        largest = int(np.abs(weight.astype(np.int64)).sum(axis=summed).max())
+        bound = self._product_bound(data, grid.zero_point, largest)
         narrow = next((d for d in (np.int8, np.int16) if np.array_equal(weight.astype(d), weight)), None)
         if narrow is None:
             raise StaysFloat("its weight needs more than 16 bits")
         attrs = {**dict(expr.attrs.items), "input_zero_point": grid.zero_point}
         made = apply(KERNELS[expr.op_name or ""], data, const(weight.astype(narrow)), **attrs)
+        if weight.ndim > 2 and expr.op_name == "matmul":
+            self._ranges[made] = Bounds(-bound, bound)
         return _Number(made, _unit(grid) + exponent)
 
-    def _product_bound(self, data: Expr, zero_point: int, weights: int) -> None:
-        """StaysFloat where sums of data times weights, of whose sizes the sum is given, may be too large."""
+    def _product_bound(self, data: Expr, zero_point: int, weights: int) -> int:
+        """The largest size of sums of data times weights, whose sizes add up to ``weights``; StaysFloat if too large."""
         low, high = value_range(data, self._ranges)
-        if max(abs(low - zero_point), abs(high - zero_point)) * weights >= _LIMIT:
+        bound = max(abs(low - zero_point), abs(high - zero_point)) * weights
+        if bound >= _LIMIT:
             raise StaysFloat("its sums may need more than the 24 bits of a float32")
+        return bound
 
 
 Rule = Callable[[Exact, Call, Sequence[_Number]], _Number]

@@ -71,10 +71,8 @@ def apply(op: str, *args: Expr, **attrs: Any) -> Expr:
     return made
 
 
-def grid_of(expr: Expr) -> Grid | None:
-    """The grid of a ``qnn.quantize`` or ``qnn.dequantize`` that has one for all elements; None for anything else."""
-    if not isinstance(expr, Call) or expr.op_name not in ("qnn.quantize", "qnn.dequantize"):
-        return None
+def grid_of(expr: Call) -> Grid | None:
+    """The grid of a ``qnn.quantize`` or ``qnn.dequantize``; None where it has one per channel."""
     attrs = expr.attrs
     if len(attrs.scale) > 1 or len(attrs.zero_point) > 1:
         return None

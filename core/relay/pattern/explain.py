@@ -123,4 +123,4 @@ def _nowhere(patterns: PatternTable, expr: Expr, graph: Graph) -> str:
         return f"no pattern takes {what}"
     roots = sorted({head for pattern in takers for head in pattern.roots[0].heads or ()})
     names = ", ".join(pattern.name for pattern in takers)
-    return f"{what} is taken by {names} only together with {' or '.join(roots)}, which does not follow here"
+    return f"{what} is taken by {names} only on the way to {' or '.join(roots)}, which is not so here"

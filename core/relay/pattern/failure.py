@@ -21,7 +21,7 @@ FailureKind = Literal["op", "attribute", "type", "constant", "field", "shared", 
 - ``shared``: two places that must hold the same node do not;
 - ``output``: no other output of the pattern is near, or only the same again;
 - ``clause``: all of the pattern matches, but its predicate does not hold;
-- ``steps``: so many combinations are possible that the search gave up.
+- ``steps``: there are so many places and orders to try that the search gave up.
 """
 
 
@@ -110,7 +110,7 @@ def no_output(root: Expr, term: Term, position: int) -> Failure:
 
 def gave_up(root: Expr, steps: int) -> Failure:
     """The search was cut off."""
-    reason = f"the pattern can be laid in so many ways that the search gave up after {steps} steps"
+    reason = f"the search gave up after {steps} steps: the pattern can be laid in too many ways here"
     return Failure("steps", root, "the search", "", f"at most {steps} steps", reason)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -65,7 +66,7 @@ def key_of(expr: Expr) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Term:
+class Term(ABC):
     """A part of a pattern: stands for one expression.
 
     Args:
@@ -88,8 +89,9 @@ class Term:
         object.__setattr__(self, "wants", wants)
         object.__setattr__(self, "levels", levels)
 
+    @abstractmethod
     def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        raise NotImplementedError
+        """`heads`, `wants` and `levels`."""
 
     def parts(self) -> tuple[Term, ...]:
         """The terms that this one is made of."""

@@ -37,10 +37,6 @@ class Graph:
         """Who uses ``expr``, in order; one that uses it twice is named twice."""
         return self._users[expr]
 
-    def position(self, expr: Expr) -> int:
-        """Its place in `order`: after all that it is computed from."""
-        return self._positions[expr]
-
     def __contains__(self, expr: Expr) -> bool:
         return expr in self._positions
 

@@ -106,7 +106,7 @@ class Search:
         while True:
             self._steps += 1
             if self._steps > self._limit:
-                self.farthest = (), lambda: gave_up(self._root, self._limit)
+                self._give_up()
                 return False
             if goal is None:
                 unmatched = next((root for root in self._pattern.roots if root not in self._bound), None)
@@ -121,6 +121,10 @@ class Search:
             goal = self._retreat()
             if goal is None:
                 return False
+
+    def _give_up(self) -> None:
+        self.farthest = (), lambda: gave_up(self._root, self._limit)
+        self._choices.clear()
 
     def _retreat(self) -> _Goal | None:
         """Back to the last choice; None where none is left."""
@@ -196,8 +200,9 @@ class Search:
             found.update((e, None) for e in level if e not in taken and root.may_be(key_of(e)))
             level = list(dict.fromkeys(user for e in level for user in self._graph.users(e)))
             self._steps += len(level)
-            if not level or self._steps > self._limit:
-                break
+            if self._steps > self._limit:
+                self._give_up()
+                return None
         if not found:
             self._failed(self._root, lambda: no_output(self._root, root, position))
         return self._choice([_Goal(root, expr, None, None) for expr in self._graph.sorted(found)])
