@@ -475,6 +475,12 @@ CONV = op("nn.conv2d")
         (lambda: item(relu(F), -1), "item -1 of a tuple", "counted from 0"),
         (lambda: item(relu(F), True), "item True of a tuple", "counted from 0"),
         (lambda: outputs(relu(F), relu(wildcard("int8"))), "output 1 of a pattern is the same", "same term in both"),
+        (
+            lambda: outputs(relu(F), any_of(call_sigmoid(), relu(wildcard(any_)))),
+            "not always tied",
+            "same term in both",
+        ),
+        (lambda: outputs(optional(relu(wildcard(any_)), lambda v: add(v, F)), call_sigmoid()), "not always tied", ""),
         (lambda: outputs(F, F), "output 1 of a pattern is the same", "same term in both"),
         (lambda: outputs(relu(F), None), "output 1 is None, not a pattern", ""),
     ],

@@ -281,7 +281,7 @@ class Exact:
         return _Number(made, _unit(grid) + exponent)
 
     def _product_bound(self, data: Expr, zero_point: int, weights: int) -> int:
-        """The largest size of sums of data times weights, whose sizes add up to ``weights``; StaysFloat if too large."""
+        """The largest size of sums of data times weights whose sizes add up to ``weights``; StaysFloat if too large."""
         low, high = value_range(data, self._ranges)
         bound = max(abs(low - zero_point), abs(high - zero_point)) * weights
         if bound >= _LIMIT:

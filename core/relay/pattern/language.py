@@ -245,11 +245,11 @@ class Outputs:
 
     Args:
         roots: one term per output.
-        ties: for each root the terms that it shares with roots before it.
+        ties: for each root but the first a term that it needs, and that a root before it needs, too.
     """
 
     roots: tuple[Term, ...]
-    ties: tuple[tuple[Term, ...], ...]
+    ties: tuple[Term, ...]
 
 
 def terms_of(*roots: Term, stop: Term | None = None) -> list[Term]:
@@ -450,18 +450,35 @@ def outputs(first: Term, second: Term, *others: Term) -> Outputs:
     """A pattern of several outputs: different nodes, tied to each other by terms that they share.
 
     Raises:
-        PluginError: an output is no pattern, or shares no term with those before it.
+        PluginError: an output is no pattern, or does not always share a term with those before it: what is shared only
+            in an optional part, or in one of several alternatives, does not tie.
     """
     roots = tuple(_term(root, f"output {i}") for i, root in enumerate((first, second, *others)))
-    seen: set[Term] = set()
-    ties: list[tuple[Term, ...]] = []
-    for position, root in enumerate(roots):
-        terms = terms_of(root)
-        ties.append(tuple(term for term in terms if term in seen))
-        if (position and not ties[-1]) or root in roots[:position]:
+    ties: list[Term] = []
+    for position, root in enumerate(roots[1:], 1):
+        before = roots[:position]
+        known = set(terms_of(*before))
+        shared = (term for term in terms_of(root) if term in known)
+        tie = next((t for t in shared if _needs(root, t) and any(_needs(other, t) for other in before)), None)
+        if tie is None or root in before:
             raise PluginError(
-                f"output {position} of a pattern is the same as another, or shares nothing with those before it",
+                f"output {position} of a pattern is the same as another, or not always tied to those before it",
                 hint="use the same term in both: x = wildcard(...), outputs(f(x), g(x))",
             )
-        seen.update(terms)
+        ties.append(tie)
     return Outputs(roots, tuple(ties))
+
+
+def _needs(root: Term, part: Term) -> bool:
+    """Whether ``root`` cannot match unless ``part`` does."""
+    known = {part: True}
+    stack = [root]
+    while stack:
+        term = stack[-1]
+        unknown = () if term in known else tuple(p for p in term.parts() if p not in known)
+        if unknown:
+            stack.extend(unknown)
+        elif stack.pop() not in known:
+            needs = [known[p] for p in term.parts()]
+            known[term] = all(needs) if isinstance(term, AnyOf) else any(needs)
+    return known[root]

@@ -190,12 +190,11 @@ class Search:
         return self._choice([swapped, given] if crossed > straight else [given, swapped])
 
     def _near_root(self, root: Term) -> _Goal | None:
-        """Goals for a further output: what is computed from a term that it shares with the outputs before."""
+        """Goals for a further output: what is computed from the term that it shares with one before."""
         position = self._pattern.roots.index(root)
-        ties = [self._bound[term] for term in self._pattern.ties[position] if term in self._bound]
         taken = {self._bound[other] for other in self._pattern.roots if other in self._bound}
         found: dict[Expr, None] = {}
-        level = [min(ties, key=lambda expr: len(self._graph.users(expr)))] if ties else []
+        level = [self._bound[self._pattern.ties[position - 1]]]
         for _ in range(root.levels + 1):
             found.update((e, None) for e in level if e not in taken and root.may_be(key_of(e)))
             level = list(dict.fromkeys(user for e in level for user in self._graph.users(e)))

@@ -93,8 +93,8 @@ class Pattern:
     lower: Callable[..., Any] | None = None
     roots: tuple[Term, ...] = field(init=False, repr=False)
     """One term per output."""
-    ties: tuple[tuple[Term, ...], ...] = field(init=False, repr=False)
-    """For each root the terms that it shares with roots before it."""
+    ties: tuple[Term, ...] = field(init=False, repr=False)
+    """For each root but the first a term that it shares with a root before it, whatever is optional."""
     names: tuple[str, ...] = field(init=False, repr=False)
     """The names of its parts."""
     keys: frozenset[str] = field(init=False, repr=False)
@@ -119,7 +119,7 @@ class Pattern:
         terms = terms_of(*roots)
         object.__setattr__(self, "predicate", self._checked(self.predicate))
         object.__setattr__(self, "roots", roots)
-        object.__setattr__(self, "ties", self.pattern.ties if isinstance(self.pattern, Outputs) else ((),))
+        object.__setattr__(self, "ties", self.pattern.ties if isinstance(self.pattern, Outputs) else ())
         object.__setattr__(self, "names", tuple(dict.fromkeys(term.name for term in terms if term.name)))
         computed = (term.heads for term in terms if isinstance(term, Computed) and term.heads)
         object.__setattr__(self, "keys", frozenset().union(*computed))
