@@ -8,6 +8,7 @@ form, and alignment is told.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 
 from ..tir.bounds import Bounds
@@ -33,6 +34,7 @@ from ..tir.nodes import (
     Update,
     Var,
 )
+from ..tir.simplify import simplify_expr
 from ..tir.sums import exact_sums
 from ..tir.visit import buffers_written, map_expressions, substitute, walk
 from .expressions import C_TYPES, Printer
@@ -143,7 +145,7 @@ class _Writer:
     def loop(self, stmt: For, known: Bounds, printer: Printer) -> None:
         if stmt.kind == "unrolled" and isinstance(stmt.extent, Imm):
             for step in range(int(stmt.extent.value)):
-                at = partial(substitute, values={stmt.var: Imm(step, INDEX)})
+                at = partial(_substituted, values={stmt.var: Imm(step, INDEX)})
                 body = map_expressions(stmt.body, at)
                 if any(isinstance(inner, (Alloc, Bind)) for inner in walk(stmt.body)):
                     self.braced(f"/* {stmt.var.name} = {step} */", body, known)
@@ -164,6 +166,11 @@ class _Writer:
         if stmt.otherwise is not None:
             self.lines.pop()
             self.braced("} else", stmt.otherwise, known.assume(stmt.condition, holds=False) or known)
+
+
+def _substituted(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    # Folded: compilers warn of some arithmetic on constants.
+    return simplify_expr(substitute(expr, values), {})
 
 
 def _as_stored(value: Expr) -> Expr:

@@ -109,7 +109,12 @@ def test_a_signal_during_a_build(
             time.sleep(0.01)
         process.send_signal(number)
         begin = time.perf_counter()
-        out, err = process.communicate(timeout=30)
+        try:
+            out, err = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            # Python drops what a handler raises while a weak reference is cleared; whoever waits asks again.
+            process.send_signal(number)
+            out, err = process.communicate(timeout=25)
     assert (process.returncode, out, err) == (128 + number, "", "uma: interrupted\n")
     assert time.perf_counter() - begin < 20  # it does not wait for the compiler
     assert sorted(folder.rglob("*")) == before

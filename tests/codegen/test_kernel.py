@@ -257,7 +257,7 @@ def test_unrolled_loops_are_written_out_and_variable_extents_are_evaluated_once(
         ),
     )
     assert "for (int32_t i" not in text
-    assert "y_[1] = 1 * 3;" in text
+    assert "y_[1] = 3;" in text
     assert "j_ < j__end; ++j_" in text and "y_[j_ + 2] = 1;" in text
 
 

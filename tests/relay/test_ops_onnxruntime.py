@@ -20,7 +20,7 @@ from uma.relay.transform import canonicalise
 from uma.relay.verify import verify
 
 OPSETS = st.sampled_from([11, 13, 18, 21])
-ORT_FAILS_ON_NOOP = Version(onnxruntime.__version__) < Version("1.24")
+ORT_IS_OLD = Version(onnxruntime.__version__) < Version("1.24")
 extents = st.integers(1, 6)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -111,6 +111,8 @@ def test_max_pool(window: tuple[list[int], list[int], dict[str, Any]], ceil_mode
 def test_average_pool(
     window: tuple[list[int], list[int], dict[str, Any]], ceil_mode: bool, counted: bool, opset: int, seed: int
 ) -> None:
+    # onnxruntime 1.23 counts what lies beyond the padding too.
+    assume(not (ceil_mode and counted and ORT_IS_OLD))
     spatial, kernel, attrs = window
     b = OnnxBuilder(opset)
     shape = [2, 3, *spatial]
@@ -293,7 +295,7 @@ def test_reductions(
     args = [b.input("x", shape)]
     if opset >= (18 if op == "ReduceMean" else 13):
         # onnxruntime 1.23, the last for Python 3.10, fails where there is nothing to reduce.
-        assume(axes or not noop or not ORT_FAILS_ON_NOOP)
+        assume(axes or not noop or not ORT_IS_OLD)
         attrs["noop_with_empty_axes"] = int(noop)
         args += [] if axes is None else [b.constant(axes, "int64")]
     elif axes:
