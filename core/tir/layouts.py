@@ -8,6 +8,7 @@ weights are laid out along that axis too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..errors import InternalError
 from .affine import flat_index
@@ -72,7 +73,7 @@ def lay_out_constants(
                 return Load(new, tuple(node.indices[d] for d in order))
             return None
 
-        changed = {t: map_definition(d, lambda expr, rule=rule: rewrite(expr, rule)) for t, d in changed.items()}  # type: ignore[misc]
+        changed = {t: map_definition(d, partial(rewrite, rule=rule)) for t, d in changed.items()}
     return changed, laid_out, tuple(orders)
 
 
