@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .runtime.native import NativeModel, Session, TensorInfo
+    from .runtime.native import DeviceInfo, NativeModel, Session, TensorInfo
 
 __all__ = ["METADATA_FILE", "SCHEMA_VERSION", "Artifact", "CallTime", "Profile", "load"]
 
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the metadata; its form is in ``artifact_schema.json``."""
 
 _MAX_METADATA_BYTES = 1 << 25
@@ -62,11 +62,13 @@ class CallTime:
         kernel: the kernel's name.
         layers: the model's layers that it computes.
         median_ns: over all runs that were measured, in nanoseconds.
+        device: label of the device that it drives; None for the host alone.
     """
 
     kernel: str
     layers: tuple[str, ...]
     median_ns: float
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,12 @@ class Profile:
     Args:
         calls: in the order in which they run.
         outputs: of the runs, as `Artifact.run` gives them.
+        counters: what each device counted in one run: its label -> name of the counter -> value.
     """
 
     calls: tuple[CallTime, ...]
     outputs: Mapping[str, npt.NDArray[np.generic]]
+    counters: Mapping[str, Mapping[str, int]]
 
 
 class Artifact:
@@ -192,6 +196,7 @@ class Artifact:
         Raises:
             ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
             ToolchainError: the model cannot be compiled or loaded on this machine.
+            DeviceError: a device stopped the run, or could not be opened.
         """
         with self._lock:
             if self._session is None:
@@ -207,7 +212,7 @@ class Artifact:
 
         Raises:
             UsageError: `repeat` is not positive.
-            ModelError, ToolchainError: as for `run`.
+            ModelError, ToolchainError, DeviceError: as for `run`.
         """
         import numpy as np
 
@@ -218,18 +223,25 @@ class Artifact:
         calls = self._record["calls"]
         with self._lock:
             model = self._load(self._library("profile"))
-            session = Session(model)
-            outputs = session.run(inputs)
-            totals_ns = [model.step_ns()]
-            for _ in range(repeat):
-                session.invoke()
-                totals_ns.append(model.step_ns())
+            if self._session is not None and model.devices:  # hardware is there once
+                self._session.close()
+                self._session = None
+            with Session(model) as session:
+                outputs = session.run(inputs)
+                totals_ns = [model.step_ns()]
+                for _ in range(repeat):
+                    session.invoke()
+                    totals_ns.append(model.step_ns())
+                counters = session.counters()
         if totals_ns[0].shape != (len(calls),):
             what = f"the model has {totals_ns[0].size} steps, its metadata says {len(calls)} calls"
             raise ModelError(what, where=self.name)
         medians_ns = np.median(np.diff(totals_ns, axis=0), axis=0).tolist()
-        times = (CallTime(c["kernel"], tuple(c["layers"]), ns) for c, ns in zip(calls, medians_ns, strict=True))
-        return Profile(tuple(times), outputs)
+        times = (
+            CallTime(call["kernel"], tuple(call["layers"]), ns, call["device"])
+            for call, ns in zip(calls, medians_ns, strict=True)
+        )
+        return Profile(tuple(times), outputs, counters)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.
@@ -269,10 +281,30 @@ class Artifact:
 
         return [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in self._record[role]]
 
+    def _devices(self) -> list[DeviceInfo]:
+        from .runtime.native import DeviceInfo
+
+        return [
+            DeviceInfo(
+                row["label"],
+                f"{row['kind']}, {row['impl']}",
+                {fault["code"]: fault["meaning"] for fault in row["faults"]},
+                tuple(row["counters"]),
+            )
+            for row in self._record["devices"]
+        ]
+
     def _load(self, library: Path) -> NativeModel:
         from .runtime.native import NativeModel
 
-        model = NativeModel(library, name=self.name, inputs=self._tensors("inputs"), outputs=self._tensors("outputs"))
+        model = NativeModel(
+            library,
+            name=self.name,
+            inputs=self._tensors("inputs"),
+            outputs=self._tensors("outputs"),
+            devices=self._devices(),
+            layers=[call["layers"] for call in self._record["calls"]],
+        )
         if model.arena_bytes != self.arena_bytes:
             raise ModelError(
                 f"the model needs an arena of {model.arena_bytes} bytes, its metadata says {self.arena_bytes}",
@@ -356,6 +388,24 @@ def _problem(record: Any) -> str | None:
             values = [row[field] for row in record[role]]
             if len(set(values)) != len(values):
                 return f"{role} have one {field} twice"
+    return _device_problem(record["devices"], record["calls"])
+
+
+def _device_problem(devices: list[dict[str, Any]], calls: list[dict[str, Any]]) -> str | None:
+    labels = [device["label"] for device in devices]
+    if len(set(labels)) != len(labels):
+        return "devices have one label twice"
+    for device in devices:
+        codes = [fault["code"] for fault in device["faults"]]
+        memories = [memory["name"] for memory in device["memories"]]
+        for what, names in (("counter", device["counters"]), ("fault code", codes), ("memory", memories)):
+            if len(set(names)) != len(names):
+                return f"device {device['label']!r} has one {what} twice"
+    for call in calls:
+        if call["device"] is not None and call["device"] not in labels:
+            return f"a call is for the device {call['device']!r}, which is not among the devices"
+    if idle := [label for label in labels if all(call["device"] != label for call in calls)]:
+        return f"no call is for the device {idle[0]!r}"
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "DeviceError",
     "InternalError",
     "ModelError",
     "PluginError",
@@ -105,6 +106,31 @@ class PluginError(UmaError):
     """A plugin is missing, incompatible or at fault."""
 
     exit_code = 5
+
+
+class DeviceError(PluginError):
+    """A device stopped a run, or could not be opened or closed.
+
+    Args:
+        device: its label.
+        layers: the model's layers that were being computed; empty where it was none.
+        code: the fault code, as the device's driver gave it; not 0.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        device: str,
+        layers: tuple[str, ...],
+        code: int,
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.device = device
+        self.layers = layers
+        self.code = code
 
 
 class ToolchainError(UmaError):

@@ -13,23 +13,41 @@ says what targets there are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from .errors import PluginError
+from .hooktypes import Code, Implementation, Lowered, Pass, Refuse, Runtime, Strategy
+from .relay.pattern import Clause, Failed, Pattern
 from .target import Target, TargetKind
-from .target.kind import shown
 
 if TYPE_CHECKING:
-    from .relay import IRModule
+    from .relay import Function, GlobalVar, IRModule
 
-__all__ = ["PLUGIN_API_VERSION", "Code", "hookimpl", "register_target", "tir_to_runtime"]
+__all__ = [
+    "PLUGIN_API_VERSION",
+    "Clause",
+    "Code",
+    "Failed",
+    "Implementation",
+    "Lowered",
+    "Pass",
+    "Pattern",
+    "Refuse",
+    "Runtime",
+    "Strategy",
+    "hookimpl",
+    "passes",
+    "patterns",
+    "register_target",
+    "relay_to_tir",
+    "runtime",
+    "strategies",
+    "tir_to_runtime",
+]
 
-PLUGIN_API_VERSION = (0, 1)
+PLUGIN_API_VERSION = (0, 2)
 """Major and minor version of this contract. While the major is 0, a new minor may change anything."""
 
 PROJECT = "uma"
@@ -39,40 +57,6 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 """Marks a function of a plugin as the implementation of the hook of its name."""
 
 _hookspec = pluggy.HookspecMarker(PROJECT)
-
-_COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
-
-
-@dataclass(frozen=True)
-class Code:
-    """How the functions of one target become machine code.
-
-    The C is the core's own, printed from the functions of the module. What the fields do not say is the core's choice
-    as well, so ``Code()`` means the same as no answer at all.
-
-    Args:
-        cflags: flags for the C compiler, one argument each, in order. Only flags on the core's published list are
-            accepted; none goes through a shell.
-        cc: the C compiler by its known name (``gcc``, ``clang``), never a path; ``None`` leaves it to the core.
-
-    Raises:
-        PluginError: a field is malformed.
-    """
-
-    cflags: tuple[str, ...] = ()
-    cc: str | None = None
-
-    def __post_init__(self) -> None:
-        cflags: object = self.cflags
-        if not isinstance(cflags, (tuple, list)):
-            raise PluginError("Code.cflags must be a tuple of strings", hint='write ("-O3",), not "-O3"')
-        for flag in cflags:
-            if not (isinstance(flag, str) and flag.startswith("-") and flag.isprintable()):
-                raise PluginError(f"Code.cflags: {shown(flag)} is no compiler flag", hint='flags look like "-O3"')
-        object.__setattr__(self, "cflags", tuple(cflags))
-        cc: object = self.cc
-        if cc is not None and not (isinstance(cc, str) and _COMPILER.fullmatch(cc)):
-            raise PluginError(f"Code.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
 
 
 @_hookspec(firstresult=True)
@@ -100,13 +84,217 @@ def register_target() -> Sequence[TargetKind]:  # type: ignore[empty-body]  # a 
 
 
 @_hookspec(firstresult=True)
-def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
-    """Say how the loops of one target become machine code.
+def patterns(target: Target) -> Sequence[Pattern] | None:
+    """Say what the target takes: patterns over canonical relay, each with the conditions that must hold.
 
-    Called once per build and target, with everything that was lowered for that target, after the last pass.
+    For an accelerator, what they cover becomes regions, which go to the hooks that lower them. For a host, what they
+    cover of the rest becomes one kernel. Called once per build and target.
 
     Args:
-        module: every function is a ``PrimFunc`` that runs on ``target``; read-only.
+        target: the target, with the attributes that the user gave.
+
+    Returns:
+        A list or tuple in the order of priority: larger ones first. None, or an empty one, takes nothing.
+
+    Example::
+
+        from uma.hookspecs import Clause, Pattern, hookimpl
+        from uma.relay.pattern import constant, op, optional, wildcard
+        from uma.target import Attribute, Target, TargetKind
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            lanes = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")
+            return [TargetKind("my_device", (lanes,), help="adds vectors", device_type="npu")]
+
+        @hookimpl
+        def patterns(target: Target) -> list[Pattern]:
+            lanes = target.get_attr("lanes")
+            total = op("add")(wildcard("float32").named("x"), constant("float32"))
+            fits = Clause("whole_vectors", lambda m: m.root.shape[-1] % lanes == 0, f"rows come in {lanes}s")
+            return [Pattern("my_device.add_relu", optional(total, lambda t: op("nn.relu")(t)), [fits])]
+    """
+
+
+@_hookspec(firstresult=True)
+def passes(target: Target) -> Sequence[Pass] | None:
+    """Name rewrites of the module at the phases of the build. Called once per build and target.
+
+    Passes of one phase run in an order in which every ``before`` and ``after`` holds, else by the targets' kinds, else
+    as listed. The module is verified after each, and what must hold at the phase is checked.
+
+    Args:
+        target: the target, with the attributes that the user gave.
+
+    Returns:
+        A list or tuple of passes.
+
+    Example::
+
+        from uma.hookspecs import Pass, hookimpl
+        from uma.relay import Call, Expr, Function, IRModule, Spans, rewrite
+        from uma.target import TargetKind
+
+        def relu_once(module: IRModule) -> IRModule:
+            def rule(expr: Expr) -> Expr | None:
+                double = isinstance(expr, Call) and expr.op_name == "nn.relu" and isinstance(expr.args[0], Call)
+                return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None
+
+            main, spans = module.main, Spans(dict(module.spans))
+            return module.with_main(Function(main.params, rewrite(main.body, rule, spans.moved)), spans)
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="a device", device_type="npu")]
+
+        @hookimpl
+        def passes() -> list[Pass]:
+            return [Pass("PRE_PARTITIONING", "relu_once", relu_once)]
+    """
+
+
+@_hookspec(firstresult=True)
+def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+    """Turn a region into loops, as a whole. Called for every region of the target.
+
+    Args:
+        module: all of the model, read-only; the region is one of its functions.
+        function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        target: the target.
+
+    Returns:
+        A module of functions of loops, and its entry: a function of the same type as ``function``, which is either a
+        PrimFunc or calls them. The core merges the module into its own and renames what has to be. None leaves each
+        match to its pattern's ``lower``, and to `strategies`.
+
+    Raises:
+        Refuse: the hardware cannot do it, or not a part of it.
+
+    Example::
+
+        from uma.hookspecs import Pattern, Refuse, hookimpl
+        from uma.relay import Function, GlobalVar, IRModule
+        from uma.relay.pattern import op, wildcard
+        from uma.target import Target, TargetKind
+        from uma.tir import maximum, te
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="rectifies", device_type="npu")]
+
+        @hookimpl
+        def patterns() -> list[Pattern]:
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32")))]
+
+        @hookimpl
+        def relay_to_tir(function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+            if len(function.params) != 1 or function.body.args != function.params:
+                return None  # more than one match: the core asks for each of them
+            shape = function.body.shape
+            if len(shape) > 4:
+                raise Refuse(f"at most 4 dimensions, these are {len(shape)}", at=function.body)
+            x = te.placeholder(shape, "float32", "x")
+            kernel = te.prim_func([x], [te.compute(shape, lambda *i: maximum(x[i], 0.0), "relu")])
+            module = IRModule.of({"relu": kernel.func})
+            return module, module.global_var("relu")
+    """
+
+
+@_hookspec(firstresult=True)
+def strategies(target: Target) -> Sequence[Strategy] | None:
+    """Say how the target computes ops, or what its patterns take, one at a time. Called once per build and target.
+
+    Asked where ``relay_to_tir`` and the pattern's ``lower`` give nothing. A host's strategy goes before the op's own
+    loops.
+
+    Args:
+        target: the target, with the attributes that the user gave.
+
+    Returns:
+        A list or tuple; of several with one name the first that gives loops counts.
+
+    Example::
+
+        from uma.hookspecs import Lowered, Pattern, Strategy, hookimpl
+        from uma.relay import Function
+        from uma.relay.pattern import op, wildcard
+        from uma.target import Target, TargetKind
+        from uma.tir import maximum, te
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="rectifies", device_type="npu")]
+
+        @hookimpl
+        def patterns() -> list[Pattern]:
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32")))]
+
+        def relu(function: Function, target: Target) -> Lowered:
+            shape = function.params[0].shape
+            x = te.placeholder(shape, "float32", "x")
+            return Lowered(te.prim_func([x], [te.compute(shape, lambda *i: maximum(x[i], 0.0), "relu")]).func)
+
+        @hookimpl
+        def strategies() -> list[Strategy]:
+            return [Strategy("my_device.relu", relu)]
+    """
+
+
+@_hookspec(firstresult=True)
+def runtime(target: Target) -> Runtime | None:
+    """Give the driver of the device, in C. Called once per build and target that has something to do.
+
+    Args:
+        target: the target, with the attributes that the user gave.
+
+    Returns:
+        The driver, or None where the target's loops need none: they run on the host.
+
+    Example::
+
+        from uma.hookspecs import Implementation, Runtime, hookimpl
+        from uma.target import Attribute, Target, TargetKind
+
+        DRIVER_H = '''
+        #include "uma_device.h"
+        extern const uma_driver my_driver;
+        int32_t my_start(uma_device *device, uint32_t address);
+        '''
+        DRIVER_C = '''
+        #include "my_driver.h"
+        int32_t my_start(uma_device *device, uint32_t address)
+        {
+            device->bus.write32(device->bus.self, 0, address);
+            return (int32_t)device->bus.read32(device->bus.self, 4);
+        }
+        '''
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            impl = Attribute("impl", ("mmio",), default="mmio", help="how the device is reached")
+            base = Attribute("base", int, default=0x40000000, help="address of its registers")
+            return [TargetKind("my_device", (impl, base), help="a device", device_type="npu")]
+
+        @hookimpl
+        def runtime(target: Target) -> Runtime:
+            return Runtime(
+                driver="my_driver",
+                header="my_driver.h",
+                sources={"my_driver.h": DRIVER_H, "my_driver.c": DRIVER_C},
+                implementations={"mmio": Implementation(bus="uma_mmio_bus")},
+                faults={1: "the device was given an address that it cannot reach"},
+            )
+    """
+
+
+@_hookspec(firstresult=True)
+def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
+    """Say how the loops of a host become machine code. Accelerators are not asked: their loops run on the host.
+
+    Called once per build, after the last pass.
+
+    Args:
+        module: every function is a ``PrimFunc`` that the host runs; read-only.
         target: the target, with the attributes that the user gave.
 
     Returns:
@@ -129,7 +317,15 @@ def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
 
 
 RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    "passes": (list, tuple),
+    "patterns": (list, tuple),
     "register_target": (list, tuple),
+    "relay_to_tir": tuple,
+    "runtime": Runtime,
+    "strategies": (list, tuple),
     "tir_to_runtime": Code,
 }
 """What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
+
+ELEMENTS: Mapping[str, type[Any]] = {"passes": Pass, "patterns": Pattern, "strategies": Strategy}
+"""What the lists are of that hooks give."""

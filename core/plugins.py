@@ -77,23 +77,51 @@ class LoadedPlugin:
             implement the hook or has no answer.
 
         Raises:
-            PluginError: the hook raised something else than an error of UMA, or gave something of a wrong type.
-            UmaError: what the hook raised on purpose, about its input.
+            PluginError: the hook is at fault, as `run` says, or gave something of a wrong type.
+            UsageError, Refuse: as `run`.
         """
         target = arguments.get("target")
-        with target if isinstance(target, Target) else nullcontext():
-            try:
-                result = getattr(self.hooks, hook)(**arguments)
-            except UmaError as error:
-                error.where = error.where or f"hook {hook} of plugin {self.entry.distribution} {self.entry.version}"
-                raise
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                raise self.entry.fault(f"failed in hook {hook}: {_brief(error)}", _report(self.entry)) from error
+        current = target if isinstance(target, Target) else None
+        result = self.run(f"hook {hook}", lambda: getattr(self.hooks, hook)(**arguments), current)
         if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
             raise self.entry.fault(f"gave {shown(result)} from hook {hook}", _report(self.entry))
+        element = hookspecs.ELEMENTS.get(hook)
+        if element is None:
+            return result
+        for item in result or ():
+            if not isinstance(item, element):
+                what = f"gave {shown(item)} from hook {hook} among its {element.__name__} records"
+                raise self.entry.fault(what, _report(self.entry))
         return result
+
+    def run(self, what: str, action: Callable[[], Any], target: Target | None = None) -> Any:
+        """What ``action``, which is code of this plugin, gives; ``target`` is the current one meanwhile.
+
+        Args:
+            what: names the action in errors: ``hook patterns``.
+            action: what to call.
+            target: the current target.
+
+        Raises:
+            PluginError: the action raised anything but the two below; it names the plugin and ``what``.
+            UsageError: raised by the action on purpose, about what the user asked for.
+            Refuse: raised by a lowering.
+        """
+        with target or nullcontext():
+            try:
+                return action()
+            except (PluginError, UsageError) as error:
+                place = f"{what} of plugin {self.entry.distribution} {self.entry.version}"
+                error.where = f"{place}, {error.where}" if error.where else place
+                raise
+            except (KeyboardInterrupt, hookspecs.Refuse):
+                raise
+            except BaseException as error:
+                raise self.entry.fault(f"failed in {what}: {_brief(error)}", _report(self.entry)) from error
+
+    def fault(self, what: str) -> PluginError:
+        """An error that says that this plugin did ``what``, and what to do about it."""
+        return self.entry.fault(what, _report(self.entry))
 
 
 class PluginHost:

@@ -28,6 +28,7 @@ LAYERS = [
     ["tir"],
     ["relay"],
     ["program", "target"],
+    ["hooktypes"],
     ["hookspecs"],
     ["plugins"],
     ["frontends", "partition", "codegen"],

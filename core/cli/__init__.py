@@ -1,4 +1,4 @@
-"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma targets``.
+"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma targets``.
 
 Each command is a module with ``add(commands)``, which declares its arguments and must be cheap, and a function
 that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal ends
@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ..errors import InternalError, UmaError, UsageError
 from ..version import __version__
-from . import build, run, targets, verify
+from . import build, explain, run, targets, verify
 from .output import Output
 
 __all__ = ["main"]
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"uma {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (build, run, verify, targets):
+    for command in (build, run, verify, explain, targets):
         command.add(commands)
     return parser
 

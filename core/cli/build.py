@@ -25,28 +25,50 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_model_arguments(parser)
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
     parser.add_argument("--dump", metavar="DIR", type=Path, help="write the text of every stage to this folder")
+    parser.add_argument(
+        "--require-offload",
+        metavar="PERCENT",
+        type=_share,
+        help="fail unless accelerators have this much of the multiply-accumulates, for example 95%%",
+    )
     parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
+def _share(text: str) -> float:
+    """``95%`` as 0.95."""
+    number = text.removesuffix("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage: write it like 95%")
+    return share
+
+
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import build_loaded, load_model, lower_loaded, resolve_target
+    from ..pipeline.driver import finish_build, load_model, lower_loaded, start_build
     from ..pipeline.dump import print_form
+    from ..pipeline.explain import explain, require_offload
+    from ..pipeline.members import resolve_targets
     from ..pipeline.stages import STAGES
     from ..plugins import default_host
 
     if args.stop_after is not None:
         if args.stop_after not in STAGES:
             raise UsageError(f"there is no stage {args.stop_after!r}", hint=f"stages: {', '.join(STAGES)}")
+        if args.require_offload is not None:
+            raise UsageError("--require-offload is for whole builds", hint="leave out --stop-after")
         if args.output is not None:
             raise UsageError("--stop-after makes no artifact", hint="leave out --output; --dump DIR keeps the texts")
     start = time.perf_counter()
-    target = resolve_target(args.target, default_host())
+    members = resolve_targets(args.target, default_host())
     out.step("import")
     loaded = load_model(args.model, name=args.name, shapes=shapes(args))
     if args.stop_after is not None:
-        form = lower_loaded(loaded, args.stop_after, dump=args.dump, progress=out.step)
+        form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         out.notes(loaded.notes)
         if args.dump is None:
             text = print_form(form)[0]
@@ -57,7 +79,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             out.result({"stage": args.stop_after, "folder": str(args.dump)})
         return 0
 
-    artifact = build_loaded(loaded, target, dump=args.dump, progress=out.step)
+    build = start_build(loaded, members, dump=args.dump, progress=out.step)
+    artifact = finish_build(build, loaded, out.step)
+    if args.require_offload is not None:
+        require_offload(explain(build), args.require_offload)
     out.step("compile")
     code_bytes = artifact.code_bytes  # a model that does not compile is not saved
     out.step("save")

@@ -19,6 +19,7 @@ __all__ = [
     "make_inputs",
     "random_array",
     "read_arrays",
+    "save_arrays",
     "shapes",
 ]
 
@@ -35,7 +36,13 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: bool = True) -> None:
     """How to build the model."""
-    parser.add_argument("--target", metavar="T", required=target_required, help="what to build for: c, 'c -opt=2'")
+    parser.add_argument(
+        "--target",
+        metavar="T",
+        action="append",
+        required=target_required,
+        help="what to build for: c, 'c -opt=2'; repeat it for accelerators, in order of priority, and their host",
+    )
     parser.add_argument("--name", metavar="N", help="prefix of all C names (default: from the file's name)")
     parser.add_argument(
         "--shape",
@@ -173,3 +180,27 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     ) as error:  # fmt: skip
         hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
         raise ModelError(f"the file does not hold arrays: {error}", where=str(path), hint=hint) from error
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """What ``numpy.savez`` writes, but for any names.
+
+    Raises:
+        UsageError: the file cannot be written; ``what`` says in the message what should have been.
+    """
+    import io
+    import zipfile
+
+    import numpy as np
+
+    from ..pipeline.dump import write_whole
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, save_arrays, shapes
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         if args.repeat is not None:
             result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat))
     if args.outputs is not None:
-        _save(args.outputs, outputs)
+        save_arrays(args.outputs, outputs, "the outputs")
 
     for name, array in outputs.items():
         out.line(f"{shorten(name, 60)}: {array.dtype}{list(array.shape)} {_excerpt(array)}")
@@ -88,13 +87,14 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
         raise UsageError(f"there is no file {args.model}", hint="name a model file, or a folder that uma build wrote")
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
-    from ..pipeline.driver import build_loaded, load_model, resolve_target
+    from ..pipeline.driver import build_loaded, load_model
+    from ..pipeline.members import resolve_targets
     from ..plugins import default_host
 
-    target = resolve_target(args.target, default_host())
+    members = resolve_targets(args.target, default_host())
     out.step("import")
     loaded = load_model(args.model, name=args.name, shapes=shapes(args))
-    artifact = build_loaded(loaded, target, progress=out.step)
+    artifact = build_loaded(loaded, members, progress=out.step)
     out.notes(loaded.notes)
     return artifact
 
@@ -128,23 +128,3 @@ def _show(times: tuple[CallTime, ...], out: Output) -> None:
         for call in times
     ]
     out.columns(("layer", "kernel", "us", "share"), [*rows, ("all", "", f"{total_ns / 1e3:.2f}", "100.0%")])
-
-
-def _save(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
-    """What ``numpy.savez`` writes, but for any names."""
-    import io
-    import zipfile
-
-    import numpy as np
-
-    from ..pipeline.dump import write_whole
-
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, array in outputs.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
-    try:
-        write_whole(path, content.getvalue())
-    except OSError as error:
-        raise UsageError(f"cannot write the outputs: {error.strerror}", where=str(path)) from error

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import VerificationError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes
+from ..errors import UsageError, VerificationError
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, save_arrays, shapes
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -41,26 +41,33 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default="builtin",
         help="compare the model's outputs with another runtime's as well (default: builtin, the references alone)",
     )
+    parser.add_argument(
+        "--dump",
+        metavar="DIR",
+        type=Path,
+        help="of every kernel or region that differs, write what it was given, what it gave, and what it should have",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import build_loaded, load_model, resolve_target
+    from ..pipeline.driver import build_loaded, load_model
     from ..pipeline.oracles import ORACLES
     from ..pipeline.verify import check_outputs, verify
+    from ..pipeline.members import resolve_targets
     from ..plugins import default_host
 
-    target = resolve_target(args.target, default_host())
+    members = resolve_targets(args.target, default_host())
     out.step("import")
     loaded = load_model(args.model, name=args.name, shapes=shapes(args))
-    artifact = build_loaded(loaded, target, progress=out.step)
+    artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
     inputs = make_inputs(args, declared)
     oracle = None
     if args.against != "builtin":
         oracle = ORACLES[args.against](args.model, [tuple(row["shape"]) for row in declared])
-    found = verify(loaded, artifact, target, inputs, progress=out.step)
+    found = verify(loaded, artifact, members, inputs, progress=out.step)
     outputs = list(found.outputs)
     if oracle is not None:
         out.step(f"run {args.against}")
@@ -77,13 +84,17 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.line(f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references: {verdict}")
     for output in outputs:
         out.line(f"output {shorten(output.name, 60)} against {_AGAINST[output.against]}: {output.difference}")
-    error = _error(found.kernels, outputs, bool(loaded.notes))
+    if args.dump is not None:
+        for position, check in enumerate(wrong):
+            out.line(f"both sides of {check.kernel} are in {_dump(args.dump, position, check)}")
+    error = _error(found.kernels, outputs, bool(loaded.notes), args.dump is not None)
     out.result(
         {
             "name": artifact.name,
             "equal": error is None,
             "kernels": [
-                {"kernel": c.kernel, "layers": list(c.layers), **_as_json(c.difference)} for c in found.kernels
+                {"kernel": c.kernel, "target": c.target, "layers": list(c.layers), **_as_json(c.difference)}
+                for c in found.kernels
             ],
             "outputs": [{"name": c.name, "against": c.against, **_as_json(c.difference)} for c in outputs],
         }
@@ -93,13 +104,35 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _error(kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck], noted: bool) -> VerificationError | None:
-    """What the first difference means; ``noted`` says that reading the model gave something to note."""
+def _dump(folder: Path, position: int, check: KernelCheck) -> Path:
+    """Write both sides of a difference as ``DIR/N-KERNEL.npz``; gives its path."""
+    assert check.sides is not None
+    arrays = {f"input{i}": array for i, array in enumerate(check.sides.inputs)}
+    path = folder / f"{position}-{check.kernel}.npz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder: {error.strerror}", where=str(folder)) from error
+    save_arrays(path, {**arrays, "got": check.sides.got, "expected": check.sides.expected}, "the difference")
+    return path
+
+
+def _error(
+    kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck], noted: bool, dumped: bool
+) -> VerificationError | None:
+    """What the first difference means.
+
+    Args:
+        kernels, outputs: what was compared.
+        noted: whether reading the model gave something to note.
+        dumped: whether both sides of what differs were written.
+    """
     for position, kernel in enumerate(kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
-            where = f"kernel {kernel.kernel}, result {position + 1} of {len(kernels)}"
-            return VerificationError(what, where=where)
+            part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
+            hint = None if dumped else "--dump DIR writes what it was given, what it gave, and what it should have given"
+            return VerificationError(what, where=f"{part}, result {position + 1} of {len(kernels)}", hint=hint)
     for output in outputs:
         if not output.difference.ok:
             what = f"output {output.name} differs from {_AGAINST[output.against]}: {output.difference}"

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..tir.bounds import Bounds, fits
-from ..tir.dtype import bits, bounds, is_float, is_signed
-from ..tir.nodes import COMPARISONS, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..tir.dtype import bits, bounds, is_float, is_signed, itemsize
+from ..tir.flatten import flat_element
+from ..tir.nodes import COMPARISONS, HOST_SCOPES, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from ..tir.scalar import function, round_float32
+from ..tir.simplify import simplify_within
 
-__all__ = ["C_TYPES", "Names", "Printer", "flat_element"]
+__all__ = ["C_TYPES", "Names", "Printer"]
 
 C_TYPES = {
     "bool": "bool",
@@ -91,6 +93,18 @@ class Printer:
         if buffer.scope == "local" and not buffer.shape:
             return self.names(buffer)
         return f"{self.names(buffer)}[{self.text(flat_element(buffer, indices))}]"
+
+    def address(self, buffer: Buffer, element: Expr) -> str:
+        """The address of the element at that position of a buffer: a pointer, or a number where the host has none."""
+        self.read.add(buffer)
+        name = self.names(buffer)
+        if buffer.scope not in HOST_SCOPES:
+            offset = simplify_within(Bin("mul", element, Imm(itemsize(buffer.dtype), INDEX)), self.known)
+            return name if offset is Imm(0, INDEX) else f"{name} + {self._operand(offset, _PRODUCT)}"
+        if buffer.scope == "local" and not buffer.shape:
+            return f"&{name}"
+        position = simplify_within(element, self.known)
+        return name if position is Imm(0, INDEX) else f"&{name}[{self.text(position)}]"
 
     def _print(self, expr: Expr) -> _Text:
         if isinstance(expr, Var):
@@ -259,25 +273,6 @@ def _never_equal(expr: Expr, value: int) -> bool:
             if isinstance(mask, Imm):
                 return (value & ~int(mask.value) if expr.op == "bitand" else int(mask.value) & ~value) != 0
     return False
-
-
-def flat_element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The position of an element, counted from the start of its buffer."""
-    total: Expr = Imm(0, INDEX)
-    for extent, index in zip(buffer.shape, indices, strict=True):
-        if extent == 1:
-            continue
-        if not isinstance(total, Imm):
-            total = total * extent
-        elif total.value:
-            total = Imm(total.value * extent, INDEX)
-        if isinstance(total, Imm) and isinstance(index, Imm):
-            total = Imm(total.value + index.value, INDEX)
-        elif isinstance(total, Imm) and not total.value:
-            total = index
-        elif not isinstance(index, Imm) or index.value:
-            total = total + index
-    return total
 
 
 def _literal(constant: Imm) -> str:

@@ -2,18 +2,25 @@
 
 The text needs ``uma_math.h`` alone, calls no allocator, and compiles without a warning under ``-Wall -Wextra``.
 Pointers are ``restrict`` unless they may be the same memory, trip counts are constants where they are in the loop
-form, and alignment is told.
+form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`.
+
+A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories and intrinsics name.
+The first expression among these that is not 0 ends it with that code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
+from ..errors import InternalError
 from ..tir.bounds import Bounds
+from ..tir.ctext import fill, placeholders
 from ..tir.dtype import is_float, itemsize
+from ..tir.flatten import flat_element
 from ..tir.nodes import (
+    HOST_SCOPES,
     INDEX,
     Alloc,
     Bin,
@@ -21,6 +28,8 @@ from ..tir.nodes import (
     Block,
     Buffer,
     Cast,
+    Copy,
+    Exec,
     Expr,
     For,
     If,
@@ -33,11 +42,13 @@ from ..tir.nodes import (
     Store,
     Update,
     Var,
+    View,
 )
-from ..tir.simplify import simplify_expr
+from ..tir.simplify import simplify_within
 from ..tir.sums import exact_sums
-from ..tir.visit import buffers_written, map_expressions, substitute, walk
+from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild, uses_device
 from .expressions import C_TYPES, Printer
+from .transfers import Transfer, transfer
 
 __all__ = ["C_TYPES", "kernel_source"]
 
@@ -49,10 +60,15 @@ def kernel_source(name: str, func: PrimFunc) -> str:
 
     Args:
         name: of the function, an identifier of C.
-        func: well-formed loops. The parameters are pointers, in the same order, ``const`` for inputs and constants.
+        func: well-formed loops. The parameters are pointers, in the same order, ``const`` for inputs and constants,
+            and ``uint32_t`` byte addresses for workspaces in an accelerator's memory. Where ``func`` uses a device, a
+            ``uma_device *`` comes first, and the function returns an ``int32_t``, 0 or a fault code of the device.
 
     Returns:
         The text, which ends with a line break. It depends on ``name`` and ``func`` only.
+
+    Raises:
+        InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for.
     """
     return _Writer(func).function(name)
 
@@ -70,23 +86,33 @@ class _Writer:
         self.depth = 1
         # What is read in the text so far; compilers warn of the rest.
         self.read: set[Var | Buffer] = set()
+        self.written: set[Buffer] = set()
         self.exact = exact_sums(func)
+        self.memories = {memory.name: memory for memory in func.memories}
+        self.names = declared(func)
+        self.mentions_device = False
 
     def function(self, name: str) -> str:
         shared = {name for pair in self.func.may_alias for name in pair}
         params = [_param(param, param.buffer.name in shared) for param in self.func.params]
         self.stmt(self.func.body, Bounds({}))
-        written = set(buffers_written(self.func.body))
+        on_device = uses_device(self.func)
         head = []
+        if on_device:
+            params.insert(0, "uma_device *device")
+            self.line("return 0;")
+            if not self.mentions_device:
+                head.append(f"{_INDENT}(void)device;")
         for param in self.func.params:
             buffer = param.buffer
-            if buffer not in self.read and buffer not in written:
+            if buffer not in self.read and buffer not in self.written:
                 head.append(f"{_INDENT}(void){_name(buffer)};")
-            elif buffer.alignment > itemsize(buffer.dtype):
+            elif buffer.alignment > itemsize(buffer.dtype) and buffer.scope in HOST_SCOPES:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
-        signature = f"static void {name}({', '.join(params)})"
+        start = f"static {'int32_t' if on_device else 'void'} {name}"
+        signature = f"{start}({', '.join(params)})"
         if len(signature) > 120:
-            signature = f"static void {name}({','.join(f'{chr(10)}{_INDENT}{param}' for param in params)})"
+            signature = f"{start}({','.join(f'{chr(10)}{_INDENT}{param}' for param in params)})"
         return "\n".join([signature, "{", *head, *self.lines, "}", ""])
 
     def line(self, text: str) -> None:
@@ -99,12 +125,18 @@ class _Writer:
         if symbol not in self.read:
             self.lines.insert(position, f"{_INDENT * self.depth}(void){_name(symbol)};")
 
-    def braced(self, head: str, body: Stmt, known: Bounds) -> None:
+    @contextmanager
+    def brace(self, head: str) -> Iterator[None]:
+        """What is written within stands in braces after ``head``."""
         self.line(f"{head} {{")
         self.depth += 1
-        self.stmt(body, known)
+        yield
         self.depth -= 1
         self.line("}")
+
+    def braced(self, head: str, body: Stmt, known: Bounds) -> None:
+        with self.brace(head):
+            self.stmt(body, known)
 
     def stmt(self, stmt: Stmt, known: Bounds) -> None:
         printer = Printer(known, _name, self.read)
@@ -123,14 +155,23 @@ class _Writer:
                 known = known.declare(stmt.var, known.of(stmt.value))
             self.declared(stmt.var, stmt.body, known)
         elif isinstance(stmt, Alloc):
+            if stmt.buffer.scope not in HOST_SCOPES:
+                what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
+                raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
             self.line(f"{_local(stmt.buffer)};")
             self.declared(stmt.buffer, stmt.body, known)
+        elif isinstance(stmt, Copy):
+            self.copy(stmt, known)
+        elif isinstance(stmt, Exec):
+            self.exec(stmt, printer)
         elif isinstance(stmt, Store):
             # Compilers warn of a variable that is assigned to itself.
             if _as_stored(stmt.value) is not Load(stmt.buffer, stmt.indices):
+                self.written.add(stmt.buffer)
                 self.line(f"{printer.element(stmt.buffer, stmt.indices)} = {printer.text(stmt.value)};")
         else:
             assert isinstance(stmt, Update)  # the last kind there is
+            self.written.add(stmt.buffer)
             self.update(stmt, printer)
 
     def update(self, stmt: Update, printer: Printer) -> None:
@@ -142,16 +183,68 @@ class _Writer:
             value = Bin(stmt.op, Load(stmt.buffer, stmt.indices), stmt.value)
             self.line(f"{target} = {printer.text(value)};")
 
-    def loop(self, stmt: For, known: Bounds, printer: Printer) -> None:
-        if stmt.kind == "unrolled" and isinstance(stmt.extent, Imm):
-            for step in range(int(stmt.extent.value)):
-                at = partial(_substituted, values={stmt.var: Imm(step, INDEX)})
-                body = map_expressions(stmt.body, at)
-                if any(isinstance(inner, (Alloc, Bind)) for inner in walk(stmt.body)):
-                    self.braced(f"/* {stmt.var.name} = {step} */", body, known)
-                else:
-                    self.stmt(body, known)
+    def copy(self, stmt: Copy, known: Bounds) -> None:
+        exprs = expressions(stmt)
+        loads = [expr for expr in dict.fromkeys(exprs) if buffers_read(expr)]
+        if loads:
+            # What they read may change while elements are copied.
+            names = {expr: Var(fresh_name("v", self.names)) for expr in loads}
+            inner: Stmt = rebuild(stmt, [names.get(expr, expr) for expr in exprs], ())
+            for expr, var in names.items():
+                inner = Bind(var, expr, inner)
+            self.stmt(inner, known)
             return
+        into, out_of = self.memories.get(stmt.to.buffer.scope), self.memories.get(stmt.source.buffer.scope)
+        if into is not None:
+            self.transfers(transfer(stmt), into.copy_in, known)
+        elif out_of is not None:
+            self.transfers(transfer(stmt), out_of.copy_out, known)
+        else:
+            self.stmt(_as_loops(stmt, self.names), known)
+
+    def transfers(self, work: Transfer, text: str, known: Bounds) -> None:
+        """Loops around single transfers, none of which is empty."""
+        size = itemsize(work.to.buffer.dtype)
+        to, source, loops, rows = work.to, work.source, work.loops, work.rows
+        many = "rows" in placeholders(text)
+        if not many and rows.extent is not Imm(1, INDEX):
+            loops = (*loops, rows)
+        with ExitStack() as braces:
+            for axis in loops:
+                var = Var(fresh_name("row", self.names))
+                name, end = _name(var), Printer(known, _name, self.read).text(axis.extent)
+                braces.enter_context(self.brace(f"for (int32_t {name} = 0; {name} < {end}; ++{name})"))
+                known = known.declare(var, (0, max(0, known.of(axis.extent)[1] - 1)))
+                to, source = to.moved(var, axis.to_step), source.moved(var, axis.from_step)
+            for extent in (rows.extent, work.row) if many else (work.row,):
+                if known.of(extent)[0] <= 0:
+                    braces.enter_context(self.brace(f"if ({Printer(known, _name, self.read).text(extent > 0)})"))
+                    known = known.assume(extent > 0) or known
+            printer = Printer(known, _name, self.read)
+            values = {
+                "to": printer.address(to.buffer, to.element),
+                "from": printer.address(source.buffer, source.element),
+                "row_bytes": printer.text(simplify_within(work.row * size, known)),
+                "rows": printer.text(rows.extent),
+                "to_stride": str(rows.to_step * size),
+                "from_stride": str(rows.from_step * size),
+            }
+            self.attempt(text, values)
+
+    def exec(self, stmt: Exec, printer: Printer) -> None:
+        intrinsic = stmt.intrinsic
+        values = {var.name: printer.text(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
+        for param, view in zip(intrinsic.params, stmt.args, strict=True):
+            values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
+            for number, stride in enumerate(view.strides()):
+                values[f"{param.name}_stride{number}"] = str(stride * itemsize(param.dtype))
+        self.attempt(intrinsic.code, values)
+
+    def attempt(self, text: str, values: Mapping[str, str]) -> None:
+        self.mentions_device |= "device" in placeholders(text)
+        self.line(f"UMA_TRY({fill(text, {'device': 'device', **values})});")
+
+    def loop(self, stmt: For, known: Bounds, printer: Printer) -> None:
         var = _name(stmt.var)
         end = printer.text(stmt.extent)
         head = f"for (int32_t {var} = 0; {var} < {end}; ++{var})"
@@ -168,9 +261,20 @@ class _Writer:
             self.braced("} else", stmt.otherwise, known.assume(stmt.condition, holds=False) or known)
 
 
-def _substituted(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
-    # Folded: compilers warn of some arithmetic on constants.
-    return simplify_expr(substitute(expr, values), {})
+def _as_loops(copy: Copy, names: set[str]) -> Stmt:
+    """A copy within the host's memory, by elements."""
+    variables = [Var(fresh_name("i", names)) for _ in copy.shape]
+    stmt: Stmt = Store(*_element(copy.to, variables), Load(*_element(copy.source, variables)))
+    for var, extent in reversed(list(zip(variables, copy.shape, strict=True))):
+        stmt = For(var, extent, stmt)
+    return stmt
+
+
+def _element(view: View, variables: list[Var]) -> tuple[Buffer, tuple[Expr, ...]]:
+    indices = list(view.start)
+    for axis, var in zip(view.axes, variables, strict=True):
+        indices[axis.dim] = indices[axis.dim] + var * axis.step
+    return view.buffer, tuple(indices)
 
 
 def _as_stored(value: Expr) -> Expr:
@@ -191,6 +295,8 @@ def _name(symbol: Var | Buffer) -> str:
 
 def _param(param: Param, may_alias: bool) -> str:
     buffer = param.buffer
+    if buffer.scope not in HOST_SCOPES:
+        return f"uint32_t {_name(buffer)}"
     const = "const " if param.role in ("input", "constant") else ""
     return f"{const}{C_TYPES[buffer.dtype]} *{'' if may_alias else 'restrict '}{_name(buffer)}"
 

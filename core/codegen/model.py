@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from ..errors import InternalError
 from ..program import Buffer, Call, Plan, Program
+from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, slots
 from .example import example_text
-from .header import Port, arena_bytes, float_literal, header_text, int32_literal, ports
+from .header import Port, float_literal, header_text, int32_literal, ports
 from .kernel import C_TYPES, kernel_source
 from .names import c_comment, c_identifier, c_string
 from .profile import HOOKS, profile_text
@@ -24,6 +25,7 @@ __all__ = ["ModelFiles", "emit_model"]
 
 _CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SHARED_HEADERS = ("uma_math.h", "uma_runtime.h")
+_DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h")
 _MAX_NAME_BYTES = 255
 
 
@@ -32,7 +34,7 @@ class ModelFiles:
     """The C of one model.
 
     Args:
-        contents: every file by name, the headers that all models share included.
+        contents: every file by name, the headers that all models share and the files of devices included.
         sources: which of the files to compile into an image.
         entry: the file that is compiled too where a shared library holds this model alone: ``uma_model_entry()``.
         profile: which of the files to compile instead, for a shared library that times its steps.
@@ -50,32 +52,38 @@ class ModelFiles:
     constant_bytes: int
 
 
-def emit_model(program: Program, plan: Plan, *, weights_array: bool = False) -> ModelFiles:
+def emit_model(
+    program: Program, plan: Plan, devices: Mapping[str, Device] = MappingProxyType({}), *, weights_array: bool = False
+) -> ModelFiles:
     """Write a model as C99.
 
     Args:
         program: a program that `verify` accepts; its name is what `c_identifier` makes of it.
         plan: where its buffers are; one that `check_plan` accepts.
+        devices: by label, at least those that the program runs on; others do not get into the model.
         weights_array: also write the weights as C text, for compilers without ``.incbin``.
 
     Raises:
-        InternalError: the program's name is not safe in C, or its buffers are in several pools.
+        InternalError: the program's name is not safe in C, its buffers are in several pools of the host, or a device
+            is not described.
+        PluginError: a plugin's file has the name of another file.
     """
     name = program.name
     if c_identifier(name) != name:
         raise InternalError(f"{name!r} cannot be the prefix of a model in C", hint=f"{c_identifier(name)} can")
-    if len(plan.pool_bytes) > 1:
+    if len(plan.host_pools) > 1:
         raise InternalError(
-            f"the buffers of {name!r} are in several pools: {', '.join(sorted(plan.pool_bytes))}",
+            f"the buffers of {name!r} are in several pools: {', '.join(plan.host_pools)}",
             hint="a model in C has one arena",
         )
     inputs, outputs = ports(program.inputs), ports(program.outputs)
+    used = slots(program, devices)
     weights = lay_out(program)
     contents: dict[str, str | bytes] = {
-        f"{name}.c": _Source(program, plan, weights, inputs, outputs).text(),
-        f"{name}.h": header_text(program, plan, inputs, outputs),
+        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used).text(),
+        f"{name}.h": header_text(program, plan, inputs, outputs, used),
         f"{name}_entry.c": _entry_text(name),
-        f"{name}_main.c": example_text(program, plan, inputs, outputs),
+        f"{name}_main.c": example_text(program, plan, inputs, outputs, used),
         f"{name}_profile.c": profile_text(name, len(program.steps)),
     }
     others = []
@@ -85,8 +93,11 @@ def emit_model(program: Program, plan: Plan, *, weights_array: bool = False) -> 
         others.append(f"{name}_weights.c")
         if weights_array:
             contents[f"{name}_weights.inc"] = array_text(weights)
-    for header in _SHARED_HEADERS:
+    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS if used else ())):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
+    drivers = device_files((slot.device for slot in used), contents)
+    others += sorted(file for file in drivers if file.endswith(".c"))
+    contents |= drivers
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),
         sources=(f"{name}.c", *others),
@@ -102,13 +113,20 @@ class _Source:
     """``NAME.c``, piece by piece."""
 
     def __init__(
-        self, program: Program, plan: Plan, weights: Weights, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
+        self,
+        program: Program,
+        plan: Plan,
+        weights: Weights,
+        inputs: tuple[Port, ...],
+        outputs: tuple[Port, ...],
+        slots: tuple[Slot, ...],
     ) -> None:
         self.program = program
         self.plan = plan
         self.weights = weights
         self.inputs = inputs
         self.outputs = outputs
+        self.slots = {slot.device.label: slot for slot in slots}
         self.name = program.name
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.members = {
@@ -120,9 +138,11 @@ class _Source:
         name = self.name
         parts = [
             f"/* The model {name}. Generated by UMA; do not edit. */",
-            f'#include "{name}.h"\n\n#include "uma_math.h"',
+            "\n".join([f'#include "{name}.h"', "", *self.includes()]),
             HOOKS,
         ]
+        if self.slots:
+            parts += device_tables(name, tuple(self.slots.values()))
         if self.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
         for function, kernel in self.program.functions.items():
@@ -133,42 +153,80 @@ class _Source:
     def kernel(self, function: str) -> str:
         return f"{self.name}_k_{function}"
 
+    def includes(self) -> Iterator[str]:
+        yield '#include "uma_math.h"'
+        buses = {slot.device.implementation.bus for slot in self.slots.values()}
+        if MMIO_BUS in buses:
+            yield '#include "uma_mmio.h"'
+        for header in dict.fromkeys(slot.device.runtime.header for slot in self.slots.values()):
+            yield f'#include "{header}"'
+        # The simulator of a device may be known to its implementation's file alone.
+        for bus in sorted(buses - {MMIO_BUS}):
+            yield f"\nint32_t {bus}(uma_device *device, void *memory, size_t bytes);"
+
     def init(self) -> str:
         name = self.name
-        checks = ["if (context == NULL) return UMA_ERR_ARGUMENT;"]
-        if arena_bytes(self.plan):
+        null = "context == NULL || devices == NULL" if self.slots else "context == NULL"
+        checks = [f"if ({null}) return UMA_ERR_ARGUMENT;"]
+        if self.plan.arena_bytes:
             checks = [
-                "if (context == NULL || arena == NULL) return UMA_ERR_ARGUMENT;",
+                f"if ({null} || arena == NULL) return UMA_ERR_ARGUMENT;",
                 f"if (arena_bytes < {name}_ARENA_BYTES) return UMA_ERR_ARENA;",
                 f"if ((uintptr_t)arena % {name}_ARENA_ALIGNMENT != 0) return UMA_ERR_ARENA;",
             ]
         else:
             checks.append("(void)arena_bytes;")
-        return _function(
-            f"uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes)",
-            [*checks, "context->arena = (unsigned char *)arena;", "return UMA_OK;"],
-        )
+        head = f"uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes)"
+        bound = []
+        if self.slots:
+            head = f"{head[:-1]}, const {name}_devices *devices)"
+            for slot in self.slots.values():
+                fits = f"uma_device_fits(devices->{slot.identifier}, &{name}_device_table[{slot.position}])"
+                checks.append(f"if (!{fits}) return UMA_ERR_ARGUMENT;")
+            bound = ["context->devices = *devices;", "memset(&context->fault, 0, sizeof context->fault);"]
+        return _function(head, [*checks, "context->arena = (unsigned char *)arena;", *bound, "return UMA_OK;"])
 
     def run(self) -> str:
-        name = self.name
-        lines = ["if (context == NULL || inputs == NULL || outputs == NULL) return UMA_ERR_ARGUMENT;"]
-        if arena_bytes(self.plan):
-            lines = [
-                "unsigned char *arena;",
-                "",
-                *lines,
-                "arena = context->arena;",
-                "if (arena == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */",
-            ]
+        """The function that runs the model; on devices, what it does between activation and deactivation is apart."""
+        name, arena = self.name, self.plan.arena_bytes > 0
+        given = f"({name}_context *context, const {name}_inputs *inputs, const {name}_outputs *outputs)"
+        checks = ["if (context == NULL || inputs == NULL || outputs == NULL) return UMA_ERR_ARGUMENT;"]
+        if arena and not self.slots:
+            checks = ["unsigned char *arena;", "", *checks, "arena = context->arena;"]
+        if arena:
+            pointer = "context->arena" if self.slots else "arena"
+            checks.append(f"if ({pointer} == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */")
         for port in (*self.inputs, *self.outputs):
-            lines += self.port_checks(port)
-        lines += ["", "UMA_RUN_BEGINS();"]
+            checks += self.port_checks(port)
+        steps = ["", "UMA_RUN_BEGINS();"]
         for position, step in enumerate(self.program.steps):
-            lines += self.call(position, step)
-        return _function(
-            f"uma_status {name}_run({name}_context *context, const {name}_inputs *inputs, "
-            f"const {name}_outputs *outputs)",
-            [*lines, "return UMA_OK;"],
+            steps += self.call(position, step)
+        steps.append("return UMA_OK;")
+        if not self.slots:
+            return _function(f"uma_status {name}_run{given}", [*checks, *steps])
+        count = len(self.slots)
+        locals_ = ["unsigned char *const arena = context->arena;"] if arena else []
+        if not self.inputs:
+            steps.insert(1, "(void)inputs;")
+        ends = "uma_deactivate(devices, {count}, status, &context->fault)"
+        return "\n\n".join(
+            [
+                _function(f"static uma_status {name}_steps{given}", [*locals_, "int32_t code;", *steps]),
+                _function(
+                    f"uma_status {name}_run{given}",
+                    [
+                        f"uma_device *devices[{count}];",
+                        "uma_status status;",
+                        "",
+                        *checks,
+                        *(f"devices[{s.position}] = context->devices.{s.identifier};" for s in self.slots.values()),
+                        f"status = uma_activate(devices, {count}, &context->fault);",
+                        "if (status != UMA_OK) return status;",
+                        f"status = {name}_steps(context, inputs, outputs);",
+                        f"return {ends.format(count=count)};",
+                    ],
+                ),
+            ]
         )
 
     def port_checks(self, port: Port) -> Iterator[str]:
@@ -178,17 +236,27 @@ class _Source:
 
     def call(self, position: int, step: Call) -> Iterator[str]:
         layers = ": " + ", ".join(step.layers) if step.layers else ""
-        yield ""
-        yield f"/* {c_comment(f'step {position}{layers}')} */"
-        yield f"{self.kernel(step.function)}("
         arguments = [self.argument(self.buffers[arg]) for arg in step.args]
+        slot = None if step.device is None else self.slots[step.device]
+        yield ""
+        if slot is None:
+            yield f"/* {c_comment(f'step {position}{layers}')} */"
+            yield f"{self.kernel(step.function)}("
+        else:
+            yield f"/* {c_comment(f'step {position} on {step.device}{layers}')} */"
+            yield f"code = {self.kernel(step.function)}("
+            arguments = [f"context->devices.{slot.identifier}", *arguments]
         yield from [f"    {argument}," for argument in arguments[:-1]]
         yield f"    {arguments[-1]});"
+        if slot is not None:
+            yield f"if (code != 0) return uma_stopped(&context->fault, {slot.position}, {position}, code);"
         yield f"UMA_STEP_ENDS({position});"
 
     def argument(self, buffer: Buffer) -> str:
-        """A pointer to the first element of ``buffer``."""
+        """A pointer to the first element of ``buffer``; in the memory of a device, its offset there."""
         c_type = C_TYPES[buffer.dtype]
+        if buffer.in_scratch:
+            return f"{self.plan.offsets[buffer.name]}u"
         if buffer.role == "constant":
             return f"(const {c_type} *)(const void *)({self.name}_weights + {self.weights.offsets[buffer.name]})"
         if buffer.in_arena:
@@ -199,12 +267,26 @@ class _Source:
         """What ``uma_model`` points to, and the functions that turn its untyped pointers into typed ones."""
         name = self.name
         parts = [text for ports in (self.inputs, self.outputs) for text in self.table(ports)]
+        if self.slots:
+            members = [f"given.{slot.identifier} = devices[{slot.position}];" for slot in self.slots.values()]
+            binding = [f"{name}_devices given;", "", "if (devices == NULL) return UMA_ERR_ARGUMENT;", *members]
+        else:
+            binding = ["(void)devices;"]
+        call = f"{name}_init(({name}_context *)context, arena, arena_bytes{', &given' if self.slots else ''})"
         parts.append(
             _function(
-                f"static uma_status {name}_init_untyped(void *context, void *arena, size_t arena_bytes)",
-                [f"return {name}_init(({name}_context *)context, arena, arena_bytes);"],
+                f"static uma_status {name}_init_untyped(void *context, void *arena, size_t arena_bytes,\n"
+                "    struct uma_device *const *devices)",
+                [*binding, f"return {call};"],
             )
         )
+        if self.slots:
+            parts.append(
+                _function(
+                    f"static const uma_fault *{name}_fault(const void *context)",
+                    [f"return &((const {name}_context *)context)->fault;"],
+                )
+            )
         given = "inputs == NULL || outputs == NULL" if self.inputs else "outputs == NULL"
         members = [f"in.{port.identifier} = (const {port.c_type} *)inputs[{i}];" for i, port in enumerate(self.inputs)]
         members = members or ["(void)inputs;", "in.none = 0;"]
@@ -231,9 +313,12 @@ class _Source:
             f"sizeof({name}_context)",
             str(len(self.inputs)),
             str(len(self.outputs)),
+            str(len(self.slots)),
             *tables,
+            f"{name}_device_table" if self.slots else "NULL",
             f"{name}_init_untyped",
             f"{name}_invoke",
+            *((f"{name}_fault", "uma_device_open") if self.slots else ("NULL", "NULL")),
         ]
         description = [f"    {field}," for field in fields]
         parts.append("\n".join([f"static const uma_model {name}_description = {{", *description, "};"]))

@@ -10,28 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from ..artifact import SCHEMA_VERSION, Artifact
+from ..codegen.devices import Device, device_record
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
-from ..errors import UsageError
+from ..errors import ModelError, UsageError
 from ..hookspecs import Code
 from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Buffer, Plan, Program, check_plan, plan
 from ..relay.module import IRModule
 from ..runtime.toolchain import KNOWN_COMPILERS, refused_flags
-from ..target import Target
 from ..version import __version__
 from .dump import SUFFIX, Dumper, read_dump
-from .stages import STAGES, Form, run
+from .members import Members, TargetLike, resolve_targets
+from .stages import STAGES, Build, Form
 
 __all__ = [
     "LoadedModel",
     "Model",
     "build",
     "build_loaded",
+    "finish_build",
     "load_model",
     "lower_loaded",
     "make_artifact",
-    "resolve_target",
+    "start_build",
 ]
 
 Model = str | os.PathLike[str] | IRModule
@@ -59,7 +61,7 @@ class LoadedModel:
 
 def build(
     model: Model,
-    target: str | Target,
+    target: TargetLike,
     *,
     name: str | None = None,
     shapes: Shapes | None = None,
@@ -70,7 +72,7 @@ def build(
 
     Args:
         model: path of a TFLite or ONNX file or of a dumped text form, or a module.
-        target: what to build for, for example ``"c"`` or ``"c -opt=2"``.
+        target: what to build for: a host, or a list of accelerators in order of priority and a host.
         name: prefix of everything in the generated C; by default from the file's name.
         shapes: of inputs whose dimensions the model leaves open, by input name.
         dump: folder for the text of every stage.
@@ -80,13 +82,12 @@ def build(
         The artifact; nothing has been compiled by the C compiler yet.
 
     Raises:
-        UsageError: the target, the name or a path is wrong.
+        UsageError: a target, the name or a path is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
-        PluginError: the target's plugin is at fault.
+        PluginError: a target's plugin is at fault.
     """
-    host = plugins or default_host()
-    chosen = resolve_target(target, host)  # before the model is read, which may take long
-    return build_loaded(load_model(model, name=name, shapes=shapes), chosen, dump=dump, plugins=host)
+    members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
+    return build_loaded(load_model(model, name=name, shapes=shapes), members, dump=dump)
 
 
 def load_model(model: Model, *, name: str | None = None, shapes: Shapes | None = None) -> LoadedModel:
@@ -117,111 +118,126 @@ def load_model(model: Model, *, name: str | None = None, shapes: Shapes | None =
     return LoadedModel(imported.module, name or c_identifier(Path(model).stem), imported.notes)
 
 
-def resolve_target(target: str | Target, host: PluginHost) -> Target:
-    """The target to build a whole model for.
-
-    Raises:
-        UsageError: it is malformed, or cannot run a whole model.
-        PluginError: its plugin is at fault.
-    """
-    if isinstance(target, str):
-        target = host.target(target)
-    if not isinstance(target, Target):
-        raise UsageError(f"a target is a string or a Target, not {type(target).__name__}")
-    if not target.kind.is_host:
-        raise UsageError(f"{target.kind.name!r} cannot run a whole model by itself", hint="build for a host, such as c")
-    return target
-
-
-def lower_loaded(
+def start_build(
     loaded: LoadedModel,
+    members: Members,
     until: str = STAGES[-1],
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Form:
-    """The form of a model after a stage.
+) -> Build:
+    """A build of ``loaded`` that tells of its stages.
 
     Args:
         loaded: the model.
-        until: the last stage to run, one of `STAGES`.
+        members: the targets, from `resolve_targets`.
+        until: the last stage that it will be run to, one of `STAGES`.
         dump: folder for the text of every stage.
         progress: told of each stage that begins.
 
     Raises:
-        UsageError: there is no such stage, or the folder cannot be written.
-        ModelError: the model cannot be lowered.
+        UsageError: there is no such stage.
     """
     if until not in STAGES:
         raise UsageError(f"there is no stage {until!r}", hint=f"stages: {', '.join(STAGES)}")
     dumper = None if dump is None else Dumper(dump)
     following = dict(itertools.pairwise(STAGES))
 
-    def after(stage: str, form: Form) -> None:
+    def after(stage: str, form: Form, made_by: str | None = None) -> None:
         if dumper is not None:
-            dumper(stage, form)
-        if progress is not None and stage != until:
+            dumper(stage, form, made_by)
+        if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    return run(loaded.form, loaded.name, until, after)
+    return Build(loaded.name, members, after)
+
+
+def lower_loaded(
+    loaded: LoadedModel,
+    members: Members,
+    until: str = STAGES[-1],
+    *,
+    dump: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Form:
+    """The form of a model after a stage. For arguments see `start_build`.
+
+    Raises:
+        UsageError: there is no such stage, or the folder cannot be written.
+        ModelError: the model cannot be lowered.
+        PluginError: a target's plugin is at fault.
+    """
+    return start_build(loaded, members, until, dump=dump, progress=progress).run(loaded.form, until)
 
 
 def build_loaded(
     loaded: LoadedModel,
-    target: Target,
+    members: Members,
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
-    plugins: PluginHost | None = None,
 ) -> Artifact:
     """Compile a model that was read; as `build`.
 
     Args:
         loaded: the model.
-        target: from `resolve_target`.
+        members: the targets, from `resolve_targets`.
         dump: folder for the text of every stage.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
-        plugins: where the target comes from.
     """
-    program = lower_loaded(loaded, dump=dump, progress=progress)
+    return finish_build(start_build(loaded, members, dump=dump, progress=progress), loaded, progress)
+
+
+def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], None] | None = None) -> Artifact:
+    """The artifact of a build that was started.
+
+    Args:
+        build: from `start_build`, for all stages.
+        loaded: the model that it was started for.
+        progress: told of the planning of memory and the generation of C.
+    """
+    program = build.run(loaded.form)
     assert isinstance(program, Program)
     if progress is not None:
         progress("plan")
     memory = plan(program)
     if progress is not None:
         progress("generate")
-    return make_artifact(program, memory, target, plugins or default_host())
+    return make_artifact(program, memory, build.members)
 
 
-def make_artifact(program: Program, memory: Plan, target: Target, plugins: PluginHost) -> Artifact:
+def make_artifact(program: Program, memory: Plan, members: Members) -> Artifact:
     """The C files of ``program`` and their description.
 
     Args:
         program: what to run.
         memory: where its buffers are.
-        target: the host that runs it.
-        plugins: where the target comes from.
+        members: the targets that it was built for.
 
     Raises:
         PluginError: the target's plugin is at fault.
     """
     check_plan(program, memory)
-    plugin = plugins.plugin_for(target.kind.name)
+    host = members.host
     module = IRModule.of(dict(program.functions))
-    code = plugin.call("tir_to_runtime", module=module, target=target) or Code()
-    _check(code, plugin.entry)
-    files = emit_model(program, memory)
+    code = host.plugin.call("tir_to_runtime", module=module, target=host.target) or Code()
+    _check(code, host.plugin.entry)
+    devices = {label: _device(label, members) for label in program.devices}
+    files = emit_model(program, memory, devices)
     metadata = {
         "schema_version": SCHEMA_VERSION,
         "name": program.name,
         "uma_version": __version__,
-        "plugins": {plugin.entry.distribution: plugin.entry.version},
-        "targets": [str(target)],
+        "plugins": {member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
+        "targets": [str(member.target) for member in members.all],
         "inputs": [_tensor(b, files.identifiers[b.name]) for b in program.inputs],
         "outputs": [_tensor(b, files.identifiers[b.name]) for b in program.outputs],
-        "arena_bytes": sum(memory.pool_bytes.values()),
+        "arena_bytes": memory.arena_bytes,
         "constant_bytes": files.constant_bytes,
-        "calls": [{"kernel": step.function, "layers": list(step.layers)} for step in program.steps],
+        "devices": [device_record(device, program, memory) for device in devices.values()],
+        "calls": [
+            {"kernel": step.function, "layers": list(step.layers), "device": step.device} for step in program.steps
+        ],
         "compile": {
             "compiler": code.cc,
             "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
@@ -232,6 +248,16 @@ def make_artifact(program: Program, memory: Plan, target: Target, plugins: Plugi
         },
     }
     return Artifact(files.contents, metadata)
+
+
+def _device(label: str, members: Members) -> Device:
+    member = members.get(label)
+    if member is None:
+        known = ", ".join(m.label for m in members.all)
+        raise ModelError(f"the program runs on {label!r}, which is no target of this build", hint=f"targets: {known}")
+    if member.runtime is None:
+        raise member.plugin.fault(f"gave loops that drive {label!r}, and no driver from hook runtime")
+    return Device.of(label, member.target, member.runtime)
 
 
 def _check(code: Code, plugin: PluginEntry) -> None:

@@ -42,20 +42,24 @@ def print_form(form: Form) -> tuple[str, dict[str, np.ndarray]]:
 
 
 class Dumper:
-    """Writes every stage to ``folder`` as ``N-STAGE.py``; UsageError where it cannot be written."""
+    """Writes every stage to ``folder`` as ``N-STAGE.py``; UsageError where it cannot be written.
+
+    What a plugin's pass gives on the way to a stage is ``N-STAGE.KIND.PASS.py``.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.constants: dict[str, np.ndarray] = {}
 
-    def __call__(self, stage: str, form: Form) -> None:
+    def __call__(self, stage: str, form: Form, made_by: str | None = None) -> None:
         text, constants = print_form(form)
         known = len(self.constants)
         for digest, array in constants.items():
             self.constants.setdefault(digest, array)
         if len(self.constants) > known:  # before the text that names them
             self._save_constants()
-        self._write(f"{STAGES.index(stage) + 1}-{stage}{SUFFIX}", text.encode())
+        name = stage if made_by is None else f"{stage}.{made_by}"
+        self._write(f"{STAGES.index(stage) + 1}-{name}{SUFFIX}", text.encode())
 
     def _write(self, name: str, content: bytes) -> None:
         try:

@@ -1,45 +1,55 @@
-"""Grouping the host's calls into kernels: what runs in one nest of loops.
-
-A group is a convolution, product, pool or reduction with the elementwise calls that follow it, or a tree of
-elementwise calls; a pool or reduction also takes in the elementwise calls before it. Each becomes a call of a function
-with the attribute ``Primitive``. Larger constants become parameters of the function, so that groups that differ in
-their weights only are one function.
-"""
+"""Grouping what the host computes into kernels, by the patterns of its plugin: what runs in one nest of loops."""
 
 from __future__ import annotations
 
-from ..relay.expr import Call, Constant, Expr, Function, Var
+from collections.abc import Sequence
+
+from ..partition.claims import Claims
+from ..partition.record import Claim, Owner
+from ..relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
-from ..relay.types import TensorType
-from ..relay.visit import children, post_order, users, with_children
+from ..relay.pattern import Graph, PatternTable
+from ..relay.types import TupleType
+from ..relay.visit import children, with_children
 
 __all__ = ["fuse", "is_view"]
 
-MAX_GROUP = 32
-"""Most calls of one group: a kernel longer than that gains nothing, and C compilers take long over it."""
 
+def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
+    """``module`` with what ``main`` computes itself in kernels: calls of functions with the attribute ``Primitive``.
 
-def fuse(module: IRModule) -> IRModule:
-    """``module`` with every op call of ``main`` that starts or ends a kernel moved into a function of its own.
+    What a pattern takes is a kernel, whose function has the pattern's name as ``Composite``. Patterns apply as those of
+    accelerators do: in the order of the table, from the results backwards, each op once. Every other op is a kernel of
+    its own. Only calls that move no data at run time (reshape, squeeze) stay as they are where no pattern takes them.
 
-    Calls that move no data at run time (reshape, squeeze) stay as they are.
+    Larger constants become parameters of a kernel, so that kernels that differ in their weights only are one function.
+
+    Args:
+        module: in canonical form, perhaps with calls of regions in ``main``.
+        patterns: of the host.
+
+    Raises:
+        PluginError: a test or a predicate of a plugin's is at fault.
     """
     main = module.main
-    order = post_order(main.body)
-    used_by = users(order)
-    group_of = _groups(order, used_by, main.body)
-
+    claims = Claims(Graph(main))
+    claims.offer(Owner("host", patterns))
     spans = Spans(dict(module.spans))
-    done: dict[Expr, Expr] = {}
-    for expr in order:
-        if expr in group_of and group_of[expr][-1] is not expr:
-            continue  # computed within the group that ends elsewhere
-        if expr in group_of:
-            done[expr] = _outline(group_of[expr], done, spans)
+    done: dict[Expr, Expr] = {var: var for var in main.params}
+    done.update((expr, expr) for expr in claims.graph.order if isinstance(expr, (Var, Constant)))
+    for part in claims.order():
+        if isinstance(part, Claim):
+            _outline(part.match.nodes, part.match.roots, {"Composite": part.match.pattern.name}, done, spans)
+            for field in part.nodes:
+                if isinstance(field, TupleGetItem) and field not in done and field.tuple in part.match.roots:
+                    done[field] = _field(done[field.tuple], field.index)
+                    spans.moved(field, done[field])
+        elif isinstance(part, Call) and isinstance(part.op, Op) and not is_view(part):
+            _outline((part,), (part,), {}, done, spans)
         else:
-            done[expr] = with_children(expr, [done[child] for child in children(expr)])
-        spans.moved(expr, done[expr])
+            done[part] = with_children(part, [done[child] for child in children(part)])
+            spans.moved(part, done[part])
     return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
 
 
@@ -48,101 +58,50 @@ def is_view(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.op_name in ("reshape", "squeeze")
 
 
-def _groups(order: list[Expr], used_by: dict[Expr, list[Expr]], result: Expr) -> dict[Expr, list[Call]]:
-    """The group of every call that is computed by a kernel, in order of evaluation; the last one is its result.
-
-    A call joins the groups of arguments that it alone uses. So nothing outside a group sees its inner values, and no
-    value that goes into a group can depend on it: groups never form a cycle.
-
-    One that gives more bytes than it takes, as a dequantisation does, waits for its user: what is kept between kernels
-    is then the smaller of the two.
-    """
-    group_of: dict[Expr, list[Call]] = {}
-
-    def alone(arg: Expr, user: Expr) -> bool:
-        return arg in group_of and arg is not result and all(other is user for other in used_by[arg])
-
-    def form(group: list[Call]) -> None:
-        for member in group:
-            group_of[member] = group
-
-    def with_source(group: list[Call]) -> list[Call]:
-        """``group`` and the one whose result its first call waited to widen."""
-        first = group[0]
-        if not _widens(first) or not alone(first.args[0], first):
-            return group
-        source = group_of[first.args[0]]
-        fits = _takes_more(source) and len(source) + len(group) <= MAX_GROUP
-        return [*source, *group] if fits and all(map(_is_pointwise, group)) else group
-
-    for expr in order:
-        if not isinstance(expr, Call) or not isinstance(expr.op, Op) or is_view(expr):
-            continue
-        joined: list[Call] = []
-        for arg in dict.fromkeys(expr.args):
-            if not alone(arg, expr) or _widens(expr):
-                continue
-            group = group_of[arg]
-            for candidate in (with_source(group), group):
-                if len(joined) + len(candidate) < MAX_GROUP and _can_join(candidate, joined, expr):
-                    joined.extend(candidate)
-                    break
-        form([*joined, expr])
-    for expr in order:
-        if expr in group_of and group_of[expr][0] is expr:
-            form(with_source(group_of[expr]))
-    return group_of
-
-
-def _widens(call: Call) -> bool:
-    data = call.args[0].type
-    return (
-        call.op_name in ("qnn.dequantize", "cast") and isinstance(data, TensorType) and data.nbytes < call.tensor.nbytes
-    )
-
-
-def _can_join(group: list[Call], others: list[Call], call: Call) -> bool:
-    """Whether ``call`` can be computed with ``group``, which computes an argument of it, and with ``others``."""
-    pointwise = all(map(_is_pointwise, group))
-    if _is_pointwise(call):
-        room = pointwise or (_takes_more(group) and all(map(_is_pointwise, others)))
-        return room and group[-1].shape == call.shape
-    # A product reads each element many times: what comes before it is better computed once.
-    return pointwise and _kind(call) == "reduction" and isinstance(call.op, Op) and call.op.macs is None
-
-
-def _takes_more(group: list[Call]) -> bool:
-    """Whether elementwise calls can follow in the loops of ``group``."""
-    return all(_is_pointwise(member) or _kind(member) == "reduction" for member in group)
-
-
-def _is_pointwise(call: Call) -> bool:
-    return _kind(call) in ("elementwise", "broadcast")
-
-
-def _kind(call: Call) -> str:
-    return call.op.kind if isinstance(call.op, Op) else "opaque"
-
-
-def _outline(group: list[Call], done: dict[Expr, Expr], spans: Spans) -> Call:
-    """The call of a function that computes ``group``."""
+def _outline(
+    nodes: Sequence[Expr], roots: Sequence[Expr], attrs: dict[str, str], done: dict[Expr, Expr], spans: Spans
+) -> None:
+    """Notes in ``done`` what becomes of ``roots`` when ``nodes``, in order, are a function of their own."""
     inner: dict[Expr, Expr] = {}
     params: list[Var] = []
     args: list[Expr] = []
     layers: list[str] = []
-    for expr in group:
-        for arg in expr.args:
-            if arg not in inner:
-                given = done[arg]
+    for node in nodes:
+        for child in children(node):
+            if child not in inner:
+                given = done[child]
                 if isinstance(given, Constant) and given.tensor.size == 1:
-                    inner[arg] = given
+                    inner[child] = given
                     continue
                 params.append(Var(f"p{len(params)}", given.type))
                 args.append(given)
-                inner[arg] = params[-1]
-        inner[expr] = with_children(expr, [inner[arg] for arg in expr.args])
-        spans.moved(expr, inner[expr])
-        layers.extend(spans[expr])
-    call = Call(Function(params, inner[group[-1]], {"Primitive": "1"}), args)
+                inner[child] = params[-1]
+        inner[node] = with_children(node, [inner[child] for child in children(node)])
+        spans.moved(node, inner[node])
+        layers.extend(spans[node])
+    if len(roots) == 1:
+        body = inner[roots[0]]
+    else:
+        body = Tuple([part for root in roots for part in _fields(inner[root])])
+    call = Call(Function(params, body, {**attrs, "Primitive": "1"}), args)
     spans.add(call, layers)
-    return call
+    results = iter(_fields(call))
+    for root in roots:
+        if len(roots) == 1:
+            done[root] = call
+        elif isinstance(root.type, TupleType):
+            done[root] = Tuple([next(results) for _ in root.type.fields])
+        else:
+            done[root] = next(results)
+        spans.moved(root, done[root])
+
+
+def _fields(expr: Expr) -> list[Expr]:
+    """The tensors that ``expr`` consists of."""
+    if isinstance(expr.type, TupleType):
+        return [_field(expr, index) for index in range(len(expr.type.fields))]
+    return [expr]
+
+
+def _field(expr: Expr, index: int) -> Expr:
+    return expr.fields[index] if isinstance(expr, Tuple) else TupleGetItem(expr, index)

@@ -1,8 +1,9 @@
-"""From the graph form to loops, and from there to the list of calls."""
+"""From the host's kernels in the graph form to loops."""
 
 from __future__ import annotations
 
 from ..errors import InternalError, ModelError
+from ..hooktypes import Lowered, Refuse
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
@@ -12,37 +13,47 @@ from ..relay.visit import children, post_order, with_children
 from ..tir import te
 from ..tir.nodes import Imm, PrimFunc
 from .fuse import is_view
+from .graph import as_function, unique_name
+from .members import Member
+from .offers import lower_match
+from .regions import label_of
 
-__all__ = ["copy_of", "lower", "lower_tracing", "unique_name"]
+__all__ = ["copy_of", "lower", "lower_tracing"]
 
 
-def lower(module: IRModule) -> IRModule:
+def lower(module: IRModule, host: Member | None = None) -> IRModule:
     """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
 
-    Kernels that are equal but for the constants they are given share one PrimFunc.
+    Kernels that are equal but for the constants they are given share one PrimFunc. Calls of regions stay.
+
+    Args:
+        module: what is left to the host is grouped into kernels.
+        host: asked for each kernel before the ops' own loops are taken; None takes those alone.
 
     Raises:
-        ModelError: an op has no loops, or ``main`` calls a function of the graph form by its name.
+        ModelError: an op has no loops, or ``main`` calls a function of the graph form by its name that is no region.
+        PluginError: the host's plugin is at fault.
     """
-    return lower_tracing(module)[0]
+    return lower_tracing(module, host)[0]
 
 
-def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
+def lower_tracing(module: IRModule, host: Member | None = None) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower`; also what each expression of ``main`` became."""
     main = module.main
     spans = Spans(dict(module.spans))
-    kernels: dict[PrimFunc, GlobalVar] = {}
+    kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
     taken = {var.name for var in module.functions}
     done: dict[Expr, Expr] = {}
     for expr in post_order(main.body):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
         layers = module.spans[expr]
         if isinstance(rebuilt, Call) and isinstance(rebuilt.op, GlobalVar):
-            if not isinstance(module.functions[rebuilt.op], PrimFunc):
+            called = module.functions[rebuilt.op]
+            if isinstance(called, Function) and label_of(called) is None:
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt):
-            rebuilt = _lower_call(rebuilt, kernels, taken, layers)
+            rebuilt = _lower_call(rebuilt, kernels, taken, layers, host)
             if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
                 spans.add(rebuilt, layers)
                 rebuilt = Tuple([rebuilt])
@@ -53,9 +64,16 @@ def lower_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
     return IRModule(functions, made.spans, made.signature), done
 
 
-def _lower_call(call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...]) -> Call:
-    function = call.op if isinstance(call.op, Function) else _as_function(call)
+def _lower_call(
+    call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...], host: Member | None
+) -> Call:
+    function = call.op if isinstance(call.op, Function) else as_function(call)
     args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
+    name = "_".join(_op_names(function.body)) or "copy"
+    if host is not None:
+        given = _by_plugin(host, function, layers)
+        if given is not None:
+            return Call(_named(given.func, name, kernels, taken), [*args, *map(const, given.constants)])
     params: dict[Expr, te.Tensor] = {
         param: te.placeholder(arg.shape, arg.dtype, param.name)
         for param, arg in zip(function.params, args, strict=True)
@@ -67,28 +85,33 @@ def _lower_call(call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str],
         outputs,
         constants=[tensor for tensor, arg in bound if isinstance(arg, Constant)],
     )
-    if kernel.func not in kernels:
-        name = unique_name("_".join(_op_names(function.body)) or "copy", taken)
-        kernels[kernel.func] = GlobalVar(name, func_type(kernel.func))
-    given = [arg for _, arg in bound if not isinstance(arg, Constant)]
-    inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(given, kernel.func.buffers("input"), strict=True)]
+    var = _named(kernel.func, name, kernels, taken)
+    computed = [arg for _, arg in bound if not isinstance(arg, Constant)]
+    inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(computed, kernel.func.buffers("input"), strict=True)]
     known = [arg for _, arg in bound if isinstance(arg, Constant)]
     taken_as = kernel.func.buffers("constant")[: len(known)]
     laid_out = zip(known, taken_as, kernel.orders, strict=True)
     constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
-    return Call(kernels[kernel.func], [*inputs, *constants, *map(const, kernel.constants)])
+    return Call(var, [*inputs, *constants, *map(const, kernel.constants)])
+
+
+def _by_plugin(host: Member, function: Function, layers: tuple[str, ...]) -> Lowered | None:
+    try:
+        return lower_match(host, function, layers)
+    except Refuse as refusal:
+        raise host.plugin.fault(f"refused what only the host can do ({refusal.reason})") from refusal
+
+
+def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:
+    if func not in kernels:
+        kernels[func] = GlobalVar(unique_name(name, taken), func_type(func))
+    return kernels[func]
 
 
 def _laid_out(constant: Constant, shape: tuple[int, ...], order: tuple[int, ...]) -> Constant:
     """``constant`` as a kernel takes it: ``shape`` after its dimensions were brought into ``order``."""
     before = [shape[order.index(d)] for d in range(len(order))]
     return const(constant.data.reshape(before).transpose(order))
-
-
-def _as_function(call: Call) -> Function:
-    """The function that does just this call, constants being parameters too."""
-    distinct = {arg: Var(f"p{i}", arg.type) for i, arg in enumerate(dict.fromkeys(call.args))}
-    return Function(list(distinct.values()), Call(call.op, [distinct[arg] for arg in call.args], call.attrs))
 
 
 def _tensors(body: Expr, known: dict[Expr, te.Tensor], layers: tuple[str, ...]) -> list[te.Tensor]:
@@ -145,12 +168,3 @@ def _op_names(body: Expr) -> list[str]:
     calls = [expr for expr in post_order(body) if isinstance(expr, Call)]
     return [expr.op.name.rpartition(".")[2] for expr in calls if isinstance(expr.op, Op)][:6]
 
-
-def unique_name(name: str, taken: set[str]) -> str:
-    """``name``, numbered where it is taken. Notes it as taken."""
-    result, number = name, 0
-    while result in taken:
-        number += 1
-        result = f"{name}_{number}"
-    taken.add(result)
-    return result

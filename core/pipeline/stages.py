@@ -1,75 +1,213 @@
 """The build, stage by stage. Each stage takes one form and gives another; all forms print, and what is printed can be
 built on: a stage leaves alone what is past it already.
+
+A region that its owner refuses to lower sends the build back: what was refused is placed anew, and the stages from
+``partition`` on run once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from ..errors import InternalError
+from ..errors import InternalError, ModelError
+from ..hooktypes import Phase
+from ..partition import Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
-from ..relay.expr import GlobalVar
-from ..relay.module import AnyFunction, IRModule
+from ..relay.expr import Expr, Function, Tuple, TupleGetItem
+from ..relay.module import IRModule
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
-from ..tir.nodes import PrimFunc
-from ..tir.simplify import simplify
-from .fuse import fuse
-from .lower import lower
-from .sequence import sequence
+from ..relay.visit import children
+from .fuse import fuse, is_view
+from .loops import flatten_all_tracing, simplify_all, unroll_all
+from .lower import lower_tracing
+from .members import Members
+from .passes import run_passes
+from .regions import RegionLowering, parts_of
+from .sequence import sequence_tracing
 
-__all__ = ["STAGES", "Form", "run", "simplify_all"]
+__all__ = ["STAGES", "Build", "Form", "Observer"]
 
 Form = IRModule | Program
 
-
-def simplify_all(module: IRModule) -> IRModule:
-    """``module`` with all loops simplified."""
-    functions: dict[GlobalVar, AnyFunction] = {
-        var: simplify(function) if isinstance(function, PrimFunc) else function
-        for var, function in module.functions.items()
-    }
-    return IRModule(functions, module.spans, module.signature)
-
-
-_ON_MODULES: dict[str, Callable[[IRModule], IRModule]] = {
-    "import": lambda module: module,
-    "canonicalise": canonicalise,
-    "fuse": fuse,
-    "lower": lower,
-    "simplify": simplify_all,
+PHASE_AFTER: dict[str, Phase] = {
+    "canonicalise": "PRE_PARTITIONING",
+    "partition": "POST_PARTITIONING_0",
+    "fuse": "POST_PARTITIONING_1",
+    "lower": "TIR_0",
+    "simplify": "TIR_1",
+    "unroll": "TIR_2",
+    "flatten": "TIR_3",
 }
+"""The phase at which plugins' passes run after a stage."""
 
-STAGES: tuple[str, ...] = (*_ON_MODULES, "sequence")
-"""In order: the model as imported; canonical relay; relay with the host's kernels grouped; loops; simplified loops;
-the program, which is the list of calls."""
+STAGES: tuple[str, ...] = ("import", *PHASE_AFTER, "sequence")
+"""In order: the model as imported; canonical relay; with the accelerators' regions; with the host's kernels grouped;
+loops; simplified loops; without loops to unroll; with flat buffers; the program, which is the list of calls. The result
+of a stage is that of its phase's passes, where there are any."""
 
 
-def run(form: Form, name: str, until: str = STAGES[-1], after: Callable[[str, Form], None] | None = None) -> Form:
-    """Bring ``form`` through the stages.
+class Observer(Protocol):
+    """Is told of every stage's result, and of every plugin's pass on the way to it."""
+
+    def __call__(self, stage: str, form: Form, made_by: str | None = None) -> None:
+        """``form`` is what ``stage`` gave; or, within it, the pass ``made_by``, named ``kind.pass``."""
+
+
+class Build:
+    """One model on its way from import to program.
 
     Args:
-        form: a module at any stage, or a program.
         name: of the model, an ASCII identifier.
-        until: the last stage to run, one of `STAGES`.
-        after: told of every stage's name and result.
+        members: the targets that it is built for.
+        after: told of what stages give.
 
-    Returns:
-        The form after ``until``; a program stays what it is.
-
-    Raises:
-        ModelError: the model cannot be lowered.
-        InternalError: a form does not hold what it should; names the stage.
+    Attributes:
+        placement: what went where, and why; None before the stage ``partition``.
+        fused: the module as it was before it was lowered; None before.
     """
-    for stage in STAGES[: STAGES.index(until) + 1]:
-        if isinstance(form, IRModule):
+
+    def __init__(self, name: str, members: Members, after: Observer | None = None) -> None:
+        self.name = name
+        self.members = members
+        self.placement: Placement | None = None
+        self.fused: IRModule | None = None
+        self._became: dict[Expr, Expr] = {}
+        self._where: dict[Expr, tuple[str, ...]] = {}
+        self._after = after
+        self._lower_regions = RegionLowering(members)
+
+    def run(self, form: Form, until: str = STAGES[-1]) -> Form:
+        """Bring ``form`` through the stages.
+
+        Args:
+            form: a module at any stage, or a program.
+            until: the last stage to run, one of `STAGES`.
+
+        Returns:
+            The form after ``until``; a program stays what it is.
+
+        Raises:
+            ModelError: the model cannot be lowered.
+            PluginError: a plugin is at fault.
+            InternalError: a form does not hold what it should; names the stage.
+        """
+        if isinstance(form, Program):
+            return form
+        stages = STAGES[: STAGES.index(until) + 1]
+        position = 0
+        unplaced = form
+        while position < len(stages) and isinstance(form, IRModule):
+            stage = stages[position]
+            if stage == "partition" and self.placement is None:
+                unplaced = form
             try:
-                form = sequence(form, name) if stage == "sequence" else _ON_MODULES[stage](form)
-                verify_program(form) if isinstance(form, Program) else verify_module(form)
-            except InternalError as error:
-                place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
-                raise InternalError(error.what, where=place, hint=error.hint) from error
-            if after is not None:
-                after(stage, form)
-    return form
+                form = self._stage(stage, form)
+            except _Refused as refused:
+                form = unplaced
+                self._place_anew(refused.refusals)
+                position = stages.index("partition")
+                continue
+            if self._after is not None:
+                self._after(stage, form)
+            position += 1
+        return form
+
+    def buffers_of(self, expr: Expr) -> tuple[str, ...] | None:
+        """The names of the program's buffers that hold the value of ``expr``, one for each tensor.
+
+        Args:
+            expr: of the ``main`` of ``fused``.
+
+        Returns:
+            None where the program has it nowhere: a plugin's pass put something else in its place.
+        """
+        return self._held(self._became.get(expr, expr))
+
+    def _held(self, expr: Expr) -> tuple[str, ...] | None:
+        if expr in self._where:
+            return self._where[expr]
+        if isinstance(expr, Tuple):
+            parts = [self._held(field) for field in expr.fields]
+            known = [part for part in parts if part is not None]
+            return tuple(name for part in known for name in part) if len(known) == len(parts) else None
+        if isinstance(expr, TupleGetItem):
+            whole = self._held(expr.tuple)
+            return None if whole is None else (whole[expr.index],)
+        return self._held(children(expr)[0]) if is_view(expr) else None
+
+    def _stage(self, stage: str, module: IRModule) -> Form:
+        try:
+            form = self._apply(stage, module)
+            verify_program(form) if isinstance(form, Program) else verify_module(form)
+        except InternalError as error:
+            place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
+            raise InternalError(error.what, where=place, hint=error.hint) from error
+        phase = PHASE_AFTER.get(stage)
+        if phase is None or isinstance(form, Program):
+            return form
+
+        def passed(step: str, made: IRModule) -> None:
+            if self._after is not None:
+                self._after(stage, made, step)
+
+        made = run_passes(form, self.members, phase, passed)
+        if stage == "fuse":
+            self.fused = made
+        return made
+
+    def _apply(self, stage: str, module: IRModule) -> Form:
+        match stage:
+            case "import":
+                return module
+            case "canonicalise":
+                return canonicalise(module)
+            case "partition":
+                if self.placement is None:
+                    self.placement = place(module, [member.owner for member in self.members.accelerators])
+                return self.placement.module
+            case "fuse":
+                return fuse(module, self.members.host.patterns)
+            case "lower":
+                lowered, refusals = self._lower_regions(module)
+                if refusals:
+                    raise _Refused(refusals)
+                made, self._became = lower_tracing(lowered, self.members.host)
+                return made
+            case "simplify":
+                return simplify_all(module)
+            case "unroll":
+                return unroll_all(module)
+            case "flatten":
+                made, moved = flatten_all_tracing(module)
+                self._became = {expr: moved.get(now, now) for expr, now in self._became.items()}
+                return made
+        program, self._where = sequence_tracing(module, self.name)
+        return program
+
+    def _place_anew(self, refusals: list[Refusal]) -> None:
+        placement = self.placement
+        assert placement is not None
+        placed: list[Refusal] = []
+        for refusal in refusals:
+            if refusal.region not in placement.regions:
+                raise ModelError(
+                    f"the model wants {refusal.region!r} on its target, which refuses it: {refusal.reason}",
+                    hint="take the attribute Compiler away, and let the partitioner decide",
+                )
+            function = placement.module[refusal.region]
+            assert isinstance(function, Function)
+            # After a pass that rewrote the region, nobody knows which match a part of it came from.
+            at = refusal.at if refusal.at in parts_of(function) else None
+            placed.append(Refusal(refusal.region, at, refusal.reason))
+        self.placement = placement.refuse(placed)
+
+
+class _Refused(Exception):
+    """Regions were refused by their owners."""
+
+    def __init__(self, refusals: list[Refusal]) -> None:
+        super().__init__()
+        self.refusals = refusals

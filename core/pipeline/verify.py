@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
 from ..errors import UsageError, VerificationError
-from ..plugins import PluginHost, default_host
-from ..program import plan
+from ..program import Program, plan
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
-from ..relay.module import IRModule
 from ..relay.visit import post_order
-from ..target import Target
-from . import stages
+from ..tir.nodes import PrimFunc
 from .driver import LoadedModel, make_artifact
 from .fuse import is_view
-from .lower import lower_tracing
-from .sequence import sequence_tracing
+from .members import Members
+from .regions import label_of
+from .stages import Build
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +34,7 @@ __all__ = [
     "Difference",
     "KernelCheck",
     "OutputCheck",
+    "Sides",
     "Verification",
     "check_outputs",
     "compare",
@@ -77,19 +76,37 @@ class Difference:
         return f"{self.count} of {self.size} elements differ, {place}; at most by {self.largest:.3g}"
 
 
-@dataclass(frozen=True)
-class KernelCheck:
-    """A result of one kernel beside its reference.
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """What a kernel or a region was given, what it gave, and what it should have given.
 
     Args:
-        kernel: the kernel's name.
+        inputs: in the order of its parameters.
+        got, expected: one result of it.
+    """
+
+    inputs: tuple[np.ndarray, ...]
+    got: np.ndarray
+    expected: np.ndarray
+
+
+@dataclass(frozen=True)
+class KernelCheck:
+    """A result of one kernel of the host, or of one region of an accelerator, beside its reference.
+
+    Args:
+        kernel: the name of the kernel, or of the region.
+        target: label of the accelerator; None for the host.
         layers: the model's layers that it computes.
         difference: how they compare.
+        sides: both, where they differ.
     """
 
     kernel: str
+    target: str | None
     layers: tuple[str, ...]
     difference: Difference
+    sides: Sides | None = None
 
 
 @dataclass(frozen=True)
@@ -173,40 +190,39 @@ def check_outputs(
 def verify(
     loaded: LoadedModel,
     artifact: Artifact,
-    target: Target,
+    members: Members,
     inputs: Mapping[str, np.ndarray],
     *,
     progress: Callable[[str], None] | None = None,
-    plugins: PluginHost | None = None,
 ) -> Verification:
     """Compare every kernel of the compiled model with its reference, and the outputs of the artifact.
 
     Args:
         loaded: the model.
         artifact: what `build_loaded` made of it.
-        target: what it was built for.
+        members: what it was built for.
         inputs: arrays by the model's own names of its inputs.
         progress: told of each part of the work that begins.
-        plugins: where the target comes from; by default the plugins that are installed.
 
     Raises:
         UsageError: the model is a text form without ops, so that there is nothing to compare with.
         ModelError: an input does not fit.
     """
-    if not isinstance(loaded.form, IRModule) or len(loaded.form.functions) != 1:
+    form = loaded.form
+    if isinstance(form, Program) or any(isinstance(function, PrimFunc) for function in form.functions.values()):
         raise UsageError("a form that was lowered already has no ops to compare with", hint="verify the model's file")
     tell = progress or (lambda what: None)
     tell("compile without reuse of memory")
-    inspected = _Inspected(loaded, target, plugins or default_host())
+    inspected = _Inspected(loaded, members)
     tell("run")
     found = inspected.run(inputs)
     got = artifact.run(inputs)
     tell("compare kernels with their references")
     kernels = inspected.kernels()
     tell("compare outputs with the references of the whole model")
-    params = (param.name for param in loaded.form.main.params)
+    params = (param.name for param in form.main.params)
     ordered = [inputs[name] for name in inspected.session.inputs]
-    results = evaluate(loaded.form, dict(zip(params, ordered, strict=True)))
+    results = evaluate(form, dict(zip(params, ordered, strict=True)))
     references = dict(zip(got, results, strict=True))
     outputs = (*check_outputs(got, found, "inspected"), *check_outputs(got, references, "references"))
     return Verification(kernels, outputs)
@@ -215,14 +231,14 @@ def verify(
 class _Inspected:
     """A model compiled with memory for every value of its own."""
 
-    def __init__(self, loaded: LoadedModel, target: Target, plugins: PluginHost) -> None:
-        fused = stages.run(loaded.form, loaded.name, "fuse")
-        assert isinstance(fused, IRModule)
-        self.fused = fused
-        lowered, self.became = lower_tracing(fused)
-        self.program, self.where = sequence_tracing(stages.simplify_all(lowered), loaded.name)
+    def __init__(self, loaded: LoadedModel, members: Members) -> None:
+        build = Build(loaded.name, members)
+        program = build.run(loaded.form)
+        assert isinstance(program, Program) and build.fused is not None
+        self.program, self.fused = program, build.fused
+        self.buffers_of = build.buffers_of
         self.memory = plan(self.program, reuse=False)
-        self.session = make_artifact(self.program, self.memory, target, plugins).session()
+        self.session = make_artifact(self.program, self.memory, members).session()
         self.values: dict[str, np.ndarray] = {}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -243,31 +259,59 @@ class _Inspected:
         return outputs
 
     def kernels(self) -> tuple[KernelCheck, ...]:
-        """All results of kernels beside their references."""
-        checks = []
+        """All results of kernels and regions beside their references."""
+        checks: list[KernelCheck] = []
         for expr in post_order(self.fused.main.body):
             if not isinstance(expr, Call) or is_view(expr):
                 continue
-            kernel = self.became[expr]
-            assert isinstance(expr.op, Function) and isinstance(kernel, Call) and isinstance(kernel.op, GlobalVar)
-            given = {param.name: self.value(arg) for param, arg in zip(expr.op.params, expr.args, strict=True)}
-            for name, expected in zip(self.where[kernel], evaluate(expr.op, given), strict=True):
-                checks.append(self.check(kernel.op.name, self.fused.spans[expr], name, expected))
+            results = self.buffers_of(expr)
+            if results is None or not all(map(self.is_known, expr.args)):
+                continue  # a pass over the loops put something else in its place
+            function = self.fused.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
+            assert isinstance(function, Function)
+            label = label_of(function)
+            name = expr.op.name if isinstance(expr.op, GlobalVar) else self.writer_of(results[0])
+            inputs = tuple(self.value(arg) for arg in expr.args)
+            given = {param.name: array for param, array in zip(function.params, inputs, strict=True)}
+            for buffer, expected in zip(results, evaluate(function, given), strict=True):
+                checks.append(self.check(name, label, self.fused.spans[expr], buffer, expected, inputs))
         return (*checks, *self.copies())
 
+    def writer_of(self, buffer: str) -> str:
+        """The function whose step writes ``buffer``."""
+        return next(step.function for step in self.program.steps if buffer in step.args)
+
+    def is_known(self, expr: Expr) -> bool:
+        """Whether the compiled model has the value of ``expr`` somewhere."""
+        return isinstance(expr, Constant) or self.buffers_of(expr) is not None
+
     def value(self, expr: Expr) -> np.ndarray:
-        """What the compiled model had as the value of ``expr``."""
+        """What the compiled model had as the value of ``expr``, which is known."""
         if isinstance(expr, Constant):
             return expr.data
-        return self.values[self.where[self.became[expr]][0]].reshape(expr.shape)
+        buffers = self.buffers_of(expr)
+        assert buffers is not None
+        return self.values[buffers[0]].reshape(expr.shape)
 
-    def check(self, kernel: str, layers: tuple[str, ...], buffer: str, expected: np.ndarray) -> KernelCheck:
-        return KernelCheck(kernel, layers, compare(self.values[buffer], expected))
+    def check(
+        self,
+        kernel: str,
+        label: str | None,
+        layers: tuple[str, ...],
+        buffer: str,
+        expected: np.ndarray,
+        inputs: tuple[np.ndarray, ...],
+    ) -> KernelCheck:
+        got = self.values[buffer]
+        got = got.reshape(expected.shape) if got.size == expected.size else got
+        difference = compare(got, expected)
+        sides = None if difference.ok else Sides(inputs, got, expected)
+        return KernelCheck(kernel, label, layers, difference, sides)
 
     def copies(self) -> Iterator[KernelCheck]:
         """The outputs for which no op stands: copies of what is an input, a constant or another output."""
-        sources = self.where[self.became[self.fused.main.body]]
-        for output, source in zip(self.program.outputs, sources, strict=True):
+        sources = self.buffers_of(self.fused.main.body) or ()
+        for output, source in zip(self.program.outputs, sources, strict=bool(sources)):
             if output.name != source:
                 step = next(step for step in self.program.steps if output.name in step.args)
-                yield self.check(step.function, step.layers, output.name, self.values[source])
+                yield self.check(step.function, None, step.layers, output.name, self.values[source], ())

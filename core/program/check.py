@@ -68,6 +68,12 @@ def _check_places(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> N
         raise InternalError(f"{name!r} {fault}", where=where)
     for pool in sorted({buffer.pool for buffer in buffers.values()} ^ plan.pool_bytes.keys()):
         raise InternalError(f"the plan and the program do not both use pool {pool!r}", where=where)
+    for device in program.devices:
+        for memory in program.memories(device).values():
+            needed = plan.pool_bytes.get(f"{device}.{memory.name}", 0)
+            if needed > memory.nbytes:
+                what = f"memory {memory.name!r} of device {device!r} has {memory.nbytes} bytes, not {needed}"
+                raise InternalError(what, where=where)
     for name, buffer in buffers.items():
         offset = plan.offsets[name]
         if offset < 0 or offset + buffer.nbytes > plan.pool_bytes[buffer.pool]:

@@ -1,7 +1,8 @@
-"""Memory planning: an offset in the arena for every intermediate and workspace.
+"""Memory planning: an offset in its pool for every intermediate and workspace.
 
 A buffer is live from the step that writes it to the last step that uses it, a workspace in its one step. Buffers
 whose lives overlap do not overlap in memory, except where a kernel allows an output to replace an input that dies.
+The pools are the arena of the host, and each memory of each device.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import ModelError
 from .packing import Block, Budget, Packer, lower_bound
 from .program import Buffer, Program, arguments
 
@@ -21,11 +23,11 @@ _WORK_PER_BUFFER = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything in the arena is.
+    """Where every intermediate and workspace is.
 
     Args:
-        offsets: byte offset of each intermediate and workspace in the arena of its pool.
-        pool_bytes: size of the arena of each pool that the program uses.
+        offsets: byte offset of each of them in its pool.
+        pool_bytes: bytes needed of each pool that the program uses.
         lower_bound: bytes live at once in each pool at its worst step, where every in-place pair counts once. No plan
             of this program can be smaller.
     """
@@ -34,24 +36,35 @@ class Plan:
     pool_bytes: Mapping[str, int]
     lower_bound: Mapping[str, int]
 
+    @property
+    def host_pools(self) -> tuple[str, ...]:
+        """The pools that are memory of the host, by name."""
+        return tuple(sorted(pool for pool in self.pool_bytes if "." not in pool))
+
+    @property
+    def arena_bytes(self) -> int:
+        """Memory of the host that one context needs."""
+        return sum(self.pool_bytes[pool] for pool in self.host_pools)
+
 
 def plan(program: Program, *, reuse: bool = True) -> Plan:
     """Place the arena buffers of a verified program; the same program gives the same plan.
 
     Args:
         program: a program that `verify` accepts.
-        reuse: False gives every buffer memory of its own, so that all of them can be inspected after a run.
+        reuse: False gives every buffer of the host memory of its own, so that all of them can be inspected after a run.
+
+    Raises:
+        ModelError: a memory of a device is too small; it names device, memory and layers.
     """
-    if reuse:
-        ranges = live_ranges(program)
-        links = _in_place_links(program, ranges)
-    else:
-        ranges = dict.fromkeys(live_ranges(program), (0, len(program.steps)))
-        links = {}
+    ranges = live_ranges(program)
+    links = _in_place_links(program, ranges) if reuse else {}
     pools: dict[str, list[Buffer]] = {}
     for buffer in program.buffers:
         if buffer.in_arena:
             pools.setdefault(buffer.pool, []).append(buffer)
+            if not reuse and not buffer.in_scratch:
+                ranges[buffer.name] = (0, len(program.steps))
     offsets: dict[str, int] = {}
     pool_bytes: dict[str, int] = {}
     bounds: dict[str, int] = {}
@@ -62,7 +75,26 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
         )  # nothing can be gained where all is live at once
         found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
         offsets.update(found)
-    return Plan(offsets, pool_bytes, bounds)
+    made = Plan(offsets, pool_bytes, bounds)
+    _check_memories(program, made)
+    return made
+
+
+def _check_memories(program: Program, made: Plan) -> None:
+    """ModelError where a step needs more of a device's memory than there is."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for step in program.steps:
+        for memory in program.functions[step.function].memories:
+            pool = f"{step.device}.{memory.name}"
+            mine = [name for name in step.args if buffers[name].pool == pool]
+            needed = max((made.offsets[name] + buffers[name].nbytes for name in mine), default=0)
+            if needed > memory.nbytes:
+                raise ModelError(
+                    f"{step.function!r} needs {needed} bytes of memory {memory.name!r} of device {step.device!r}, "
+                    f"which has {memory.nbytes}",
+                    where=f"layers {', '.join(step.layers)}" if step.layers else None,
+                    hint="the plugin of the device must work on smaller tiles, or refuse the layer",
+                )
 
 
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:

@@ -14,8 +14,9 @@ from typing import Literal
 
 from ..errors import InternalError
 from ..tir.dtype import DTYPES, bounds, is_integer, itemsize
-from ..tir.nodes import Param, PrimFunc
+from ..tir.nodes import Memory, Param, PrimFunc
 from ..tir.scalar import round_float32
+from ..tir.visit import uses_device
 
 __all__ = ["ROLES", "Buffer", "Call", "Fault", "Program", "Quantisation", "Role", "arguments", "faults", "verify"]
 
@@ -57,7 +58,8 @@ class Buffer:
         dtype: element type.
         alignment: of the first byte, in bytes; a power of two. 0 stands for the element's size, which is also all
             that can be asked of a caller's memory.
-        pool: the memory that an intermediate or workspace lives in.
+        pool: the memory that an intermediate or workspace lives in: of the host, or ``DEVICE.MEMORY`` for a workspace
+            in a memory of a device.
         data: the bytes of a constant, little-endian; None for every other role.
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
@@ -88,7 +90,13 @@ class Buffer:
 
     @property
     def in_arena(self) -> bool:
+        """Whether memory is planned for it."""
         return self.role in ("intermediate", "workspace")
+
+    @property
+    def in_scratch(self) -> bool:
+        """Whether it is in the memory of a device, which the host cannot address."""
+        return "." in self.pool
 
 
 @dataclass(frozen=True)
@@ -100,11 +108,13 @@ class Call:
         args: buffer names, in the order of the kernel's parameters: inputs, outputs, constants, workspaces. Argument
             and parameter agree in dtype and bytes, not necessarily in shape: a reshape costs nothing.
         layers: names of the model's layers that this step computes, any text.
+        device: label of the device that the kernel drives; None for a kernel of the host alone.
     """
 
     function: str
     args: tuple[str, ...]
     layers: tuple[str, ...] = ()
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,16 @@ class Program:
     @property
     def outputs(self) -> tuple[Buffer, ...]:
         return self.role("output")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The labels of the devices that it runs on, in order of their first call."""
+        return tuple(dict.fromkeys(step.device for step in self.steps if step.device is not None))
+
+    def memories(self, device: str) -> dict[str, Memory]:
+        """The memories of the device that its kernels use, by name."""
+        functions = dict.fromkeys(step.function for step in self.steps if step.device == device)
+        return {memory.name: memory for name in functions for memory in self.functions[name].memories}
 
 
 def arguments(program: Program, step: Call) -> Iterator[tuple[Param, str]]:
@@ -220,8 +240,10 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"{name!r} is not a name for a buffer"
     if buffer.role not in ROLES:
         yield f"buffer {name!r} has unknown role {buffer.role!r}"
-    if not _is_name(buffer.pool):
+    if buffer.pool.count(".") > 1 or not all(map(_is_name, buffer.pool.split("."))):
         yield f"buffer {name!r}: {buffer.pool!r} is not a name for a pool"
+    elif buffer.in_scratch and buffer.role != "workspace":
+        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
     if buffer.dtype not in DTYPES:
         yield f"buffer {name!r} has unknown dtype {buffer.dtype!r}"
         return
@@ -264,9 +286,14 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
         return
     if not function.buffers("output"):
         yield f"{step.function!r} writes nothing"
+    if step.device is not None and not _is_name(step.device):
+        yield f"{step.device!r} is not a label of a device"
+    if uses_device(function) != (step.device is not None):
+        yield f"{step.function!r} drives {'a device, and none is named' if step.device is None else 'no device'}"
     if len(step.args) != len(function.params):
         yield f"{step.function!r} takes {len(function.params)} buffers, not {len(step.args)}"
         return
+    memories = {memory.name: memory for memory in function.memories}
     for param, name in arguments(program, step):
         if name not in buffers:
             yield f"there is no buffer {name!r}"
@@ -279,8 +306,13 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
             yield f"{passed} is {given.dtype}, not {asked.dtype}"
         elif given.nbytes != asked.nbytes:
             yield f"{passed} has {given.nbytes} bytes, not {asked.nbytes}"
-        if given.alignment < asked.alignment:
-            yield f"{passed} has alignment {given.alignment}, less than {asked.alignment}"
+        memory = memories.get(asked.scope)
+        alignment = asked.alignment if memory is None else max(asked.alignment, memory.alignment)
+        if given.alignment < alignment:
+            yield f"{passed} has alignment {given.alignment}, less than {alignment}"
+        pool = None if memory is None else f"{step.device}.{memory.name}"
+        if given.in_arena and (given.pool != pool if pool else given.in_scratch):
+            yield f"{passed} is in pool {given.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
 
 
 def _flow_faults(program: Program) -> Iterator[Fault]:
@@ -304,6 +336,12 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
             if name in writer:
                 yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
             writer.setdefault(name, position)
+    known: dict[tuple[str | None, str], Memory] = {}
+    for position, step in enumerate(program.steps):
+        for memory in program.functions[step.function].memories:
+            if known.setdefault((step.device, memory.name), memory) is not memory:
+                what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
+                yield Fault(what, step=position)
     for position, buffer in enumerate(program.buffers):
         if buffer.role == "output" and buffer.name not in writer:
             yield Fault(f"no step writes output {buffer.name!r}", buffer=position)

@@ -9,12 +9,12 @@
         t = intermediate(int32, (1, 49, 4), align(16), pool='sram')
         s = workspace(int32, (4,))
         y = output(int8, (1, 4))
-        matmul(x, t, w, s, layers=['model/dense'])      # a step: the kernel and its buffers
+        matmul(x, t, w, s, layers=['model/dense'])      # a step: the kernel and its buffers; device='npu' if it has one
         pool(t, y)
 
     @prim_func
-    def matmul(...):                                    # each kernel, in the loop form of `uma.tir.text`
-        ...
+    def matmul(...):                                    # each kernel, in the loop form of `uma.tir.text`, after the
+        ...                                             # memories and intrinsics that kernels use
 
 What is printed from a program that `verify` accepts parses to an equal program.
 """
@@ -30,7 +30,7 @@ from ..errors import TextError
 from ..tir.dtype import DTYPES, itemsize
 from ..tir.nodes import PrimFunc
 from ..tir.source import Source
-from ..tir.text import parse_def, print_func
+from ..tir.text import Defined, Definitions, parse_def, print_func
 from .program import ROLES, Buffer, Call, Program, Quantisation, faults
 
 __all__ = ["parse_program", "print_program"]
@@ -43,9 +43,10 @@ def print_program(program: Program) -> tuple[str, dict[str, bytes]]:
     lines = ["@program", f"def {program.name}():"]
     lines += [f"    {_declaration(buffer)}" for buffer in program.buffers]
     lines += [f"    {_step(step)}" for step in program.steps]
-    functions = [print_func(function, name) for name, function in program.functions.items()]
+    definitions = Definitions(program.functions.values(), [program.name, *program.functions])
+    functions = [print_func(function, name, definitions) for name, function in program.functions.items()]
     constants = {_digest(buffer.data): buffer.data for buffer in program.buffers if buffer.data is not None}
-    return "\n".join(["\n".join(lines) + "\n", *functions]), constants
+    return "\n".join(["\n".join(lines) + "\n", *definitions.texts(), *functions]), constants
 
 
 def parse_program(text: str, constants: Mapping[str, bytes], source_name: str = "<text>") -> Program:
@@ -84,8 +85,10 @@ def _declaration(buffer: Buffer) -> str:
 
 def _step(step: Call) -> str:
     # ascii, not repr: which characters repr leaves alone differs between versions of Python.
-    layers = [f"layers={list(step.layers)!a}"] if step.layers else []
-    return f"{step.function}({', '.join([*step.args, *layers])})"
+    words = [f"layers={list(step.layers)!a}"] if step.layers else []
+    if step.device is not None:
+        words.append(f"device={step.device!r}")
+    return f"{step.function}({', '.join([*step.args, *words])})"
 
 
 class _Parser:
@@ -98,13 +101,16 @@ class _Parser:
         heads: list[ast.FunctionDef] = []
         functions: dict[str, PrimFunc] = {}
         nodes: dict[str, ast.AST] = {}
+        defined = Defined(self.source)
         for node in module.body:
+            if defined.take(node):
+                continue
             if not isinstance(node, ast.FunctionDef):
                 raise self.error(node, "expected '@program' or '@prim_func' and a definition")
             if [_name(decorator) for decorator in node.decorator_list] == ["program"]:
                 heads.append(node)
                 continue
-            name, function = parse_def(node, self.source.text, self.source.name)
+            name, function = parse_def(node, defined)
             if name in functions:
                 raise self.error(node, f"two functions are called {name!r}")
             functions[name], nodes[name] = function, node
@@ -181,13 +187,14 @@ class _Parser:
             if not args[-1]:
                 raise self.error(arg, "expected the name of a buffer")
         layers: list[str] = []
-        words = self.words(node, ("layers",))
+        words = self.words(node, ("layers", "device"))
         if "layers" in words:
             listed = words["layers"]
             if not isinstance(listed, ast.List):
                 raise self.error(listed, "expected a list of names")
             layers = [self.string(layer) for layer in listed.elts]
-        return Call(function, tuple(args), tuple(layers))
+        device = self.string(words["device"]) if "device" in words else None
+        return Call(function, tuple(args), tuple(layers), device)
 
     def words(self, call: ast.Call, known: Sequence[str]) -> dict[str, ast.expr]:
         """The keyword arguments of ``call``; Python's own parser refuses to have one twice."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from ..errors import ModelError
+from ..errors import ModelError, PluginError
 from ..tir.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .types import FuncType, TensorType, TupleType
-from .visit import nested_functions, post_order
+from .visit import nested_exprs
 
 __all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
 
@@ -27,6 +28,7 @@ class Spans:
 
     def __init__(self, layers: Mapping[Expr, Iterable[str]] | None = None) -> None:
         self._layers: dict[Expr, tuple[str, ...]] = {}
+        self._fixed = False
         for expr, names in (layers or {}).items():
             self.add(expr, names)
 
@@ -46,7 +48,16 @@ class Spans:
         return iter(self._layers.items())
 
     def add(self, expr: Expr, layers: Iterable[str]) -> None:
-        """Note that ``expr`` belongs to ``layers`` too; nothing is noted of what can have no layer."""
+        """Note that ``expr`` belongs to ``layers`` too; nothing is noted of what can have no layer.
+
+        Raises:
+            PluginError: these are another's to read.
+        """
+        if self._fixed:
+            raise PluginError(
+                "the layers of a module that is only to be read cannot be added to",
+                hint="add to a copy: spans = Spans(dict(module.spans))",
+            )
         if not isinstance(expr, (Call, Tuple, TupleGetItem)):
             return
         known = self[expr]
@@ -57,6 +68,13 @@ class Spans:
     def moved(self, old: Expr, new: Expr) -> None:
         """Note that ``old`` was rewritten to ``new``."""
         self.add(new, self[old])
+
+    def read_only(self) -> Spans:
+        """These, through a window that nothing can be added through."""
+        window = Spans()
+        window._layers = self._layers
+        window._fixed = True
+        return window
 
     def only(self, kept: Iterable[Expr]) -> Spans:
         """Those of the expressions in ``kept``."""
@@ -124,6 +142,9 @@ class IRModule:
     spans: Spans = field(default_factory=Spans)
     signature: Signature | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))
+
     @staticmethod
     def of(
         functions: Mapping[str, AnyFunction], spans: Spans | None = None, signature: Signature | None = None
@@ -147,6 +168,10 @@ class IRModule:
         names = ", ".join(var.name for var in self.functions)
         raise ModelError(f"the module has no function {name!r}", hint=f"it has {names or 'none'}")
 
+    def read_only(self) -> IRModule:
+        """This module for other people's code, which cannot change it."""
+        return IRModule(self.functions, self.spans.read_only(), self.signature)
+
     @property
     def main(self) -> Function:
         """The model.
@@ -163,6 +188,5 @@ class IRModule:
         """This module with another ``main``, and with those of ``spans`` that are of expressions in its functions."""
         others = {var: f for var, f in self.functions.items() if var.name != "main"}
         functions = {GlobalVar("main", func_type(main)): main, **others}
-        parts = [part for f in functions.values() if isinstance(f, Function) for part in nested_functions(f)]
-        kept = spans.only(expr for part in parts for expr in post_order(part.body))
+        kept = spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
         return IRModule(functions, kept, self.signature)

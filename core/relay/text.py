@@ -12,7 +12,8 @@
 
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
 belongs to. Attributes that hold their default are left out. Where a function of the module has the name of an op, the
-op is called with ``op.`` before its name. Constants of up to 16 elements stand in the text, larger ones beside it, by
+op is called with ``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
+`uma.tir.text` has them. Constants of up to 16 elements stand in the text, larger ones beside it, by
 the SHA-256 of their bytes.
 """
 
@@ -30,7 +31,7 @@ from ..tir.dtype import DTYPES, bounds, is_float
 from ..tir.nodes import PrimFunc
 from ..tir.scalar import round_float32
 from ..tir.source import Source
-from ..tir.text import parse_def, print_func
+from ..tir.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from .module import AnyFunction, IRModule, Signature, Spans, TensorInfo, func_type
 from .op import FixedPoint, FloatScale, Op, get_op
@@ -59,9 +60,12 @@ def print_module(module: IRModule) -> tuple[str, dict[str, np.ndarray]]:
     parts = []
     if module.signature is not None:
         parts.append(_print_signature(module.signature))
+    loops = [function for function in module.functions.values() if isinstance(function, PrimFunc)]
+    definitions = Definitions(loops, [var.name for var in module.functions])
+    parts += definitions.texts()
     for var, function in module.functions.items():
         if isinstance(function, PrimFunc):
-            parts.append(print_func(function, var.name))
+            parts.append(print_func(function, var.name, definitions))
         else:
             parts.append("\n".join(printer.function(function, var.name, "")))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n", printer.constants
@@ -218,7 +222,10 @@ class _Parser:
         loops: dict[str, PrimFunc] = {}
         nodes: dict[str | None, ast.stmt] = {}
         definitions: list[ast.FunctionDef] = []
+        defined = Defined(self.source)
         for statement in self.source.parse().body:
+            if defined.take(statement):
+                continue
             if isinstance(statement, ast.Expr) and signature is None:
                 signature, nodes[None] = self.signature(statement.value), statement
                 continue
@@ -230,7 +237,7 @@ class _Parser:
             nodes[name] = statement
             definitions.append(statement)
             if self._decorator(statement) == "prim_func":
-                loops[name] = parse_def(statement, self.source.text, self.source.name)[1]
+                loops[name] = parse_def(statement, defined)[1]
             with self.at(statement):
                 type_ = func_type(loops[name]) if name in loops else self.declared(statement)
                 self.globals[name] = GlobalVar(name, type_)

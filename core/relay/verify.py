@@ -13,7 +13,7 @@ from ..tir.verify import verify as verify_prim_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Var
 from .module import IRModule, Signature, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
-from .visit import nested_functions, post_order
+from .visit import global_callees, nested_functions, post_order
 
 __all__ = ["Fault", "faults", "verify"]
 
@@ -100,9 +100,7 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
 def _callees(module: IRModule, var: GlobalVar) -> list[GlobalVar]:
     """The functions of the module that the one called ``var`` calls."""
     function = module.functions[var]
-    parts = nested_functions(function) if isinstance(function, Function) else []
-    exprs: list[Expr] = [expr for part in parts for expr in post_order(part.body)]
-    called = dict.fromkeys(e.op for e in exprs if isinstance(e, Call) and isinstance(e.op, GlobalVar))
+    called = global_callees(function) if isinstance(function, Function) else []
     return [callee for callee in called if callee in module.functions]
 
 

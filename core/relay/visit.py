@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from .expr import Call, Expr, Function, Tuple, TupleGetItem, Var
+from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 
 __all__ = [
     "children",
     "free_vars",
+    "global_callees",
+    "nested_exprs",
     "nested_functions",
     "post_order",
     "rewrite",
@@ -90,6 +92,18 @@ def nested_functions(function: Function) -> list[Function]:
                 found[expr.op] = None
                 unread.append(expr.op)
     return list(found)
+
+
+def nested_exprs(function: Function) -> Iterator[Expr]:
+    """Every expression of ``function`` and of the functions that are nested in it."""
+    for part in nested_functions(function):
+        yield from post_order(part.body)
+
+
+def global_callees(function: Function) -> list[GlobalVar]:
+    """The functions of the module that ``function`` calls, also from functions nested in it, each once, in order."""
+    exprs = nested_exprs(function)
+    return list(dict.fromkeys(e.op for e in exprs if isinstance(e, Call) and isinstance(e.op, GlobalVar)))
 
 
 Rule = Callable[[Expr], Expr | None]

@@ -1,48 +1,28 @@
-"""Calling a compiled model: the cffi face of the C ABI in ``csrc/uma_runtime.h``.
-
-cffi is used in ABI mode. Measured (Python 3.11, cffi 2.1): a call costs 0.25 us against 0.10 us in API mode, but API
-mode needs Python's headers and 0.4 s of compiler for each Python, and no model is so small that 0.15 us decide.
-"""
+"""Calling a compiled model: the Python face of the C ABI in ``csrc/uma_runtime.h``."""
 
 from __future__ import annotations
 
 import functools
 import math
 import os
-import re
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from types import MappingProxyType, TracebackType
+from typing import Any
 
-import cffi
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
 from ..tir.dtype import DTYPES, itemsize
+from .abi import Array, abi, aligned, text
+from .devices import DeviceInfo, Devices, device_infos
 
-__all__ = ["NativeModel", "Session", "TensorInfo"]
+__all__ = ["DeviceInfo", "NativeModel", "Session", "TensorInfo"]
 
-Array: TypeAlias = npt.NDArray[Any]
-
-_HEADER = Path(__file__).with_name("csrc") / "uma_runtime.h"
 _BUFFER_ALIGNMENT = 64
-
-
-@functools.cache
-def _abi() -> tuple[Any, int, dict[int, str]]:
-    """The ABI as its header declares it: a cffi face of the types, the version, and the names of the statuses."""
-    header = _HEADER.read_text(encoding="utf-8")
-    types = re.findall(r"^typedef [^;{]*;|^typedef struct \w+ \{.*?^\} \w+;", header, re.MULTILINE | re.DOTALL)
-    defines = dict(re.findall(r"^#define (UMA_ABI_VERSION|UMA_ERR_\w+) (\d+)", header, re.MULTILINE))
-    version = int(defines.pop("UMA_ABI_VERSION"))
-    ffi = cffi.FFI()
-    functions = ["const uma_model *uma_model_entry(void);", "const uint64_t *uma_profile_ns(size_t *steps);"]
-    ffi.cdef("\n".join([*types, *functions]))
-    return ffi, version, {int(value): name for name, value in defines.items()}
 
 
 @dataclass(frozen=True)
@@ -69,15 +49,19 @@ class NativeModel:
         name: what the model must be called.
         inputs, outputs: what must go in and come out, in the order of the C interface. Their names are used instead of
             the library's, which cuts long ones.
+        devices: what it runs on, in the order of the C interface, with what only the artifact knows of them.
+        layers: of each step, for errors.
 
     Attributes:
         name: C identifier of the model.
         arena_bytes: working memory that a session needs, in bytes.
-        inputs, outputs: as given, else as the library describes them.
+        inputs, outputs, devices: as given, else as the library describes them.
+        layers: as given.
 
     Raises:
         ToolchainError: the library cannot be loaded or has no model in it.
         ModelError: it was built for another version of the ABI, or holds another model, or one that cannot be called.
+        PluginError: the driver of a device does not count what its plugin says.
     """
 
     def __init__(
@@ -87,8 +71,10 @@ class NativeModel:
         name: str | None = None,
         inputs: Sequence[TensorInfo] | None = None,
         outputs: Sequence[TensorInfo] | None = None,
+        devices: Sequence[DeviceInfo] | None = None,
+        layers: Sequence[Sequence[str]] = (),
     ) -> None:
-        ffi, version, _ = _abi()
+        ffi, version = abi().ffi, abi().version
         self.path = Path(path).absolute()
         where = str(self.path)
         try:
@@ -108,12 +94,14 @@ class NativeModel:
                 where=where,
                 hint="build the model again with this version of UMA",
             )
-        self.name = _text(self._descriptor.name, where)
+        self.name = text(self._descriptor.name, where)
         if name is not None and self.name != name:
             raise ModelError(f"the library holds the model {self.name!r}, expected {name!r}", where=where)
         self.arena_bytes = int(self._descriptor.arena_bytes)
         self.inputs = _tensors("input", self._descriptor.inputs, self._descriptor.n_inputs, inputs, where)
         self.outputs = _tensors("output", self._descriptor.outputs, self._descriptor.n_outputs, outputs, where)
+        self.devices = device_infos(self._descriptor, devices, where)
+        self.layers = tuple(tuple(step) for step in layers)
 
     def step_ns(self) -> Array:
         """How long all runs so far, of all sessions, spent in each step: uint64 [steps], in nanoseconds.
@@ -121,7 +109,7 @@ class NativeModel:
         Raises:
             ToolchainError: the library was not made to measure that.
         """
-        ffi, _, _ = _abi()
+        ffi = abi().ffi
         try:
             entry = self._library.uma_profile_ns
         except AttributeError as error:
@@ -132,7 +120,7 @@ class NativeModel:
 
 
 class Session:
-    """One context of a model: its arena and its input and output buffers, allocated and bound once.
+    """One context of a model: its arena, its devices, and its input and output buffers, allocated and bound once.
 
     ``run`` is the safe way. For those who count microseconds: fill ``session.inputs[name][...]``, call ``invoke``,
     read ``session.outputs[name]``; nothing is checked or copied.
@@ -140,19 +128,23 @@ class Session:
     A session belongs to one thread at a time, and its model's other sessions are independent of it. ``run`` notices
     when it is entered twice; ``invoke`` does not, and two threads in it corrupt each other's results.
 
+    The devices are opened by the first run, and closed by ``close``, at the end of a ``with session:``, or when nobody
+    has the session any more. Simulators are the session's own. Hardware is there once: no two sessions may be open
+    on it.
+
     Attributes:
         model: the model; it stays loaded as long as the session lives.
         inputs, outputs: by name, the arrays that the C code reads and writes, C-contiguous and aligned to 64 bytes.
     """
 
     def __init__(self, model: NativeModel) -> None:
-        ffi, _, _ = _abi()
+        ffi = abi().ffi
         self.model = model
         self.inputs: Mapping[str, Array] = MappingProxyType({info.name: _buffer(info) for info in model.inputs})
         self.outputs: Mapping[str, Array] = MappingProxyType({info.name: _buffer(info) for info in model.outputs})
         descriptor = model._descriptor
-        arena = _aligned(descriptor.arena_bytes, max(descriptor.arena_alignment, 1))
-        context = _aligned(descriptor.context_bytes, _BUFFER_ALIGNMENT)
+        arena = aligned(descriptor.arena_bytes, max(descriptor.arena_alignment, 1))
+        context = aligned(descriptor.context_bytes, _BUFFER_ALIGNMENT)
         # Pointers do not keep what they point to alive.
         self._memory = (arena, context)
         self._lock = threading.Lock()
@@ -164,26 +156,92 @@ class Session:
             ffi.new("const void *[]", [pointer(array) for array in self.inputs.values()] or [ffi.NULL]),
             ffi.new("void *[]", [pointer(array) for array in self.outputs.values()] or [ffi.NULL]),
         )
-        status = descriptor.init(pointer(context), pointer(arena), descriptor.arena_bytes)
+        self._context = pointer(context)
+        self._closed = False
+        self._invoke: Callable[[], int | None] = _not_open
+        self._devices: Devices | None = None
+        if model.devices:
+            self._devices = Devices(model._library, descriptor, model.devices, model.name)
+            weakref.finalize(self, self._devices.release)
+        else:
+            self._open()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # What went wrong before is what the user is told.
+        self._close(raising=error is None)
+
+    def _open(self) -> None:
+        """Open the devices and make the context."""
+        ffi, descriptor = abi().ffi, self.model._descriptor
+        if self._closed:
+            raise UsageError("the session was closed", where=f"model {self.model.name}", hint="make another one")
+        devices = ffi.NULL
+        if self._devices is not None:
+            self._devices.open()
+            devices = self._devices.table
+        arena = ffi.cast("void *", self._memory[0].ctypes.data)
+        status = descriptor.init(self._context, arena, descriptor.arena_bytes, devices)
         if status != 0:
             self._fail("initialisation", status)
         # Converting the pointers once leaves one C call, and no Python frame around it, per invocation.
-        self._invoke: Callable[[], int] = functools.partial(
+        self._invoke = functools.partial(
             descriptor.invoke,
-            pointer(context),
+            self._context,
             ffi.cast("const void *const *", self._tables[0]),
             ffi.cast("void *const *", self._tables[1]),
         )
+
+    def close(self) -> None:
+        """Close the devices; the session cannot be run any more. To close it again is no harm.
+
+        Raises:
+            DeviceError: a device has a fault to report; all are closed nevertheless.
+        """
+        self._close(raising=True)
+
+    def _close(self, raising: bool) -> None:
+        with self._lock:
+            self._closed = True
+            self._invoke = _not_open
+            if self._devices is None:
+                return
+            if not raising:
+                self._devices.release()
+            elif errors := self._devices.close():
+                raise errors[0]
 
     def invoke(self) -> None:
         """Run the model once from `inputs` to `outputs`.
 
         Raises:
+            DeviceError: a device stopped the run, or could not be opened.
             InternalError: the C code refused; it names its status.
+            UsageError: the session was closed.
         """
         status = self._invoke()
+        if status is None:
+            self._open()
+            status = self._invoke()
         if status:
             self._fail("a run", status)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What the devices counted in the last run: label of the device -> name of the counter -> value.
+
+        Raises:
+            UsageError: nothing was run yet, or the session was closed.
+        """
+        if self._devices is None:
+            return {}
+        if self._invoke is _not_open:
+            what = "the session was closed" if self._closed else "nothing was run yet"
+            raise UsageError(f"there are no counters: {what}", where=f"model {self.model.name}")
+        return self._devices.counters()
 
     def run(self, inputs: Any = None) -> dict[str, Array]:
         """Check the inputs, run the model once, and give its outputs as new arrays.
@@ -198,7 +256,8 @@ class Session:
 
         Raises:
             ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
-            UsageError: another thread is running this session.
+            UsageError: another thread is running this session, or it was closed.
+            DeviceError: a device stopped the run, or could not be opened.
             InternalError: the C code refused; it names its status.
         """
         arrays = self._checked(inputs)
@@ -251,16 +310,14 @@ class Session:
         return {info.name: _array(inputs[info.name], info, where) for info in wanted}
 
     def _fail(self, what: str, status: int) -> None:
-        name = _abi()[2].get(status, "an unknown status")
+        name = abi().statuses.get(status, "an unknown status")
+        if name == "UMA_ERR_DEVICE" and self._devices is not None:
+            raise self._devices.fault(self._context, self.model.layers)
         raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")
 
 
-def _text(pointer: Any, where: str) -> str:
-    raw = _abi()[0].string(pointer)
-    try:
-        return str(raw, "utf-8")
-    except UnicodeDecodeError as error:
-        raise ModelError(f"a name in the library is not UTF-8: {raw[:40]!r}", where=where) from error
+def _not_open() -> None:
+    """Stands for the C function where there is no context to call it with."""
 
 
 def _tensors(
@@ -269,7 +326,7 @@ def _tensors(
     tensors = []
     for row in (table[i] for i in range(count)):
         info = TensorInfo(
-            _text(row.name, where), _text(row.dtype, where), tuple(int(row.shape[axis]) for axis in range(row.rank))
+            text(row.name, where), text(row.dtype, where), tuple(int(row.shape[axis]) for axis in range(row.rank))
         )
         if info.dtype not in DTYPES or min(info.shape, default=0) < 0 or info.nbytes != row.bytes:
             raise ModelError(f"the {role} {info.name!r} cannot be {info} of {row.bytes} bytes", where=where)
@@ -287,15 +344,8 @@ def _tensors(
     return tuple(tensors)
 
 
-def _aligned(nbytes: int, alignment: int) -> Array:
-    """Zeroed memory of `nbytes` bytes (at least one) whose address is a multiple of `alignment`."""
-    memory = np.zeros(max(nbytes, 1) + alignment - 1, np.uint8)
-    offset = -memory.ctypes.data % alignment
-    return memory[offset : offset + max(nbytes, 1)]
-
-
 def _buffer(info: TensorInfo) -> Array:
-    raw = _aligned(info.nbytes, _BUFFER_ALIGNMENT)[: info.nbytes]
+    raw = aligned(info.nbytes, _BUFFER_ALIGNMENT)[: info.nbytes]
     return raw.view(info.dtype).reshape(info.shape)
 
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import PluginError, UsageError
+
+if TYPE_CHECKING:
+    from .limits import Limits
+    from .target import Target
 
 __all__ = ["MAX_VALUE_CHARS", "Attribute", "AttributeType", "TargetKind", "Value", "is_name", "shown", "suggest"]
 
@@ -195,6 +200,7 @@ class TargetKind:
         help: one line for users.
         device_type: the class of hardware, for example ``cpu``.
         is_host: whether it runs every op, and so can be the one that takes what others leave.
+        limits: how large the regions of an accelerator may be, or what says so of a target; None for any size.
 
     Raises:
         PluginError: the declaration contradicts itself.
@@ -206,6 +212,7 @@ class TargetKind:
     help: str
     device_type: str = "cpu"
     is_host: bool = False
+    limits: Limits | Callable[[Target], Limits] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))

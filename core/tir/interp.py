@@ -6,26 +6,36 @@ with None for what is not initialised. The function is turned into Python closur
 each distinct expression, so that a step costs about a microsecond.
 
 Iterations of a parallel loop run backwards: what depends on their order does not go unnoticed.
+
+An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
+against the buffer that the view is of. An accelerator's memory begins uninitialised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InternalError
+from .dtype import itemsize
 from .nodes import (
     Alloc,
+    Axis,
     Bin,
     Bind,
     Block,
     Buffer,
     Call,
     Cast,
+    Copy,
+    Exec,
     Expr,
     For,
     If,
     Imm,
+    Intrinsic,
     Load,
     PrimFunc,
     Select,
@@ -35,6 +45,7 @@ from .nodes import (
     Un,
     Update,
     Var,
+    View,
 )
 from .printer import headline
 from .scalar import Fault, binary, cast, function, unary
@@ -101,13 +112,39 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
     return outputs
 
 
+@dataclass(frozen=True)
+class _Window:
+    """A view while the machine stands at it."""
+
+    buffer: Buffer
+    start: tuple[int, ...]
+    axes: tuple[Axis, ...]
+
+    def position(self, indices: Sequence[int]) -> int:
+        """Of an element of the view within the memory of its buffer."""
+        place = list(self.start)
+        for axis, index in zip(self.axes, indices, strict=True):
+            place[axis.dim] += index * axis.step
+        position = 0
+        for dimension, (value, extent) in enumerate(zip(place, self.buffer.shape, strict=True)):
+            if not 0 <= value < extent:
+                raise _outside(self.buffer, dimension, value)
+            position = position * extent + value
+        return position
+
+
 class _Machine:
-    """Memory, variables, and the translation of nodes to closures over them."""
+    """Memory, variables, and the translation of nodes to closures over them.
+
+    One that runs the description of an intrinsic has windows for its parameters.
+    """
 
     def __init__(self) -> None:
         self.memory: dict[Buffer, list[Value]] = {}
         self.values: dict[Var, Value] = {}
         self.compiled: dict[Expr, Evaluate] = {}
+        self.windows: dict[Buffer, _Window] = {}
+        self.intrinsics: dict[Intrinsic, tuple[_Machine, Run]] = {}
 
     # Statements
 
@@ -140,6 +177,10 @@ class _Machine:
             return self.bind(stmt)
         if isinstance(stmt, Alloc):
             return self.alloc(stmt)
+        if isinstance(stmt, Copy):
+            return self.copy(stmt)
+        if isinstance(stmt, Exec):
+            return self.exec(stmt)
         if isinstance(stmt, Block):
             return self.statement(stmt.body)
         assert isinstance(stmt, Seq)  # the last kind there is
@@ -220,6 +261,58 @@ class _Machine:
 
         return run
 
+    def window(self, view: View) -> Callable[[], _Window]:
+        start = [self.expr(index) for index in view.start]
+        return lambda: _Window(view.buffer, tuple([index() for index in start]), view.axes)
+
+    def copy(self, stmt: Copy) -> Run:
+        memory, to, source = self.memory, stmt.to.buffer, stmt.source.buffer
+        to_window, source_window = self.window(stmt.to), self.window(stmt.source)
+        shape = [self.expr(extent) for extent in stmt.shape]
+
+        def run() -> None:
+            extents = [extent() for extent in shape]
+            if min(extents, default=0) < 0:
+                raise Fault(f"a copy has extents {extents}")
+            into, out_of = to_window(), source_window()
+            elements = list(product(*map(range, extents)))
+            written = [into.position(indices) for indices in elements]
+            read = [out_of.position(indices) for indices in elements]
+            if len(set(written)) < len(written) or (to is source and not set(written).isdisjoint(read)):
+                raise Fault(f"a copy writes elements of {to.name!r} twice, or reads what it writes")
+            values = [memory[source][position] for position in read]
+            if None in values:
+                raise Fault(f"an element of {source.name!r} is copied before it is written")
+            for position, value in zip(written, values, strict=True):
+                memory[to][position] = value
+
+        return run
+
+    def exec(self, stmt: Exec) -> Run:
+        intrinsic = stmt.intrinsic
+        if intrinsic not in self.intrinsics:
+            machine = _Machine()
+            # Their places are those of the windows: which these are is known when it runs.
+            machine.windows.update((param, _Window(param, (), ())) for param in intrinsic.params)
+            self.intrinsics[intrinsic] = machine, machine.statement(intrinsic.description)
+        inner, description = self.intrinsics[intrinsic]
+        windows = [(param, self.window(view)) for param, view in zip(intrinsic.params, stmt.args, strict=True)]
+        values = [(var, self.expr(value)) for var, value in zip(intrinsic.vars, stmt.values, strict=True)]
+
+        def run() -> None:
+            for param, window in windows:
+                found = inner.windows[param] = window()
+                inner.memory[param] = self.memory[found.buffer]
+                _check_aligned(param, found)
+            for var, value in values:
+                inner.values[var] = value()
+            try:
+                description()
+            except InterpreterError as error:
+                raise Fault(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
+
+        return run
+
     # Expressions
 
     def expr(self, expr: Expr) -> Evaluate:
@@ -269,15 +362,36 @@ class _Machine:
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
         """Evaluates to the position of an element within the memory of its buffer."""
-        dimensions = list(zip([self.expr(index) for index in indices], buffer.shape, strict=True))
+        places = [self.expr(index) for index in indices]
+        dimensions = list(zip(places, buffer.shape, strict=True))
 
         def run() -> int:
             position = 0
             for dimension, (index, extent) in enumerate(dimensions):
                 value = index()
                 if not 0 <= value < extent:
-                    raise Fault(f"index {value} is outside dimension {dimension} of {buffer.name!r}, of {extent}")
+                    raise _outside(buffer, dimension, value)
                 position = position * extent + value
             return position
 
-        return run
+        if buffer not in self.windows:
+            return run
+        windows = self.windows
+
+        def through_window() -> int:
+            run()
+            return windows[buffer].position([index() for index in places])
+
+        return through_window
+
+
+def _outside(buffer: Buffer, dimension: int, index: int) -> Fault:
+    return Fault(f"index {index} is outside dimension {dimension} of {buffer.name!r}, of {buffer.shape[dimension]}")
+
+
+def _check_aligned(param: Buffer, window: _Window) -> None:
+    """What `verify` cannot know: where a view starts."""
+    offset = window.position([0] * len(window.axes)) * itemsize(param.dtype)
+    if offset % param.alignment:
+        what = f"starts {offset} bytes into {window.buffer.name!r}, not at a multiple of {param.alignment} bytes"
+        raise Fault(f"what is given for {param.name!r} {what}")

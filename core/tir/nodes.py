@@ -17,35 +17,63 @@ Arithmetic means the same in the interpreter and in generated C:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import keyword
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import InternalError
 from ..interning import Node
-from .dtype import DTYPES, bits, bounds, is_float, is_integer, is_signed, itemsize
-from .scalar import round_float32
+from . import ctext
+from .exprs import (
+    BINARY,
+    COMPARISONS,
+    INDEX,
+    MATH,
+    Bin,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    ExprLike,
+    Imm,
+    Load,
+    Select,
+    Un,
+    Var,
+    check_access,
+    const,
+    maximum,
+    minimum,
+    require,
+)
 
 __all__ = [
     "BINARY",
     "COMPARISONS",
+    "HOST_SCOPES",
     "INDEX",
     "MATH",
     "Alloc",
+    "Axis",
     "Bin",
     "Bind",
     "Block",
     "Buffer",
     "Call",
     "Cast",
+    "Copy",
+    "Exec",
     "Expr",
+    "ExprLike",
     "For",
     "If",
     "Imm",
+    "Intrinsic",
     "Load",
     "LoopKind",
+    "Memory",
     "Param",
     "PrimFunc",
+    "Role",
     "Select",
     "Seq",
     "Stmt",
@@ -53,356 +81,15 @@ __all__ = [
     "Un",
     "Update",
     "Var",
+    "View",
     "const",
     "maximum",
     "minimum",
     "seq",
 ]
 
-INDEX = "int32"
-"""The type of loop variables and indices."""
-
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-BINARY = (
-    *("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "min", "max"),
-    *("shl", "shr", "bitand", "bitor", "bitxor", "and", "or"),
-    *COMPARISONS,
-)
-MATH: dict[str, int] = {
-    **dict.fromkeys(("exp", "log", "tanh", "erf", "sqrt", "floor", "ceil", "trunc", "round_even"), 1),
-    "pow": 2,
-    "clz": 1,
-}
-"""Pure functions and their number of arguments. All but ``clz`` take and give one float type; ``clz`` counts the
-leading zero bits of an int32 or uint32 and gives int32, 32 for 0."""
-
-Number = int | float | bool
-
-
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Expr(Node):
-    """An expression of one scalar type, ``dtype``."""
-
-    dtype: str
-
-    def __repr__(self) -> str:
-        # Short on purpose: spelt out, an expression that shares its parts may be exponentially long.
-        return f"<{type(self).__name__} {self.dtype}>"
-
-    def _coerce(self, other: ExprLike) -> Expr:
-        return other if isinstance(other, Expr) else const(other, self.dtype)
-
-    def __add__(self, other: ExprLike) -> Expr:
-        return Bin("add", self, self._coerce(other))
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return Bin("add", self._coerce(other), self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return Bin("sub", self, self._coerce(other))
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return Bin("sub", self._coerce(other), self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return Bin("mul", self, self._coerce(other))
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return Bin("mul", self._coerce(other), self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return Bin("div", self, self._coerce(other))
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return Bin("div", self._coerce(other), self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return Bin("floordiv", self, self._coerce(other))
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return Bin("floormod", self, self._coerce(other))
-
-    def __lshift__(self, other: ExprLike) -> Expr:
-        return Bin("shl", self, self._coerce(other))
-
-    def __rshift__(self, other: ExprLike) -> Expr:
-        return Bin("shr", self, self._coerce(other))
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return Bin("and" if self.dtype == "bool" else "bitand", self, self._coerce(other))
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return Bin("or" if self.dtype == "bool" else "bitor", self, self._coerce(other))
-
-    def __xor__(self, other: ExprLike) -> Expr:
-        return Bin("bitxor", self, self._coerce(other))
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return Bin("lt", self, self._coerce(other))
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return Bin("le", self, self._coerce(other))
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return Bin("gt", self, self._coerce(other))
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return Bin("ge", self, self._coerce(other))
-
-    def equal(self, other: ExprLike) -> Expr:
-        """The comparison; ``==`` is identity of nodes."""
-        return Bin("eq", self, self._coerce(other))
-
-    def not_equal(self, other: ExprLike) -> Expr:
-        return Bin("ne", self, self._coerce(other))
-
-    def __neg__(self) -> Expr:
-        return Un("neg", self)
-
-    def __invert__(self) -> Expr:
-        return Un("not", self)
-
-    def astype(self, dtype: str) -> Expr:
-        """This value converted to ``dtype``; itself where it has that type, folded where it is a constant."""
-        return self if dtype == self.dtype else Cast(self, dtype)
-
-
-ExprLike = Expr | int | float | bool
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise InternalError(what, where="tir")
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False)
-class Var(Expr):
-    """A loop variable or a bound name."""
-
-    name: str
-
-    def __init__(self, name: str, dtype: str = INDEX) -> None:
-        _require(name.isidentifier(), f"{name!r} is not a name")
-        _require(dtype in DTYPES, f"variable {name!r} has unknown dtype {dtype!r}")
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "dtype", dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False)
-class Imm(Expr):
-    """A constant. float32 constants are held rounded to float32; integers are in range."""
-
-    value: Number
-
-    def __init__(self, value: Number, dtype: str) -> None:
-        _require(dtype in DTYPES, f"constant {value!r} has unknown dtype {dtype!r}")
-        if is_float(dtype):
-            value = float(value)
-            if dtype == "float32":
-                value = round_float32(value)
-        else:
-            whole = value.is_integer() if isinstance(value, float) else int(value) == value
-            _require(whole, f"{value!r} is not a whole number, as {dtype} must be")
-            low, high = bounds(dtype)
-            _require(low <= value <= high, f"constant {value} does not fit {dtype}")
-            value = bool(value) if dtype == "bool" else int(value)
-        object.__setattr__(self, "value", value)
-        object.__setattr__(self, "dtype", dtype)
-
-    def _key(self) -> Hashable:
-        # float.hex tells -0.0 from 0.0 and makes NaN equal to itself.
-        return (self.dtype, self.value.hex() if isinstance(self.value, float) else self.value)
-
-
-def const(value: ExprLike, dtype: str = INDEX) -> Expr:
-    """``value`` as an expression of type ``dtype``.
-
-    Raises:
-        InternalError: the value does not fit, or is an expression of another type.
-    """
-    if isinstance(value, Expr):
-        _require(value.dtype == dtype, f"expected {dtype}, got an expression of {value.dtype}")
-        return value
-    return Imm(value, dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Bin(Expr):
-    """``op(a, b)``; both operands have one type, comparisons give bool."""
-
-    op: str
-    a: Expr
-    b: Expr
-
-    def __init__(self, op: str, a: Expr, b: Expr) -> None:
-        _require(op in BINARY, f"unknown binary operation {op!r}")
-        _require(a.dtype == b.dtype, f"{op} of {a.dtype} and {b.dtype}: cast one of them")
-        dtype = a.dtype
-        if op in ("and", "or"):
-            _require(dtype == "bool", f"{op} takes bool, not {dtype}")
-        elif op == "div":
-            _require(is_float(dtype), f"div takes float, not {dtype}: use floordiv or truncdiv")
-        elif op in ("floordiv", "floormod", "truncdiv", "shl", "shr", "bitand", "bitor", "bitxor"):
-            _require(is_integer(dtype), f"{op} takes integers, not {dtype}")
-        elif op not in ("eq", "ne"):
-            _require(dtype != "bool", f"{op} does not take bool")
-        object.__setattr__(self, "op", op)
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "b", b)
-        object.__setattr__(self, "dtype", "bool" if op in COMPARISONS else dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Un(Expr):
-    """``op(a)``: ``neg`` and ``abs`` of a signed type (the smallest integer stays itself), ``not`` of bool."""
-
-    op: str
-    a: Expr
-
-    def __init__(self, op: str, a: Expr) -> None:
-        _require(op in ("neg", "abs", "not"), f"unknown unary operation {op!r}")
-        fits = a.dtype == "bool" if op == "not" else is_signed(a.dtype)
-        _require(fits, f"{op} does not take {a.dtype}")
-        object.__setattr__(self, "op", op)
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "dtype", a.dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Cast(Expr):
-    """``a`` converted to ``dtype``."""
-
-    a: Expr
-
-    def __init__(self, a: Expr, dtype: str) -> None:
-        _require(dtype in DTYPES, f"cast to unknown dtype {dtype!r}")
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "dtype", dtype)
-
-    def _key(self) -> Hashable:
-        return (self.a, self.dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Select(Expr):
-    """``a if condition else b``; only the branch taken is evaluated."""
-
-    condition: Expr
-    a: Expr
-    b: Expr
-
-    def __init__(self, condition: Expr, a: Expr, b: Expr) -> None:
-        _require(condition.dtype == "bool", f"condition is {condition.dtype}, not bool")
-        _require(a.dtype == b.dtype, f"select between {a.dtype} and {b.dtype}: cast one of them")
-        object.__setattr__(self, "condition", condition)
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "b", b)
-        object.__setattr__(self, "dtype", a.dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Buffer(Node):
-    """A dense row-major array.
-
-    Args:
-        name: unique within its function.
-        shape: extents, all positive; ``()`` is a scalar.
-        dtype: element type.
-        scope: the memory it lives in: ``global`` for what is passed in, ``local`` for the stack of the kernel.
-        alignment: of its first byte, in bytes; a power of two, at least the element's size.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    scope: str = "global"
-    alignment: int = 0
-
-    def __post_init__(self) -> None:
-        _require(self.name.isidentifier(), f"{self.name!r} is not a name")
-        _require(self.dtype in DTYPES, f"buffer {self.name!r} has unknown dtype {self.dtype!r}")
-        _require(all(extent > 0 for extent in self.shape), f"buffer {self.name!r} has shape {self.shape}")
-        alignment = self.alignment or itemsize(self.dtype)
-        _require(
-            alignment >= itemsize(self.dtype) and alignment & (alignment - 1) == 0,
-            f"buffer {self.name!r} has alignment {alignment}",
-        )
-        object.__setattr__(self, "alignment", alignment)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * itemsize(self.dtype)
-
-    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
-        return Load(self, _indices(indices))
-
-
-def _indices(indices: ExprLike | Iterable[ExprLike]) -> tuple[Expr, ...]:
-    if isinstance(indices, (Expr, int, float)):
-        indices = (indices,)
-    return tuple(const(index, INDEX) for index in indices)
-
-
-def _check_access(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-    _require(
-        len(indices) == len(buffer.shape),
-        f"{buffer.name!r} has {len(buffer.shape)} dimensions and is accessed with {len(indices)} indices",
-    )
-    for index in indices:
-        _require(index.dtype == INDEX, f"index of {buffer.name!r} is {index.dtype}, not {INDEX}")
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Load(Expr):
-    """``buffer[indices]``."""
-
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-
-    def __init__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-        _check_access(buffer, indices)
-        object.__setattr__(self, "buffer", buffer)
-        object.__setattr__(self, "indices", indices)
-        object.__setattr__(self, "dtype", buffer.dtype)
-
-
-@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
-class Call(Expr):
-    """A function of `MATH`."""
-
-    name: str
-    args: tuple[Expr, ...]
-
-    def __init__(self, name: str, *args: Expr) -> None:
-        _require(name in MATH, f"unknown function {name!r}")
-        _require(len(args) == MATH[name], f"{name} takes {MATH[name]} arguments, not {len(args)}")
-        dtype = args[0].dtype
-        if name == "clz":
-            _require(is_integer(dtype) and bits(dtype) == 32, f"clz takes int32 or uint32, not {dtype}")
-        else:
-            fits = is_float(dtype) and all(arg.dtype == dtype for arg in args)
-            _require(fits, f"{name} takes arguments of one float type")
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "args", args)
-        object.__setattr__(self, "dtype", INDEX if name == "clz" else dtype)
-
-
-def minimum(a: Expr, b: ExprLike) -> Expr:
-    """The smaller of ``a`` and ``b``; see ``min`` above for floats."""
-    return Bin("min", a, a._coerce(b))
-
-
-def maximum(a: Expr, b: ExprLike) -> Expr:
-    """The larger of ``a`` and ``b``; see ``max`` above for floats."""
-    return Bin("max", a, a._coerce(b))
+HOST_SCOPES = ("global", "local")
+"""Where a buffer lives that the host can address: what is passed in, and the stack of the kernel."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -422,7 +109,7 @@ class Seq(Stmt):
     def __post_init__(self) -> None:
         scopes = self.stmts[:-1]
         flat = len(self.stmts) != 1 and not any(isinstance(s, Seq) for s in self.stmts)
-        _require(flat and not any(isinstance(s, (Bind, Alloc)) for s in scopes), "a Seq is not flat: build it with seq")
+        require(flat and not any(isinstance(s, (Bind, Alloc)) for s in scopes), "a Seq is not flat: build it with seq")
 
 
 def seq(*stmts: Stmt) -> Stmt:
@@ -457,8 +144,8 @@ class For(Stmt):
     kind: LoopKind = "serial"
 
     def __post_init__(self) -> None:
-        _require(self.extent.dtype == self.var.dtype == INDEX, f"loop {self.var.name!r} does not count in {INDEX}")
-        _require(self.kind in ("serial", "parallel", "unrolled"), f"unknown loop kind {self.kind!r}")
+        require(self.extent.dtype == self.var.dtype == INDEX, f"loop {self.var.name!r} does not count in {INDEX}")
+        require(self.kind in ("serial", "parallel", "unrolled"), f"unknown loop kind {self.kind!r}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -470,7 +157,7 @@ class If(Stmt):
     otherwise: Stmt | None = None
 
     def __post_init__(self) -> None:
-        _require(self.condition.dtype == "bool", f"condition is {self.condition.dtype}, not bool")
+        require(self.condition.dtype == "bool", f"condition is {self.condition.dtype}, not bool")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -482,7 +169,7 @@ class Bind(Stmt):
     body: Stmt
 
     def __post_init__(self) -> None:
-        _require(self.var.dtype == self.value.dtype, f"{self.var.name!r} is {self.var.dtype}, not {self.value.dtype}")
+        require(self.var.dtype == self.value.dtype, f"{self.var.name!r} is {self.var.dtype}, not {self.value.dtype}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -502,8 +189,8 @@ class Store(Stmt):
     value: Expr
 
     def __post_init__(self) -> None:
-        _check_access(self.buffer, self.indices)
-        _require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
+        check_access(self.buffer, self.indices)
+        require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -519,9 +206,9 @@ class Update(Stmt):
     value: Expr
 
     def __post_init__(self) -> None:
-        _check_access(self.buffer, self.indices)
-        _require(self.op in ("add", "mul", "min", "max"), f"unknown reduction {self.op!r}")
-        _require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
+        check_access(self.buffer, self.indices)
+        require(self.op in ("add", "mul", "min", "max"), f"unknown reduction {self.op!r}")
+        require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -532,7 +219,198 @@ class Block(Stmt):
     body: Stmt
 
     def __post_init__(self) -> None:
-        _require(self.label.isidentifier(), f"{self.label!r} is not a label")
+        require(self.label.isidentifier(), f"{self.label!r} is not a label")
+
+
+# What an accelerator has
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory(Node):
+    """An accelerator's own memory: the scope of the buffers in it. The host cannot address it, only copy to and from.
+
+    A transfer is one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when the data
+    has arrived. Placeholders: ``{device}``, a ``uma_device *``; ``{to}`` and ``{from}``, on the side of the memory the
+    byte address within it as a ``uint32_t``, on the side of the host a pointer; ``{row_bytes}``, the bytes that lie
+    side by side; and for a transfer of many rows at once ``{rows}``, ``{to_stride}`` and ``{from_stride}``, their
+    number and the bytes from one to the next. Numbers are positive, but for strides of 0 (the same row again).
+
+    Args:
+        name: the scope; unique within a function.
+        nbytes: its size.
+        alignment: of every buffer in it, in bytes; a power of two.
+        copy_in: the transfer from the host; empty where there is none.
+        copy_out: the transfer to the host; empty where there is none.
+    """
+
+    name: str
+    nbytes: int
+    alignment: int = 1
+    copy_in: str = ""
+    copy_out: str = ""
+
+    def __post_init__(self) -> None:
+        _require_name(self.name)
+        require(self.name not in HOST_SCOPES, f"a memory cannot be called {self.name!r}, which is the host's")
+        what = f"memory {self.name!r}"
+        require(type(self.nbytes) is int and 0 < self.nbytes <= 2**32, f"{what} has {self.nbytes!r} bytes")
+        aligned = type(self.alignment) is int and self.alignment > 0 and self.alignment & (self.alignment - 1) == 0
+        require(aligned, f"{what} has alignment {self.alignment!r}")
+        for field, text in (("copy_in", self.copy_in), ("copy_out", self.copy_out)):
+            rows = _ROWS if ctext.placeholders(text) & set(_ROWS) else ()
+            fault = ctext.fault_in(text, ("device", *_TRANSFER, *_ROWS), (*_TRANSFER, *rows)) if text else None
+            require(fault is None, f"{field} of {what}: {fault}")
+
+
+_TRANSFER = ("to", "from", "row_bytes")
+_ROWS = ("rows", "to_stride", "from_stride")
+
+
+def _require_name(name: str) -> None:
+    fits = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+    require(fits, f"{name!r} cannot be a name: it must be an ASCII identifier and no keyword of Python")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Axis(Node):
+    """One axis of a `View`: a step along it is ``step`` elements along dimension ``dim`` of the buffer."""
+
+    dim: int
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        require(type(self.dim) is int and self.dim >= 0, f"an axis runs along dimension {self.dim!r}")
+        require(type(self.step) is int and self.step >= 0, f"an axis has step {self.step!r}")
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class View(Node):
+    """A window into a buffer: its element (i0, i1, ..) is ``buffer[start]`` moved by ``i_k * step`` along each axis.
+
+    It has no extents of its own: they are those of the `Copy`, or of the parameter of the `Intrinsic`, that it is given
+    to. Two axes may run along one dimension, and one of step 0 repeats what it shows.
+    """
+
+    buffer: Buffer
+    start: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        check_access(self.buffer, self.start)
+        rank = len(self.buffer.shape)
+        for axis in self.axes:
+            require(axis.dim < rank, f"a view of {self.buffer.name!r} has no dimension {axis.dim} to run along")
+
+    def __repr__(self) -> str:
+        return f"<View of {self.buffer.name}>"
+
+    def strides(self) -> tuple[int, ...]:
+        """For each axis, the elements of the buffer's memory that one step goes."""
+        shape = self.buffer.shape
+        units = [1] * len(shape)
+        for dim in range(len(shape) - 1, 0, -1):
+            units[dim - 1] = units[dim] * shape[dim]
+        return tuple(axis.step * units[axis.dim] for axis in self.axes)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Copy(Stmt):
+    """Elements of ``source`` copied to ``to``; the next statement finds them there.
+
+    Both sides are the host's memory, or one is an accelerator's. The elements written are distinct, and none of them is
+    read.
+
+    Args:
+        to: what is written.
+        source: what is read.
+        shape: how many elements along each axis, int32, not negative; where one is 0 nothing is copied.
+    """
+
+    to: View
+    source: View
+    shape: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        to, source = self.to.buffer, self.source.buffer
+        ranks = (len(self.to.axes), len(self.source.axes), len(self.shape))
+        require(
+            ranks[0] == ranks[1] == ranks[2], f"a copy to {to.name!r} of {ranks[2]} extents has views of {ranks[:2]}"
+        )
+        require(to.dtype == source.dtype, f"{source.dtype} copied to {to.name!r}, of {to.dtype}")
+        host = to.scope in HOST_SCOPES or source.scope in HOST_SCOPES
+        require(host, f"a copy from {source.scope!r} to {to.scope!r} does not pass through the host")
+        for extent in self.shape:
+            require(extent.dtype == INDEX, f"an extent of a copy to {to.name!r} is {extent.dtype}, not {INDEX}")
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Intrinsic(Node):
+    """An instruction of an accelerator: what it does, and how it is called in C.
+
+    The code is one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when the work is
+    done. Placeholders: ``{device}``, a ``uma_device *``; by its name, for each parameter the address of its first
+    element (a ``uint32_t`` byte address within an accelerator's memory, a pointer on the host) and for each variable
+    its value; ``{NAME_stride0}`` and so on, the bytes from one element to the next along each axis of a parameter.
+
+    Args:
+        name: unique within a function.
+        params: the buffers it works on, each with its scope and its largest shape; a `View` is given for each. The
+            address of the view is aligned as the parameter is.
+        vars: operands of type int32, given when it is executed.
+        description: its effect, in loops over ``params`` and ``vars``: what the interpreter runs.
+        code: the call in C; it mentions every parameter and variable.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    vars: tuple[Var, ...]
+    description: Stmt
+    code: str
+
+    def __post_init__(self) -> None:
+        _require_name(self.name)
+        known = ["device"]
+        for param in self.params:
+            require(param.scope != "local", f"parameter {param.name!r} of {self.name!r} has scope 'local'")
+            known += [param.name, *(f"{param.name}_stride{k}" for k in range(len(param.shape)))]
+        for var in self.vars:
+            require(var.dtype == INDEX, f"variable {var.name!r} of {self.name!r} is {var.dtype}, not {INDEX}")
+            known.append(var.name)
+        for name in known:
+            _require_name(name)
+            require(known.count(name) == 1, f"two placeholders of {self.name!r} are called {name!r}")
+        required = [*(param.name for param in self.params), *(var.name for var in self.vars)]
+        fault = ctext.fault_in(self.code, known, required)
+        require(fault is None, f"code of {self.name!r}: {fault}")
+
+    def __repr__(self) -> str:
+        return f"<Intrinsic {self.name}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Exec(Stmt):
+    """One execution of ``intrinsic`` on views of buffers and values of its variables; done when it ends."""
+
+    intrinsic: Intrinsic
+    args: tuple[View, ...]
+    values: tuple[Expr, ...] = ()
+
+    def __post_init__(self) -> None:
+        name, params, variables = self.intrinsic.name, self.intrinsic.params, self.intrinsic.vars
+        given, taken = (len(self.args), len(self.values)), (len(params), len(variables))
+        require(given == taken, f"{name!r} takes {taken[0]} views and {taken[1]} values, not {given[0]} and {given[1]}")
+        for param, view in zip(params, self.args, strict=True):
+            buffer, what = view.buffer, f"{name!r} takes as {param.name!r}"
+            require(buffer.dtype == param.dtype, f"{what} a view of {param.dtype}, not {buffer.dtype}")
+            scope = "global" if buffer.scope in HOST_SCOPES else buffer.scope
+            require(scope == param.scope, f"{what} a view in scope {param.scope!r}, not {buffer.scope!r}")
+            rank = len(param.shape)
+            require(len(view.axes) == rank, f"{what} a view of {rank} axes, not {len(view.axes)}")
+        for var, value in zip(variables, self.values, strict=True):
+            require(value.dtype == INDEX, f"{name!r} takes as {var.name!r} a value of {INDEX}, not {value.dtype}")
+
+
+# Functions
 
 
 Role = Literal["input", "output", "constant", "workspace"]
@@ -540,14 +418,19 @@ Role = Literal["input", "output", "constant", "workspace"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Param(Node):
-    """A parameter of a `PrimFunc`. Inputs and constants are read, outputs written, workspaces both."""
+    """A parameter of a `PrimFunc`. Inputs and constants are read, outputs written, workspaces both.
+
+    Only a workspace may be in an accelerator's memory.
+    """
 
     buffer: Buffer
     role: Role
 
     def __post_init__(self) -> None:
-        _require(self.role in _ROLES, f"parameter {self.buffer.name!r} has unknown role {self.role!r}")
-        _require(self.buffer.scope == "global", f"parameter {self.buffer.name!r} has scope {self.buffer.scope!r}")
+        require(self.role in _ROLES, f"parameter {self.buffer.name!r} has unknown role {self.role!r}")
+        scope = self.buffer.scope
+        fits = scope == "global" or (self.role == "workspace" and scope not in HOST_SCOPES)
+        require(fits, f"parameter {self.buffer.name!r} has scope {scope!r}")
 
 
 _ROLES = ("input", "output", "constant", "workspace")
@@ -561,20 +444,24 @@ class PrimFunc(Node):
         params: inputs, then outputs, constants and workspaces.
         body: what it does; every output element is written before it is read.
         may_alias: pairs (output, input) of parameter names that may be the same memory; all others are distinct.
+        memories: the accelerator's memories that it uses.
     """
 
     params: tuple[Param, ...]
     body: Stmt
     may_alias: tuple[tuple[str, str], ...] = ()
+    memories: tuple[Memory, ...] = ()
 
     def __post_init__(self) -> None:
         order = [_ROLES.index(param.role) for param in self.params]
-        _require(order == sorted(order), "parameters must come as inputs, outputs, constants, workspaces")
+        require(order == sorted(order), "parameters must come as inputs, outputs, constants, workspaces")
         roles = {param.buffer.name: param.role for param in self.params}
-        _require(len(roles) == len(self.params), "two parameters share a name")
+        require(len(roles) == len(self.params), "two parameters share a name")
         for out, given in self.may_alias:
             fits = roles.get(out) == "output" and roles.get(given) == "input"
-            _require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
+            require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
+        scopes = {memory.name for memory in self.memories}
+        require(len(scopes) == len(self.memories), "two memories share a name")
 
     def buffers(self, role: Role) -> tuple[Buffer, ...]:
         """The parameters of one role, in order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ..errors import InternalError
 from .dtype import is_float, itemsize
@@ -20,12 +20,15 @@ from .nodes import (
     Buffer,
     Call,
     Cast,
+    Copy,
+    Exec,
     Expr,
     For,
     If,
     Imm,
+    Intrinsic,
     Load,
-    Param,
+    Memory,
     PrimFunc,
     Select,
     Seq,
@@ -34,10 +37,23 @@ from .nodes import (
     Un,
     Update,
     Var,
+    View,
 )
 from .scalar import round_float32
+from .visit import walk
 
-__all__ = ["CALLED", "LOOPS", "OPERATORS", "ROLES", "UPDATES", "headline", "print_expr", "print_func", "print_stmt"]
+__all__ = [
+    "CALLED",
+    "LOOPS",
+    "OPERATORS",
+    "ROLES",
+    "UPDATES",
+    "Definitions",
+    "headline",
+    "print_expr",
+    "print_func",
+    "print_stmt",
+]
 
 OPERATORS: dict[str, tuple[str, int]] = {
     "or": ("or", 2),
@@ -72,27 +88,99 @@ ROLES = {"input": "In", "output": "Out", "constant": "Const", "workspace": "Work
 UPDATES = {"add": "+=", "mul": "*=", "min": "update_min", "max": "update_max"}
 
 
-def print_func(func: PrimFunc, name: str) -> str:
-    """The text of a function under the name that its module gives it, ending in a newline."""
+_STATEMENTS = ("copy", "may_alias", "memories", "update_min", "update_max")
+"""The words that are called as statements, which is how intrinsics are."""
+
+
+class Definitions:
+    """The memories and intrinsics of the functions of one text, which defines each once, before them.
+
+    Each keeps its name where it can; of several by one name, in different functions, the later ones get a number.
+
+    Args:
+        funcs: the functions.
+        taken: what else the text gives names to.
+    """
+
+    def __init__(self, funcs: Iterable[PrimFunc], taken: Collection[str]) -> None:
+        memories: dict[Memory | Intrinsic, None] = {}
+        intrinsics: dict[Memory | Intrinsic, None] = {}
+        for func in funcs:
+            memories.update(dict.fromkeys(func.memories))
+            intrinsics.update((part.intrinsic, None) for part in walk(func.body) if isinstance(part, Exec))
+        self.names: dict[Memory | Intrinsic, str] = {}
+        used = {*taken, *_STATEMENTS}
+        for item in (*memories, *intrinsics):
+            name, number = item.name, 0
+            while name in used:
+                number += 1
+                name = f"{item.name}_{number}"
+            used.add(name)
+            self.names[item] = name
+
+    def texts(self) -> list[str]:
+        """The definitions, each ending in a newline."""
+        memories = [_memory(item, name) for item, name in self.names.items() if isinstance(item, Memory)]
+        intrinsics = [_intrinsic(item, name) for item, name in self.names.items() if isinstance(item, Intrinsic)]
+        return ["\n".join(memories) + "\n", *intrinsics] if memories else intrinsics
+
+
+def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None) -> str:
+    """The text of a function under the name that its module gives it, ending in a newline.
+
+    Args:
+        func: the function.
+        name: an identifier.
+        definitions: of the larger text that this is a part of; else this text begins with the definitions it needs.
+    """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise InternalError(f"{name!r} cannot name a function", where="tir printer")
-    params = [f"    {_param(param)}," for param in func.params]
-    head = [f"def {name}(", *params, "):"] if params else [f"def {name}():"]
-    lines = [f"may_alias({out}, {given})" for out, given in func.may_alias]
-    body = list(_lines(func.body))
+    if definitions is None:
+        definitions = Definitions([func], [name])
+        return "\n".join([*definitions.texts(), print_func(func, name, definitions)])
+    lines = []
+    if func.memories:
+        lines.append(f"memories({', '.join(definitions.names[memory] for memory in func.memories)})")
+    lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
+    body = list(_lines(func.body, definitions.names))
     if body != ["pass"] or not lines:
         lines += body
-    return "\n".join(["@prim_func", *head, *[f"    {line}" for line in lines]]) + "\n"
+    params = [_typed(param.buffer, ROLES[param.role], "global") for param in func.params]
+    return _definition("@prim_func", name, params, lines)
+
+
+def _definition(mark: str, name: str, params: list[str], lines: list[str]) -> str:
+    head = [f"def {name}(", *(f"    {param}," for param in params), "):"] if params else [f"def {name}():"]
+    return "\n".join([mark, *head, *(f"    {line}" for line in lines)]) + "\n"
+
+
+def _memory(memory: Memory, name: str) -> str:
+    parts = [str(memory.nbytes)]
+    if memory.alignment != 1:
+        parts.append(f"align({memory.alignment})")
+    parts += [f'{key}="{text}"' for key, text in (("copy_in", memory.copy_in), ("copy_out", memory.copy_out)) if text]
+    return f"{name} = memory({', '.join([*parts, *_own_name(memory.name, name)])})"
+
+
+def _intrinsic(intrinsic: Intrinsic, name: str) -> str:
+    params = [_typed(param, "Operand", "global") for param in intrinsic.params]
+    params += [f"{var.name}: {var.dtype}" for var in intrinsic.vars]
+    mark = ", ".join([f'"{intrinsic.code}"', *_own_name(intrinsic.name, name)])
+    return _definition(f"@intrinsic({mark})", name, params, list(_lines(intrinsic.description, {})))
+
+
+def _own_name(own: str, name: str) -> list[str]:
+    return [] if own == name else [f'name="{own}"']
 
 
 def print_stmt(stmt: Stmt) -> str:
     """The text of a statement: lines without a newline at the end."""
-    return "\n".join(_lines(stmt))
+    return "\n".join(_lines(stmt, {}))
 
 
 def headline(stmt: Stmt) -> str:
     """The first line of a statement, short enough for an error message."""
-    first = next(_lines(stmt))
+    first = next(_lines(stmt, {}))
     return first if len(first) <= 160 else first[:157] + "..."
 
 
@@ -101,18 +189,25 @@ def print_expr(expr: Expr, dtype: str | None = None) -> str:
     return _expr(expr, 0, dtype)
 
 
-def _param(param: Param) -> str:
-    buffer = param.buffer
-    parts = [buffer.dtype, str(buffer.shape), *_alignment(buffer)]
-    return f"{buffer.name}: {ROLES[param.role]}[{', '.join(parts)}]"
+def _typed(buffer: Buffer, word: str, scope: str) -> str:
+    """A parameter, ``scope`` being where it lives if that is not said."""
+    return f"{buffer.name}: {word}[{', '.join(_described(buffer, scope))}]"
 
 
-def _alignment(buffer: Buffer) -> list[str]:
-    return [f"align({buffer.alignment})"] if buffer.alignment != itemsize(buffer.dtype) else []
+def _described(buffer: Buffer, scope: str) -> list[str]:
+    parts = [buffer.dtype, str(buffer.shape)]
+    if buffer.alignment != itemsize(buffer.dtype):
+        parts.append(f"align({buffer.alignment})")
+    if buffer.scope != scope:
+        parts.append(f"scope({_quoted(buffer.scope)})")
+    return parts
 
 
-def _lines(stmt: Stmt) -> Iterator[str]:
-    """The lines of a statement, at least one."""
+Names = Mapping[Memory | Intrinsic, str]
+
+
+def _lines(stmt: Stmt, names: Names) -> Iterator[str]:
+    """The lines of a statement, at least one; an intrinsic not in ``names`` has its own."""
     while isinstance(stmt, (Bind, Alloc)):
         yield _bind(stmt) if isinstance(stmt, Bind) else _alloc(stmt.buffer)
         stmt = stmt.body
@@ -120,25 +215,31 @@ def _lines(stmt: Stmt) -> Iterator[str]:
             return
     if isinstance(stmt, Seq):
         for inner in stmt.stmts:
-            yield from _lines(inner)
+            yield from _lines(inner, names)
         if not stmt.stmts:
             yield "pass"
     elif isinstance(stmt, For):
         yield f"for {stmt.var.name} in {LOOPS[stmt.kind]}({print_expr(stmt.extent, INDEX)}):"
-        yield from _indented(stmt.body)
+        yield from _indented(stmt.body, names)
     elif isinstance(stmt, If):
         yield f"if {print_expr(stmt.condition)}:"
-        yield from _indented(stmt.then)
+        yield from _indented(stmt.then, names)
         while isinstance(stmt.otherwise, If):
             stmt = stmt.otherwise
             yield f"elif {print_expr(stmt.condition)}:"
-            yield from _indented(stmt.then)
+            yield from _indented(stmt.then, names)
         if stmt.otherwise is not None:
             yield "else:"
-            yield from _indented(stmt.otherwise)
+            yield from _indented(stmt.otherwise, names)
     elif isinstance(stmt, Block):
         yield f"with block({_quoted(stmt.label)}):"
-        yield from _indented(stmt.body)
+        yield from _indented(stmt.body, names)
+    elif isinstance(stmt, Copy):
+        shape = ", ".join(print_expr(extent, INDEX) for extent in stmt.shape)
+        yield f"copy({_view(stmt.to)}, {_view(stmt.source)}, ({shape}{',' if len(stmt.shape) == 1 else ''}))"
+    elif isinstance(stmt, Exec):
+        args = [*map(_view, stmt.args), *(print_expr(value, INDEX) for value in stmt.values)]
+        yield f"{names.get(stmt.intrinsic, stmt.intrinsic.name)}({', '.join(args)})"
     elif isinstance(stmt, Store):
         yield f"{_access(stmt.buffer, stmt.indices)} = {print_expr(stmt.value, stmt.buffer.dtype)}"
     else:
@@ -148,20 +249,22 @@ def _lines(stmt: Stmt) -> Iterator[str]:
         yield f"{target} {sign} {value}" if sign.endswith("=") else f"{sign}({target}, {value})"
 
 
-def _indented(stmt: Stmt) -> Iterator[str]:
-    for line in _lines(stmt):
+def _indented(stmt: Stmt, names: Names) -> Iterator[str]:
+    for line in _lines(stmt, names):
         yield f"    {line}"
+
+
+def _alloc(buffer: Buffer) -> str:
+    return f"{buffer.name} = alloc({', '.join(_described(buffer, 'local'))})"
 
 
 def _bind(stmt: Bind) -> str:
     return f"{stmt.var.name}: {stmt.var.dtype} = {print_expr(stmt.value, stmt.var.dtype)}"
 
 
-def _alloc(buffer: Buffer) -> str:
-    parts = [buffer.dtype, str(buffer.shape), *_alignment(buffer)]
-    if buffer.scope != "local":
-        parts.append(f"scope({_quoted(buffer.scope)})")
-    return f"{buffer.name} = alloc({', '.join(parts)})"
+def _view(view: View) -> str:
+    axes = [f"axis({axis.dim})" if axis.step == 1 else f"axis({axis.dim}, {axis.step})" for axis in view.axes]
+    return f"view({', '.join([_access(view.buffer, view.start), *axes])})"
 
 
 def _quoted(text: str) -> str:

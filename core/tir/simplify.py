@@ -15,7 +15,7 @@ from .nodes import (
     Bin,
     Bind,
     Block,
-    Buffer,
+    Copy,
     Expr,
     For,
     If,
@@ -32,19 +32,21 @@ from .nodes import (
 from .rules import apply_rules, is_total
 from .visit import (
     bodies,
+    buffers,
     buffers_read,
     buffers_written,
+    declared,
     expressions,
+    fresh_name,
     map_expressions,
     operands,
     rebuild,
     substitute,
     variables,
-    walk,
     with_operands,
 )
 
-__all__ = ["simplify", "simplify_expr"]
+__all__ = ["simplify", "simplify_expr", "simplify_within"]
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
@@ -54,17 +56,21 @@ def simplify(func: PrimFunc) -> PrimFunc:
     the conditions around them; loops of no or one iteration, unused names, empty statements go, and what a loop's
     condition asks of outer variables only is asked once, around the loop.
     """
-    body = func.body
     while True:
-        simpler = _Statements(func).run(body)
-        if simpler is body:
-            return PrimFunc(func.params, body, func.may_alias)
-        body = simpler
+        body = _Statements(func).statement(func.body, _Scope(Bounds({}), {}))
+        if body is func.body:
+            return func
+        func = PrimFunc(func.params, body, func.may_alias, func.memories)
 
 
 def simplify_expr(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Expr:
     """An expression equal to ``expr`` while its variables are within ``ranges``, or their type where they have none."""
-    return _Scope(Bounds(ranges), {}).expr(expr)
+    return simplify_within(expr, Bounds(ranges))
+
+
+def simplify_within(expr: Expr, bounds: Bounds) -> Expr:
+    """An expression equal to ``expr`` where ``bounds`` hold."""
+    return _Scope(bounds, {}).expr(expr)
 
 
 class _Scope:
@@ -141,15 +147,7 @@ class _Statements:
 
     def __init__(self, func: PrimFunc) -> None:
         self.aliases = func.may_alias
-        self.names = {param.buffer.name for param in func.params}
-
-    def run(self, body: Stmt) -> Stmt:
-        for node in walk(body):
-            if isinstance(node, (For, Bind)):
-                self.names.add(node.var.name)
-            elif isinstance(node, Alloc):
-                self.names.add(node.buffer.name)
-        return self.statement(body, _Scope(Bounds({}), {}))
+        self.names = declared(func)
 
     def statement(self, stmt: Stmt, scope: _Scope) -> Stmt:
         if isinstance(stmt, For):
@@ -164,7 +162,9 @@ class _Statements:
             return seq(*inner)
         if isinstance(stmt, Block) and inner[0] is _NOTHING:
             return _NOTHING
-        if isinstance(stmt, Alloc) and not _mentions(inner[0], stmt.buffer):
+        if isinstance(stmt, Copy) and any(scope.bounds.of(extent)[1] <= 0 for extent in stmt.shape):
+            return _NOTHING
+        if isinstance(stmt, Alloc) and stmt.buffer not in buffers(inner[0]):
             return inner[0]
         return rebuild(stmt, exprs, inner)
 
@@ -218,7 +218,7 @@ class _Statements:
         first = self.hoist(For(loop.var, loop.extent, then, loop.kind), bounds)
         if body.otherwise is None:
             return If(outer, first)
-        var = self.fresh(loop.var)
+        var = Var(fresh_name(loop.var.name, self.names))
         moved = map_expressions(body.otherwise, lambda expr: substitute(expr, {loop.var: var}))
         return If(outer, first, self.hoist(For(var, loop.extent, moved, loop.kind), bounds))
 
@@ -235,17 +235,6 @@ class _Statements:
             asked = runs and not inner
             (outer if fixed and (asked or is_total(clause, bounds)) else inner).append(clause)
         return _conjunction(outer), _conjunction(inner)
-
-    def fresh(self, var: Var) -> Var:
-        number = 1
-        while f"{var.name}_{number}" in self.names:
-            number += 1
-        self.names.add(f"{var.name}_{number}")
-        return Var(f"{var.name}_{number}", var.dtype)
-
-
-def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
-    return buffer in buffers_read(stmt) or buffer in buffers_written(stmt)
 
 
 def _clauses(condition: Expr) -> Iterator[Expr]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+from .affine import Affine, flat_index
 from .bounds import Bounds, Interval, fits
 from .dtype import bits, is_integer
 from .nodes import Alloc, Bind, Buffer, For, If, PrimFunc, Stmt, Store, Update, Var
@@ -62,7 +64,19 @@ class _Finder:
         elif stmt.op != "add":
             del self.values[stmt.buffer]
         else:
-            times = 1
-            for var, extent in loops[self.depths[stmt.buffer] :]:
-                times *= 1 if var in stmt.indices else extent
+            inner = loops[self.depths[stmt.buffer] :]
+            own = _own_indices(flat_index(stmt.buffer, stmt.indices), inner)
+            times = prod(extent for var, extent in inner if var not in own)
             self.values[stmt.buffer] = (low + times * min(0, value[0]), high + times * max(0, value[1]))
+
+
+def _own_indices(index: Affine, loops: Loops) -> set[Var]:
+    """Variables of ``loops`` of which no two sets of values give one element, all others being as they are."""
+    strides = {var: abs(index.stride(var) or 0) for var, _ in loops}
+    own: set[Var] = set()
+    span = 1
+    for var, extent in sorted(loops, key=lambda loop: strides[loop[0]]):
+        if strides[var] >= span:
+            own.add(var)
+            span += strides[var] * (extent - 1)
+    return own

@@ -22,6 +22,26 @@
                     else:
                         y[i, j] = -1
 
+Memories and instructions of an accelerator are defined before the functions that use them, once in a text::
+
+    spad = memory(1024, align(8), copy_in="dma_in({device}, {to}, {from}, {row_bytes})")
+
+    @intrinsic("add({device}, {a}, {n})")               # its code in C
+    def add(a: Operand[int32, (16,), scope("spad")], n: int32):
+        for i in range(n):                              # what it does
+            a[i] += 1
+
+    @prim_func
+    def f(x: In[int32, (8, 16)], ...):
+        memories(spad)                                  # those that the function uses
+        for i in range(8):
+            t = alloc(int32, (16,), scope("spad"))
+            copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,))  # to, source, extents
+            add(view(t[0], axis(0)), 16)
+
+A view starts at an element; ``axis(1, 2)`` goes along dimension 1 by steps of 2. Where two functions of a text have
+different things of one name, ``name="spad"`` keeps the name that a definition cannot have.
+
 Constants take the type of what they stand beside, else they are written ``int8(3)``. Booleans are ``True`` and
 ``False``; floats that are not finite ``float32("inf")``, ``float32("-inf")``, ``float32("nan")``. A constant has its
 sign with it: ``-3``; the operation on one is ``neg(3)``. A scalar buffer is accessed as ``t[()]``.
@@ -32,110 +52,157 @@ What is printed from a function that `verify` accepts parses to that very functi
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from ..errors import InternalError, TextError
-from .dtype import DTYPES, bounds, is_float
 from .nodes import (
     INDEX,
-    MATH,
     Alloc,
-    Bin,
+    Axis,
     Bind,
     Block,
     Buffer,
-    Call,
-    Cast,
-    Expr,
+    Copy,
+    Exec,
     For,
     If,
-    Imm,
-    Load,
+    Intrinsic,
+    Memory,
     Param,
     PrimFunc,
-    Select,
     Stmt,
     Store,
-    Un,
     Update,
     Var,
+    View,
     seq,
 )
-from .printer import CALLED, LOOPS, OPERATORS, ROLES, UPDATES, print_func
+from .printer import LOOPS, ROLES, UPDATES, Definitions, print_func
 from .source import Source
-from .verify import MAX_NESTING, faults
+from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
+from .verify import MAX_NESTING, faults, intrinsic_faults
 
-__all__ = ["parse_def", "parse_func", "print_func"]
+__all__ = ["Defined", "Definitions", "parse_def", "parse_func", "print_func"]
 
-_OPERATOR_NODES: dict[type[ast.AST], str] = {
-    ast.Or: "or",
-    ast.And: "and",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.BitAnd: "&",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-}
-_BY_SIGN = {sign: op for op, (sign, _) in OPERATORS.items()}
 _LOOP_KINDS = {word: kind for kind, word in LOOPS.items()}
 _ROLE_NAMES = {word: role for role, word in ROLES.items()}
 _UPDATE_OPS = {word: op for op, word in UPDATES.items()}
-_NON_FINITE = ("inf", "-inf", "nan")
-_MAX_INTEGER = 2**63
-"""Larger numbers in shapes and the like are refused before anything tries to print them."""
 
 
 def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
-    """The one function that ``text`` defines, and its name.
+    """The one function that ``text`` defines, after the memories and intrinsics that it needs, and its name.
 
     Raises:
         TextError: the text is not such a function, or not one that `verify` accepts.
     """
     source = Source(text, source_name)
-    statements = source.parse().body
+    defined = Defined(source)
+    statements = [node for node in source.parse().body if not defined.take(node)]
     if len(statements) != 1 or not isinstance(statements[0], ast.FunctionDef):
         at = next((node for node in statements if not isinstance(node, ast.FunctionDef)), None)
         place = at or (statements[1] if statements else ast.Module([], []))
         raise source.error(place, "expected one function, marked @prim_func")
-    return _Parser(source).function(statements[0])
+    return _Parser(source, defined).function(statements[0])
 
 
-def parse_def(node: ast.FunctionDef, source: str, source_name: str) -> tuple[str, PrimFunc]:
+def parse_def(node: ast.FunctionDef, defined: Defined) -> tuple[str, PrimFunc]:
     """The name and function that a definition within a larger text gives.
 
     Args:
-        node: the definition, from the tree of ``source``.
-        source: the whole text.
-        source_name: what errors call it.
+        node: the definition, from the tree of the text.
+        defined: what stands before it in the text.
 
     Raises:
         TextError: it is not a function that `verify` accepts.
     """
-    return _Parser(Source(source, source_name)).function(node)
+    return _Parser(defined.source, defined).function(node)
 
 
-class _Parser:
+class Defined:
+    """The memories and intrinsics that a text has defined so far, by the names it gives them.
+
+    Args:
+        source: the text.
+    """
+
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.scope: dict[str, Var | Buffer] = {}
+        self.memories: dict[str, Memory] = {}
+        self.intrinsics: dict[str, Intrinsic] = {}
+
+    def take(self, node: ast.stmt) -> bool:
+        """Read a statement of the text if it defines a memory or an intrinsic.
+
+        Returns:
+            Whether it does.
+
+        Raises:
+            TextError: it does so wrongly, or by a name that is taken.
+        """
+        if isinstance(node, ast.Assign) and called(node.value) == "memory":
+            name = name_of(node.targets[0]) if len(node.targets) == 1 else ""
+            if not name:
+                raise self.source.error(node, "expected a name for the memory: spad = memory(1024)")
+            self._free(node, name)
+            self.memories[name] = _Parser(self.source, self).memory(node.value, name)
+            return True
+        if isinstance(node, ast.FunctionDef) and [called(mark) for mark in node.decorator_list] == ["intrinsic"]:
+            self._free(node, node.name)
+            self.intrinsics[node.name] = _Parser(self.source, self).intrinsic(node)
+            return True
+        return False
+
+    def _free(self, node: ast.stmt, name: str) -> None:
+        if name in self.memories or name in self.intrinsics:
+            raise self.source.error(node, f"{name!r} is defined twice")
+
+
+class _Parser(ExprParser):
+    def __init__(self, source: Source, defined: Defined) -> None:
+        super().__init__(source)
+        self.defined = defined
         self.lines: dict[str, int] = {}  # where each name was declared
         self.labels: dict[str, int] = {}
-        self.places: dict[Stmt | Param, ast.AST] = {}
+        self.places: dict[Stmt | Param | Buffer, ast.AST] = {}
         self.nesting = 0
+
+    # Memories and intrinsics
+
+    def memory(self, node: ast.expr, name: str) -> Memory:
+        args, words = self.mixed_arguments(node, ("copy_in", "copy_out", "name"))
+        align = args[1] if len(args) > 1 else None
+        if not 1 <= len(args) <= 2 or (align is not None and called(align) != "align"):
+            raise self.error(node, "expected memory(bytes) or memory(bytes, align(bytes))")
+        alignment = 1 if align is None else self.integer(self.call_arguments(align, 1)[0])
+        given = {key: self.string(value) for key, value in words.items()}
+        with self.at(node):
+            return Memory(given.pop("name", name), self.integer(args[0]), alignment, **given)
+
+    def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
+        args, words = self.mixed_arguments(node.decorator_list[0], ("name",))
+        if len(args) != 1:
+            raise self.error(node, 'an intrinsic is marked with its code: @intrinsic("f({device}, {a})")')
+        self.returns_nothing(node)
+        params: list[Buffer] = []
+        variables: list[Var] = []
+        for arg in self.plain_arguments(node.args):
+            if isinstance(arg.annotation, ast.Subscript) and name_of(arg.annotation.value) == "Operand":
+                if variables:
+                    raise self.error(arg, "operands come before variables")
+                params.append(self.buffer(arg.annotation, arg.arg, _items(arg.annotation), "global"))
+                self.declare(arg, params[-1])
+                self.places[params[-1]] = arg
+            elif arg.annotation is not None and name_of(arg.annotation) == INDEX:
+                variables.append(Var(arg.arg))
+                self.declare(arg, variables[-1])
+            else:
+                raise self.error(arg, f"{arg.arg!r} needs a type such as Operand[int8, (4, 6)] or {INDEX}")
+        description = self.block(node.body)
+        name = self.string(words["name"]) if "name" in words else node.name
+        with self.at(node):
+            made = Intrinsic(name, tuple(params), tuple(variables), description, self.string(args[0]))
+        for what, place in intrinsic_faults(made):
+            raise self.error(self.places.get(place, node), what)
+        return made
 
     # Functions
 
@@ -145,19 +212,23 @@ class _Parser:
             raise self.error(node, "a function of loops is marked @prim_func, and nothing else")
         if not node.name.isascii():
             raise self.error(node, f"{node.name!r} is not an ASCII identifier")
-        if node.returns is not None:
-            raise self.error(node.returns, "a function of loops returns nothing: results are Out parameters")
+        self.returns_nothing(node)
         params = tuple([self.param(arg) for arg in self.plain_arguments(node.args)])
         body = list(node.body)
+        memories = self.memories(body.pop(0)) if called(body[0]) == "memories" else ()
         aliases = []
-        while body and _called(body[0]) == "may_alias":
+        while body and called(body[0]) == "may_alias":
             aliases.append(self.may_alias(body.pop(0)))
         stmts = self.block(body) if body else seq()
         with self.at(node):
-            func = PrimFunc(params, stmts, tuple(aliases))
+            func = PrimFunc(params, stmts, tuple(aliases), memories)
         for what, place in faults(func):
             raise self.error(self.places.get(place, node), what)
         return node.name, func
+
+    def returns_nothing(self, node: ast.FunctionDef) -> None:
+        if node.returns is not None:
+            raise self.error(node.returns, "a function of loops returns nothing: results are Out parameters")
 
     def plain_arguments(self, args: ast.arguments) -> list[ast.arg]:
         extra = [*args.posonlyargs, *args.kwonlyargs, *(arg for arg in (args.vararg, args.kwarg) if arg is not None)]
@@ -167,13 +238,12 @@ class _Parser:
 
     def param(self, arg: ast.arg) -> Param:
         note = arg.annotation
-        if not isinstance(note, ast.Subscript) or _name(note.value) not in _ROLE_NAMES:
+        if not isinstance(note, ast.Subscript) or name_of(note.value) not in _ROLE_NAMES:
             words = ", ".join(ROLES.values())
             raise self.error(arg, f"parameter {arg.arg!r} needs a type such as In[int8, (4, 6)]", f"one of {words}")
-        items = note.slice.elts if isinstance(note.slice, ast.Tuple) else [note.slice]
-        buffer = self.buffer(note, arg.arg, items, "global")
+        buffer = self.buffer(note, arg.arg, _items(note), "global")
         with self.at(note):
-            param = Param(buffer, _ROLE_NAMES[_name(note.value)])  # type: ignore[arg-type]  # the keys of ROLES
+            param = Param(buffer, _ROLE_NAMES[name_of(note.value)])  # type: ignore[arg-type]  # the keys of ROLES
         self.declare(arg, buffer)
         self.places[param] = arg
         return param
@@ -186,7 +256,7 @@ class _Parser:
         shape = tuple([self.integer(extent) for extent in items[1].elts])
         given: dict[str, ast.expr] = {}
         for item in items[2:]:
-            word = _called(item)
+            word = called(item)
             if word not in ("align", "scope") or word in given:
                 raise self.error(item, f'expected align(bytes) or scope("name") of {name!r}, once each')
             given[word] = self.call_arguments(item, 1)[0]
@@ -199,11 +269,19 @@ class _Parser:
 
     def may_alias(self, node: ast.stmt) -> tuple[str, str]:
         args = self.call_arguments(node, 2)
-        names = [_name(arg) for arg in args]
+        names = [name_of(arg) for arg in args]
         for name, arg in zip(names, args, strict=True):
             if name not in self.scope:
                 raise self.error(arg, "may_alias takes the names of an output and an input")
         return names[0], names[1]
+
+    def memories(self, node: ast.stmt) -> tuple[Memory, ...]:
+        found = []
+        for arg in self.call_arguments(node):
+            if name_of(arg) not in self.defined.memories:
+                raise self.error(arg, "memories takes the names of memories that are defined before")
+            found.append(self.defined.memories[name_of(arg)])
+        return tuple(found)
 
     # Statements
 
@@ -231,7 +309,7 @@ class _Parser:
         if isinstance(node, ast.AnnAssign):
             return self.bind(node)
         if isinstance(node, ast.Assign):
-            return self.alloc(node) if _called(node.value) == "alloc" else self.store(node)
+            return self.alloc(node) if called(node.value) == "alloc" else self.store(node)
         if isinstance(node, ast.For):
             return self.loop(node)
         if isinstance(node, ast.If):
@@ -239,14 +317,18 @@ class _Parser:
         if isinstance(node, ast.With):
             return self.label(node)
         if isinstance(node, ast.AugAssign):
-            return self.update(node, node.target, _OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
-        if isinstance(node, ast.Expr) and _called(node) in _UPDATE_OPS:
+            return self.update(node, node.target, OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
+        if isinstance(node, ast.Expr) and called(node) in _UPDATE_OPS:
             target, value = self.call_arguments(node, 2)
-            return self.update(node, target, _called(node), value)
+            return self.update(node, target, called(node), value)
+        if isinstance(node, ast.Expr) and called(node) == "copy":
+            return self.copy(node)
+        if isinstance(node, ast.Expr) and called(node) in self.defined.intrinsics:
+            return self.exec(node, self.defined.intrinsics[called(node)])
         raise self.error(node, "not a statement of loops")
 
     def bind(self, node: ast.AnnAssign) -> Stmt:
-        name = _name(node.target)
+        name = name_of(node.target)
         if not name or node.value is None:
             raise self.error(node, "expected a name, its dtype and its value: v: int32 = 3")
         dtype = self.dtype(node.annotation)
@@ -257,7 +339,7 @@ class _Parser:
         return bind
 
     def alloc(self, node: ast.Assign) -> Stmt:
-        name = _name(node.targets[0]) if len(node.targets) == 1 else ""
+        name = name_of(node.targets[0]) if len(node.targets) == 1 else ""
         if not name:
             raise self.error(node, "expected a name for the buffer: t = alloc(int32, (4,))")
         buffer = self.buffer(node.value, name, self.call_arguments(node.value), "local")
@@ -265,7 +347,7 @@ class _Parser:
         return Alloc(buffer, seq())
 
     def loop(self, node: ast.For) -> Stmt:
-        name, word = _name(node.target), _called(node.iter)
+        name, word = name_of(node.target), called(node.iter)
         if not name or word not in _LOOP_KINDS or node.orelse:
             raise self.error(node, f"expected a loop such as for i in range(4), with one of {', '.join(_LOOP_KINDS)}")
         extent = self.expr(self.call_arguments(node.iter, 1)[0], INDEX)
@@ -285,7 +367,7 @@ class _Parser:
 
     def label(self, node: ast.With) -> Stmt:
         item = node.items[0]
-        if len(node.items) != 1 or _called(item.context_expr) != "block" or item.optional_vars is not None:
+        if len(node.items) != 1 or called(item.context_expr) != "block" or item.optional_vars is not None:
             raise self.error(node, 'expected a label: with block("name"):')
         label = self.string(self.call_arguments(item.context_expr, 1)[0])
         if label in self.labels:
@@ -311,118 +393,47 @@ class _Parser:
         with self.at(node):
             return Update(_UPDATE_OPS[sign], element.buffer, element.indices, step)
 
-    # Expressions. Each takes the dtype that bare constants have here, None where nothing gives it.
-
-    def expr(self, node: ast.expr, dtype: str | None, depth: int = 0) -> Expr:
-        if depth > MAX_NESTING:
-            raise self.error(node, "an expression is nested too deeply")
-        literal = _literal(node)
-        if literal is not None:
-            return self.constant(node, literal, dtype)
-        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            return Imm(node.value, "bool")
-        if isinstance(node, ast.Name):
-            var = self.scope.get(node.id)
-            if not isinstance(var, Var):
-                raise self.error(node, f"no variable {node.id!r} here")
-            return var
-        if isinstance(node, ast.Subscript):
-            return self.access(node, depth + 1)
-        if isinstance(node, ast.Call):
-            return self.call(node, dtype, depth + 1)
-        if isinstance(node, ast.IfExp):
-            condition = self.expr(node.test, "bool", depth + 1)
-            a, b = self.alike([node.body, node.orelse], dtype, depth + 1)
-            with self.at(node):
-                return Select(condition, a, b)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
-            op = "neg" if isinstance(node.op, ast.USub) else "not"
-            operand = self.expr(node.operand, dtype, depth + 1)
-            with self.at(node):
-                return Un(op, operand)
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATOR_NODES:
-            return self.binary(node, type(node.op), [node.left, node.right], dtype, depth)
-        if isinstance(node, ast.BoolOp):
-            return self.binary(node, type(node.op), node.values, "bool", depth)
-        if isinstance(node, ast.Compare) and type(node.ops[0]) in _OPERATOR_NODES:
-            if len(node.ops) > 1:
-                raise self.error(node, "comparisons are not chained", "write a <= b and b < c")
-            return self.binary(node, type(node.ops[0]), [node.left, *node.comparators], None, depth)
-        raise self.error(node, "not an expression of loops")
-
-    def binary(self, node: ast.expr, sign: type[ast.AST], nodes: list[ast.expr], dtype: str | None, depth: int) -> Expr:
-        op = _BY_SIGN[_OPERATOR_NODES[sign]]
-        result, *others = self.alike(nodes, dtype, depth + 1)
+    def copy(self, node: ast.Expr) -> Stmt:
+        to, source, shape = self.call_arguments(node, 3)
+        if not isinstance(shape, ast.Tuple):
+            raise self.error(shape, "expected the extents of the copy, a tuple")
+        into, out_of = self.view(to), self.view(source)
+        extents = tuple([self.expr(extent, INDEX) for extent in shape.elts])
         with self.at(node):
-            for other in others:  # a and b and c is one node of Python's tree, and two of ours
-                result = Bin(op, result, other)
-        return result
+            return Copy(into, out_of, extents)
 
-    def alike(self, nodes: list[ast.expr], dtype: str | None, depth: int) -> list[Expr]:
-        """Operands of one type: where nothing around gives it, the first that is no bare constant does."""
-        parsed: dict[int, Expr] = {}
-        if dtype is None:
-            first = next((k for k, node in enumerate(nodes) if _literal(node) is None), 0)
-            parsed[first] = self.expr(nodes[first], None, depth)
-            dtype = parsed[first].dtype
-        return [parsed[k] if k in parsed else self.expr(node, dtype, depth) for k, node in enumerate(nodes)]
-
-    def call(self, node: ast.Call, dtype: str | None, depth: int) -> Expr:
-        name = _called(node)
-        if name in DTYPES:
-            (arg,) = self.call_arguments(node, 1)
-            return self.conversion(node, arg, name, depth)
-        if name in CALLED:
-            a, b = self.alike(self.call_arguments(node, 2), dtype, depth)
-            with self.at(node):
-                return Bin(name, a, b)
-        if name in ("abs", "neg"):
-            operand = self.expr(self.call_arguments(node, 1)[0], dtype, depth)
-            with self.at(node):
-                return Un(name, operand)
-        if name not in MATH:
-            raise self.error(node, f"no function {name!r}" if name else "not a function of loops")
-        args = self.alike(self.call_arguments(node, MATH[name]), None if name == "clz" else dtype, depth)
+    def exec(self, node: ast.Expr, intrinsic: Intrinsic) -> Stmt:
+        params, variables = len(intrinsic.params), len(intrinsic.vars)
+        args = self.call_arguments(node, params + variables)
+        views, values = [self.view(arg) for arg in args[:params]], [self.expr(arg, INDEX) for arg in args[params:]]
         with self.at(node):
-            return Call(name, *args)
+            return Exec(intrinsic, tuple(views), tuple(values))
 
-    def conversion(self, node: ast.Call, arg: ast.expr, dtype: str, depth: int) -> Expr:
-        """``int8(3)`` is a constant of that type, ``int8(x)`` a cast."""
-        literal = _literal(arg)
-        if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-            if arg.value not in _NON_FINITE or not is_float(dtype):
-                raise self.error(arg, "a constant in quotes is one of " + ", ".join(_NON_FINITE) + ", of a float type")
-            return Imm(float(arg.value), dtype)
-        if literal is not None:
-            return self.constant(arg, literal, dtype)
-        operand = self.expr(arg, None, depth)
+    def view(self, node: ast.expr) -> View:
+        args = self.call_arguments(node) if called(node) == "view" else []
+        if not args:
+            raise self.error(node, "expected a view, such as view(x[i, 0], axis(0), axis(1, 2))")
+        element = self.access(args[0])
+        axes = []
+        for arg in args[1:]:
+            numbers = [self.integer(number) for number in self.call_arguments(arg)] if called(arg) == "axis" else []
+            if not 1 <= len(numbers) <= 2:
+                raise self.error(arg, "expected axis(dimension) or axis(dimension, step)")
+            with self.at(arg):
+                axes.append(Axis(*numbers))
         with self.at(node):
-            return Cast(operand, dtype)
-
-    def constant(self, node: ast.expr, value: int | float, dtype: str | None) -> Imm:
-        if dtype is None:
-            raise self.error(node, "the type of this constant is not clear here", "write for example int32(3)")
-        if is_float(dtype) != isinstance(value, float):
-            raise self.error(node, f"expected a constant of {dtype}", "constants of a float type have a point: 3.0")
-        if isinstance(value, int):
-            low, high = bounds(dtype)
-            if dtype == "bool" or not low <= value <= high:
-                raise self.error(node, f"this constant does not fit {dtype}")
-        constant = Imm(value, dtype)
-        if constant.value in (math.inf, -math.inf):
-            raise self.error(node, f"this constant does not fit {dtype}", f'infinity is {dtype}("inf")')
-        return constant
-
-    def access(self, node: ast.expr, depth: int = 0) -> Load:
-        buffer = self.scope.get(_name(node.value)) if isinstance(node, ast.Subscript) else None
-        if not isinstance(node, ast.Subscript) or not isinstance(buffer, Buffer):
-            raise self.error(node, "expected an element of a buffer that exists here, such as x[i, 3]")
-        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        indices = tuple([self.expr(item, INDEX, depth) for item in items])
-        with self.at(node):
-            return Load(buffer, indices)
+            return View(element.buffer, element.indices, tuple(axes))
 
     # Small things
+
+    def mixed_arguments(self, node: ast.expr, known: Sequence[str]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+        """The arguments of a call, those by a name apart."""
+        assert isinstance(node, ast.Call)  # the caller looked at `called`
+        words = {word.arg: word.value for word in node.keywords if word.arg is not None}
+        for word in node.keywords:
+            if word.arg not in known:
+                raise self.error(word.value, f"unknown argument {word.arg!r}; there is {', '.join(known)}")
+        return node.args, words
 
     def declare(self, node: ast.AST, symbol: Var | Buffer) -> None:
         name, line = symbol.name, getattr(node, "lineno", 0)
@@ -431,59 +442,6 @@ class _Parser:
         self.lines[name] = line
         self.scope[name] = symbol
 
-    def dtype(self, node: ast.expr) -> str:
-        name = _name(node)
-        if name not in DTYPES:
-            raise self.error(node, f"expected a dtype: {', '.join(DTYPES)}")
-        return name
 
-    def integer(self, node: ast.expr) -> int:
-        value = _literal(node)
-        if not isinstance(value, int) or abs(value) > _MAX_INTEGER:
-            raise self.error(node, "expected a whole number of reasonable size")
-        return value
-
-    def string(self, node: ast.expr) -> str:
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            raise self.error(node, "expected a string")
-        return node.value
-
-    def call_arguments(self, node: ast.AST, count: int | None = None) -> list[ast.expr]:
-        call = node.value if isinstance(node, ast.Expr) else node
-        assert isinstance(call, ast.Call)  # the caller looked at `_called`
-        for item in (*(arg for arg in call.args if isinstance(arg, ast.Starred)), *call.keywords):
-            raise self.error(item, "arguments are plain: no names, no *")
-        if count is not None and len(call.args) != count:
-            raise self.error(call, f"{_called(call)} takes {count} argument{'s' * (count > 1)}, not {len(call.args)}")
-        return call.args
-
-    @contextmanager
-    def at(self, node: ast.AST) -> Iterator[None]:
-        """What a node's constructor refuses is an error of the text at ``node``."""
-        try:
-            yield
-        except InternalError as error:
-            raise self.error(node, error.what) from None
-
-    def error(self, node: ast.AST, what: str, hint: str | None = None) -> TextError:
-        return self.source.error(node, what, hint)
-
-
-def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _called(node: ast.AST) -> str:
-    """The name of the function that a call, or a statement that is one, calls; else nothing."""
-    call = node.value if isinstance(node, ast.Expr) else node
-    return _name(call.func) if isinstance(call, ast.Call) else ""
-
-
-def _literal(node: ast.expr) -> int | float | None:
-    """The value of a number, with its sign."""
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    number = node.operand if isinstance(node, ast.UnaryOp) and negative else node
-    value = number.value if isinstance(number, ast.Constant) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return -value if negative else value
+def _items(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

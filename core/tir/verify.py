@@ -4,7 +4,12 @@
 - A variable or buffer is used within its scope only, with the type it was declared with.
 - Inputs and constants are never written; every output is, somewhere. Whether *each element* is written before it is
   read is for the interpreter to see.
-- Allocated buffers have scope ``local``. A buffer has fewer than 2**31 elements and is aligned to at most 4096 bytes.
+- Allocated buffers have scope ``local``, or that of one of the function's memories, whose buffers fit it together. A
+  buffer has fewer than 2**31 elements and is aligned to at most 4096 bytes.
+- What is in an accelerator's memory is read and written by `Copy` and `Exec` only, and copied the ways that the memory
+  has.
+- An intrinsic's description is as good as a function: loops over its parameters, variables and local buffers, without
+  copies and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as that.
 - An `Update` is of numbers.
 - Loops, conditions, blocks and the operands of an expression nest at most `MAX_NESTING` deep, and at most `MAX_SCOPES`
   names are bound or allocated around a statement: texts stay readable, C compilers and recursive passes safe.
@@ -13,17 +18,22 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..errors import InternalError
 from .nodes import (
+    HOST_SCOPES,
     Alloc,
     Bind,
     Block,
     Buffer,
+    Copy,
+    Exec,
     Expr,
     For,
+    Intrinsic,
     Load,
+    Memory,
     Param,
     PrimFunc,
     Seq,
@@ -33,9 +43,9 @@ from .nodes import (
     Var,
 )
 from .printer import headline
-from .visit import bodies, buffers_written, expressions, operands, walk
+from .visit import bodies, buffers_written, expressions, operands, views, walk
 
-__all__ = ["MAX_NESTING", "MAX_SCOPES", "faults", "verify"]
+__all__ = ["MAX_NESTING", "MAX_SCOPES", "faults", "intrinsic_faults", "verify"]
 
 MAX_NESTING = 90
 MAX_SCOPES = 150
@@ -58,27 +68,53 @@ def verify(func: PrimFunc) -> None:
 
 def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
     """Everything that is wrong with a function, in the order of its text: what, and the place."""
-    yield from _Checker(func).run()
+    checker = _Checker({memory.name: memory for memory in func.memories})
+    written = buffers_written(func.body)
+    for param in func.params:
+        for what in checker.param(param.buffer):
+            yield what, param
+        if param.role in ("input", "constant"):
+            checker.read_only[param.buffer] = param.role
+        if param.role == "output" and param.buffer not in written:
+            yield f"output {param.buffer.name!r} is never written", param
+    yield from checker.statement(func.body, 0, 0)
+
+
+def intrinsic_faults(intrinsic: Intrinsic) -> Iterator[tuple[str, Stmt | Buffer]]:
+    """Everything that is wrong with an intrinsic in whatever function: what, and the statement or parameter."""
+    checker = _Checker(None)
+    for param in intrinsic.params:
+        for what in checker.param(param):
+            yield what, param
+    for var in intrinsic.vars:
+        checker.scope[var.name] = var
+        checker.declared.add(var.name)
+    yield from checker.statement(intrinsic.description, 0, 0)
 
 
 class _Checker:
-    def __init__(self, func: PrimFunc) -> None:
-        self.func = func
+    """Checks statements.
+
+    Args:
+        memories: of the function, by name; None for the description of an intrinsic.
+    """
+
+    def __init__(self, memories: Mapping[str, Memory] | None) -> None:
+        self.memories = memories
         self.declared: set[str] = set()
         self.labels: set[str] = set()
         self.scope: dict[str, Symbol] = {}
-        self.read_only = {param.buffer: param.role for param in func.params if param.role in ("input", "constant")}
+        self.read_only: dict[Buffer, str] = {}
+        self.used_bytes = dict.fromkeys(memories or (), 0)
+        self.intrinsics: dict[str, Intrinsic] = {}
 
-    def run(self) -> Iterator[tuple[str, Place]]:
-        written = buffers_written(self.func.body)
-        for param in self.func.params:
-            for what in (*self.declare(param.buffer), *_buffer_faults(param.buffer)):
-                yield what, param
-            if param.role == "output" and param.buffer not in written:
-                yield f"output {param.buffer.name!r} is never written", param
-        yield from self.statement(self.func.body, 0, 0)
+    def param(self, buffer: Buffer) -> Iterator[str]:
+        yield from self.declare(buffer)
+        yield from _buffer_faults(buffer)
+        if buffer.scope != "global":
+            yield from self.placed(buffer)
 
-    def statement(self, stmt: Stmt, nesting: int, scopes: int) -> Iterator[tuple[str, Place]]:
+    def statement(self, stmt: Stmt, nesting: int, scopes: int) -> Iterator[tuple[str, Stmt]]:
         if isinstance(stmt, (Bind, Alloc)):
             scopes += 1
         elif not isinstance(stmt, Seq):
@@ -96,6 +132,8 @@ class _Checker:
             yield from self.statement(inner, nesting, scopes)
         if symbol is not None:
             self.scope.pop(symbol.name, None)
+        if isinstance(stmt, Alloc) and stmt.buffer.scope in self.used_bytes:
+            self.used_bytes[stmt.buffer.scope] -= stmt.buffer.nbytes
 
     def own(self, stmt: Stmt) -> Iterator[str]:
         symbol = _declares(stmt)
@@ -103,8 +141,10 @@ class _Checker:
             yield from self.declare(symbol)
         if isinstance(stmt, Alloc):
             yield from _buffer_faults(stmt.buffer)
-            if stmt.buffer.scope != "local":
+            if stmt.buffer.scope == "global" or (stmt.buffer.scope != "local" and self.memories is None):
                 yield f"buffer {stmt.buffer.name!r} is allocated in scope {stmt.buffer.scope!r}, not 'local'"
+            elif stmt.buffer.scope != "local":
+                yield from self.placed(stmt.buffer)
         elif isinstance(stmt, Block):
             if not stmt.label.isascii():
                 yield f"label {stmt.label!r} is not an ASCII identifier"
@@ -112,11 +152,68 @@ class _Checker:
                 yield f"label {stmt.label!r} is used twice"
             self.labels.add(stmt.label)
         elif isinstance(stmt, (Store, Update)):
-            yield from self.use(stmt.buffer)
-            if stmt.buffer in self.read_only:
-                yield f"{self.read_only[stmt.buffer]} {stmt.buffer.name!r} is written"
+            yield from self.touch(stmt.buffer)
+            yield from self.write(stmt.buffer)
             if isinstance(stmt, Update) and stmt.buffer.dtype == "bool":
                 yield f"{stmt.buffer.name!r} is bool and cannot be updated with {stmt.op}"
+
+        elif isinstance(stmt, (Copy, Exec)):
+            if self.memories is None:
+                yield "a description consists of loops, without copies and intrinsics"
+                return
+            for view in views(stmt):
+                yield from self.use(view.buffer)
+            yield from self.copy(stmt, self.memories) if isinstance(stmt, Copy) else self.exec(stmt, self.memories)
+
+    def copy(self, stmt: Copy, memories: Mapping[str, Memory]) -> Iterator[str]:
+        yield from self.write(stmt.to.buffer)
+        into, out_of = memories.get(stmt.to.buffer.scope), memories.get(stmt.source.buffer.scope)
+        if into is not None and not into.copy_in:
+            yield f"memory {into.name!r} has no transfer from the host, copy_in"
+        if out_of is not None and not out_of.copy_out:
+            yield f"memory {out_of.name!r} has no transfer to the host, copy_out"
+
+    def exec(self, stmt: Exec, memories: Mapping[str, Memory]) -> Iterator[str]:
+        intrinsic = stmt.intrinsic
+        if self.intrinsics.setdefault(intrinsic.name, intrinsic) is not intrinsic:
+            yield f"two intrinsics are called {intrinsic.name!r}"
+            return
+        for what, place in intrinsic_faults(intrinsic):
+            yield f"intrinsic {intrinsic.name!r}, {_where(place)}: {what}"
+            return
+        written = buffers_written(intrinsic.description)
+        for param, view in zip(intrinsic.params, stmt.args, strict=True):
+            buffer = view.buffer
+            if param in written:
+                yield from self.write(buffer)
+            memory = memories.get(buffer.scope)
+            alignment = buffer.alignment if memory is None else max(buffer.alignment, memory.alignment)
+            if alignment < param.alignment:
+                wanted = f"takes as {param.name!r} what is aligned to {param.alignment} bytes"
+                yield f"{intrinsic.name!r} {wanted}; {buffer.name!r} is aligned to {alignment}"
+
+    def write(self, buffer: Buffer) -> Iterator[str]:
+        if buffer in self.read_only:
+            yield f"{self.read_only[buffer]} {buffer.name!r} is written"
+
+    def touch(self, buffer: Buffer) -> Iterator[str]:
+        """The use of a buffer by the host, or by an intrinsic."""
+        yield from self.use(buffer)
+        if self.memories is not None and buffer.scope not in HOST_SCOPES:
+            yield f"{buffer.name!r} is in memory {buffer.scope!r}, which the host cannot address"
+
+    def placed(self, buffer: Buffer) -> Iterator[str]:
+        """A buffer of an accelerator's memory that exists from here on."""
+        if self.memories is None:
+            return
+        memory = self.memories.get(buffer.scope)
+        if memory is None:
+            yield f"buffer {buffer.name!r} is in scope {buffer.scope!r}, which is no memory of the function"
+            return
+        self.used_bytes[memory.name] += buffer.nbytes
+        if self.used_bytes[memory.name] > memory.nbytes:
+            taken = f"with {buffer.name!r}, buffers take {self.used_bytes[memory.name]} bytes at once"
+            yield f"memory {memory.name!r} has {memory.nbytes} bytes; {taken}"
 
     def declare(self, symbol: Symbol) -> Iterator[str]:
         name = symbol.name
@@ -135,7 +232,7 @@ class _Checker:
             if isinstance(part, Var):
                 yield from self.use(part)
             elif isinstance(part, Load):
-                yield from self.use(part.buffer)
+                yield from self.touch(part.buffer)
 
     def use(self, symbol: Symbol) -> Iterator[str]:
         found = self.scope.get(symbol.name)
@@ -145,9 +242,9 @@ class _Checker:
             yield f"{symbol.name!r} is used as {_describe(symbol)} and declared as {_describe(found)}"
 
 
-def _where(place: Place) -> str:
-    if isinstance(place, Param):
-        return f"parameter {place.buffer.name!r}"
+def _where(place: Place | Buffer) -> str:
+    if isinstance(place, (Param, Buffer)):
+        return f"parameter {place.buffer.name if isinstance(place, Param) else place.name!r}"
     if any(_is_deep(expr) for expr in expressions(place)):  # printing is recursive
         return f"a statement of kind {type(place).__name__}"
     return headline(place)

@@ -6,9 +6,11 @@ that the cost is the number of distinct nodes. Recursion goes no deeper than an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import count
 
 from .nodes import (
+    HOST_SCOPES,
     Alloc,
     Bin,
     Bind,
@@ -16,10 +18,13 @@ from .nodes import (
     Buffer,
     Call,
     Cast,
+    Copy,
+    Exec,
     Expr,
     For,
     If,
     Load,
+    PrimFunc,
     Select,
     Seq,
     Stmt,
@@ -27,22 +32,30 @@ from .nodes import (
     Un,
     Update,
     Var,
+    View,
     seq,
 )
 
 __all__ = [
     "bodies",
+    "buffers",
     "buffers_read",
     "buffers_written",
+    "declared",
     "expressions",
+    "fresh_name",
+    "map_accesses",
     "map_expressions",
     "operands",
     "rebuild",
     "rewrite",
     "substitute",
+    "uses_device",
     "variables",
+    "views",
     "walk",
     "with_operands",
+    "with_views",
 ]
 
 
@@ -89,7 +102,25 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         return (stmt.condition,)
     if isinstance(stmt, Bind):
         return (stmt.value,)
+    if isinstance(stmt, Copy):
+        return (*stmt.to.start, *stmt.source.start, *stmt.shape)
+    if isinstance(stmt, Exec):
+        return (*(index for view in stmt.args for index in view.start), *stmt.values)
     return ()
+
+
+def views(stmt: Stmt) -> tuple[View, ...]:
+    """The views that stand in a statement itself, in the order in which its constructor takes them."""
+    if isinstance(stmt, Copy):
+        return (stmt.to, stmt.source)
+    return stmt.args if isinstance(stmt, Exec) else ()
+
+
+def with_views(stmt: Copy | Exec, replaced: Sequence[View]) -> Stmt:
+    """``stmt`` with its `views` replaced."""
+    if isinstance(stmt, Copy):
+        return Copy(replaced[0], replaced[1], stmt.shape)
+    return Exec(stmt.intrinsic, tuple(replaced), stmt.values)
 
 
 def bodies(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -115,6 +146,12 @@ def rebuild(stmt: Stmt, exprs: Sequence[Expr], inner: Sequence[Stmt]) -> Stmt:
         return Store(stmt.buffer, tuple(exprs[:-1]), exprs[-1])
     if isinstance(stmt, Update):
         return Update(stmt.op, stmt.buffer, tuple(exprs[:-1]), exprs[-1])
+    if isinstance(stmt, (Copy, Exec)):
+        moved, rest = [], tuple(exprs)
+        for view in views(stmt):
+            moved.append(View(view.buffer, rest[: len(view.start)], view.axes))
+            rest = rest[len(view.start) :]
+        return Copy(moved[0], moved[1], rest) if isinstance(stmt, Copy) else Exec(stmt.intrinsic, tuple(moved), rest)
     if isinstance(stmt, For):
         return For(stmt.var, exprs[0], inner[0], stmt.kind)
     if isinstance(stmt, If):
@@ -149,14 +186,76 @@ def variables(node: Expr | Stmt) -> tuple[Var, ...]:
     return tuple(part for part in walk(node) if isinstance(part, Var))
 
 
+def buffers(node: Expr | Stmt) -> tuple[Buffer, ...]:
+    """The buffers that stand in ``node``, each once, in order of first use."""
+    found: dict[Buffer, None] = {}
+    for part in walk(node):
+        if isinstance(part, (Load, Store, Update)):
+            found[part.buffer] = None
+        elif isinstance(part, (Copy, Exec)):
+            found.update(dict.fromkeys(view.buffer for view in views(part)))
+    return tuple(found)
+
+
 def buffers_read(node: Expr | Stmt) -> tuple[Buffer, ...]:
-    """The buffers that ``node`` reads by `Load` or `Update`, each once, in order of first use."""
-    return tuple(dict.fromkeys(part.buffer for part in walk(node) if isinstance(part, (Load, Update))))
+    """The buffers that ``node`` reads by `Load`, `Update`, `Copy` or `Exec`, each once, in order of first use."""
+    found: dict[Buffer, None] = {}
+    for part in walk(node):
+        if isinstance(part, (Load, Update)):
+            found[part.buffer] = None
+        elif isinstance(part, Copy):
+            found[part.source.buffer] = None
+        elif isinstance(part, Exec):
+            found.update(_executed(part, buffers_read(part.intrinsic.description)))
+    return tuple(found)
 
 
 def buffers_written(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers that ``stmt`` writes by `Store` or `Update`, each once, in order of first use."""
-    return tuple(dict.fromkeys(part.buffer for part in walk(stmt) if isinstance(part, (Store, Update))))
+    """The buffers that ``stmt`` writes by `Store`, `Update`, `Copy` or `Exec`, each once, in order of first use."""
+    found: dict[Buffer, None] = {}
+    for part in walk(stmt):
+        if isinstance(part, (Store, Update)):
+            found[part.buffer] = None
+        elif isinstance(part, Copy):
+            found[part.to.buffer] = None
+        elif isinstance(part, Exec):
+            found.update(_executed(part, buffers_written(part.intrinsic.description)))
+    return tuple(found)
+
+
+def _executed(stmt: Exec, params: Collection[Buffer]) -> dict[Buffer, None]:
+    """The buffers given for some of the parameters of an intrinsic."""
+    given = zip(stmt.intrinsic.params, stmt.args, strict=True)
+    return dict.fromkeys(view.buffer for param, view in given if param in params)
+
+
+def uses_device(func: PrimFunc) -> bool:
+    """Whether ``func`` executes an intrinsic, or copies to or from an accelerator's memory."""
+    return any(
+        isinstance(part, Exec)
+        or (isinstance(part, Copy) and any(view.buffer.scope not in HOST_SCOPES for view in views(part)))
+        for part in walk(func.body)
+    )
+
+
+def declared(func: PrimFunc) -> set[str]:
+    """The names of all variables and buffers of ``func``, and its labels."""
+    names = {param.buffer.name for param in func.params}
+    for part in walk(func.body):
+        if isinstance(part, (For, Bind)):
+            names.add(part.var.name)
+        elif isinstance(part, Alloc):
+            names.add(part.buffer.name)
+        elif isinstance(part, Block):
+            names.add(part.label)
+    return names
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """``name`` with the first number that makes it new; it is taken from now on."""
+    found = next(candidate for number in count(1) if (candidate := f"{name}_{number}") not in taken)
+    taken.add(found)
+    return found
 
 
 Rule = Callable[[Expr], Expr | None]
@@ -188,3 +287,27 @@ def map_expressions(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
     """``expr`` with variables replaced by expressions of the same type; see `map_expressions` for statements."""
     return rewrite(expr, lambda node: values.get(node) if isinstance(node, Var) else None)
+
+
+def map_accesses(
+    stmt: Store | Update | Copy | Exec,
+    expression: Callable[[Expr], Expr],
+    element: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, tuple[Expr, ...]]],
+    view: Callable[[View], View],
+) -> Stmt:
+    """``stmt`` with all replaced that it writes and reads.
+
+    Args:
+        stmt: a statement that has effects itself.
+        expression: applied to values and to the extents of a copy.
+        element: gives the buffer and indices that a `Store` or `Update` writes.
+        view: applied to what a `Copy` or `Exec` works on.
+    """
+    if isinstance(stmt, Store):
+        return Store(*element(stmt.buffer, stmt.indices), expression(stmt.value))
+    if isinstance(stmt, Update):
+        return Update(stmt.op, *element(stmt.buffer, stmt.indices), expression(stmt.value))
+    if isinstance(stmt, Copy):
+        return Copy(view(stmt.to), view(stmt.source), tuple([expression(extent) for extent in stmt.shape]))
+    values = tuple([expression(value) for value in stmt.values])
+    return Exec(stmt.intrinsic, tuple([view(arg) for arg in stmt.args]), values)

@@ -11,6 +11,7 @@ import numpy as np
 
 from uma.codegen.kernel import C_TYPES, kernel_source
 from uma.tir.nodes import PrimFunc
+from uma.tir.visit import uses_device
 
 CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
 
@@ -36,19 +37,21 @@ class Run:
     in_place: tuple[tuple[str, str], ...] = ()
 
 
-def run_compiled(runs: Sequence[Run], compiler: str, flags: Sequence[str], folder: Path) -> list[dict[str, np.ndarray]]:
-    """The outputs of each run, by name.
+def run_compiled(
+    runs: Sequence[Run], compiler: str, flags: Sequence[str], folder: Path, device: str = ""
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of each run, by name; ``device`` is C for what kernels of an accelerator use.
 
     Raises:
         AssertionError: the compiler or the program complains; the message says what and where the program is.
     """
     source, binary = folder / "program.c", folder / "program"
-    source.write_text(program_text(runs))
+    source.write_text(program_text(runs, device))
     command = [compiler, *flags, "-I", str(CSRC), str(source), "-o", str(binary), "-lm"]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
     done = subprocess.run([str(binary)], capture_output=True, check=False)
-    assert done.returncode == 0, f"{binary} stopped: {done.stderr.decode(errors='replace')}"
+    assert done.returncode == 0, f"{binary} stopped with code {done.returncode}: {done.stderr.decode(errors='replace')}"
     results = []
     position = 0
     for run in runs:
@@ -62,12 +65,14 @@ def run_compiled(runs: Sequence[Run], compiler: str, flags: Sequence[str], folde
     return results
 
 
-def program_text(runs: Sequence[Run]) -> str:
-    """A C program that makes all calls and writes all outputs, in order, to its standard output."""
+def program_text(runs: Sequence[Run], device: str = "") -> str:
+    """A C program that makes all calls and writes all outputs, in order, to its standard output. It ends with the fault
+    code of the first kernel of an accelerator that gives one."""
     parts = [
         "#define _POSIX_C_SOURCE 200809L",
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n",
         '#include "uma_math.h"\n',
+        device,
         # Each buffer by itself and of exact size, so that a sanitizer sees the first byte beyond it.
         "static void *memory(size_t alignment, size_t bytes, const void *contents)\n{",
         "    static void *p; /* gcc 12 takes an automatic one for what the result points to */",
@@ -81,9 +86,15 @@ def program_text(runs: Sequence[Run]) -> str:
         names = {}
         frees = []
         main.append("    {")
+        addresses = dict.fromkeys((memory.name for memory in run.func.memories), 0)
         for position, param in enumerate(run.func.params):
             buffer = param.buffer
             names[buffer.name] = shared_name = f"p{position}"
+            if buffer.scope in addresses:
+                address = -(-addresses[buffer.scope] // buffer.alignment) * buffer.alignment
+                addresses[buffer.scope] = address + buffer.nbytes
+                main.append(f"        uint32_t {shared_name} = {address};")
+                continue
             contents = "NULL"
             if buffer.name in run.arrays:
                 contents = f"d{number}_{position}"
@@ -95,7 +106,12 @@ def program_text(runs: Sequence[Run]) -> str:
                 made = f"memory({buffer.alignment}, {buffer.nbytes}, {contents})"
                 frees.append(f"        free({shared_name});")
             main.append(f"        {C_TYPES[buffer.dtype]} *{shared_name} = {made};")
-        main.append(f"        kernel{number}({', '.join(names.values())});")
+        if uses_device(run.func):
+            main.append("        static uma_device device;\n        int32_t status;")
+            main.append(f"        status = kernel{number}({', '.join(['&device', *names.values()])});")
+            main.append("        if (status != 0) {\n            return status;\n        }")
+        else:
+            main.append(f"        kernel{number}({', '.join(names.values())});")
         for buffer in run.func.buffers("output"):
             main.append(f"        fwrite({names[buffer.name]}, 1, {buffer.nbytes}, stdout);")
         main += [*frees, "    }"]

@@ -201,7 +201,7 @@ def _statement(draw: Draw, scope: Scope, depth: int) -> Stmt:
         return Bind(var, value, draw(statements(scope.with_var(var), depth - 1)))
     if kind == "alloc":
         buffer = draw(buffers(scope, "t", "local"))
-        first = draw(_fill(buffer, scope))
+        first = draw(fill(buffer, scope))
         return Alloc(buffer, seq(first, draw(statements(scope.with_buffer(buffer), depth - 1))))
     if kind == "block":
         return Block(scope.fresh("b"), draw(statements(scope, depth - 1)))
@@ -227,7 +227,7 @@ def buffers(draw: Draw, scope: Scope, prefix: str, memory: str = "global") -> Bu
 
 
 @st.composite
-def _fill(draw: Draw, buffer: Buffer, scope: Scope) -> Stmt:
+def fill(draw: Draw, buffer: Buffer, scope: Scope) -> Stmt:
     """Loops that write every element of ``buffer`` once."""
     loops = tuple(Var(scope.fresh("i")) for _ in buffer.shape)
     inside = replace(scope, variables=(*scope.variables, *loops))
@@ -248,7 +248,7 @@ def prim_funcs(draw: Draw, dtypes: tuple[str, ...] = DTYPES, depth: int = 3) -> 
     scope = replace(scope, readable=(*inputs, *constants))
     body = []
     for buffer in (*outputs, *workspaces):
-        body.append(draw(_fill(buffer, scope)))
+        body.append(draw(fill(buffer, scope)))
         scope = scope.with_buffer(buffer)
     body.append(draw(statements(scope, depth)))
     roles = [(inputs, "input"), (outputs, "output"), (constants, "constant"), (workspaces, "workspace")]

@@ -36,7 +36,8 @@ __asm__(".section .rodata\\n.balign 16\\nscale_weights: .incbin \\"scale_weights
 extern const int8_t scale_weights[];
 static const int32_t shape[] = {4};
 static const uma_tensor_info in = {"x:0", "int8", 1, shape, 4, 0.5f, 3}, out = {"y:0", "int32", 1, shape, 16, 0.0f, 0};
-static uma_status init(void *context, void *arena, size_t arena_bytes) {
+static uma_status init(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices) {
+    (void)devices;
     *(int32_t **)context = (int32_t *)arena;
     return arena_bytes < 16 ? UMA_ERR_ARENA : UMA_OK;
 }
@@ -47,7 +48,9 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     for (i = 0; i < 4; i++) ((int32_t *)outputs[0])[i] = arena[i];
     return UMA_OK;
 }
-static const uma_model model = {UMA_ABI_VERSION, "scale", 16, 16, sizeof(int32_t *), 1, 1, &in, &out, init, invoke};
+static const uma_model model = {
+    UMA_ABI_VERSION, "scale", 16, 16, sizeof(int32_t *), 1, 1, 0, &in, &out, 0, init, invoke, 0, 0
+};
 const uma_model *scale_model(void) { return &model; }
 """
 ENTRY_C = """#include "scale.h"
@@ -74,7 +77,7 @@ int main(void) {
     const void *inputs[] = {x};
     void *outputs[] = {y};
     const uma_model *model = scale_model();
-    if (model->init(&context, arena, sizeof arena) || model->invoke(&context, inputs, outputs)) return 1;
+    if (model->init(&context, arena, sizeof arena, 0) || model->invoke(&context, inputs, outputs)) return 1;
     for (i = 0; i < 4; i++) printf("%d ", (int)y[i]);
     return 0;
 }
@@ -89,7 +92,7 @@ FILES: dict[str, str | bytes] = {
     "main.c": MAIN_C,
 }
 METADATA: dict[str, Any] = {
-    "schema_version": 1,
+    "schema_version": 2,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -106,7 +109,8 @@ METADATA: dict[str, Any] = {
     "outputs": [{"name": "y:0", "identifier": "y_0", "shape": [4], "dtype": "int32", "quantization": None}],
     "arena_bytes": 16,
     "constant_bytes": 4,
-    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"]}],
+    "devices": [],
+    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "device": None}],
     "compile": {
         "compiler": None,
         "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
@@ -197,7 +201,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 2, "schema_version is 2, expected 1"),
+            ("schema_version", 1, "schema_version is 1, expected 2"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),

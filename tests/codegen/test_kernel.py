@@ -43,6 +43,7 @@ from uma.tir.nodes import (
     seq,
 )
 from uma.tir.simplify import simplify
+from uma.tir.unroll import unroll
 from uma.tir.visit import substitute
 
 # Text
@@ -244,18 +245,16 @@ def test_no_name_means_something_else_in_c() -> None:
 
 
 def test_unrolled_loops_are_written_out_and_variable_extents_are_evaluated_once() -> None:
-    text = kernel_source(
-        "f",
-        parsed(
-            """
-            def f(x: In[int32, (1,)], y: Out[int32, (4,)]):
-                for i in unrolled(2):
-                    y[i] = i * 3
-                for j in range(min(max(x[0], 0), 2)):
-                    y[j + 2] = 1
-            """
-        ),
+    loops = parsed(
+        """
+        def f(x: In[int32, (1,)], y: Out[int32, (4,)]):
+            for i in unrolled(2):
+                y[i] = i * 3
+            for j in range(min(max(x[0], 0), 2)):
+                y[j + 2] = 1
+        """
     )
+    text = kernel_source("f", unroll(loops))
     assert "for (int32_t i" not in text
     assert "y_[1] = 3;" in text
     assert "j_ < j__end; ++j_" in text and "y_[j_ + 2] = 1;" in text

@@ -414,7 +414,7 @@ int main(void)
     net_context context;
     size_t steps = 0, i;
     const uint64_t *ns;
-    if (model->init(&context, arena, sizeof arena) != UMA_OK) return 1;
+    if (model->init(&context, arena, sizeof arena, NULL) != UMA_OK) return 1;
     for (i = 0; i < 1000; i++) if (model->invoke(&context, inputs, outputs) != UMA_OK) return 1;
     ns = uma_profile_ns(&steps);
     for (i = 0; i < steps; i++) printf("%lu ", (unsigned long)ns[i]);

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests._support.plugins import run
 from tests._support.relay_strategies import modules, random_array
 
 from uma.errors import ModelError, TextError, UsageError
 from uma.pipeline.dump import CONSTANTS_FILE, Dumper, print_form, read_dump
-from uma.pipeline.stages import STAGES, run
+from uma.pipeline.stages import STAGES
 from uma.program import Program
 from uma.relay.expr import Expr, Function, Tuple, Var, call, const
 from uma.relay.module import IRModule

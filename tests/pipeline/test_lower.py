@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests._support.plugins import fused
 from tests._support.programs import interpret_program
 from tests._support.relay_strategies import assert_same, modules, random_array, values_of
 
 from uma.errors import InternalError, ModelError
-from uma.pipeline.fuse import fuse
-from uma.pipeline.lower import lower, lower_tracing, unique_name
+from uma.pipeline.graph import unique_name
+from uma.pipeline.lower import lower, lower_tracing
 from uma.pipeline.sequence import sequence
 from uma.program import Program
 from uma.program import verify as verify_program
@@ -61,7 +62,7 @@ def check(module: IRModule, seed: int = 0) -> Program:
 def test_a_kernel_takes_inputs_and_then_constants() -> None:
     weight, bias = const(random_array((4, 3), "float32", 1)), const(random_array((4,), "float32", 2))
     body = call("add", call("nn.dense", X, weight), bias)
-    module = lower(fuse(module_of(body)))
+    module = lower(fused(module_of(body)))
     (made,) = [e for e in post_order(module.main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar)]
     assert made.op_name is None
     assert made.args[0] is X
@@ -74,7 +75,7 @@ def test_equal_kernels_are_one_whatever_their_weights() -> None:
     body: Expr = X
     for seed in range(3):
         body = call("nn.relu", call("nn.dense", body, const(random_array((3, 3), "float32", seed))))
-    program = check(fuse(module_of(body)))
+    program = check(fused(module_of(body)))
     assert list(program.functions) == ["dense_relu"]
     assert [step.function for step in program.steps] == ["dense_relu"] * 3
     weights = [step.args[2] for step in program.steps]
@@ -108,7 +109,7 @@ def test_long_kernels_have_short_names() -> None:
     body: Expr = X
     for _ in range(10):
         body = call("tanh", body)
-    assert kernels(lower(fuse(module_of(body)))) == ["tanh_tanh_tanh_tanh_tanh_tanh"]
+    assert kernels(lower(fused(module_of(body)))) == ["tanh_tanh_tanh_tanh_tanh_tanh"]
 
 
 def test_an_op_alone_is_lowered_too() -> None:
@@ -117,7 +118,7 @@ def test_an_op_alone_is_lowered_too() -> None:
 
 def test_views_are_not_lowered() -> None:
     body = call("nn.relu", call("reshape", X, newshape=(6,)))
-    module = lower(fuse(module_of(body)))
+    module = lower(fused(module_of(body)))
     assert kernels(module) == ["relu"]
     assert call("reshape", X, newshape=(6,)) in post_order(module.main.body)
 
@@ -201,7 +202,7 @@ def test_attributes_of_main_are_kept() -> None:
 
 
 def test_what_is_lowered_stays_as_it_is() -> None:
-    module = lower(fuse(module_of(call("nn.relu", X))))
+    module = lower(fused(module_of(call("nn.relu", X))))
     assert lower(module) == module
 
 
@@ -230,7 +231,7 @@ def own_ops() -> Iterator[None]:
 def test_an_op_without_loops_is_the_models_fault(own_ops: None) -> None:
     body = call("test.no_loops", X)
     with pytest.raises(ModelError, match=re.escape("test.no_loops has no lowering for the host")) as caught:
-        lower(fuse(module_of(body, spans=Spans({body: ("odd", "layer")}))))
+        lower(fused(module_of(body, spans=Spans({body: ("odd", "layer")}))))
     assert caught.value.where == "odd, layer"
 
 

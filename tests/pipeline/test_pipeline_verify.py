@@ -16,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests._support.onnx_builder import OnnxBuilder
+from tests._support.plugins import run
 from tests._support.small_models import NET, PAIR, Uma
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.artifact import Artifact
 from uma.errors import ModelError, UsageError, VerificationError
 from uma.pipeline import driver, stages
-from uma.pipeline.driver import LoadedModel, build_loaded, load_model, resolve_target
+from uma.pipeline.driver import LoadedModel, build_loaded, load_model
+from uma.pipeline.members import resolve_targets
 from uma.pipeline.oracles import ORACLES, litert
 from uma.pipeline.verify import Difference, check_outputs, compare, verify
 from uma.plugins import default_host
@@ -48,7 +50,7 @@ def net(tmp_path: Path) -> Path:
 
 
 def compiled(model: Any) -> tuple[LoadedModel, Artifact, Any]:
-    loaded, target = load_model(model), resolve_target("c -opt=1", default_host())
+    loaded, target = load_model(model), resolve_targets("c -opt=1", default_host())
     return loaded, build_loaded(loaded, target), target
 
 
@@ -128,8 +130,8 @@ def main(x: Tensor[(6,), int8]) -> Tuple[Tensor[(2,), int8], Tensor[(4,), int8],
 
     def test_what_has_no_ops(self, net: Path, tmp_path: Path) -> None:
         loaded, artifact, target = compiled(net)
-        lowered = stages.run(loaded.form, "net", "lower")
-        for form in (lowered, stages.run(lowered, "net")):
+        lowered = run(loaded.form, "net", "lower")
+        for form in (lowered, run(lowered, "net")):
             with pytest.raises(UsageError, match="has no ops to compare with"):
                 verify(LoadedModel(form, "net"), artifact, target, X)
 
@@ -164,13 +166,14 @@ class TestPlantedFaults:
         wrong_compute(monkeypatch, "nn.max_pool2d", lambda value: tir.Bin("bitxor", value, tir.const(1, "int8")))
         done = uma("verify", DIGITS, "--target", "c -opt=1")
         assert done.code == 7
-        head, where = done.err.splitlines()
+        head, where, hint = done.err.splitlines()
         assert re.fullmatch(
             r"uma: error: layer pool, pool_quantize differs from its reference: 16 of 512 elements differ, "
             r"the first at \[0, 0, 0, 1\]: (-?\d+) instead of (-?\d+); at most by 1",
             head,
         )
         assert where == "  where: kernel max_pool2d, result 6 of 10"
+        assert hint == "  hint: --dump DIR writes what it was given, what it gave, and what it should have given"
         assert done.out.splitlines()[0].endswith("10 results of kernels compared with their references: 1 differ")
 
     def test_a_kernel_of_floats(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,11 +198,11 @@ class TestPlantedFaults:
     def test_the_plan_of_memory(self, uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = """\
 @function
-def main(x: Tensor[(1, 4), float32]) -> Tensor[(1, 4), float32]:
+def main(x: Tensor[(1, 4), float32]) -> Tensor[(2, 4), float32]:
     v0: ('first',) = nn.softmax(x)
     v1: ('second',) = nn.softmax(v0)
     v2: ('third',) = nn.softmax(v1)
-    v3: ('add',) = add(v0, v2)
+    v3: ('both',) = concatenate(v0, v2, axis=0)
     return v3
 """
         (tmp_path / "m.py").write_text(text)
@@ -222,7 +225,7 @@ def main(x: Tensor[(1, 4), float32]) -> Tensor[(1, 4), float32]:
         def forgetful(module: IRModule) -> IRModule:
             return parse_module(NET.replace("nn.relu(x)", "add(x, const(0.5, float32))"), {})
 
-        monkeypatch.setitem(stages._ON_MODULES, "canonicalise", forgetful)
+        monkeypatch.setattr(stages, "canonicalise", forgetful)
         done = uma("verify", "net.py", "--target", "c")
         assert done.code == 7
         assert "output scores differs from the references of the whole model: 2 of 2 elements differ" in done.err

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests._support.plugins import fused, run
 from tests._support.programs import interpret_program
 from tests._support.relay_strategies import assert_same, modules, random_array, values_of
 
 from uma.errors import InternalError, ModelError
-from uma.pipeline import stages
-from uma.pipeline.fuse import fuse
 from uma.pipeline.lower import lower
 from uma.pipeline.sequence import sequence, sequence_tracing
 from uma.program import Program, Quantisation, check_plan, plan, verify
@@ -37,7 +36,7 @@ def module_of(*results: Expr, **more: Any) -> IRModule:
 def program_of(*results: Expr, **more: Any) -> Program:
     """The program of these results, which is sound and computes them."""
     module = module_of(*results, **more)
-    program = sequence(lower(fuse(module)), "m")
+    program = sequence(lower(fused(module)), "m")
     check(module, program, 0)
     return program
 
@@ -100,7 +99,7 @@ def test_a_view_of_an_input_or_a_constant_may_be_an_argument() -> None:
 
 def test_unused_inputs_stay() -> None:
     module = IRModule.of({"main": Function([X, Y], RELU)})
-    program = sequence(lower(fuse(module)), "m")
+    program = sequence(lower(fused(module)), "m")
     check(module, program, 0)
     assert [buffer.name for buffer in program.inputs] == ["in_x", "in_y"]
 
@@ -108,7 +107,7 @@ def test_unused_inputs_stay() -> None:
 def test_workspaces_are_buffers_of_their_step() -> None:
     wide = Var("x", TensorType((1, 4000), "float32"))
     body = call("nn.softmax", call("nn.softmax", wide))
-    program = sequence(lower(fuse(module_of(body))), "m")
+    program = sequence(lower(fused(module_of(body))), "m")
     verify(program)
     spaces = program.role("workspace")
     assert len(spaces) == 2
@@ -265,7 +264,7 @@ def test_inputs_are_tensors() -> None:
 @given(modules(), st.integers(0, 2**16))
 def test_random_graphs_from_the_first_stage_to_the_last(module: IRModule, seed: int) -> None:
     assume(math.isfinite(values_of(module, seed)[2]))
-    program = stages.run(module, "m")
+    program = run(module)
     assert isinstance(program, Program)
     check(module, program, seed)
     called = [set(step.args) for step in program.steps]

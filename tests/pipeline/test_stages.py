@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from tests._support.plugins import run
 from tests._support.relay_strategies import modules
 
 from uma.errors import InternalError
 from uma.pipeline import stages
-from uma.pipeline.stages import STAGES, Form, run, simplify_all
+from uma.pipeline.loops import simplify_all
+from uma.pipeline.stages import STAGES, Form
 from uma.program import Program
 from uma.relay.expr import Call, Function, GlobalVar, Var, call
 from uma.relay.module import IRModule, Spans
+from uma.relay.pattern import PatternTable
 from uma.relay.types import FuncType, TensorType
 from uma.tir.nodes import PrimFunc
 
@@ -24,13 +27,19 @@ MODULE = IRModule.of({"main": Function([X], call("reshape", call("clip", X, a_mi
 def trace(form: Form, until: str = STAGES[-1]) -> dict[str, Form]:
     """The result of every stage."""
     seen: dict[str, Form] = {}
-    last = run(form, "m", until, seen.__setitem__)
+
+    def after(stage: str, made: Form, made_by: str | None = None) -> None:
+        assert made_by is None, "c has no passes"
+        seen[stage] = made
+
+    last = run(form, "m", until, after)
     assert not seen or list(seen.values())[-1] is last
     return seen
 
 
 def test_the_stages_in_their_order() -> None:
-    assert STAGES == ("import", "canonicalise", "fuse", "lower", "simplify", "sequence")
+    relay, loops = ("import", "canonicalise", "partition", "fuse"), ("lower", "simplify", "unroll", "flatten")
+    assert STAGES == (*relay, *loops, "sequence")
     assert list(trace(MODULE)) == list(STAGES)
 
 
@@ -44,7 +53,8 @@ def test_each_stage_does_its_own() -> None:
     called = {stage: main.body.args[0] for stage, main in mains.items() if isinstance(main.body, Call)}
     kinds = {stage: type(inner.op) for stage, inner in called.items() if isinstance(inner, Call)}
     assert kinds["fuse"] is Function
-    assert kinds["lower"] is kinds["simplify"] is GlobalVar
+    assert kinds["lower"] is kinds["simplify"] is kinds["unroll"] is GlobalVar
+    assert isinstance(mains["flatten"].body, Call) and isinstance(mains["flatten"].body.op, GlobalVar)
     assert program.name == "m"
 
 
@@ -85,17 +95,17 @@ def test_a_module_that_is_unsound_is_found_at_its_first_stage() -> None:
 
 
 def test_a_fault_names_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(module: IRModule) -> IRModule:
+    def wrong(module: IRModule, patterns: PatternTable) -> IRModule:
         return IRModule.of({"main": Function([], RELU)})
 
-    def worse(module: IRModule) -> IRModule:
+    def worse(module: IRModule, patterns: PatternTable) -> IRModule:
         raise InternalError("it cannot be", hint="give up")
 
-    monkeypatch.setitem(stages._ON_MODULES, "fuse", wrong)
+    monkeypatch.setattr(stages, "fuse", wrong)
     with pytest.raises(InternalError, match="'x' is no parameter of the function that mentions it") as caught:
         run(MODULE, "m")
     assert caught.value.where == "stage 'fuse', main"
-    monkeypatch.setitem(stages._ON_MODULES, "fuse", worse)
+    monkeypatch.setattr(stages, "fuse", worse)
     with pytest.raises(InternalError, match="it cannot be") as caught:
         run(MODULE, "m")
     assert (caught.value.where, caught.value.hint) == ("stage 'fuse'", "give up")

@@ -411,14 +411,14 @@ def test_a_hook_that_fails(statement: str, message: str, cause: type | None, wri
 
 
 def test_what_a_hook_says_about_its_input_stays_what_it_is(write: Write) -> None:
-    source = "from uma.errors import ModelError\n" + HOOKED.format("raise ModelError('too wide', where=module)")
+    source = "from uma.errors import UsageError\n" + HOOKED.format("raise UsageError('too wide', where=module)")
     host = host_of(entry("hooked", write("hooked", source)))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(UsageError) as caught:
         call(host, "hooked")
     assert caught.value.where == "hook tir_to_runtime of plugin uma-hooked 1.2.3"
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(UsageError) as caught:
         call(host, "hooked", "layer conv1")
-    assert caught.value.where == "layer conv1"
+    assert caught.value.where == "hook tir_to_runtime of plugin uma-hooked 1.2.3, layer conv1"
 
 
 # Installed distributions

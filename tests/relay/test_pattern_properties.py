@@ -32,7 +32,7 @@ from uma.relay.pattern import (
     outputs,
     wildcard,
 )
-from uma.relay.pattern.language import AnyOf, ConstantTerm, Item, OpTerm, Wildcard
+from uma.relay.pattern.terms import AnyOf, ConstantTerm, Item, OpTerm, Wildcard
 from uma.relay.visit import children, post_order
 
 TYPE = TensorType((2, 4), "int32")

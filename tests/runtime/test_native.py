@@ -40,9 +40,10 @@ MODEL = """
 #define INFO(name, dtype, rank, shape, bytes) {name, dtype, rank, shape, bytes, 0.0f, 0}
 typedef struct { float *arena; int32_t runs; } context_type;
 static const int32_t x_shape[] = {2, 3}, q_shape[] = {4}, bad_shape[] = {-1};
-static uma_status init(void *context, void *arena, size_t arena_bytes) {
+static uma_status init(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices) {
     context_type *c = (context_type *)context;
     (void)bad_shape;
+    if (devices) return UMA_ERR_ARGUMENT;
     %(init)s
     if (context == 0 || arena == 0) return UMA_ERR_ARGUMENT;
     if (arena_bytes < 64 || (uintptr_t)arena %% 32) return UMA_ERR_ARENA;
@@ -64,8 +65,8 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     return UMA_OK;
 }
 static const uma_tensor_info in[] = {%(inputs)s}, out[] = {%(outputs)s};
-static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, sizeof(context_type), %(n_inputs)s, %(n_outputs)s,
-    in, out, init, invoke};
+static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, sizeof(context_type), %(n_inputs)s, %(n_outputs)s, 0,
+    in, out, 0, init, invoke, 0, 0};
 const uma_model *uma_model_entry(void);
 const uma_model *uma_model_entry(void) { return &model; }
 """

@@ -33,7 +33,8 @@ from uma.tir.nodes import (
     seq,
 )
 from uma.tir.printer import headline, print_expr, print_stmt
-from uma.tir.text import parse_def, parse_func, print_func
+from uma.tir.source import Source
+from uma.tir.text import Defined, parse_def, parse_func, print_func
 from uma.tir.verify import MAX_NESTING, MAX_SCOPES, verify
 
 EVERYTHING = """\
@@ -295,7 +296,10 @@ ERRORS = [
     (body("§a = b = alloc(int8, (1,))"), "expected a name for the buffer"),
     (body("§a[0] = alloc(int8, (1,))"), "expected a name for the buffer"),
     (body("a = §alloc(int8)"), "buffer 'a' needs a dtype and a shape"),
-    (body("§a = alloc(int8, (1,), scope('moon'))"), "buffer 'a' is allocated in scope 'moon', not 'local'"),
+    (
+        body("§a = alloc(int8, (1,), scope('moon'))"),
+        "buffer 'a' is in scope 'moon', which is no memory of the function",
+    ),
     (body("a = alloc(int8, (1,), scope(§3))"), "expected a string"),
     (body("a = alloc(int8, (1,), §align=16)"), "arguments are plain"),
     (body("§for i in range(3):", "    pass", "else:", "    pass"), "expected a loop such as"),
@@ -419,12 +423,12 @@ def test_a_definition_within_a_larger_text() -> None:
     text = f"x = 3\n\n\n{EVERYTHING}"
     node = ast.parse(text).body[1]
     assert isinstance(node, ast.FunctionDef)
-    assert parse_def(node, text, "module") == parse_func(EVERYTHING)
+    assert parse_def(node, Defined(Source(text, "module"))) == parse_func(EVERYTHING)
     broken = text.replace("q[0] = True", "q[0] = 7")
     node = ast.parse(broken).body[1]
     assert isinstance(node, ast.FunctionDef)
     with pytest.raises(TextError) as caught:
-        parse_def(node, broken, "module")
+        parse_def(node, Defined(Source(broken, "module")))
     assert caught.value.where == "module:32:12"
 
 

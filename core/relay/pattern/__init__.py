@@ -8,10 +8,11 @@ their order. A partitioner indexes a function once (`Graph`) and asks `find` or 
 from .conditions import any_, where
 from .explain import Explanation, closest
 from .failure import Failure, FailureKind
-from .language import Outputs, Term, any_of, chain, constant, item, op, optional, outputs, wildcard
+from .language import any_of, chain, constant, item, op, optional, outputs, tree, wildcard
 from .match import Graph, Match
-from .matcher import Mismatch, find, find_matches, match
+from .matcher import Mismatch, find, find_matches, match, roots_of
 from .record import Clause, Failed, Pattern, PatternTable, Rejection
+from .terms import Outputs, Term
 
 __all__ = [
     "Clause",
@@ -39,6 +40,8 @@ __all__ = [
     "op",
     "optional",
     "outputs",
+    "roots_of",
+    "tree",
     "where",
     "wildcard",
 ]

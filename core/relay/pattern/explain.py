@@ -8,10 +8,10 @@ from typing import Any
 
 from ..expr import Expr
 from .failure import Failure, described
-from .language import key_of
 from .match import Graph, Match
 from .matcher import Mismatch, trace
 from .record import Pattern, PatternTable
+from .terms import key_of
 
 __all__ = ["Explanation", "closest"]
 
@@ -107,7 +107,7 @@ def _roots(pattern: Pattern, expr: Expr, graph: Graph) -> Iterator[Expr]:
     if key not in pattern.keys:
         return
     level, seen = [expr], {expr}
-    for _ in range(max(root.levels for root in pattern.roots)):
+    for _ in range(max(root.facts.levels for root in pattern.roots)):
         for root in level:
             if term.may_be(key_of(root)):
                 yield root

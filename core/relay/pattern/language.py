@@ -14,255 +14,18 @@ Patterns are closed. A condition that its author forgot is never one that the ha
 from __future__ import annotations
 
 import difflib
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...errors import ModelError, PluginError
-from ..expr import Call, Constant, Expr, TupleGetItem
 from ..op import MISSING, Attr, Op, get_op
-from .conditions import ANYTHING, Anything, Condition, Fixed, TensorCondition, Where, shown, tensor_condition
+from .conditions import ANYTHING, Anything, Condition, Fixed, Where, shown, tensor_condition
+from .terms import AnyOf, Branch, ConstantTerm, Item, OpTerm, Outputs, Term, Tree, Wildcard, terms_of
 
-__all__ = [
-    "AnyOf",
-    "Computed",
-    "ConstantTerm",
-    "Item",
-    "OpTerm",
-    "Outputs",
-    "Term",
-    "Wildcard",
-    "any_of",
-    "chain",
-    "constant",
-    "item",
-    "key_of",
-    "op",
-    "optional",
-    "outputs",
-    "terms_of",
-    "wildcard",
-]
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+__all__ = ["any_of", "chain", "constant", "item", "op", "optional", "outputs", "tree", "wildcard"]
 
 MAX_CHAIN = 4096
-"""Most blocks of a chain."""
-
-CONSTANT, ITEM, OTHER = "a constant", "a field of a tuple", "an input or a call of a function"
-
-T = TypeVar("T", bound="Term")
-
-
-def key_of(expr: Expr) -> str:
-    """What an expression is, for a quick look at which terms may match it: the op's name, or one of three others."""
-    if isinstance(expr, Call):
-        return expr.op_name or OTHER
-    if isinstance(expr, Constant):
-        return CONSTANT
-    return ITEM if isinstance(expr, TupleGetItem) else OTHER
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Term(ABC):
-    """A part of a pattern: stands for one expression.
-
-    Args:
-        name: under which a match gives the expression; None where it does not.
-        tensor: what is asked of the expression's type.
-    """
-
-    name: str | None = field(default=None, kw_only=True)
-    tensor: TensorCondition = field(default=ANYTHING, kw_only=True)
-    heads: frozenset[str] | None = field(init=False)
-    """What `key_of` an expression must be; None for anything."""
-    wants: frozenset[str] = field(init=False)
-    """The `key_of` expressions that are matched by preference: where operands may swap, those come first."""
-    levels: int = field(init=False)
-    """How many expressions there can be on the way from this one down to a leaf."""
-
-    def __post_init__(self) -> None:
-        heads, wants, levels = self._shape()
-        object.__setattr__(self, "heads", heads)
-        object.__setattr__(self, "wants", wants)
-        object.__setattr__(self, "levels", levels)
-
-    @abstractmethod
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        """`heads`, `wants` and `levels`."""
-
-    def parts(self) -> tuple[Term, ...]:
-        """The terms that this one is made of."""
-        return ()
-
-    def may_be(self, key: str) -> bool:
-        """Whether it may match an expression whose `key_of` is ``key``."""
-        return self.heads is None or key in self.heads
-
-    def admits(self, expr: Expr) -> bool:
-        """Whether ``expr`` meets the conditions of this term itself, its parts left aside.
-
-        Raises:
-            PluginError: a test of the plugin's is at fault.
-        """
-        return self.tensor is ANYTHING or self.tensor.holds(expr.type)
-
-    def named(self: T, name: str) -> T:
-        """This term with a name, a new term. Several may share one: alternatives do, and the blocks of a chain.
-
-        Raises:
-            PluginError: the name is malformed, or there is one already.
-        """
-        given: object = name
-        if not isinstance(given, str) or not _NAME.fullmatch(given):
-            raise PluginError(f"{shown(given)} cannot name a part of a pattern", hint="letters, digits, underscores")
-        if self.name is not None:
-            raise PluginError(f"{self!r} is named {self.name!r} already, and now {name!r}")
-        return replace(self, name=name)
-
-    def typed(
-        self: T,
-        dtype: str | Sequence[str] | Anything,
-        *,
-        shape: Sequence[int | Anything | Where] | None = None,
-        rank: int | None = None,
-    ) -> T:
-        """This term with a condition on the type of its value, a new term. For arguments see `wildcard`."""
-        return replace(self, tensor=tensor_condition(dtype, shape, rank))
-
-    def __repr__(self) -> str:
-        # Short on purpose: terms nest deeply.
-        name = f" {self.name!r}" if self.name else ""
-        return f"<{type(self).__name__}{name}>"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Wildcard(Term):
-    """See `wildcard`."""
-
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        return None, frozenset(), 0
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConstantTerm(Term):
-    """See `constant`."""
-
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        return frozenset((CONSTANT,)), frozenset((CONSTANT,)), 0
-
-    def admits(self, expr: Expr) -> bool:
-        return isinstance(expr, Constant) and self.tensor.holds(expr.type)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Computed(Term):
-    """What stands for an expression that the pattern computes."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OpTerm(Computed):
-    """A call of an op, see `op`."""
-
-    op: Op
-    args: tuple[Term, ...]
-    attrs: tuple[Condition, ...]
-    _asked: tuple[tuple[int, Condition], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        asked = tuple((i, c) for i, c in enumerate(self.attrs) if not isinstance(c, Anything))
-        object.__setattr__(self, "_asked", asked)
-
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        head = frozenset((self.op.name,))
-        return head, head, 1 + max(arg.levels for arg in self.args)
-
-    def parts(self) -> tuple[Term, ...]:
-        return self.args
-
-    def faults(self, call: Call) -> Iterator[tuple[str, Any, Condition]]:
-        """The attributes of a call of this op that do not fit: name, value, and what was wanted."""
-        for index, condition in self._asked:
-            name, value = call.attrs.items[index]
-            if not condition.holds(value):
-                yield name, value, condition
-
-    def admits(self, expr: Expr) -> bool:
-        if not isinstance(expr, Call) or expr.op is not self.op or len(expr.args) != len(self.args):
-            return False
-        if self.tensor is not ANYTHING and not self.tensor.holds(expr.type):
-            return False
-        items = expr.attrs.items
-        return all(condition.holds(items[index][1]) for index, condition in self._asked)
-
-    def __repr__(self) -> str:
-        name = f" {self.name!r}" if self.name else ""
-        return f"<{self.op.name}{name}>"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class AnyOf(Term):
-    """See `any_of`."""
-
-    options: tuple[Term, ...]
-
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        heads: frozenset[str] | None = frozenset()
-        for option in self.options:
-            heads = None if heads is None or option.heads is None else heads | option.heads
-        return heads, self.options[0].wants, max(option.levels for option in self.options)
-
-    def parts(self) -> tuple[Term, ...]:
-        return self.options
-
-    def admits(self, expr: Expr) -> bool:
-        return self.may_be(key_of(expr)) and super().admits(expr)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Item(Computed):
-    """See `item`."""
-
-    of: Term
-    index: int
-
-    def _shape(self) -> tuple[frozenset[str] | None, frozenset[str], int]:
-        return frozenset((ITEM,)), frozenset((ITEM,)), 1 + self.of.levels
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.of,)
-
-    def admits(self, expr: Expr) -> bool:
-        return isinstance(expr, TupleGetItem) and expr.index == self.index and super().admits(expr)
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """See `outputs`.
-
-    Args:
-        roots: one term per output.
-        ties: for each root but the first a term that it needs, and that a root before it needs, too.
-    """
-
-    roots: tuple[Term, ...]
-    ties: tuple[Term, ...]
-
-
-def terms_of(*roots: Term, stop: Term | None = None) -> list[Term]:
-    """All terms that ``roots`` are made of, once each, outer ones first; ``stop`` is not entered."""
-    found: dict[Term, None] = {}
-    stack = list(reversed(roots))
-    while stack:
-        term = stack.pop()
-        if term not in found:
-            found[term] = None
-            if term is not stop:
-                stack.extend(reversed(term.parts()))
-    return list(found)
+"""Most blocks of a chain, and of a tree."""
 
 
 def _term(value: object, what: str) -> Term:
@@ -433,6 +196,77 @@ def _may_be(term: Term, other: Term) -> bool:
     return False
 
 
+def tree(
+    block: Callable[[Term], Term], leaf: Term, *, start: Term | None = None, others: Term | None = None, most: int
+) -> Tree:
+    """Calls of some ops, as many and in any shape as there are: what one nest of elementwise loops can compute.
+
+    ``block`` is given a term that stands for any value of the tree, another one at each place: a further block, the
+    ``start``, or a ``leaf``. It gives a call of an op, or `any_of` several; its operands are that term, or leaves of
+    their own.
+
+    Every value within the tree, the start included, has the shape of the tree's result, and is used by nothing
+    outside of the match. What does not, what is no block, and what is too much for ``most`` is a leaf. Of several
+    values that can become blocks those that are computed last do first. Smaller trees are tried after larger ones.
+
+    Args:
+        block: gives the pattern of a block, from that of its operands.
+        leaf: what an input of the tree is: `wildcard`, `constant`, or one of several.
+        start: what stands at one of the ends; the first in the order of the operands that fits. None where all ends
+            are leaves.
+        others: what other trees start with; only its ops count. A branch that leads to one, or to a second start, is
+            left to the tree that starts there: it is cut off where its value takes the fewest bytes, and where several
+            take as many, at the last of them. Where that is the root, there is no tree.
+        most: the most blocks, `MAX_CHAIN` at most.
+
+    Raises:
+        PluginError: ``most`` is no such number; ``block`` gives something else, or nothing that uses what it is given;
+            ``leaf`` is no leaf; a block or a leaf is private (blocks are in any case).
+    """
+    if type(most) is not int or not 1 <= most <= MAX_CHAIN:
+        raise PluginError(f"a tree of {shown(most)} blocks", hint=f"1 <= most <= {MAX_CHAIN}")
+    _leaves(leaf, "the leaf of tree()")
+    if start is not None and _term(start, "the start of tree()").heads is None:
+        raise PluginError("the start of a tree may be any input", hint="inputs are leaves: leave start out")
+    if others is not None and _term(others, "the others of tree()").heads is None:
+        raise PluginError("others may start with any input", hint="they start with ops")
+    branch = Branch()
+    if not callable(block):
+        raise PluginError(f"tree() needs a function that gives its blocks, not {shown(block)}")
+    blocks: list[OpTerm] = []
+    for made in _choices(_term(block(branch), "a block of tree()"), "a block of tree()"):
+        if not isinstance(made, OpTerm) or branch not in made.args:
+            raise PluginError(f"a block of tree() is {made!r}", hint="a call of an op, of the value that it is given")
+        for part in made.args:
+            if part is not branch:
+                _leaves(part, f"an operand of {made!r}, a block of tree(),")
+        blocks.append(made)
+    return Tree(tuple(blocks), leaf, start, others, most)
+
+
+def _leaves(value: object, what: str) -> None:
+    for option in _choices(_term(value, what), what):
+        if not isinstance(option, (Wildcard, ConstantTerm)):
+            raise PluginError(f"{what} is {option!r}", hint="a wildcard, a constant, or any_of them")
+
+
+def _choices(term: Term, what: str) -> list[Term]:
+    """The terms of which ``term`` is one; nothing is said of them but what each says itself."""
+    found: list[Term] = []
+    stack = [term]
+    while stack:
+        option = stack.pop()
+        if option.is_private:
+            raise PluginError(f"{what} is private", hint="blocks are in any case, but for the last; leaves cannot be")
+        if not isinstance(option, AnyOf):
+            found.append(option)
+        elif option.name or option.tensor is not ANYTHING:
+            raise PluginError(f"{what} is a named or typed choice", hint="name and type its alternatives")
+        else:
+            stack.extend(reversed(option.options))
+    return found
+
+
 def item(of: Term, index: int) -> Item:
     """Field ``index`` of a tuple, for example of what ``split`` gives.
 
@@ -479,6 +313,8 @@ def _needs(root: Term, part: Term) -> bool:
         if unknown:
             stack.extend(unknown)
         elif stack.pop() not in known:
-            needs = [known[p] for p in term.parts()]
+            # Of a tree only its start is certain, and counts once however often its blocks do.
+            certain = (term.start,) if isinstance(term, Tree) else term.parts()
+            needs = [known[p] for p in certain if p is not None]
             known[term] = all(needs) if isinstance(term, AnyOf) else any(needs)
     return known[root]

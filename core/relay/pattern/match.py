@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from ...errors import PluginError
 from ..expr import Constant, Expr, Function
 from ..visit import post_order, users
 from .conditions import shown
-from .language import Computed, ConstantTerm, Term, Wildcard
+from .terms import Computed, ConstantTerm, Term, Wildcard, key_of
 
 if TYPE_CHECKING:
     from .record import Pattern
@@ -32,6 +32,9 @@ class Graph:
         self.order = tuple(post_order(self.result))
         self._users = users(self.order)
         self._positions = {expr: position for position, expr in enumerate(self.order)}
+        self._by_key: dict[str, list[Expr]] = {}
+        for expr in self.order:
+            self._by_key.setdefault(key_of(expr), []).append(expr)
 
     def users(self, expr: Expr) -> list[Expr]:
         """Who uses ``expr``, in order; one that uses it twice is named twice."""
@@ -39,6 +42,14 @@ class Graph:
 
     def __contains__(self, expr: Expr) -> bool:
         return expr in self._positions
+
+    def position(self, expr: Expr) -> int:
+        """Where ``expr`` stands in ``order``."""
+        return self._positions[expr]
+
+    def keyed(self, key: str) -> Sequence[Expr]:
+        """The expressions of that `key_of`, in order."""
+        return self._by_key.get(key, ())
 
     def sorted(self, exprs: Iterable[Expr]) -> tuple[Expr, ...]:
         """``exprs``, each once, in the order in which they are computed."""
@@ -111,15 +122,21 @@ class Match:
         return self.captures.get(name, ())
 
 
-def make_match(pattern: Pattern, bound: Mapping[Term, Expr], graph: Graph) -> Match:
-    """A match from what each term matches, in the order in which they were matched."""
+def make_match(
+    pattern: Pattern, bound: Mapping[Term, Expr], repeated: Sequence[tuple[Term, Expr]], graph: Graph
+) -> Match:
+    """A match from what each term matches, in the order in which they were matched.
+
+    ``repeated`` are the blocks and leaves of trees, each of which stands for any number of expressions.
+    """
     roots = tuple(bound[root] for root in pattern.roots)
-    computed = {expr: None for term, expr in bound.items() if isinstance(term, Computed)}
-    inner = {expr: None for term, expr in bound.items() if isinstance(term, ConstantTerm)}
-    outer = {expr: None for term, expr in bound.items() if isinstance(term, Wildcard)}
+    known = [*bound.items(), *repeated]
+    computed = {expr: None for term, expr in known if isinstance(term, Computed)}
+    inner = {expr: None for term, expr in known if isinstance(term, ConstantTerm)}
+    outer = {expr: None for term, expr in known if isinstance(term, Wildcard)}
     nodes = graph.sorted(computed)
     captures: dict[str, list[Expr]] = {}
-    for term, expr in bound.items():
+    for term, expr in known:
         if term.name is not None:
             captures.setdefault(term.name, []).append(expr)
     return Match(

@@ -3,23 +3,37 @@
 One machine does it all. It holds goals (this term must match that expression), what is bound so far, and the choices
 that are left. A goal that fails takes back everything since the last choice and goes on with that. Nothing recurses:
 neither the depth of a graph nor that of a pattern matters. Alternatives are tried in their order, so that the first
-match is the one that its author likes best, and asking again gives the next best.
+match is the one that its author likes best, and asking again gives the next best. A tree grows in one go (`growth`);
+its alternatives are other starts, then fewer blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import PluginError
 from ..expr import Call, Expr, TupleGetItem
-from .failure import Failure, described, explained, gave_up, no_output, rejected, shared
-from .language import AnyOf, Computed, Item, OpTerm, Term, key_of
+from .failure import (
+    Failure,
+    described,
+    explained,
+    gave_up,
+    left_to_others,
+    no_output,
+    not_grown,
+    rejected,
+    shared,
+    used_elsewhere,
+)
+from .growth import Grower
 from .match import Graph, Match, make_match
 from .record import Pattern, PatternTable
+from .terms import AnyOf, Computed, Item, OpTerm, Term, Tree, key_of
 
-__all__ = ["Mismatch", "find", "find_matches", "match"]
+__all__ = ["Mismatch", "find", "find_matches", "match", "roots_of"]
 
 STEPS, STEPS_PER_TERM = 1024, 64
 """How many goals one search at one root may look at, and how many more for each term of the pattern."""
@@ -66,6 +80,7 @@ class Search:
         pattern: the pattern; its predicate is left aside.
         root: what its first root must match.
         graph: what ``root`` is part of.
+        taken: what the pattern may not compute: it can only be given it.
         about: where given, only tries that get to this expression count for `farthest`.
         trace: whether to note how far it got.
 
@@ -74,14 +89,22 @@ class Search:
     """
 
     def __init__(
-        self, pattern: Pattern, root: Expr, graph: Graph, *, about: Expr | None = None, trace: bool = False
+        self,
+        pattern: Pattern,
+        root: Expr,
+        graph: Graph,
+        *,
+        taken: Container[Expr] = (),
+        about: Expr | None = None,
+        trace: bool = False,
     ) -> None:
         if root not in graph:
             raise PluginError(f"{described(root)} is no part of the graph in which pattern {pattern.name!r} is sought")
         self._pattern, self._root, self._graph = pattern, root, graph
-        self._about, self._trace = about, trace
+        self._taken, self._about, self._trace = taken, about, trace
         self._bound: dict[Term, Expr] = {}
-        self._choices: list[tuple[int, _Goal]] = []
+        self._repeated: list[tuple[Term, Expr]] = []
+        self._choices: list[tuple[int, int, Iterator[_Goal]]] = []
         self._limit = STEPS + STEPS_PER_TERM * pattern.size
         self._steps = 0
         self._progress = (-1, False)
@@ -92,7 +115,7 @@ class Search:
         seen: set[tuple[object, ...]] = set()
         goal: _Goal | None = _Goal(self._pattern.roots[0], self._root, None, None)
         while self._run(goal):
-            match = make_match(self._pattern, self._bound, self._graph)
+            match = make_match(self._pattern, self._bound, self._repeated, self._graph)
             key = (match.roots, match.nodes, match.inputs, match.constants, tuple(match.captures.items()))
             if key not in seen:
                 seen.add(key)
@@ -111,13 +134,17 @@ class Search:
             if goal is None:
                 unmatched = next((root for root in self._pattern.roots if root not in self._bound), None)
                 if unmatched is None:
-                    if self._roots_differ():
+                    if self._roots_differ() and self._stays_private():
                         return True
                 elif (goal := self._near_root(unmatched)) is not None:
                     continue
             elif self._meets(goal):
-                goal = self._opened(goal)
-                continue
+                if not isinstance(goal.term, Tree) or goal.term in self._bound:
+                    goal = self._opened(goal)
+                    continue
+                self._bound[goal.term] = goal.expr
+                if (goal := self._choice(self._grown(goal.term, goal))) is not None:
+                    continue
             goal = self._retreat()
             if goal is None:
                 return False
@@ -128,18 +155,24 @@ class Search:
 
     def _retreat(self) -> _Goal | None:
         """Back to the last choice; None where none is left."""
-        if not self._choices:
-            return None
-        depth, goal = self._choices.pop()
-        while len(self._bound) > depth:
-            self._bound.popitem()
-        return goal
+        while self._choices:
+            depth, repeated, goals = self._choices[-1]
+            while len(self._bound) > depth:
+                self._bound.popitem()
+            del self._repeated[repeated:]
+            goal = next(goals, None)
+            if goal is not None:
+                return goal
+            self._choices.pop()
+        return None
 
     def _meets(self, goal: _Goal) -> bool:
         known = self._bound.get(goal.term)
         if known is None:
+            if isinstance(goal.term, Computed) and goal.expr in self._taken:
+                return False
             if self._admitted(goal):
-                return True
+                return not goal.term.is_private or self._may_be_private(goal)
             self._failed(goal.expr, lambda: explained(goal.term, goal.expr, goal.user), goal.term)
             return False
         if known is goal.expr:
@@ -151,8 +184,10 @@ class Search:
         try:
             return goal.term.admits(goal.expr)
         except PluginError as error:
-            where = f"pattern {self._pattern.name!r}, at {described(goal.expr)}: {error.where}"
-            raise PluginError(error.what, where=where) from error.__cause__
+            raise self._blamed(error, goal.expr) from error.__cause__
+
+    def _blamed(self, error: PluginError, at: Expr) -> PluginError:
+        return PluginError(error.what, where=f"pattern {self._pattern.name!r}, at {described(at)}: {error.where}")
 
     def _opened(self, goal: _Goal) -> _Goal | None:
         """What is left to do, the goal's own condition being met."""
@@ -165,15 +200,46 @@ class Search:
             return self._operands(term, expr, rest)
         if isinstance(term, AnyOf):
             options = [option for option in term.options if option.may_be(key_of(expr))]
-            return self._choice([_Goal(option, expr, goal.user, rest) for option in options])
+            return self._choice(iter([_Goal(option, expr, goal.user, rest) for option in options]))
         if isinstance(term, Item):
             assert isinstance(expr, TupleGetItem)
             return _Goal(term.of, expr.tuple, expr, rest)
         return rest
 
-    def _choice(self, goals: list[_Goal]) -> _Goal | None:
-        self._choices.extend((len(self._bound), goal) for goal in reversed(goals[1:]))
-        return goals[0] if goals else None
+    def _choice(self, goals: Iterator[_Goal]) -> _Goal | None:
+        """The first of ``goals``; the others are left for later. None where there is none."""
+        here = len(self._bound), len(self._repeated)
+        goal = next(goals, None)
+        if goal is not None:
+            self._choices.append((*here, goals))
+        return goal
+
+    def _grown(self, tree: Tree, goal: _Goal) -> Iterator[_Goal]:
+        """Goals for a tree: what is left to do for each way to lay it, its blocks and leaves being noted already."""
+        grower = Grower(tree, goal.expr, self._graph, self._computed(), self._taken)
+        most = tree.most
+        while most:
+            try:
+                growth = grower.grow(most)
+                self._steps += len(growth.found)
+                starts = (None,) if tree.start is None else growth.starts
+                ways = 0
+                for start in starts:
+                    settled = grower.settled(growth, start, most)
+                    if settled is None:
+                        self._failed(goal.expr, partial(left_to_others, growth, self._graph))
+                        return
+                    known = settled.known(tree, start)
+                    if known is not None:
+                        ways += 1
+                        self._repeated.extend(known)
+                        # The tree itself is bound: its goal goes on with the rest.
+                        yield goal if tree.start is None or start is None else _Goal(tree.start, start, None, goal)
+            except PluginError as error:
+                raise self._blamed(error, goal.expr) from error.__cause__
+            if not ways:
+                self._failed(goal.expr, partial(not_grown, tree, growth, self._graph))
+            most = len(growth.found) - 1 if growth.starts or tree.may_start_inside else 0
 
     def _operands(self, term: OpTerm, expr: Call, rest: _Goal | None) -> _Goal | None:
         given = _operand_goals(term, expr.args, expr, rest)
@@ -184,10 +250,10 @@ class Search:
         if not (left.may_be(second) and right.may_be(first)):
             return given
         # Both orders may do. That one is better in which more operands are what the pattern wants most.
-        straight = (first in left.wants) + (second in right.wants)
-        crossed = (second in left.wants) + (first in right.wants)
+        straight = (first in left.facts.wants) + (second in right.facts.wants)
+        crossed = (second in left.facts.wants) + (first in right.facts.wants)
         swapped = _operand_goals(term, expr.args[::-1], expr, rest)
-        return self._choice([swapped, given] if crossed > straight else [given, swapped])
+        return self._choice(iter([swapped, given] if crossed > straight else [given, swapped]))
 
     def _near_root(self, root: Term) -> _Goal | None:
         """Goals for a further output: what is computed from the term that it shares with one before."""
@@ -195,7 +261,7 @@ class Search:
         taken = {self._bound[other] for other in self._pattern.roots if other in self._bound}
         found: dict[Expr, None] = {}
         level = [self._bound[self._pattern.ties[position - 1]]]
-        for _ in range(root.levels + 1):
+        for _ in range(root.facts.levels + 1):
             found.update((e, None) for e in level if e not in taken and root.may_be(key_of(e)))
             level = list(dict.fromkeys(user for e in level for user in self._graph.users(e)))
             self._steps += len(level)
@@ -204,7 +270,7 @@ class Search:
                 return None
         if not found:
             self._failed(self._root, lambda: no_output(self._root, root, position))
-        return self._choice([_Goal(root, expr, None, None) for expr in self._graph.sorted(found)])
+        return self._choice(iter([_Goal(root, expr, None, None) for expr in self._graph.sorted(found)]))
 
     def _roots_differ(self) -> bool:
         roots = [self._bound[root] for root in self._pattern.roots]
@@ -214,6 +280,29 @@ class Search:
         self._failed(self._root, lambda: no_output(self._root, self._pattern.roots[position], position))
         return False
 
+    def _may_be_private(self, goal: _Goal) -> bool:
+        """Whether nothing is known yet that uses a value from outside. Users may be matched later than it is."""
+        users = self._graph.users(goal.expr)
+        if goal.expr is not self._graph.result and all(key_of(user) in self._pattern.keys for user in users):
+            return True
+        likely = {user for user in users if key_of(user) in self._pattern.keys}
+        self._failed(goal.expr, lambda: used_elsewhere(goal.expr, likely, self._graph))
+        return False
+
+    def _stays_private(self) -> bool:
+        """Whether nothing outside of the whole match uses what is private."""
+        held = [self._bound[term] for term in self._pattern.private if term in self._bound]
+        computed = self._computed() if held else set()
+        expr = next((expr for expr in held if not computed.issuperset(self._graph.users(expr))), None)
+        if expr is not None:
+            self._failed(expr, lambda: used_elsewhere(expr, computed, self._graph))
+        return expr is None
+
+    def _computed(self) -> set[Expr]:
+        """What the pattern computes as far as it is matched."""
+        known = (*self._bound.items(), *self._repeated)
+        return {expr for term, expr in known if isinstance(term, Computed)}
+
     def _failed(self, at: Expr, why: Callable[[], Failure], term: Term | None = None) -> None:
         """Notes where a try ended, if it got farther than those before.
 
@@ -221,7 +310,7 @@ class Search:
         """
         if not self._trace:
             return
-        computed = [expr for known, expr in self._bound.items() if isinstance(known, Computed)]
+        computed = self._computed()
         near = term is not None and term.may_be(key_of(at))
         if self._about is not None and self._about is not at and self._about not in computed:
             return
@@ -230,7 +319,26 @@ class Search:
             self.farthest = self._graph.sorted(computed), why
 
 
-def find(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Iterator[Match]:
+def roots_of(pattern: Pattern, graph: Graph) -> tuple[Expr, ...]:
+    """The only expressions that can be the (first) root of a match, last computed first.
+
+    Where a pattern cannot do without a certain op, those are near such an op. So a pattern that may be laid over long
+    stretches is not tried all along those that have none.
+    """
+    root = pattern.roots[0].facts
+    assert root.heads is not None and root.seeds is not None  # a pattern computes something
+    level = [expr for seed in root.seeds for expr in graph.keyed(seed)]
+    near = set(level)
+    for _ in range(root.levels - 1):
+        above = {user: None for expr in level for user in graph.users(expr) if key_of(user) in pattern.keys}
+        level = [user for user in above if user not in near]
+        if not level:
+            break
+        near.update(level)
+    return tuple(reversed(graph.sorted(expr for expr in near if key_of(expr) in root.heads)))
+
+
+def find(pattern: Pattern, root: Expr, graph: Graph | None = None, taken: Container[Expr] = ()) -> Iterator[Match]:
     """The ways in which a pattern matches at a root and its predicate holds, the best first.
 
     Best is what the pattern asks for first: optional parts there rather than not, chains as long as they are, first
@@ -242,11 +350,12 @@ def find(pattern: Pattern, root: Expr, graph: Graph | None = None) -> Iterator[M
         pattern: what to look for.
         root: what the pattern's (first) output must match.
         graph: what ``root`` is part of; by default only what it is computed from.
+        taken: what the pattern may not compute, for others do; it may still be an input.
 
     Raises:
         PluginError: a test or a predicate of the plugin's is at fault, or the root is not in the graph.
     """
-    for found in Search(pattern, root, graph or Graph(root)):
+    for found in Search(pattern, root, graph or Graph(root), taken=taken):
         if pattern.rejection(found) is None:
             yield found
 

@@ -10,8 +10,8 @@ from typing import Any
 from ...errors import PluginError
 from ..expr import Expr
 from .conditions import sentence, shown, truth
-from .language import CONSTANT, Computed, Outputs, Term, key_of, terms_of
 from .match import Match
+from .terms import CONSTANT, Branch, Computed, Outputs, Term, Tree, key_of, terms_of
 
 __all__ = ["Clause", "Failed", "Pattern", "PatternTable", "Rejection"]
 
@@ -101,6 +101,8 @@ class Pattern:
     """What it computes: names of ops, and `ITEM`."""
     size: int = field(init=False, repr=False)
     """Number of its terms."""
+    private: tuple[Term, ...] = field(init=False, repr=False)
+    """The terms whose values nothing outside of the match may use; trees see to their blocks themselves."""
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -117,6 +119,12 @@ class Pattern:
                 hint="an optional op needs another one below it",
             )
         terms = terms_of(*roots)
+        blocks = {block for term in terms if isinstance(term, Tree) for block in term.blocks}
+        if any(isinstance(part, Branch) for term in terms if term not in blocks for part in term.parts()):
+            raise PluginError(
+                f"pattern {name!r} has what a block of a tree was given outside of that tree",
+                hint="name the tree: what stands for all of it is what tree() gives",
+            )
         object.__setattr__(self, "predicate", self._checked(self.predicate))
         object.__setattr__(self, "roots", roots)
         object.__setattr__(self, "ties", self.pattern.ties if isinstance(self.pattern, Outputs) else ())
@@ -124,6 +132,7 @@ class Pattern:
         computed = (term.heads for term in terms if isinstance(term, Computed) and term.heads)
         object.__setattr__(self, "keys", frozenset().union(*computed))
         object.__setattr__(self, "size", len(terms))
+        object.__setattr__(self, "private", tuple(term for term in terms if term.is_private))
 
     def _checked(self, predicate: object) -> object:
         if predicate is None or callable(predicate):

@@ -2,7 +2,7 @@
  *
  * A model is constant data and code: it owns no memory, calls no allocator and keeps nothing between calls. All that
  * it works on is a context and an arena, both given by the caller, so that one model can run in several contexts, and
- * several models live in one image.
+ * several models live in one image. The devices that a model runs on are the caller's as well: see uma_device.h.
  */
 #ifndef UMA_RUNTIME_H
 #define UMA_RUNTIME_H
@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
-#define UMA_ABI_VERSION 1
+#define UMA_ABI_VERSION 2
 
 #define UMA_OK 0
-#define UMA_ERR_ARGUMENT 1 /* a pointer is null, or an input or output is not aligned to its element type */
+#define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
+#define UMA_ERR_DEVICE 4   /* a device reported a fault: the context says which one, in which step */
 
 /* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
@@ -56,6 +57,11 @@ typedef struct uma_tensor_info {
     int32_t zero_point;
 } uma_tensor_info;
 
+/* Of uma_device.h. */
+struct uma_device;
+struct uma_device_info;
+struct uma_fault;
+
 /* The same description of every model. */
 typedef struct uma_model {
     uint32_t abi_version;
@@ -65,12 +71,18 @@ typedef struct uma_model {
     size_t context_bytes;
     int32_t n_inputs;
     int32_t n_outputs;
+    int32_t n_devices;
     const uma_tensor_info *inputs;
     const uma_tensor_info *outputs;
-    /* Makes a context: context_bytes bytes aligned as a pointer is. The arena stays the context's until it is dropped. */
-    uma_status (*init)(void *context, void *arena, size_t arena_bytes);
+    const struct uma_device_info *devices;
+    /* Makes a context: context_bytes bytes aligned as a pointer is. The arena stays the context's until it is dropped.
+     * The devices, which are open, come in the order of the table, each another one; null if the model has none. */
+    uma_status (*init)(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices);
     /* Runs the model once. Inputs and outputs come in the order of the tables and may not overlap. */
     uma_status (*invoke)(void *context, const void *const *inputs, void *const *outputs);
+    /* What stopped the last run that gave UMA_ERR_DEVICE; and uma_device_open. Null in a model without devices. */
+    const struct uma_fault *(*fault)(const void *context);
+    int32_t (*open)(struct uma_device *device, const struct uma_device_info *info, void *state, void *memory);
 } uma_model;
 
 #ifdef __cplusplus

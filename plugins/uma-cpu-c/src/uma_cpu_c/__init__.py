@@ -5,9 +5,12 @@ from __future__ import annotations
 import platform
 
 from uma.hookspecs import Code, hookimpl
+from uma.relay.pattern import Pattern
 from uma.target import Attribute, Target, TargetKind
 
-__all__ = ["KIND", "register_target", "tir_to_runtime"]
+from .kernels import host_patterns
+
+__all__ = ["KIND", "patterns", "register_target", "tir_to_runtime"]
 
 KIND = TargetKind(
     "c",
@@ -51,6 +54,12 @@ _MCPU = ("aarch64", "arm64", "armv6l", "armv7l", "armv8l", "ppc64le")
 def register_target() -> list[TargetKind]:
     """The one kind, ``c``."""
     return [KIND]
+
+
+@hookimpl
+def patterns(target: Target) -> list[Pattern]:
+    """What runs in one nest of loops, whatever the attributes of ``target``."""
+    return host_patterns()
 
 
 @hookimpl

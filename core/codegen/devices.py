@@ -1,0 +1,188 @@
+"""The devices that a model runs on: what their plugins bring for them, and what the C of the model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InternalError, PluginError, UsageError
+from ..hooktypes import Implementation, Runtime
+from ..program import Plan, Program
+from ..target import Target
+from ..target.kind import shown, suggest
+from .names import c_comment, c_identifier, c_string
+
+__all__ = ["MMIO_BUS", "Device", "Slot", "device_files", "device_record", "device_tables", "slots"]
+
+MMIO_BUS = "uma_mmio_bus"
+"""The bus that is the core's own, by its name in C: registers in memory, from the target's ``base`` on."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator, and how it is driven.
+
+    Args:
+        label: what calls of the program are pinned to.
+        kind: of its target, which names its plugin in errors.
+        impl: which of the runtime's implementations reaches it.
+        runtime: what the plugin gave for its target.
+        base: address of its registers, where these are memory of the machine.
+
+    Raises:
+        UsageError: there is no such implementation; or it needs an address, or cannot use one.
+        PluginError: the sources of driver and implementation contradict each other.
+    """
+
+    label: str
+    kind: str
+    impl: str
+    runtime: Runtime
+    base: int | None = None
+
+    def __post_init__(self) -> None:
+        where = f"device {self.label!r}, target kind {self.kind!r}"
+        offered = self.runtime.implementations
+        if self.impl not in offered:
+            raise UsageError(
+                f"there is no implementation {shown(self.impl)}",
+                where=where,
+                hint=suggest(self.impl, offered) + f"impl takes {', '.join(offered)}",
+            )
+        in_memory = self.implementation.bus == MMIO_BUS
+        if in_memory and self.implementation.state_bytes:
+            raise PluginError(f"implementation {self.impl!r} asks for memory, but {MMIO_BUS} has its own", where=where)
+        if in_memory and (self.base is None or not 0 < self.base < 2**64 or self.base % 4):
+            given = "has no base" if self.base is None else f"cannot have its registers at {self.base}"
+            raise UsageError(
+                f"implementation {self.impl!r} {given}",
+                where=where,
+                hint="add -base=..., the address of the first register: positive, a multiple of 4",
+            )
+        if not in_memory and self.base is not None:
+            raise UsageError(
+                f"base was given, but implementation {self.impl!r} is not at an address of memory",
+                where=where,
+                hint="leave it out, or choose another implementation",
+            )
+        for name, text in self.implementation.sources.items():
+            if self.runtime.sources.get(name, text) != text:
+                what = f"driver and implementation {self.impl!r} have different files with the name {name!r}"
+                raise PluginError(what, where=where)
+
+    @classmethod
+    def of(cls, label: str, target: Target, runtime: Runtime) -> Device:
+        """The device that ``target`` describes by its attributes ``impl`` (default ``sim``) and ``base``."""
+        declared = {attribute.name for attribute in target.kind.attributes}
+        impl, base = (target.get_attr(name) if name in declared else None for name in ("impl", "base"))
+        return cls(label, target.kind.name, "sim" if impl is None else impl, runtime, base)
+
+    @property
+    def implementation(self) -> Implementation:
+        return self.runtime.implementations[self.impl]
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """All files that are compiled or included for it, by name."""
+        return {**self.runtime.sources, **self.implementation.sources}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A device of a model: its position in the tables, and what it is called in C."""
+
+    position: int
+    device: Device
+    identifier: str
+
+
+def slots(program: Program, devices: Mapping[str, Device]) -> tuple[Slot, ...]:
+    """The devices that the program runs on, in order of their first call.
+
+    Raises:
+        InternalError: one of them is not among ``devices``.
+    """
+    found: list[Slot] = []
+    taken: set[str] = set()
+    for position, label in enumerate(program.devices):
+        if label not in devices:
+            raise InternalError(f"the calls of {program.name!r} are for a device {label!r}, which nobody describes")
+        identifier = c_identifier(label, taken)
+        taken.add(identifier)
+        found.append(Slot(position, devices[label], identifier))
+    return tuple(found)
+
+
+def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[str, str]:
+    """The files of all devices, by name; those of one kind share theirs.
+
+    Args:
+        devices: of one model.
+        generated: names of the files that the core writes for that model.
+
+    Raises:
+        PluginError: a file has the name of another one, also where only upper and lower case tell the two apart.
+    """
+    files: dict[str, str] = {}
+    owners = {name.lower(): (name, "the core writes") for name in generated}
+    for device in devices:
+        for name, text in device.sources.items():
+            if files.get(name) == text:
+                continue
+            other, owner = owners.get(name.lower(), (None, ""))
+            if other is not None:
+                raise PluginError(
+                    f"the plugin's file {name!r} has the name of a file {other!r} that {owner}",
+                    where=f"device {device.label!r}, target kind {device.kind!r}",
+                    hint="names of a plugin's files begin with something of its own; a model's with the model's name",
+                )
+            owners[name.lower()] = (name, f"target kind {device.kind!r} brings for device {device.label!r}")
+            files[name] = text
+    return files
+
+
+def device_tables(model: str, every: Sequence[Slot]) -> Iterator[str]:
+    """The descriptions of the devices in C, as ``uma_device_info``, after what they point to."""
+    rows = []
+    for slot in every:
+        device, parameters = slot.device, "NULL"
+        if device.runtime.parameters:
+            parameters = f"{model}_device_parameters_{slot.position}"
+            values = ", ".join(map(_int64_literal, device.runtime.parameters))
+            yield f"static const int64_t {parameters}[] = {{{values}}};"
+        base = f"0x{device.base:x}u" if device.base is not None else "0"
+        fields = [
+            c_string(device.label),
+            f"&{device.runtime.driver}",
+            device.implementation.bus,
+            f"{device.implementation.state_bytes}u",
+            base,
+            parameters,
+            str(len(device.runtime.parameters)),
+        ]
+        rows.append(f"    {{{', '.join(fields)}}}, /* {c_comment(f'{device.kind}, {device.impl}')} */")
+    yield "\n".join([f"static const uma_device_info {model}_device_table[] = {{", *rows, "};"])
+
+
+def device_record(device: Device, program: Program, plan: Plan) -> dict[str, Any]:
+    """What the metadata of an artifact say of the device."""
+    runtime = device.runtime
+    return {
+        "label": device.label,
+        "kind": device.kind,
+        "impl": device.impl,
+        "base": device.base,
+        "parameters": list(runtime.parameters),
+        "counters": list(runtime.counters),
+        "faults": [{"code": code, "meaning": meaning} for code, meaning in sorted(runtime.faults.items())],
+        "memories": [
+            {"name": name, "bytes": memory.nbytes, "used_bytes": plan.pool_bytes.get(f"{device.label}.{name}", 0)}
+            for name, memory in sorted(program.memories(device.label).items())
+        ],
+    }
+
+
+def _int64_literal(value: int) -> str:
+    # C has no negative constants, and the smallest number without its sign does not fit.
+    return "(-INT64_C(9223372036854775807) - 1)" if value == -(2**63) else f"INT64_C({value})"

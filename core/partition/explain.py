@@ -1,0 +1,177 @@
+"""Where each op went, and why not elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..relay.expr import Call, Expr, Function, GlobalVar
+from ..relay.module import IRModule
+from ..relay.op import Op
+from ..relay.pattern import Graph, closest
+from ..relay.pattern.failure import described
+from ..relay.visit import post_order
+from .claims import Note
+from .record import OpRecord, Owner, Reason, Region, Withdrawn
+
+__all__ = ["explained"]
+
+_CLAUSE = "clause "
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a function stands: whose it is, and by what pattern."""
+
+    owner: str | None = None
+    pattern: str | None = None
+    region: str | None = None
+
+
+def explained(
+    module: IRModule,
+    owners: Sequence[Owner],
+    regions: Sequence[Region],
+    withdrawn: Sequence[Withdrawn],
+    notes: Mapping[tuple[str, Expr], Note],
+) -> tuple[OpRecord, ...]:
+    """A record of every op that ``main`` computes, in order, those in the functions that it calls included.
+
+    Args:
+        module: as it was placed.
+        owners: the accelerators, in order of priority.
+        regions: what they took.
+        withdrawn: what they gave back.
+        notes: what they could not have.
+    """
+    explainer = _Explainer(module, owners, regions, withdrawn, notes)
+    return tuple(explainer.record(call, place) for call, place in _ops(module))
+
+
+_HOST = _Place()
+
+
+def _ops(module: IRModule) -> Iterator[tuple[Call, _Place | None]]:
+    """The calls of ops, and where those stand that are not in ``main`` itself.
+
+    A function that is called twice comes twice.
+    """
+    stack: list[tuple[Iterator[Expr], _Place | None]] = [(iter(post_order(module.main.body)), None)]
+    while stack:
+        exprs, place = stack[-1]
+        expr = next(exprs, None)
+        if expr is None:
+            stack.pop()
+        elif isinstance(expr, Call) and isinstance(expr.op, Op):
+            yield expr, place
+        elif isinstance(expr, Call):
+            called = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
+            if isinstance(called, Function):
+                stack.append((iter(post_order(called.body)), _within(expr.op, called, place or _HOST)))
+
+
+def _within(callee: Op | GlobalVar | Function, function: Function, outer: _Place) -> _Place:
+    """Where the body of a function stands that is called at ``outer``."""
+    owner = function.attr("Compiler")
+    if owner is not None:
+        return _Place(owner, None, callee.name if isinstance(callee, GlobalVar) else None)
+    return _Place(outer.owner, function.attr("Composite"), outer.region) if outer.owner is not None else outer
+
+
+class _Explainer:
+    def __init__(
+        self,
+        module: IRModule,
+        owners: Sequence[Owner],
+        regions: Sequence[Region],
+        withdrawn: Sequence[Withdrawn],
+        notes: Mapping[tuple[str, Expr], Note],
+    ) -> None:
+        self._spans = module.spans
+        self._graph = Graph(module.main)
+        self._owners = owners
+        self._notes = notes
+        self._places = {
+            node: _Place(region.owner, claim.match.pattern.name, region.name)
+            for region in regions
+            for claim in region.claims
+            for node in claim.nodes
+        }
+        self._ranks = {owner.label: rank for rank, owner in enumerate(owners)}
+        self._withdrawn: dict[tuple[str, Expr], list[Withdrawn]] = {}
+        for one in withdrawn:
+            for node in one.nodes:
+                self._withdrawn.setdefault((one.owner, node), []).append(one)
+
+    def record(self, call: Call, inside: _Place | None) -> OpRecord:
+        """Of one op.
+
+        Args:
+            call: the call of it.
+            inside: where the function stands that it is part of; None for ``main``.
+        """
+        assert isinstance(call.op, Op)
+        place = self._places.get(call, _HOST) if inside is None else inside
+        macs = call.op.macs(call.attrs, call.type, *(arg.type for arg in call.args)) if call.op.macs else 0
+        why: list[Reason] = []
+        for owner in self._owners:
+            if owner.label != place.owner:
+                why.extend(self._why_not(owner, call, place) if inside is None else [self._given_away(owner, place)])
+        return OpRecord(
+            call.op.name, self._spans[call], int(macs), place.owner, place.pattern, place.region, tuple(why)
+        )
+
+    def _given_away(self, owner: Owner, place: _Place) -> Reason:
+        reason = f"the model has it in a function of its own, which is {place.owner or 'the host'}'s"
+        return Reason(owner.label, None, "taken", None, reason, place.owner)
+
+    def _why_not(self, owner: Owner, call: Call, place: _Place) -> list[Reason]:
+        label = owner.label
+        refusals = self._withdrawn.get((label, call))
+        if refusals:
+            return [Reason(label, one.pattern, "refused", None, one.reason, None) for one in refusals]
+        if place.owner is not None and self._ranks[place.owner] < self._ranks[label]:
+            return [Reason(label, None, "taken", None, f"taken already by {place.owner}", place.owner)]
+        return [self._noted(label, call) or self._closest(owner, call)]
+
+    def _noted(self, label: str, call: Call) -> Reason | None:
+        """What was in the way of a match that would have had the op; None where there was none, or it is gone."""
+        note = self._notes.get((label, call))
+        if note is None or (note.kind == "overlap" and note.at not in self._places):
+            return None
+        if note.kind == "overlap":
+            return self._overlap(label, note.pattern, [note.at])
+        value: int | None = None
+        if note.kind == "limit":
+            value, unit = note.value, {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
+            what = f"it has {value} {unit}, and a region of {label} at most {note.most}"
+        elif note.kind == "cycle":
+            what = "one of its results is needed to compute another of its inputs"
+        else:
+            what = self._escape(note)
+        return Reason(label, note.pattern, note.kind, None, f"pattern {note.pattern} matches, but {what}", value)
+
+    def _escape(self, note: Note) -> str:
+        assert note.at is not None
+        value = f"the value of {described(note.at)} inside of it"
+        if note.user is None or note.user is self._graph.result:
+            return f"{value} is a result of the model, too"
+        layers = self._spans[note.user]
+        place = f" ({', '.join(layers)})" if layers else ""
+        return f"{value} is also used by {described(note.user)}{place}"
+
+    def _overlap(self, label: str, pattern: str, nodes: Iterable[Expr | None]) -> Reason:
+        places = (self._places[node] for node in nodes if node is not None and node in self._places)
+        takers = dict.fromkeys(f"pattern {place.pattern} of {place.owner}" for place in places)
+        text = f"pattern {pattern} matches, but {', '.join(takers)} came first"
+        return Reason(label, pattern, "overlap", None, text, None)
+
+    def _closest(self, owner: Owner, call: Call) -> Reason:
+        found = closest(owner.patterns, call, self._graph)
+        failure = found.failure
+        if found.pattern is None or failure is None:
+            if found.pattern is None:
+                return Reason(owner.label, None, "none", None, found.text, None)
+            return self._overlap(owner.label, found.pattern, found.matched)
+        clause = failure.subject.removeprefix(_CLAUSE) if failure.kind == "clause" else None
+        return Reason(owner.label, found.pattern, failure.kind, clause, failure.reason, failure.found or None)

@@ -1,0 +1,183 @@
+"""Grouping: the matches of one owner become regions, as large as can be.
+
+Groups that have a value to hand on, or that use the same value, are merged two by two, as long as the graph in which
+every group is one node has no cycle (all groups are convex then, and can run one after the other) and the group stays
+within its owner's limits.
+
+Each edge is tried once. A pair that would make a cycle cannot be merged later either, unless what lies between becomes
+part of one of the two; it has edges to both, and the last of these to be tried brings all three together. Only where
+outputs are limited a pair may fit later that did not fit before: it is tried again when something joins one of the two
+that had to do with both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..relay.expr import Constant, Expr
+from ..relay.visit import children
+from .claims import Claims, outputs_of, tensors_of
+from .record import Claim, Owner, Port
+
+__all__ = ["group"]
+
+PATIENCE = 2048
+"""How many edges are looked at to find out whether two groups can be one. Where that is not enough they stay two."""
+
+SIBLINGS = 8
+"""How many groups that use a value and could not be merged are offered each further group that uses it."""
+
+
+@dataclass
+class _Group:
+    """What will be a region.
+
+    Args:
+        owner: who has it.
+        claims: its matches.
+        tensors: what it touches, with sizes in bytes; empty where bytes are not limited.
+        nbytes: their sum.
+        given: what it computes that is used outside, and how often; empty where outputs are not limited.
+        used: what it uses from outside, and how often; likewise.
+    """
+
+    owner: Owner
+    claims: list[Claim]
+    tensors: dict[Port, int] = field(default_factory=dict)
+    nbytes: int = 0
+    given: dict[Expr, int] = field(default_factory=dict)
+    used: dict[Expr, int] = field(default_factory=dict)
+
+
+def group(claims: Claims, owners: Mapping[str, Owner]) -> list[Expr | tuple[Claim, ...]]:
+    """What is computed, each after what it needs: the matches of regions, and what is not claimed.
+
+    Args:
+        claims: all that was claimed; each region becomes one node of its quotient.
+        owners: by label.
+    """
+    rank = {item: position for position, item in enumerate(claims.order()) if isinstance(item, Claim)}
+    grouping = _Grouping(claims, owners, rank)
+    grouping.merge()
+    result: list[Expr | tuple[Claim, ...]] = []
+    for item in claims.order():
+        if isinstance(item, Expr):
+            result.append(item)
+        else:
+            members = grouping.groups[claims.node(item.nodes[0])].claims
+            result.append(tuple(sorted(members, key=rank.__getitem__)))
+    return result
+
+
+class _Grouping:
+    def __init__(self, claims: Claims, owners: Mapping[str, Owner], rank: Mapping[Claim, int]) -> None:
+        self._claims = claims
+        self._quotient = claims.quotient
+        self.groups = {claims.node(c.nodes[0]): self._single(c, owners[c.owner]) for c in claims.all}
+        self._rank = {node: rank[one.claims[0]] for node, one in self.groups.items()}
+        self._pairs: deque[tuple[int, int]] = deque()
+
+    def _single(self, claim: Claim, owner: Owner) -> _Group:
+        made = _Group(owner, [claim])
+        if owner.limits.nbytes is not None:
+            made.tensors = tensors_of(claim)
+            made.nbytes = sum(made.tensors.values())
+        if owner.limits.outputs is not None:
+            made.given = outputs_of(claim, self._claims.graph)
+            inside = set(claim.nodes)
+            for child in (child for node in claim.nodes for child in children(node) if child not in inside):
+                made.used[child] = made.used.get(child, 0) + 1
+        return made
+
+    def merge(self) -> None:
+        """Merge along the edges, then what uses the same."""
+        groups, rank = self.groups, self._rank
+        for node in sorted(groups, key=rank.__getitem__):
+            before = [other for other in self._quotient.predecessors[node] if self._are_alike(other, node)]
+            self._pairs.extend((other, node) for other in sorted(before, key=rank.__getitem__, reverse=True))
+        self._drain()
+        for value in self._claims.graph.order:
+            if not isinstance(value, Constant):
+                self._merge_users(value)
+
+    def _are_alike(self, one: int, other: int) -> bool:
+        """Whether both are groups of one owner who wants them merged."""
+        first, second = self.groups.get(one), self.groups.get(other)
+        return first is not None and second is not None and first.owner is second.owner and first.owner.limits.merge
+
+    def _drain(self) -> None:
+        while self._pairs:
+            one, other = map(self._quotient.find, self._pairs.popleft())
+            if one != other:
+                self._try(one, other)
+
+    def _merge_users(self, value: Expr) -> None:
+        of = self._claims.of
+        users = [user for user in self._claims.graph.users(value) if user in of]
+        if len(users) < 2:
+            return
+        leaders: dict[str, list[int]] = {}
+        for user in users:
+            node = self._claims.node(user)
+            before = leaders.setdefault(of[user].owner, [])
+            known = dict.fromkeys(map(self._quotient.find, before[-SIBLINGS:]))
+            for leader in reversed(known):
+                leader, node = self._quotient.find(leader), self._quotient.find(node)
+                if leader != node and self._are_alike(leader, node):
+                    self._try(leader, node)
+                    self._drain()
+            if self._quotient.find(node) not in map(self._quotient.find, known):
+                before.append(node)
+
+    def _try(self, one: int, other: int) -> None:
+        first, second = self.groups[one], self.groups[other]
+        if not self._fits(first, second):
+            return
+        done = self._quotient.contract((one, other), PATIENCE)
+        if done is None:
+            return
+        del self.groups[one], self.groups[other]
+        self.groups[done.node] = _joined(first, second)
+        if first.owner.limits.outputs is not None:
+            self._pairs.extend((done.node, near) for near in done.shared if self._are_alike(done.node, near))
+
+    def _fits(self, first: _Group, second: _Group) -> bool:
+        limits = first.owner.limits
+        if limits.matches is not None and len(first.claims) + len(second.claims) > limits.matches:
+            return False
+        if limits.nbytes is not None and first.nbytes + second.nbytes - _common(first, second) > limits.nbytes:
+            return False
+        return limits.outputs is None or len(_given(first, second)) <= limits.outputs
+
+
+def _common(first: _Group, second: _Group) -> int:
+    """Bytes of the tensors that both touch."""
+    small, large = sorted((first.tensors, second.tensors), key=len)
+    return sum(size for port, size in small.items() if port in large)
+
+
+def _given(first: _Group, second: _Group) -> dict[Expr, int]:
+    """What two groups compute that neither uses up."""
+    left = {
+        value: uses - other.used.get(value, 0)
+        for one, other in ((first, second), (second, first))
+        for value, uses in one.given.items()
+    }
+    return {value: uses for value, uses in left.items() if uses}
+
+
+def _joined(first: _Group, second: _Group) -> _Group:
+    """Both in one. The larger takes up the smaller, so that growing costs little."""
+    large, small = (first, second) if len(first.claims) >= len(second.claims) else (second, first)
+    large.claims.extend(small.claims)
+    large.nbytes += small.nbytes - _common(large, small)
+    large.tensors.update(small.tensors)
+    made = (*large.given, *small.given)
+    large.given = _given(large, small)
+    for value, uses in small.used.items():
+        large.used[value] = large.used.get(value, 0) + uses
+    for value in made:
+        large.used.pop(value, None)
+    return large

@@ -1,0 +1,196 @@
+"""Writing down what was decided: a function per region, a composite function per match."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.op import Op
+from ..relay.pattern import Graph
+from ..relay.types import TensorType, TupleType
+from ..relay.visit import children, post_order, with_children
+from .record import Claim, Region
+
+__all__ = ["Names", "materialised", "with_composites", "without_tuples"]
+
+
+class Names:
+    """New names for functions of a module.
+
+    Args:
+        taken: the names that it has.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._numbers: dict[str, Iterator[int]] = {}
+
+    def new(self, label: str, wanted: str | None = None) -> str:
+        """``wanted`` where it is given and free, else the label with the next number, counted from 0."""
+        numbers = self._numbers.setdefault(label, itertools.count())
+        name = wanted if wanted is not None and wanted not in self._taken else f"{label}_{next(numbers)}"
+        while name in self._taken:
+            name = f"{label}_{next(numbers)}"
+        self._taken.add(name)
+        return name
+
+
+def without_tuples(function: Function, spans: Spans) -> Function:
+    """``function``, with what an op gives as a tuple used by its fields alone: tuples are put together anew.
+
+    So the border of a region never cuts a tuple.
+    """
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(function.body):
+        split = not isinstance(expr, TupleGetItem)
+        new = [_put_together(done[child], spans) if split else done[child] for child in children(expr)]
+        done[expr] = with_children(expr, new)
+        spans.moved(expr, done[expr])
+    body = _put_together(done[function.body], spans)
+    return Function(function.params, body, dict(function.attrs))
+
+
+def _put_together(expr: Expr, spans: Spans) -> Expr:
+    if not (isinstance(expr, Call) and isinstance(expr.op, Op) and isinstance(expr.type, TupleType)):
+        return expr
+    fields = [TupleGetItem(expr, index) for index in range(len(expr.type.fields))]
+    whole = Tuple(fields)
+    for made in (*fields, whole):
+        spans.moved(expr, made)
+    return whole
+
+
+def _composite(claim: Claim, spans: Spans) -> tuple[Function, list[Expr]]:
+    """The function that does what a match does, and what it is to be called with. Constants are inside."""
+    args = [expr for expr in claim.match.inputs if not isinstance(expr, Constant)]
+    params = [Var(f"p{number}", expr.type) for number, expr in enumerate(args)]
+    inner: dict[Expr, Expr] = dict(zip(args, params, strict=True))
+    for node in claim.match.nodes:
+        inner[node] = with_children(node, [inner.get(child, child) for child in children(node)])
+        spans.moved(node, inner[node])
+    fields: list[Expr] = []
+    for root, types in claim.values():
+        if isinstance(root.type, TensorType):
+            fields.append(inner[root])
+        else:
+            fields.extend(TupleGetItem(inner[root], index) for index in range(len(types)))
+    body = inner[claim.match.root] if len(claim.match.roots) == 1 else Tuple(fields)
+    return Function(params, body, {"Composite": claim.match.pattern.name}), args
+
+
+def _called(claim: Claim, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
+    """A call of a match's composite function, and what the match's results are then.
+
+    Args:
+        claim: the match.
+        given: what its inputs are where the call stands.
+        spans: is told of the call's layers.
+    """
+    function, args = _composite(claim, spans)
+    call = Call(function, [given[arg] for arg in args])
+    spans.add(call, _layers(claim.nodes, spans))
+    results: dict[Expr, Expr] = {}
+    alone, position = len(claim.match.roots) == 1, 0
+    for root, types in claim.values():
+        if isinstance(root.type, TensorType):
+            results[root] = call if alone else TupleGetItem(call, position)
+        else:
+            fields = [TupleGetItem(call, position + index) for index in range(len(types))]
+            users = (node for node in claim.nodes if isinstance(node, TupleGetItem) and node.tuple is root)
+            results.update((user, fields[user.index]) for user in users)
+        position += len(types)
+    for old, new in results.items():
+        spans.moved(old, new)
+    return call, results
+
+
+def _layers(exprs: Iterable[Expr], spans: Spans) -> list[str]:
+    return [layer for expr in exprs for layer in spans[expr]]
+
+
+def with_composites(function: Function, order: Sequence[Expr | Claim], spans: Spans) -> Function:
+    """``function`` with matches replaced by calls of their composite functions."""
+    done: dict[Expr, Expr] = _leaves(function)
+    for item in order:
+        if isinstance(item, Claim):
+            done.update(_called(item, done, spans)[1])
+        else:
+            done[item] = with_children(item, [done[child] for child in children(item)])
+            spans.moved(item, done[item])
+    return Function(function.params, done[function.body], dict(function.attrs))
+
+
+def _leaves(function: Function) -> dict[Expr, Expr]:
+    return {expr: expr for expr in post_order(function.body) if isinstance(expr, (Var, Constant))}
+
+
+def materialised(
+    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Claim, ...]]
+) -> tuple[IRModule, list[Region]]:
+    """``module`` with a function for every region, and the regions.
+
+    Args:
+        module: its ``main`` is what was placed.
+        graph: of ``main``.
+        order: what ``main`` computes, each after what it needs: the matches of a region, or what is in none.
+    """
+    main, spans = module.main, Spans(dict(module.spans))
+    names = Names(var.name for var in module.functions)
+    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
+    regions: list[Region] = []
+    done: dict[Expr, Expr] = _leaves(main)
+    for item in order:
+        if isinstance(item, Expr):
+            done[item] = with_children(item, [done[child] for child in children(item)])
+            spans.moved(item, done[item])
+            continue
+        label = item[0].owner
+        name = names.new(label)
+        writer = _RegionWriter(item, graph, spans)
+        function = writer.function({"Compiler": label, "global_symbol": name})
+        var = GlobalVar(name, func_type(function))
+        functions[var] = function
+        regions.append(Region(name, label, item, tuple(writer.calls)))
+        call = Call(var, [done[expr] for expr in writer.params])
+        spans.add(call, _layers((node for claim in item for node in claim.nodes), spans))
+        for position, value in enumerate(writer.outputs):
+            done[value] = call if len(writer.outputs) == 1 else TupleGetItem(call, position)
+            spans.moved(value, done[value])
+    placed = IRModule(functions, spans, module.signature)
+    return placed.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans), regions
+
+
+class _RegionWriter:
+    """The function of a region.
+
+    Attributes:
+        params: what is given to it, in the order of its parameters, as expressions of ``main``.
+        outputs: what it gives, likewise.
+        calls: of the composite functions, one per match.
+    """
+
+    def __init__(self, claims: tuple[Claim, ...], graph: Graph, spans: Spans) -> None:
+        self.params: dict[Expr, Var] = {}
+        self.outputs: list[Expr] = []
+        self.calls: list[Call] = []
+        inside = {node for claim in claims for node in claim.nodes}
+        values: dict[Expr, Expr] = {}
+        for claim in claims:
+            for expr in claim.match.inputs:
+                if expr not in values and not isinstance(expr, Constant):
+                    self.params[expr] = Var(f"p{len(self.params)}", expr.type)
+                    values[expr] = self.params[expr]
+            call, results = _called(claim, values, spans)
+            self.calls.append(call)
+            values.update(results)
+            for old in results:
+                if old is graph.result or any(user not in inside for user in graph.users(old)):
+                    self.outputs.append(old)
+        self._results = [values[old] for old in self.outputs]
+
+    def function(self, attrs: Mapping[str, str]) -> Function:
+        """The function, with these attributes."""
+        results = self._results
+        return Function(list(self.params.values()), results[0] if len(results) == 1 else Tuple(results), attrs)

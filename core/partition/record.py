@@ -1,0 +1,215 @@
+"""What partitioners take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..errors import UsageError
+from ..relay.expr import Call, Expr, TupleGetItem
+from ..relay.pattern import Match, PatternTable
+from ..relay.types import TensorType, TupleType
+from ..target.kind import is_name, shown
+from ..target.limits import Limits
+
+__all__ = ["Claim", "OpRecord", "Owner", "Port", "Reason", "ReasonKind", "Refusal", "Region", "Withdrawn", "port_of"]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """An accelerator as partitioners see it.
+
+    Args:
+        label: of the target; becomes the attribute ``Compiler`` of its regions.
+        patterns: what it takes, in the order of their priority.
+        limits: how large its regions may be.
+
+    Raises:
+        UsageError: the label is no name.
+    """
+
+    label: str
+    patterns: PatternTable
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        label: object = self.label
+        if not isinstance(label, str) or not is_name(label):
+            raise UsageError(f"{shown(label)} cannot label a target", hint="lower-case letters, digits, underscores")
+
+
+Port = Expr | tuple[Expr, int]
+"""Which tensor it is, whoever asks: an expression, or a tuple of several tensors and the number of the field."""
+
+
+def port_of(expr: Expr) -> Port:
+    """The port of a tensor."""
+    return (expr.tuple, expr.index) if isinstance(expr, TupleGetItem) else expr
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """A match that belongs to an owner.
+
+    Args:
+        owner: the owner's label.
+        match: the match, in ``main`` as it was placed.
+        nodes: the nodes of the match, and the fields of what it gives as a tuple.
+    """
+
+    owner: str
+    match: Match
+    nodes: tuple[Expr, ...]
+
+    def values(self) -> Iterator[tuple[Expr, tuple[TensorType, ...]]]:
+        """The match's results, one per root, and the tensors that each consists of."""
+        for root in self.match.roots:
+            yield root, root.type.fields if isinstance(root.type, TupleType) else (root.tensor,)
+
+
+@dataclass(frozen=True)
+class Region:
+    """Matches of one owner that are one function.
+
+    Args:
+        name: of the function in the module.
+        owner: the owner's label.
+        claims: the matches, each after those that it needs.
+        calls: the call of each match's composite function in the region's body.
+    """
+
+    name: str
+    owner: str
+    claims: tuple[Claim, ...]
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A region, or a part of it, that its owner gives back after all.
+
+    Args:
+        region: the name of the region's function.
+        at: what is refused: in the region's body the call of a composite function, or such a function itself, or an
+            expression in its body; None for the whole region.
+        reason: why, for the user.
+    """
+
+    region: str
+    at: Expr | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """A match that was refused, and is not offered again.
+
+    Args:
+        owner: the label of the owner that refused it.
+        pattern: the name of its pattern.
+        nodes: what it computes.
+        reason: why.
+    """
+
+    owner: str
+    pattern: str
+    nodes: tuple[Expr, ...]
+    reason: str
+
+
+ReasonKind = Literal[
+    "refused",
+    "limit",
+    "taken",
+    "overlap",
+    "escapes",
+    "cycle",
+    "op",
+    "attribute",
+    "type",
+    "constant",
+    "field",
+    "shared",
+    "private",
+    "output",
+    "clause",
+    "steps",
+    "none",
+]
+"""Why an owner does not take an op:
+
+- ``refused``: it was given the op, and gave it back;
+- ``limit``: the match alone is larger than a region may be;
+- ``taken``: another owner has it; ``overlap``: another match has something that a match of it needs;
+- ``escapes``: a value that would be inside is used outside; ``cycle``: the match would need what is computed from it;
+- ``none``: no pattern looks at it here; the others are those of `uma.relay.pattern.FailureKind`, of the pattern that
+  came closest.
+"""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an owner did not take an op.
+
+    Args:
+        owner: the owner's label.
+        pattern: the name of the pattern that it is about; None where it is about none.
+        kind: see `ReasonKind`.
+        clause: the name of the clause that failed; None where it was something else.
+        reason: one sentence for the user.
+        value: the value that failed; None where there is none to show.
+    """
+
+    owner: str
+    pattern: str | None
+    kind: ReasonKind
+    clause: str | None
+    reason: str
+    value: str | int | None
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            "owner": self.owner,
+            "pattern": self.pattern,
+            "kind": self.kind,
+            "clause": self.clause,
+            "reason": self.reason,
+            "value": self.value,
+        }
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """Where an op went, and why not elsewhere.
+
+    Args:
+        op: its name.
+        layers: of the model.
+        macs: its multiply-accumulates.
+        owner: the label of the accelerator that has it; None for the host.
+        pattern: the name of the pattern that took it; None for the host, and where the model itself gave it away.
+        region: the name of the function that it is in; None for the host.
+        why: of every owner that did not take it, in their order.
+    """
+
+    op: str
+    layers: tuple[str, ...]
+    macs: int
+    owner: str | None
+    pattern: str | None
+    region: str | None
+    why: tuple[Reason, ...]
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            "op": self.op,
+            "layers": list(self.layers),
+            "macs": self.macs,
+            "owner": self.owner,
+            "pattern": self.pattern,
+            "region": self.region,
+            "why": [reason.record() for reason in self.why],
+        }

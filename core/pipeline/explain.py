@@ -1,0 +1,121 @@
+"""Where the ops of a model go, and why not elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import RequirementError, UsageError
+from ..partition import OpRecord, Reason
+from .stages import Build
+
+__all__ = ["Explanation", "Share", "explain", "require_offload"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one target has of a model.
+
+    Args:
+        label: of the target.
+        ops: how many ops.
+        macs: their multiply-accumulates.
+    """
+
+    label: str
+    ops: int
+    macs: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where every op of a model goes.
+
+    Args:
+        name: of the model.
+        host: label of the host, which has what nobody else took.
+        labels: of all targets, the host last.
+        ops: in the order in which they are computed, as the canonical form has them.
+    """
+
+    name: str
+    host: str
+    labels: tuple[str, ...]
+    ops: tuple[OpRecord, ...]
+
+    def shares(self) -> tuple[Share, ...]:
+        """What each target has, the host last."""
+        owned = {label: [op for op in self.ops if (op.owner or self.host) == label] for label in self.labels}
+        return tuple(Share(label, len(ops), sum(op.macs for op in ops)) for label, ops in owned.items())
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the whole model."""
+        return sum(op.macs for op in self.ops)
+
+    @property
+    def offloaded(self) -> float:
+        """The part of the multiply-accumulates that accelerators have, 0 to 1; 0 of a model without any."""
+        return sum(op.macs for op in self.ops if op.owner is not None) / (self.macs or 1)
+
+    def lines(self, ops: tuple[OpRecord, ...] | None = None) -> Iterator[str]:
+        """A line for each op, and one below it for each target that did not take it though it comes first.
+
+        Args:
+            ops: which ones; by default all.
+        """
+        for op in self.ops if ops is None else ops:
+            macs = f", {op.macs:,} MACs" if op.macs else ""
+            place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.host
+            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}"
+            for reason in op.why if op.owner is None else ():
+                yield f"    not {reason.owner}: {_sentence(reason)}"
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        shares = [{"target": s.label, "ops": s.ops, "macs": s.macs} for s in self.shares()]
+        ops = [{**op.record(), "owner": op.owner or self.host} for op in self.ops]
+        return {"name": self.name, "host": self.host, "offloaded": self.offloaded, "targets": shares, "ops": ops}
+
+
+def _sentence(reason: Reason) -> str:
+    return f"{reason.pattern}: {reason.reason}" if reason.pattern else reason.reason
+
+
+def explain(build: Build) -> Explanation:
+    """Where the ops of a model go.
+
+    Args:
+        build: was run up to ``lower`` at least, so that what owners refuse is known.
+
+    Raises:
+        UsageError: it began behind the stage ``partition``, with a program, which has no ops.
+    """
+    if build.placement is None:
+        raise UsageError("a program has no ops that could be explained", hint="explain the model's file")
+    members = build.members
+    labels = tuple(member.label for member in members.all)
+    return Explanation(build.name, members.host.label, labels, build.placement.records())
+
+
+def require_offload(found: Explanation, least: float) -> None:
+    """Check that accelerators have enough of a model.
+
+    Args:
+        found: where its ops go.
+        least: the part of its multiply-accumulates that accelerators must have, 0 to 1.
+
+    Raises:
+        RequirementError: they have less; it names the ops that cost most, with the reasons.
+    """
+    if found.offloaded >= least:
+        return
+    left = sorted((op for op in found.ops if op.owner is None and op.macs), key=lambda op: -op.macs)
+    shown = [f"    {line}" for line in found.lines(tuple(left[:10]))]
+    if len(left) > 10:
+        shown.append(f"    and {len(left) - 10} more")
+    what = f"accelerators have {found.offloaded:.1%} of the multiply-accumulates, {least:.1%} are required"
+    raise RequirementError(
+        "\n".join([what, *shown]), where=found.name, hint="uma explain shows every op; change the model or the requirement"
+    )

@@ -1,0 +1,23 @@
+"""Small questions that several stages ask of the graph form."""
+
+from __future__ import annotations
+
+from ..relay.expr import Call, Function, Var
+
+__all__ = ["as_function", "unique_name"]
+
+
+def as_function(call: Call) -> Function:
+    """The function that does just this call, constants being parameters too."""
+    distinct = {arg: Var(f"p{i}", arg.type) for i, arg in enumerate(dict.fromkeys(call.args))}
+    return Function(list(distinct.values()), Call(call.op, [distinct[arg] for arg in call.args], call.attrs))
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """``name``, numbered where it is taken. Notes it as taken."""
+    result, number = name, 0
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    taken.add(result)
+    return result

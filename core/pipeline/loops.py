@@ -1,0 +1,93 @@
+"""The stages that rewrite loops: simplified, unrolled, flat. What calls them follows where their types change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.transform.layout import reshape
+from ..relay.types import FuncType, TupleType, tensor_type
+from ..relay.visit import children, nested_exprs, post_order, with_children
+from ..tir.flatten import flatten
+from ..tir.nodes import PrimFunc
+from ..tir.scratch import hoist_scratch
+from ..tir.simplify import simplify
+from ..tir.unroll import unroll
+from .fuse import is_view
+
+__all__ = ["flatten_all", "flatten_all_tracing", "simplify_all", "unroll_all"]
+
+
+def simplify_all(module: IRModule) -> IRModule:
+    """``module`` with all loops simplified."""
+    return _each(module, simplify)
+
+
+def unroll_all(module: IRModule) -> IRModule:
+    """``module`` with all unrolling made explicit."""
+    return _each(module, unroll)
+
+
+def _each(module: IRModule, rewrite: Callable[[PrimFunc], PrimFunc]) -> IRModule:
+    functions: dict[GlobalVar, AnyFunction] = {
+        var: rewrite(function) if isinstance(function, PrimFunc) else function
+        for var, function in module.functions.items()
+    }
+    return IRModule(functions, module.spans, module.signature)
+
+
+def flatten_all(module: IRModule) -> IRModule:
+    """``module`` with buffers of one dimension, and accelerators' scratch memory as workspaces.
+
+    Calls see their arguments and results through reshapes, which move no data; loops that have become equal are one
+    function.
+    """
+    return flatten_all_tracing(module)[0]
+
+
+def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
+    """As `flatten_all`; also what each expression of ``main`` became."""
+    flat: dict[PrimFunc, GlobalVar] = {}
+    renamed: dict[GlobalVar, GlobalVar] = {}
+    for var, function in module.functions.items():
+        if isinstance(function, PrimFunc):
+            made = hoist_scratch(flatten(function))
+            renamed[var] = flat.setdefault(made, GlobalVar(var.name, func_type(made)))
+    spans = Spans(dict(module.spans))
+    became: dict[Expr, Expr] = {}
+    functions: dict[GlobalVar, AnyFunction] = {}
+    for var, function in module.functions.items():
+        if isinstance(function, Function):
+            done: dict[Expr, Expr] = {}
+            for expr in post_order(function.body):
+                rebuilt = with_children(expr, [done[child] for child in children(expr)])
+                if is_view(expr):
+                    rebuilt = reshape(done[children(expr)[0]], expr.shape)
+                elif isinstance(rebuilt, Call) and rebuilt.op in renamed:
+                    rebuilt = _through_views(rebuilt, renamed, spans, module.spans[expr])
+                spans.moved(expr, rebuilt)
+                done[expr] = rebuilt
+            functions[var] = Function(function.params, done[function.body], dict(function.attrs))
+            if var.name == "main":
+                became = done
+    functions.update({var: func for func, var in flat.items()})
+    kept = spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
+    return IRModule(functions, kept, module.signature), became
+
+
+def _through_views(call: Call, renamed: dict[GlobalVar, GlobalVar], spans: Spans, layers: tuple[str, ...]) -> Expr:
+    """``call`` of the function's new form, its arguments and results reshaped."""
+    assert isinstance(call.op, GlobalVar) and isinstance(call.op.type, FuncType)
+    var = renamed[call.op]
+    if var is call.op:
+        return call
+    assert isinstance(var.type, FuncType)
+    shapes = [tensor_type(wanted).shape for wanted in var.type.params]
+    made = Call(var, [reshape(arg, shape) for arg, shape in zip(call.args, shapes, strict=True)])
+    spans.add(made, layers)
+    given = call.type
+    if isinstance(given, TupleType):
+        fields = [reshape(TupleGetItem(made, i), field.shape) for i, field in enumerate(given.fields)]
+        return Tuple(fields)
+    return reshape(made, tensor_type(given).shape)

@@ -1,0 +1,146 @@
+"""The targets of one build: a host, and the accelerators before it in order of priority, each with its plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from ..errors import PluginError, UsageError
+from ..hookspecs import Pass, Runtime, Strategy
+from ..partition import Owner
+from ..plugins import LoadedPlugin, PluginHost
+from ..relay.pattern import PatternTable
+from ..target import Limits, Target
+
+__all__ = ["Member", "Members", "TargetLike", "resolve_targets"]
+
+TargetLike: TypeAlias = "str | Target | Sequence[str | Target]"
+"""What a model is built for: one target, or several in order of priority."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One target of a build. What its plugin says of it is asked for once.
+
+    Args:
+        label: names it in this build.
+        target: the target.
+        plugin: who serves it.
+    """
+
+    label: str
+    target: Target
+    plugin: LoadedPlugin
+
+    @cached_property
+    def patterns(self) -> PatternTable:
+        """What it takes; PluginError where the plugin is at fault."""
+        given = self.plugin.call("patterns", target=self.target) or ()
+        try:
+            return PatternTable(given)
+        except PluginError as error:
+            raise self.plugin.fault(f"gave patterns that do not go together: {error.what}") from error
+
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """Its passes, in the order in which the plugin lists them; PluginError where the plugin is at fault."""
+        given = tuple(self.plugin.call("passes", target=self.target) or ())
+        names = [(p.phase, p.name) for p in given]
+        for phase, name in names:
+            if names.count((phase, name)) > 1:
+                raise self.plugin.fault(f"has two passes {name!r} for phase {phase}")
+        return given
+
+    @cached_property
+    def strategies(self) -> Mapping[str, tuple[Strategy, ...]]:
+        """How it computes things, by name of op or pattern; PluginError where the plugin is at fault."""
+        found: dict[str, tuple[Strategy, ...]] = {}
+        for strategy in self.plugin.call("strategies", target=self.target) or ():
+            found[strategy.name] = (*found.get(strategy.name, ()), strategy)
+        return found
+
+    @cached_property
+    def runtime(self) -> Runtime | None:
+        """Its driver; PluginError where the plugin is at fault."""
+        runtime: Runtime | None = self.plugin.call("runtime", target=self.target)
+        return runtime
+
+    @cached_property
+    def limits(self) -> Limits:
+        """How large its regions may be; PluginError where the plugin is at fault."""
+        declared = self.target.kind.limits
+        if not callable(declared):
+            return declared or Limits()
+        limits = self.plugin.run("the limits of its target kind", lambda: declared(self.target), self.target)
+        if not isinstance(limits, Limits):
+            raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
+        return limits
+
+    @property
+    def owner(self) -> Owner:
+        """This accelerator as partitioners see it."""
+        return Owner(self.label, self.patterns, self.limits)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The targets of a build.
+
+    Args:
+        host: runs what the others leave.
+        accelerators: in order of priority.
+    """
+
+    host: Member
+    accelerators: tuple[Member, ...] = ()
+
+    @property
+    def all(self) -> tuple[Member, ...]:
+        """Accelerators, then the host."""
+        return (*self.accelerators, self.host)
+
+    def get(self, label: str) -> Member | None:
+        """The target of that label, None where there is none."""
+        return next((member for member in self.all if member.label == label), None)
+
+
+def resolve_targets(target: TargetLike, host: PluginHost) -> Members:
+    """The targets to build a whole model for.
+
+    Args:
+        target: one target, or a list of them: exactly one host, and accelerators in order of priority.
+        host: where targets come from.
+
+    Raises:
+        UsageError: one is malformed, there is no host or more than one, or two have one label.
+        PluginError: a target's plugin is at fault.
+    """
+    given = [target] if isinstance(target, (str, Target)) else target
+    if not isinstance(given, (list, tuple)) or not given:
+        raise UsageError(f"{type(target).__name__} is no target", hint="a string, a Target, or a list of them")
+    members: dict[str, Member] = {}
+    for one in given:
+        chosen = host.target(one) if isinstance(one, str) else one
+        if not isinstance(chosen, Target):
+            raise UsageError(f"a target is a string or a Target, not {type(chosen).__name__}")
+        label = chosen.kind.name
+        if label in members:
+            raise UsageError(
+                f"two targets are called {label!r}: {members[label].target} and {chosen}", hint="leave one of them out"
+            )
+        members[label] = Member(label, chosen, host.plugin_for(label))
+    hosts = [member for member in members.values() if member.target.kind.is_host]
+    accelerators = tuple(member for member in members.values() if not member.target.kind.is_host)
+    if not hosts:
+        names = " and ".join(repr(member.label) for member in accelerators)
+        raise UsageError(
+            f"{names} cannot run a whole model alone",
+            hint=f"give a host besides: --target '{accelerators[0].target}' --target HOST",
+        )
+    if len(hosts) > 1:
+        raise UsageError(
+            f"there is more than one host: {', '.join(str(member.target) for member in hosts)}", hint="keep one of them"
+        )
+    return Members(hosts[0], accelerators)

@@ -1,0 +1,252 @@
+"""Lowering the regions of accelerators: offered to their owners' hooks, checked, and merged into the module.
+
+A lowered region stays a function of its own, with the attribute ``Compiler``; its body calls loops. So every form from
+here on says what runs for which target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import InternalError, ModelError, PluginError
+from ..hooktypes import Lowered, Refuse
+from ..partition import Refusal
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
+from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.op import Op
+from ..relay.verify import verify
+from ..relay.visit import children, nested_exprs, nested_functions, post_order, with_children
+from ..tir.nodes import PrimFunc
+from .fuse import is_view
+from .graph import as_function, unique_name
+from .members import Member, Members
+from .offers import lower_match
+
+__all__ = ["RegionLowering", "label_of", "parts_of", "regions_of"]
+
+
+def label_of(function: AnyFunction) -> str | None:
+    """The label of the target that a region is for; None of every other function."""
+    return function.attr("Compiler") if isinstance(function, Function) else None
+
+
+def regions_of(module: IRModule) -> Iterator[tuple[GlobalVar, Function]]:
+    """The regions of a module, in its order."""
+    for var, function in module.functions.items():
+        if isinstance(function, Function) and label_of(function) is not None:
+            yield var, function
+
+
+@dataclass(frozen=True)
+class _Body:
+    """What a region becomes: an expression of its parameters, the loops that it calls, and the layers of its calls."""
+
+    body: Expr
+    loops: tuple[tuple[GlobalVar, PrimFunc], ...]
+    spans: Spans
+
+
+def parts_of(function: Function) -> set[Expr]:
+    """What can be refused of a region: its expressions, and the functions that it calls and theirs."""
+    return {*nested_exprs(function), *nested_functions(function)}
+
+
+class RegionLowering:
+    """Lowers the regions of modules that follow one another as refusals come in: what stays is not lowered again.
+
+    Args:
+        members: the targets of the build.
+    """
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._done: dict[tuple[str | None, Function], _Body | Refuse] = {}
+
+    def __call__(self, module: IRModule) -> tuple[IRModule, list[Refusal]]:
+        """``module`` with every region lowered, and the refusals. Where there is one, the module is as it was.
+
+        Raises:
+            ModelError: a region is for a target that is not part of the build.
+            PluginError: a hook is at fault; names plugin, hook, pattern and layers.
+        """
+        given = module.read_only()
+        refusals: list[Refusal] = []
+        made: list[tuple[GlobalVar, Function, _Body]] = []
+        for var, function in regions_of(module):
+            if _is_lowered(function):
+                continue
+            # The number in a region's name changes with those before it.
+            key = label_of(function), Function(function.params, function.body)
+            if key not in self._done:
+                self._done[key] = self._lower(given, var, function)
+            result = self._done[key]
+            if isinstance(result, Refuse):
+                refusals.append(Refusal(var.name, result.at, result.reason))
+            else:
+                made.append((var, function, result))
+        return (module, refusals) if refusals else (_merged(module, made), [])
+
+    def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | Refuse:
+        member = self._members.get(label_of(function) or "")
+        if member is None:
+            raise ModelError(
+                f"function {var.name!r} is for {label_of(function)!r}, which is no target of this build",
+                where=", ".join(_layers(module, function)) or None,
+                hint=f"the targets are {', '.join(m.label for m in self._members.all)}",
+            )
+        region = _Region(module, member, var, function)
+        try:
+            return region.lowered()
+        except Refuse as refusal:
+            region.check_refusal(refusal)
+            return refusal
+
+
+class _Region:
+    """One region on its way to loops."""
+
+    def __init__(self, module: IRModule, member: Member, var: GlobalVar, function: Function) -> None:
+        self.module = module
+        self.member = member
+        self.var = var
+        self.function = function
+        self.layers = _layers(module, function)
+
+    def lowered(self) -> _Body:
+        result = self.member.plugin.call(
+            "relay_to_tir", module=self.module, function=self.function, target=self.member.target
+        )
+        return self.by_matches() if result is None else self.adopted(result)
+
+    def fault(self, what: str, hook: str = "hook relay_to_tir", layers: tuple[str, ...] | None = None) -> PluginError:
+        error = self.member.plugin.fault(f"{what} in {hook}, for region {self.var.name!r}")
+        places = layers if layers is not None else self.layers
+        error.where = ", ".join(filter(None, [", ".join(places), error.where]))
+        return error
+
+    def check_refusal(self, refusal: Refuse) -> None:
+        """A refusal that makes no sense is a fault."""
+        reason: object = refusal.reason
+        if not isinstance(reason, str) or not reason.strip():
+            raise self.fault("refused without a reason", "a lowering") from refusal
+        if refusal.at is not None and refusal.at not in parts_of(self.function):
+            raise self.fault(f"refused {refusal.at!r}, which is no part of the region,", "a lowering") from refusal
+
+    def by_matches(self) -> _Body:
+        """Every match by itself."""
+        loops: dict[PrimFunc, GlobalVar] = {}
+        taken: set[str] = set()
+        spans = Spans()
+        done: dict[Expr, Expr] = {param: param for param in self.function.params}
+        for expr in post_order(self.function.body):
+            if expr in done:
+                continue
+            rebuilt = with_children(expr, [done[child] for child in children(expr)])
+            if isinstance(rebuilt, Call) and isinstance(expr, Call) and not is_view(rebuilt):
+                lowered, name = self.match_lowered(expr)
+                if lowered.func not in loops:
+                    loops[lowered.func] = GlobalVar(unique_name(name, taken), func_type(lowered.func))
+                args = rebuilt.args if isinstance(rebuilt.op, Function) else tuple(dict.fromkeys(rebuilt.args))
+                call = Call(loops[lowered.func], [*args, *map(const, lowered.constants)])
+                spans.add(call, self.module.spans[expr])
+                rebuilt = Tuple([call]) if call.type is not expr.type else call
+            done[expr] = rebuilt
+        return _Body(done[self.function.body], tuple((var, func) for func, var in loops.items()), spans)
+
+    def match_lowered(self, call: Call) -> tuple[Lowered, str]:
+        layers = self.module.spans[call]
+        if isinstance(call.op, GlobalVar):
+            raise ModelError(
+                f"region {self.var.name!r} calls {call.op.name!r}, a function of the module",
+                where=", ".join(layers) or None,
+                hint="write its body where it is called",
+            )
+        function = call.op if isinstance(call.op, Function) else as_function(call)
+        try:
+            lowered = lower_match(self.member, function, layers)
+        except Refuse as refusal:
+            raise Refuse(refusal.reason, call if refusal.at is None else refusal.at) from refusal
+        name = function.attr("Composite") or call.op_name or "function"
+        if lowered is None:
+            raise self.fault(f"took {name!r} and lowers it by nothing: neither", "any hook nor by its pattern", layers)
+        return lowered, name.rpartition(".")[2]
+
+    def adopted(self, result: object) -> _Body:
+        """What ``relay_to_tir`` gave, checked, as the body of the region."""
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise self.fault("gave no pair of a module and its entry")
+        module, entry = result
+        if not isinstance(module, IRModule) or not isinstance(entry, GlobalVar):
+            raise self.fault("gave no pair of an IRModule and a GlobalVar")
+        if entry not in module.functions:
+            raise self.fault(f"gave the entry {entry.name!r}, which its module does not have")
+        try:
+            verify(module)
+        except InternalError as error:
+            raise self.fault(f"gave a module that is not sound: {error.what} ({error.where}),") from error
+        if entry.type is not self.function.type:
+            raise self.fault(
+                f"gave the entry {entry.name!r} of type {entry.type}, not {self.function.type} (inputs in order, then "
+                "results; constants are given by an entry function that calls the loops),"
+            )
+        function = module.functions[entry]
+        if isinstance(function, PrimFunc):
+            call = Call(entry, self.function.params)
+            return _Body(call, ((entry, function),), Spans({call: self.layers}))
+        return self.adopted_function(module, function)
+
+    def adopted_function(self, module: IRModule, function: Function) -> _Body:
+        loops: dict[GlobalVar, PrimFunc] = {}
+        spans = Spans()
+        done: dict[Expr, Expr] = dict(zip(function.params, self.function.params, strict=True))
+        for expr in post_order(function.body):
+            if expr in done:
+                continue
+            done[expr] = with_children(expr, [done[child] for child in children(expr)])
+            if not isinstance(expr, Call) or is_view(expr):
+                continue
+            called = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else None
+            if not isinstance(called, PrimFunc) or not isinstance(expr.op, GlobalVar):
+                name = expr.op.name if isinstance(expr.op, (GlobalVar, Op)) else "a function"
+                raise self.fault(f"gave an entry that calls {name}, which is not lowered,")
+            for buffer, arg in zip(called.buffers("constant"), expr.args[len(called.buffers("input")) :], strict=True):
+                if not isinstance(arg, Constant):
+                    raise self.fault(f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,")
+            loops[expr.op] = called
+            spans.add(done[expr], module.spans[expr] or self.layers)
+        return _Body(done[function.body], tuple(loops.items()), spans)
+
+
+def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> IRModule:
+    """``module`` with regions replaced by what they became; loops that are equal are one function."""
+    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
+    known = {function: var for var, function in functions.items() if isinstance(function, PrimFunc)}
+    taken = {var.name for var in functions}
+    spans = Spans(dict(module.spans))
+    for var, function, region in made:
+        renamed: dict[GlobalVar, GlobalVar] = {}
+        for old, func in region.loops:
+            if func not in known:
+                known[func] = GlobalVar(unique_name(old.name, taken), func_type(func))
+                functions[known[func]] = func
+            renamed[old] = known[func]
+        done: dict[Expr, Expr] = {}
+        for expr in post_order(region.body):
+            done[expr] = with_children(expr, [done[child] for child in children(expr)])
+            if isinstance(expr, Call) and isinstance(expr.op, GlobalVar):
+                done[expr] = Call(renamed[expr.op], [done[arg] for arg in expr.args])
+            spans.add(done[expr], region.spans[expr])
+        functions[var] = Function(function.params, done[region.body], dict(function.attrs))
+    kept = [e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f)]
+    return IRModule(functions, spans.only(kept), module.signature)
+
+
+def _is_lowered(function: Function) -> bool:
+    calls = [expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr)]
+    return bool(calls) and all(isinstance(call.op, GlobalVar) for call in calls)
+
+
+def _layers(module: IRModule, function: Function) -> tuple[str, ...]:
+    """The layers of everything that a function computes."""
+    return tuple(dict.fromkeys(layer for expr in post_order(function.body) for layer in module.spans[expr]))

@@ -1,0 +1,388 @@
+"""What patterns consist of: terms, each of which stands for an expression.
+
+`language` has the words that make them, with all that can be said wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from ...errors import PluginError
+from ..expr import Call, Constant, Expr, TupleGetItem
+from ..op import Op
+from .conditions import ANYTHING, Anything, Condition, TensorCondition, Where, shown, tensor_condition
+
+__all__ = [
+    "CONSTANT",
+    "ITEM",
+    "AnyOf",
+    "Branch",
+    "Computed",
+    "ConstantTerm",
+    "Item",
+    "Laid",
+    "OpTerm",
+    "Outputs",
+    "Term",
+    "Tree",
+    "Wildcard",
+    "key_of",
+    "leaf_for",
+    "options_of",
+    "terms_of",
+]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+CONSTANT, ITEM, OTHER = "a constant", "a field of a tuple", "an input or a call of a function"
+
+T = TypeVar("T", bound="Term")
+
+
+def key_of(expr: Expr) -> str:
+    """What an expression is, for a quick look at which terms may match it: the op's name, or one of three others."""
+    if isinstance(expr, Call):
+        return expr.op_name or OTHER
+    if isinstance(expr, Constant):
+        return CONSTANT
+    return ITEM if isinstance(expr, TupleGetItem) else OTHER
+
+
+class Facts(NamedTuple):
+    """What follows for a term from what it is made of.
+
+    Args:
+        heads: what `key_of` an expression must be; None for anything.
+        wants: the `key_of` expressions that are matched by preference: where operands may swap, those come first.
+        levels: how many expressions there can be on the way from this one down to a leaf.
+        seeds: what `key_of` one expression at least is in every match, as far from the root as can be told; None where
+            nothing is certain.
+    """
+
+    heads: frozenset[str] | None
+    wants: frozenset[str]
+    levels: int
+    seeds: frozenset[str] | None
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Term(ABC):
+    """A part of a pattern: stands for one expression.
+
+    Args:
+        name: under which a match gives the expression; None where it does not.
+        tensor: what is asked of the expression's type.
+        is_private: whether nothing outside of the match may use the expression.
+    """
+
+    name: str | None = field(default=None, kw_only=True)
+    tensor: TensorCondition = field(default=ANYTHING, kw_only=True)
+    is_private: bool = field(default=False, kw_only=True)
+    facts: Facts = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", self._facts())
+
+    @abstractmethod
+    def _facts(self) -> Facts:
+        """What follows from the parts."""
+
+    @property
+    def heads(self) -> frozenset[str] | None:
+        """What `key_of` an expression must be; None for anything."""
+        return self.facts.heads
+
+    def parts(self) -> tuple[Term, ...]:
+        """The terms that this one is made of."""
+        return ()
+
+    def may_be(self, key: str) -> bool:
+        """Whether it may match an expression whose `key_of` is ``key``."""
+        heads = self.facts.heads
+        return heads is None or key in heads
+
+    def admits(self, expr: Expr) -> bool:
+        """Whether ``expr`` meets the conditions of this term itself, its parts left aside.
+
+        Raises:
+            PluginError: a test of the plugin's is at fault.
+        """
+        return self.tensor is ANYTHING or self.tensor.holds(expr.type)
+
+    def named(self: T, name: str) -> T:
+        """This term with a name, a new term. Several may share one: alternatives do, and the blocks of a chain.
+
+        Raises:
+            PluginError: the name is malformed, or there is one already.
+        """
+        given: object = name
+        if not isinstance(given, str) or not _NAME.fullmatch(given):
+            raise PluginError(f"{shown(given)} cannot name a part of a pattern", hint="letters, digits, underscores")
+        if self.name is not None:
+            raise PluginError(f"{self!r} is named {self.name!r} already, and now {name!r}")
+        return replace(self, name=name)
+
+    def typed(
+        self: T,
+        dtype: str | Sequence[str] | Anything,
+        *,
+        shape: Sequence[int | Anything | Where] | None = None,
+        rank: int | None = None,
+    ) -> T:
+        """This term with a condition on the type of its value, a new term. For arguments see `wildcard`."""
+        return replace(self, tensor=tensor_condition(dtype, shape, rank))
+
+    def private(self: T) -> T:
+        """This term with the condition that nothing outside of the match uses its value, nor is it a result of the
+        function: a new term.
+        """
+        return replace(self, is_private=True)
+
+    def __repr__(self) -> str:
+        # Short on purpose: terms nest deeply.
+        name = f" {self.name!r}" if self.name else ""
+        return f"<{type(self).__name__}{name}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wildcard(Term):
+    """See `wildcard`."""
+
+    def _facts(self) -> Facts:
+        return Facts(None, _NOTHING, 0, None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConstantTerm(Term):
+    """See `constant`."""
+
+    def _facts(self) -> Facts:
+        head = frozenset((CONSTANT,))
+        return Facts(head, head, 0, None)
+
+    def admits(self, expr: Expr) -> bool:
+        return isinstance(expr, Constant) and self.tensor.holds(expr.type)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Computed(Term):
+    """What stands for an expression that the pattern computes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpTerm(Computed):
+    """A call of an op, see `op`."""
+
+    op: Op
+    args: tuple[Term, ...]
+    attrs: tuple[Condition, ...]
+    _asked: tuple[tuple[int, Condition], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked = tuple((i, c) for i, c in enumerate(self.attrs) if not isinstance(c, Anything))
+        object.__setattr__(self, "_asked", asked)
+
+    def _facts(self) -> Facts:
+        head = frozenset((self.op.name,))
+        parts = [arg.facts for arg in self.args]
+        seeds = next((part.seeds for part in parts if part.seeds is not None), head)
+        return Facts(head, head, 1 + max(part.levels for part in parts), seeds)
+
+    def parts(self) -> tuple[Term, ...]:
+        return self.args
+
+    def faults(self, call: Call) -> Iterator[tuple[str, Any, Condition]]:
+        """The attributes of a call of this op that do not fit: name, value, and what was wanted."""
+        for index, condition in self._asked:
+            name, value = call.attrs.items[index]
+            if not condition.holds(value):
+                yield name, value, condition
+
+    def admits(self, expr: Expr) -> bool:
+        if not isinstance(expr, Call) or expr.op is not self.op or len(expr.args) != len(self.args):
+            return False
+        if self.tensor is not ANYTHING and not self.tensor.holds(expr.type):
+            return False
+        items = expr.attrs.items
+        return all(condition.holds(items[index][1]) for index, condition in self._asked)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<{self.op.name}{name}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyOf(Term):
+    """See `any_of`."""
+
+    options: tuple[Term, ...]
+
+    def _facts(self) -> Facts:
+        parts = [option.facts for option in self.options]
+        heads, seeds = _all_of([part.heads for part in parts]), _all_of([part.seeds for part in parts])
+        return Facts(heads, parts[0].wants, max(part.levels for part in parts), seeds)
+
+    def parts(self) -> tuple[Term, ...]:
+        return self.options
+
+    def admits(self, expr: Expr) -> bool:
+        return self.may_be(key_of(expr)) and super().admits(expr)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Item(Computed):
+    """See `item`."""
+
+    of: Term
+    index: int
+
+    def _facts(self) -> Facts:
+        head = frozenset((ITEM,))
+        return Facts(head, head, 1 + self.of.facts.levels, self.of.facts.seeds or head)
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.of,)
+
+    def admits(self, expr: Expr) -> bool:
+        return isinstance(expr, TupleGetItem) and expr.index == self.index and super().admits(expr)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Branch(Term):
+    """What the blocks of a `Tree` are applied to. Matches nothing by itself: a tree does that."""
+
+    def _facts(self) -> Facts:
+        return Facts(_NOTHING, _NOTHING, 0, None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree(Computed):
+    """See `tree`. The operands of its blocks are `Branch` or leaves; leaves are wildcards, constants, or one of them.
+
+    The expression that it stands for is its root. Blocks and leaves stand for any number.
+    """
+
+    blocks: tuple[OpTerm, ...]
+    leaf: Term
+    start: Term | None
+    others: Term | None
+    most: int
+    may_start_inside: bool = field(init=False)
+    """Whether what is a block of one tree may be the start of a smaller one, or there is no start."""
+    _by_op: Mapping[Op, tuple[OpTerm, ...]] = field(init=False)
+    _plain: frozenset[OpTerm] = field(init=False)
+    """The blocks without leaves of their own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        by_op: dict[Op, tuple[OpTerm, ...]] = {}
+        for block in self.blocks:
+            by_op[block.op] = (*by_op.get(block.op, ()), block)
+        plain = frozenset(block for block in self.blocks if all(isinstance(part, Branch) for part in block.args))
+        inside = self.start is None or any(self.start.may_be(block.op.name) for block in self.blocks)
+        object.__setattr__(self, "may_start_inside", inside)
+        object.__setattr__(self, "_by_op", by_op)
+        object.__setattr__(self, "_plain", plain)
+
+    def _facts(self) -> Facts:
+        heads = frozenset(block.op.name for block in self.blocks)
+        if self.start is None:
+            return Facts(heads, heads, self.most, heads)
+        start = self.start.facts
+        return Facts(heads, heads, self.most + start.levels, start.seeds or heads)
+
+    def parts(self) -> tuple[Term, ...]:
+        return (*self.blocks, self.leaf) if self.start is None else (*self.blocks, self.leaf, self.start)
+
+    def admits(self, expr: Expr) -> bool:
+        return self.laid(expr) is not None and super().admits(expr)
+
+    def blocks_for(self, expr: Expr) -> tuple[OpTerm, ...]:
+        """The blocks that are calls of the op of ``expr``."""
+        return self._by_op.get(expr.op, ()) if isinstance(expr, Call) and isinstance(expr.op, Op) else ()
+
+    def laid(self, expr: Expr) -> Laid | None:
+        """How ``expr`` is a block: the first that it is a call of; None where it is none."""
+        for block in self.blocks_for(expr):
+            if isinstance(expr, Call) and block.admits(expr):
+                if block in self._plain:
+                    return Laid(block, expr.args, ())
+                for args in (expr.args, expr.args[::-1]) if block.op.commutative else (expr.args,):
+                    places = [(leaf_for(part, arg), arg) for part, arg in zip(block.args, args, strict=True)]
+                    leaves = tuple([(term, arg) for term, arg in places if term and not isinstance(term, Branch)])
+                    branches = tuple([arg for term, arg in places if isinstance(term, Branch)])
+                    if len(leaves) + len(branches) == len(args):
+                        return Laid(block, branches, leaves)
+        return None
+
+
+class Laid(NamedTuple):
+    """A block over a call.
+
+    Args:
+        block: what it is a call of.
+        branches: its operands that are values of the tree.
+        leaves: its operands that stand for leaves of its own.
+    """
+
+    block: OpTerm
+    branches: tuple[Expr, ...]
+    leaves: tuple[tuple[Term, Expr], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """See `outputs`.
+
+    Args:
+        roots: one term per output.
+        ties: for each root but the first a term that it needs, and that a root before it needs, too.
+    """
+
+    roots: tuple[Term, ...]
+    ties: tuple[Term, ...]
+
+
+def _all_of(sets: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+    """The union; None where one of the sets is."""
+    known = [one for one in sets if one is not None]
+    return frozenset[str]().union(*known) if len(known) == len(sets) else None
+
+
+def options_of(term: Term) -> Iterator[Term]:
+    """The terms of which ``term`` is one, in their order: itself where it is no choice."""
+    stack = [term]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, AnyOf):
+            stack.extend(reversed(found.options))
+        else:
+            yield found
+
+
+def leaf_for(place: Term, expr: Expr) -> Term | None:
+    """What ``expr`` is at a place of a tree: a branch, or the leaf that admits it; None where none does."""
+    if isinstance(place, Branch):
+        return place
+    return next((term for term in options_of(place) if term.admits(expr)), None)
+
+
+def terms_of(*roots: Term, stop: Term | None = None) -> list[Term]:
+    """All terms that ``roots`` are made of, once each, outer ones first; ``stop`` is not entered."""
+    found: dict[Term, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        term = stack.pop()
+        if term not in found:
+            found[term] = None
+            if term is not stop:
+                stack.extend(reversed(term.parts()))
+    return list(found)

@@ -1,0 +1,183 @@
+/* What drives an accelerator: how its registers are reached, what its driver provides, and what a run does with it.
+ *
+ * A device belongs to the program: it is opened once, shared by as many models and contexts as use it, and closed once.
+ * It must not be used by two threads at once. Nothing here allocates: the memory of driver and bus is the caller's.
+ *
+ * All functions of driver and bus that give an int32_t give 0 where they did what they are for, else a fault code of
+ * the device.
+ */
+#ifndef UMA_DEVICE_H
+#define UMA_DEVICE_H
+
+#include <string.h>
+
+#include "uma_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct uma_device uma_device;
+
+/* The registers of a device, each of 32 bits, by their offset in bytes. The addresses of host memory that a driver
+ * writes into them are 64 bits wide. The same driver works on any bus: a simulator, or uma_mmio.h.
+ */
+typedef struct uma_bus {
+    void *self;
+    uint32_t (*read32)(void *self, uint32_t offset);
+    void (*write32)(void *self, uint32_t offset, uint32_t value);
+    /* Blocks until the device raises its interrupt, or gives up sooner: the driver reads its status again in either
+     * case. Null where there is no interrupt: the driver polls. */
+    void (*wait)(void *self);
+} uma_bus;
+
+/* Constant data and code of a plugin; no member but counter may be null. */
+typedef struct uma_driver {
+    const char *kind;
+    size_t state_bytes; /* of what it keeps for each device */
+    size_t state_alignment;
+    /* Checks that the device is what it should be, and resets it. Where this fails, close is not called. */
+    int32_t (*open)(uma_device *device);
+    /* Before each run: brings the device into a known state, also after a fault, and sets its counters to 0. */
+    int32_t (*activate)(uma_device *device);
+    /* After each run, also after one that failed. */
+    int32_t (*deactivate)(uma_device *device);
+    int32_t (*close)(uma_device *device);
+    int32_t n_counters;
+    /* What was counted since the device was activated last; readable until it is closed. Null if there are none. */
+    uint64_t (*counter)(uma_device *device, int32_t index);
+} uma_driver;
+
+struct uma_device {
+    const char *label;
+    const uma_driver *driver;
+    uma_bus bus;
+    void *state; /* the driver's own: driver->state_bytes bytes, 0 when it is opened */
+    const int64_t *parameters;
+    int32_t n_parameters;
+};
+
+/* A device as a model was built for it. */
+typedef struct uma_device_info {
+    const char *label;
+    const uma_driver *driver;
+    /* Fills in device->bus. */
+    int32_t (*bus)(uma_device *device, void *memory, size_t bytes);
+    size_t bus_bytes; /* memory of the bus, a simulator's for example */
+    uint64_t base;    /* where this is not 0, it is the address of that memory; else the caller gives it */
+    const int64_t *parameters;
+    int32_t n_parameters;
+} uma_device_info;
+
+/* Where a run was stopped, and by which device. */
+typedef struct uma_fault {
+    int32_t device; /* its position in the model's table of devices */
+    int32_t step;   /* the position of a call, or one of UMA_FAULT_* */
+    int32_t code;   /* of the device; not 0 */
+} uma_fault;
+
+#define UMA_FAULT_ACTIVATE (-1)   /* before the first step */
+#define UMA_FAULT_DEACTIVATE (-2) /* after the last one */
+
+/* In a function that gives a fault code: goes on if `call` gives 0. */
+#define UMA_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        int32_t uma_status_ = (call);                                                                                  \
+        if (uma_status_ != 0) return uma_status_;                                                                      \
+    } while (0)
+
+/* For drivers. */
+
+static inline uint32_t uma_read32(const uma_device *device, uint32_t offset)
+{
+    return device->bus.read32(device->bus.self, offset);
+}
+
+static inline void uma_write32(const uma_device *device, uint32_t offset, uint32_t value)
+{
+    device->bus.write32(device->bus.self, offset, value);
+}
+
+/* The address of host memory into two registers, the low half into the first one. */
+static inline void uma_write_address(const uma_device *device, uint32_t offset, const void *host)
+{
+    uma_write32(device, offset, (uint32_t)(uint64_t)(uintptr_t)host);
+    uma_write32(device, offset + 4, (uint32_t)((uint64_t)(uintptr_t)host >> 32));
+}
+
+static inline void uma_wait(const uma_device *device)
+{
+    if (device->bus.wait != NULL) device->bus.wait(device->bus.self);
+}
+
+/* For whoever owns the devices. */
+
+/* Makes `device` from its description and opens it.
+ *
+ * state: info->driver->state_bytes bytes, aligned to info->driver->state_alignment; null if there are none.
+ * memory: info->bus_bytes bytes, aligned to 64; null if there are none, or info->base is not 0.
+ * Both are the device's until it is closed with device->driver->close(device).
+ */
+static inline int32_t uma_device_open(uma_device *device, const uma_device_info *info, void *state, void *memory)
+{
+    memset(device, 0, sizeof *device);
+    device->label = info->label;
+    device->driver = info->driver;
+    device->state = state;
+    device->parameters = info->parameters;
+    device->n_parameters = info->n_parameters;
+    if (info->driver->state_bytes > 0) memset(state, 0, info->driver->state_bytes);
+    UMA_TRY(info->bus(device, info->base != 0 ? (void *)(uintptr_t)info->base : memory, info->bus_bytes));
+    return info->driver->open(device);
+}
+
+/* For generated code. */
+
+/* Whether `device` is one for which a model was built that describes it as `info`. */
+static inline int uma_device_fits(const uma_device *device, const uma_device_info *info)
+{
+    int32_t i;
+
+    if (device == NULL || device->driver != info->driver || device->n_parameters != info->n_parameters) return 0;
+    for (i = 0; i < info->n_parameters; i++) {
+        if (device->parameters[i] != info->parameters[i]) return 0;
+    }
+    return 1;
+}
+
+static inline uma_status uma_stopped(uma_fault *fault, int32_t device, int32_t step, int32_t code)
+{
+    fault->device = device;
+    fault->step = step;
+    fault->code = code;
+    return UMA_ERR_DEVICE;
+}
+
+/* Ends a run that has come to `status`: deactivates the devices, the last one first, whatever each of them says. The
+ * first fault of a run is the one that is kept. */
+static inline uma_status uma_deactivate(uma_device *const *devices, int32_t count, uma_status status, uma_fault *fault)
+{
+    while (count-- > 0) {
+        const int32_t code = devices[count]->driver->deactivate(devices[count]);
+        if (code != 0 && status == UMA_OK) status = uma_stopped(fault, count, UMA_FAULT_DEACTIVATE, code);
+    }
+    return status;
+}
+
+/* Begins a run: activates all devices, or none. */
+static inline uma_status uma_activate(uma_device *const *devices, int32_t count, uma_fault *fault)
+{
+    int32_t i;
+
+    for (i = 0; i < count; i++) {
+        const int32_t code = devices[i]->driver->activate(devices[i]);
+        if (code != 0) return uma_deactivate(devices, i, uma_stopped(fault, i, UMA_FAULT_ACTIVATE, code), fault);
+    }
+    return UMA_OK;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

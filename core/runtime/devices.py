@@ -1,0 +1,144 @@
+"""The devices of a session: memory for them, opening and closing, counters, and faults as errors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DeviceError, ModelError, PluginError
+from .abi import abi, aligned, text
+
+__all__ = ["DeviceInfo", "Devices", "device_infos"]
+
+_BUS_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device that a compiled model runs on.
+
+    Args:
+        label: what the build calls it.
+        about: its kind and implementation, for messages.
+        faults: what its fault codes mean.
+        counters: names of what it counts, in the order of its driver.
+    """
+
+    label: str
+    about: str
+    faults: Mapping[int, str] = field(default_factory=dict)
+    counters: tuple[str, ...] = ()
+
+
+def device_infos(descriptor: Any, expected: Sequence[DeviceInfo] | None, where: str) -> tuple[DeviceInfo, ...]:
+    """The devices of a library's model, in the order of its table.
+
+    Args:
+        descriptor: the library's ``uma_model``.
+        expected: what the artifact says of them; None for what the library alone knows.
+        where: names the library in errors.
+
+    Raises:
+        ModelError: the library has other devices.
+        PluginError: a driver does not count what its plugin says.
+    """
+    rows = [descriptor.devices[i] for i in range(descriptor.n_devices)]
+    labels = [text(row.label, where) for row in rows]
+    if expected is None:
+        return tuple(DeviceInfo(name, text(row.driver.kind, where)) for name, row in zip(labels, rows, strict=True))
+    if labels != [info.label for info in expected]:
+        wanted = ", ".join(info.label for info in expected)
+        raise ModelError(f"the library has the devices ({', '.join(labels)}), expected ({wanted})", where=where)
+    for info, row in zip(expected, rows, strict=True):
+        if row.driver.n_counters != len(info.counters):
+            raise PluginError(
+                f"the driver of device {info.label!r} ({info.about}) has {row.driver.n_counters} counters, "
+                f"its plugin names {len(info.counters)}",
+                where=where,
+                hint="Runtime.counters names each counter of the driver, in order",
+            )
+    return tuple(expected)
+
+
+class Devices:
+    """The devices of one session. Not open at first.
+
+    Args:
+        library: what the descriptor is part of; kept loaded.
+        descriptor: a ``uma_model`` with devices.
+        infos: of its devices, in order.
+        model: the model's name.
+    """
+
+    def __init__(self, library: Any, descriptor: Any, infos: Sequence[DeviceInfo], model: str) -> None:
+        ffi = abi().ffi
+        self._library = library
+        self._descriptor = descriptor
+        self._infos = infos
+        self._model = model
+        self._devices = ffi.new("uma_device[]", len(infos))
+        self.table = ffi.new("uma_device *[]", [self._devices + i for i in range(len(infos))])
+        self._memory = []
+        for i in range(len(infos)):
+            info = descriptor.devices[i]
+            state = aligned(info.driver.state_bytes, max(info.driver.state_alignment, 1))
+            self._memory.append((state, aligned(info.bus_bytes if info.base == 0 else 0, _BUS_ALIGNMENT)))
+        self._open = 0
+
+    def open(self) -> None:
+        """Open all devices, or none.
+
+        Raises:
+            DeviceError: one of them cannot be opened.
+        """
+        ffi = abi().ffi
+        while self._open < len(self._infos):
+            at = self._open
+            state, memory = (ffi.cast("void *", array.ctypes.data) for array in self._memory[at])
+            code = self._descriptor.open(self._devices + at, self._descriptor.devices + at, state, memory)
+            if code != 0:
+                self.release()
+                raise self._error(at, code, "could not be opened")
+            self._open += 1
+
+    def close(self) -> list[DeviceError]:
+        """Close those that are open, the last one first, and give what they have to say about that."""
+        errors = []
+        while self._open > 0:
+            self._open -= 1
+            device = self._devices + self._open
+            code = device.driver.close(device)
+            if code != 0:
+                errors.append(self._error(self._open, code, "could not be closed"))
+        return errors
+
+    def release(self) -> None:
+        """As `close`, where there is nobody to raise an error to, or another error to raise: these are warnings."""
+        for error in self.close():
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What the open devices counted since they were activated last: label -> name -> value."""
+        counted = {}
+        for at, info in enumerate(self._infos):
+            device = self._devices + at
+            counted[info.label] = {name: int(device.driver.counter(device, i)) for i, name in enumerate(info.counters)}
+        return counted
+
+    def fault(self, context: Any, layers: Sequence[Sequence[str]]) -> DeviceError:
+        """What stopped the last run of ``context``; ``layers`` are those of each step."""
+        fault = self._descriptor.fault(context)
+        doing = {-1: "could not be activated", -2: "could not be deactivated"}.get(fault.step)
+        at_step = tuple(layers[fault.step]) if 0 <= fault.step < len(layers) else ()
+        return self._error(fault.device, fault.code, doing or f"stopped in step {fault.step}", at_step)
+
+    def _error(self, at: int, code: int, doing: str, layers: tuple[str, ...] = ()) -> DeviceError:
+        info = self._infos[at]
+        meaning = info.faults.get(code, "which its plugin does not explain")
+        place = f"model {self._model}"
+        if layers:
+            place += f", layer{'s' if len(layers) > 1 else ''} {', '.join(layers)}"
+        what = f"device {info.label!r} ({info.about}) {doing}: fault {code}, {meaning}"
+        return DeviceError(what, device=info.label, layers=layers, code=code, where=place)

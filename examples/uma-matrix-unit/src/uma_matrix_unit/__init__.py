@@ -1,0 +1,104 @@
+"""An accelerator to copy: target kind ``matrix_unit``, an int8 matrix unit with its simulator and driver in C.
+
+Read README.md, the machine's data sheet, then `machine` (memories and instructions), `supported` (what it takes),
+`tiling`, `layer` and `lower` (loops over copies and instructions), and ``csrc`` (driver and simulator).
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from uma.hookspecs import Implementation, Pattern, Runtime, hookimpl
+from uma.target import Attribute, Target, TargetKind
+
+__all__ = ["FAULTS", "KIND", "patterns", "register_target", "runtime"]
+
+KIND = TargetKind(
+    "matrix_unit",
+    (
+        Attribute(
+            "activation_bytes",
+            int,
+            default=32768,
+            low=256,
+            high=1 << 20,
+            help="size of the activation scratchpad, for inputs and results, in bytes",
+        ),
+        Attribute(
+            "weight_bytes", int, default=32768, low=256, high=1 << 20, help="size of the weight scratchpad, in bytes"
+        ),
+        Attribute(
+            "accumulator_bytes",
+            int,
+            default=16384,
+            low=256,
+            high=1 << 20,
+            help="size of the accumulators, 32 bytes for each pixel, in bytes",
+        ),
+        Attribute("impl", ("sim", "mmio"), default="sim", help="the simulator, or registers in memory"),
+        Attribute("base", int, low=0, help="address of the first register, for impl=mmio"),
+    ),
+    help="an int8 matrix unit of 8x8, the accelerator to copy",
+    device_type="npu",
+)
+
+FAULTS = {
+    1: "it was given a command that it does not know, or an operand that the command does not take",
+    2: "an address is outside of the activation scratchpad",
+    3: "an address is outside of the weight scratchpad",
+    4: "an address is outside of the accumulators",
+    5: "activations were read that were never loaded",
+    6: "weights were read that were never loaded",
+    7: "accumulators were read that were never set",
+    8: "weights are not aligned to 8 bytes, or accumulators not to 32",
+    9: "a register was written while a command ran",
+    10: "a register was used that there is not",
+    16: "no matrix unit answers",
+    17: "a memory is smaller than the model was compiled for",
+    18: "a command does not end",
+    19: "the simulator was given too little memory",
+}
+"""What the fault codes of ``csrc/mxu_regs.h`` mean."""
+
+COUNTERS = ("cycles", "bytes_in", "bytes_out", "macs", "commands")
+
+_SIMULATOR_BYTES = 1024  # its registers
+
+
+@hookimpl
+def register_target() -> list[TargetKind]:
+    """The one kind, ``matrix_unit``."""
+    return [KIND]
+
+
+@hookimpl
+def patterns(target: Target) -> list[Pattern]:
+    """Dense layers and convolutions, with all that follows up to int8."""
+    from .machine import Machine
+    from .supported import make_patterns
+
+    return make_patterns(Machine.of(target))
+
+
+@hookimpl
+def runtime(target: Target) -> Runtime:
+    """The driver, and the simulator behind the same registers."""
+    from .machine import Machine
+
+    machine = Machine.of(target)
+    sizes = (machine.activation_bytes, machine.weight_bytes, machine.accumulator_bytes)
+    simulator = Implementation("mxu_sim_bus", _sources("mxu_sim.c"), _SIMULATOR_BYTES + 2 * sum(sizes))
+    return Runtime(
+        driver="mxu_driver",
+        header="mxu_driver.h",
+        sources=_sources("mxu_driver.h", "mxu_driver.c", "mxu_regs.h"),
+        implementations={"sim": simulator, "mmio": Implementation("uma_mmio_bus")},
+        parameters=sizes,
+        faults=FAULTS,
+        counters=COUNTERS,
+    )
+
+
+def _sources(*names: str) -> dict[str, str]:
+    folder = files(__package__) / "csrc"
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}

@@ -1,0 +1,36 @@
+/* The driver of the matrix unit. Each function runs one command to its end and gives 0, or a fault code. */
+#ifndef MXU_DRIVER_H
+#define MXU_DRIVER_H
+
+#include "uma_device.h"
+
+extern const uma_driver mxu_driver;
+
+/* device->parameters: the bytes of the activation scratchpad, the weight scratchpad and the accumulators that code was
+ * generated for. The device may have more. */
+#define MXU_N_PARAMETERS 3
+
+/* DMA: `rows` rows of `row_bytes` bytes, `to_stride` and `from_stride` bytes apart. */
+int32_t mxu_load_activations(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                             int32_t to_stride, int32_t from_stride);
+int32_t mxu_load_weights(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                         int32_t to_stride, int32_t from_stride);
+int32_t mxu_store(uma_device *device, void *to, uint32_t from, int32_t rows, int32_t row_bytes, int32_t to_stride,
+                  int32_t from_stride);
+
+/* Writes `value` into `bytes` activations. */
+int32_t mxu_fill(uma_device *device, uint32_t to, int32_t bytes, int32_t value);
+
+/* Accumulators of `pixels` pixels become the biases of a record. */
+int32_t mxu_bias(uma_device *device, uint32_t acc, uint32_t record, int32_t pixels);
+
+/* Adds to the accumulators of height * width pixels the products of the activations under them with one block of
+ * weights, over `taps` runs of `depth` bytes each. */
+int32_t mxu_mac(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t act, int32_t act_y, int32_t act_x,
+                int32_t act_t, uint32_t wgt, int32_t wgt_t, int32_t height, int32_t width, int32_t taps, int32_t depth);
+
+/* Accumulators become int8: the first `channels` channels of `pixels` pixels, `stride` bytes apart. */
+int32_t mxu_requantise(uma_device *device, uint32_t out, int32_t stride, uint32_t acc, uint32_t record, int32_t pixels,
+                       int32_t channels, int32_t rounding, int32_t zero_point, int32_t low, int32_t high);
+
+#endif

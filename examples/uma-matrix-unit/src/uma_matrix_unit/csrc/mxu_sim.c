@@ -1,0 +1,382 @@
+/* A simulator of the matrix unit, behind its registers. Slow where it has to be to notice what hardware would get
+ * wrong: of every byte of its memories it knows whether it was ever written. Not a cycle-accurate model: README.md has
+ * the formulas by which it counts.
+ */
+#include <string.h>
+
+#include "mxu_regs.h"
+#include "uma_device.h"
+
+int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes);
+
+/* What a command costs besides its work: fetching its operands, and the way to host memory and back. */
+#define ISSUE_CYCLES 4u
+#define DMA_CYCLES 16u
+
+/* A status must be read so often, or the interrupt waited for once, until a command has ended. */
+#define POLLS 2
+
+typedef struct bank {
+    uint8_t *bytes;
+    uint8_t *known; /* for each byte: was it written since the last reset? */
+    uint32_t size;
+    int32_t outside, unknown; /* faults */
+} bank;
+
+enum { CYCLES, BYTES_IN, BYTES_OUT, MACS, COMMANDS };
+
+typedef struct sim {
+    bank act, wgt, acc;
+    uint32_t operands[(MXU_OPERANDS_END - MXU_OPERANDS) / 4u];
+    uint64_t counters[MXU_N_COUNTERS];
+    int32_t fault;
+    int busy; /* 0: no command runs */
+} sim;
+
+static uint32_t get(const sim *s, uint32_t offset)
+{
+    return s->operands[(offset - MXU_OPERANDS) / 4u];
+}
+
+static int32_t get_signed(const sim *s, uint32_t offset)
+{
+    const uint32_t value = get(s, offset);
+
+    return value <= INT32_MAX ? (int32_t)value : -(int32_t)~value - 1;
+}
+
+/* No size has more than 24 bits, so that no address below, strides of 32 bits times sizes, overflows 64 bits. */
+static int is_size(const sim *s, uint32_t offset, uint32_t most)
+{
+    return get(s, offset) >= 1u && get(s, offset) <= most;
+}
+
+/* Whether a bank has `bytes` bytes at `address`, and, to be read, whether they were written. */
+static int32_t reach(const bank *b, uint64_t address, uint64_t bytes)
+{
+    return address + bytes <= b->size ? 0 : b->outside;
+}
+
+static int32_t readable(const bank *b, uint64_t address, uint64_t bytes)
+{
+    UMA_TRY(reach(b, address, bytes));
+    return memchr(b->known + address, 0, (size_t)bytes) == NULL ? 0 : b->unknown;
+}
+
+static uint32_t load_word(const bank *b, uint64_t address)
+{
+    uint32_t value;
+
+    memcpy(&value, b->bytes + address, sizeof value);
+    return value;
+}
+
+static int32_t load_int(const bank *b, uint64_t address)
+{
+    int32_t value;
+
+    memcpy(&value, b->bytes + address, sizeof value);
+    return value;
+}
+
+static void store_word(bank *b, uint64_t address, uint32_t value)
+{
+    memcpy(b->bytes + address, &value, sizeof value);
+}
+
+/* --- DMA and fill ------------------------------------------------------------------------------------------------ */
+
+/* Whether the rows of a transfer lie within a bank; counts it. */
+static int32_t begin(sim *s, const bank *b, int counter)
+{
+    const uint64_t rows = get(s, MXU_ROWS), row_bytes = get(s, MXU_ROW_BYTES);
+
+    if (!is_size(s, MXU_ROWS, MXU_MAX_SIZE) || !is_size(s, MXU_ROW_BYTES, MXU_MAX_SIZE)) return MXU_FAULT_COMMAND;
+    UMA_TRY(reach(b, get(s, MXU_ADDRESS) + (rows - 1) * get(s, MXU_STRIDE), row_bytes));
+    s->counters[counter] += rows * row_bytes;
+    s->counters[CYCLES] += DMA_CYCLES + rows * ((row_bytes + 7u) / 8u);
+    return 0;
+}
+
+static uint8_t *host_row(const sim *s, uint32_t row)
+{
+    const uint64_t address = (uint64_t)get(s, MXU_HOST + 4u) << 32 | get(s, MXU_HOST);
+
+    return (uint8_t *)(uintptr_t)address + (ptrdiff_t)get_signed(s, MXU_HOST_STRIDE) * (ptrdiff_t)row;
+}
+
+static int32_t load(sim *s, bank *b)
+{
+    const uint32_t row_bytes = get(s, MXU_ROW_BYTES), stride = get(s, MXU_ROWS) > 1 ? get(s, MXU_STRIDE) : 0;
+    uint32_t row;
+
+    if (b == &s->wgt && (get(s, MXU_ADDRESS) | stride | row_bytes) % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
+    UMA_TRY(begin(s, b, BYTES_IN));
+    for (row = 0; row < get(s, MXU_ROWS); row++) {
+        const size_t to = get(s, MXU_ADDRESS) + (size_t)row * stride;
+        memcpy(b->bytes + to, host_row(s, row), row_bytes);
+        memset(b->known + to, 1, row_bytes);
+    }
+    return 0;
+}
+
+static int32_t store(sim *s)
+{
+    const uint32_t row_bytes = get(s, MXU_ROW_BYTES);
+    uint32_t row;
+
+    UMA_TRY(begin(s, &s->act, BYTES_OUT));
+    for (row = 0; row < get(s, MXU_ROWS); row++) {
+        const size_t from = get(s, MXU_ADDRESS) + (size_t)row * get(s, MXU_STRIDE);
+        UMA_TRY(readable(&s->act, from, row_bytes));
+        memcpy(host_row(s, row), s->act.bytes + from, row_bytes);
+    }
+    return 0;
+}
+
+static int32_t fill(sim *s)
+{
+    const uint32_t to = get(s, MXU_ADDRESS), bytes = get(s, MXU_ROW_BYTES);
+    const int32_t value = get_signed(s, MXU_VALUE);
+
+    if (!is_size(s, MXU_ROW_BYTES, MXU_MAX_SIZE) || value < INT8_MIN || value > INT8_MAX) return MXU_FAULT_COMMAND;
+    UMA_TRY(reach(&s->act, to, bytes));
+    memset(s->act.bytes + to, value, bytes);
+    memset(s->act.known + to, 1, bytes);
+    s->counters[CYCLES] += (bytes + 7u) / 8u;
+    return 0;
+}
+
+/* --- The array --------------------------------------------------------------------------------------------------- */
+
+#define PIXEL_BYTES (4u * MXU_LANES) /* of accumulators */
+
+static int32_t bias(sim *s)
+{
+    const uint32_t acc = get(s, MXU_ACC), record = get(s, MXU_WGT), pixels = get(s, MXU_PIXELS);
+    uint32_t pixel;
+
+    if (!is_size(s, MXU_PIXELS, MXU_MAX_SIZE)) return MXU_FAULT_COMMAND;
+    if (acc % PIXEL_BYTES != 0 || record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
+    UMA_TRY(reach(&s->acc, acc, (uint64_t)pixels * PIXEL_BYTES));
+    UMA_TRY(readable(&s->wgt, record, PIXEL_BYTES));
+    for (pixel = 0; pixel < pixels; pixel++) {
+        const size_t at = acc + (size_t)pixel * PIXEL_BYTES;
+        memcpy(s->acc.bytes + at, s->wgt.bytes + record, PIXEL_BYTES);
+        memset(s->acc.known + at, 1, PIXEL_BYTES);
+    }
+    s->counters[CYCLES] += pixels;
+    return 0;
+}
+
+/* One run of bytes of one pixel times a column of blocks, added to the pixel's accumulators modulo 2**32. */
+static void multiply(sim *s, uint64_t acc, uint64_t act, uint64_t wgt, uint32_t depth)
+{
+    uint32_t sums[MXU_LANES], k, n;
+
+    for (n = 0; n < MXU_LANES; n++) sums[n] = load_word(&s->acc, acc + 4u * n);
+    for (k = 0; k < depth; k++) {
+        const int32_t a = (int8_t)s->act.bytes[act + k];
+        const uint8_t *w = s->wgt.bytes + wgt + (size_t)k * MXU_LANES;
+        for (n = 0; n < MXU_LANES; n++) sums[n] += (uint32_t)(a * (int8_t)w[n]);
+    }
+    for (n = 0; n < MXU_LANES; n++) store_word(&s->acc, acc + 4u * n, sums[n]);
+}
+
+static int32_t mac(sim *s)
+{
+    const uint64_t acc = get(s, MXU_ACC), act = get(s, MXU_ACT), wgt = get(s, MXU_WGT);
+    const uint32_t height = get(s, MXU_HEIGHT), width = get(s, MXU_WIDTH);
+    const uint32_t taps = get(s, MXU_TAPS), depth = get(s, MXU_DEPTH);
+    uint32_t t, y, x;
+
+    if (!is_size(s, MXU_HEIGHT, MXU_MAX_EDGE) || !is_size(s, MXU_WIDTH, MXU_MAX_EDGE) ||
+        !is_size(s, MXU_TAPS, MXU_MAX_TAPS) || !is_size(s, MXU_DEPTH, MXU_MAX_DEPTH)) {
+        return MXU_FAULT_COMMAND;
+    }
+    if ((acc | get(s, MXU_ACC_Y)) % PIXEL_BYTES != 0) return MXU_FAULT_MISALIGNED;
+    if ((wgt | get(s, MXU_WGT_T)) % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
+    for (t = 0; t < taps; t++) {
+        const uint64_t weights = wgt + (uint64_t)t * get(s, MXU_WGT_T);
+        UMA_TRY(readable(&s->wgt, weights, (uint64_t)depth * MXU_LANES));
+        for (y = 0; y < height; y++) {
+            const uint64_t sums = acc + (uint64_t)y * get(s, MXU_ACC_Y);
+            const uint64_t row = act + (uint64_t)y * get(s, MXU_ACT_Y) + (uint64_t)t * get(s, MXU_ACT_T);
+            UMA_TRY(readable(&s->acc, sums, width * PIXEL_BYTES));
+            for (x = 0; x < width; x++) {
+                const uint64_t from = row + (uint64_t)x * get(s, MXU_ACT_X);
+                UMA_TRY(readable(&s->act, from, depth));
+                multiply(s, sums + x * PIXEL_BYTES, from, weights, depth);
+            }
+        }
+    }
+    s->counters[MACS] += (uint64_t)height * width * taps * depth * MXU_LANES;
+    s->counters[CYCLES] += (uint64_t)taps * ((depth + MXU_LANES - 1u) / MXU_LANES) * (MXU_LANES + height * width);
+    return 0;
+}
+
+/* --- Requantisation ---------------------------------------------------------------------------------------------- */
+
+/* Rounds down; what >> does to a negative number is the C compiler's choice. */
+static int64_t shift_right(int64_t value, int32_t bits)
+{
+    return value >= 0 ? value >> bits : ~(~value >> bits);
+}
+
+static int64_t scaled(int32_t x, int64_t multiplier, int32_t shift, uint32_t rounding)
+{
+    if (rounding == MXU_ROUND_DOUBLE) {
+        const uint32_t left = (uint32_t)x << (shift > 0 ? shift : 0);
+        const int32_t right = shift < 0 ? -shift : 0;
+        const int64_t wrapped = left <= INT32_MAX ? (int64_t)left : (int64_t)left - ((int64_t)1 << 32);
+        const int64_t high = shift_right(wrapped * multiplier + ((int64_t)1 << 30), 31);
+        const int64_t low = high - (shift_right(high, right) * ((int64_t)1 << right));
+        const int64_t half = ((((int64_t)1 << right) - 1) >> 1) + (high < 0);
+        return shift_right(high, right) + (low > half);
+    } else {
+        const int32_t bits = 31 - shift;
+        const int64_t product = x * multiplier, half = (int64_t)1 << (bits - 1);
+        const int64_t odd = shift_right(product, bits) & 1;
+        return shift_right(product + (rounding == MXU_ROUND_UP ? half : half - 1 + odd), bits);
+    }
+}
+
+static int32_t requantise(sim *s)
+{
+    const uint32_t out = get(s, MXU_ADDRESS), acc = get(s, MXU_ACC), record = get(s, MXU_WGT);
+    const uint32_t pixels = get(s, MXU_PIXELS), channels = get(s, MXU_CHANNELS), rounding = get(s, MXU_ROUNDING);
+    const int32_t zero = get_signed(s, MXU_ZERO_POINT), low = get_signed(s, MXU_LOW), high = get_signed(s, MXU_HIGH);
+    uint32_t pixel, n;
+
+    if (!is_size(s, MXU_PIXELS, MXU_MAX_SIZE) || channels < 1 || channels > MXU_LANES || rounding > MXU_ROUND_EVEN) {
+        return MXU_FAULT_COMMAND;
+    }
+    if (low < INT8_MIN || low > high || high > INT8_MAX || zero < INT8_MIN || zero > INT8_MAX) return MXU_FAULT_COMMAND;
+    if (acc % PIXEL_BYTES != 0 || record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
+    UMA_TRY(readable(&s->acc, acc, (uint64_t)pixels * PIXEL_BYTES));
+    UMA_TRY(readable(&s->wgt, record, MXU_RECORD_BYTES));
+    UMA_TRY(reach(&s->act, out + (uint64_t)(pixels - 1) * get(s, MXU_STRIDE), channels));
+    for (n = 0; n < channels; n++) {
+        const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
+        const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
+        if (multiplier < 0 || shift < -31 || shift > 30) return MXU_FAULT_COMMAND;
+        for (pixel = 0; pixel < pixels; pixel++) {
+            const size_t to = out + (size_t)pixel * get(s, MXU_STRIDE) + n;
+            const int32_t x = load_int(&s->acc, acc + (uint64_t)pixel * PIXEL_BYTES + 4u * n);
+            const int64_t y = scaled(x, multiplier, shift, rounding) + zero;
+            s->act.bytes[to] = (uint8_t)(y < low ? low : y > high ? high : y);
+            s->act.known[to] = 1;
+        }
+    }
+    s->counters[CYCLES] += pixels;
+    return 0;
+}
+
+/* --- Registers --------------------------------------------------------------------------------------------------- */
+
+static int32_t execute(sim *s, uint32_t command)
+{
+    switch (command) {
+    case MXU_CMD_LOAD_ACT: return load(s, &s->act);
+    case MXU_CMD_LOAD_WGT: return load(s, &s->wgt);
+    case MXU_CMD_STORE: return store(s);
+    case MXU_CMD_FILL: return fill(s);
+    case MXU_CMD_BIAS: return bias(s);
+    case MXU_CMD_MAC: return mac(s);
+    case MXU_CMD_REQUANTISE: return requantise(s);
+    default: return MXU_FAULT_COMMAND;
+    }
+}
+
+static void stop(sim *s, int32_t fault)
+{
+    if (s->fault == 0) s->fault = fault;
+}
+
+static void reset(sim *s)
+{
+    memset(s->act.known, 0, s->act.size);
+    memset(s->wgt.known, 0, s->wgt.size);
+    memset(s->acc.known, 0, s->acc.size);
+    memset(s->counters, 0, sizeof s->counters);
+    s->fault = 0;
+    s->busy = 0;
+}
+
+static void write_register(void *self, uint32_t offset, uint32_t value)
+{
+    sim *s = self;
+
+    if (offset == MXU_CONTROL && value == MXU_RESET) {
+        reset(s);
+    } else if (s->busy != 0) {
+        stop(s, MXU_FAULT_BUSY);
+    } else if (offset >= MXU_OPERANDS && offset < MXU_OPERANDS_END && offset % 4u == 0) {
+        s->operands[(offset - MXU_OPERANDS) / 4u] = value;
+    } else if (offset != MXU_COMMAND) {
+        stop(s, MXU_FAULT_REGISTER);
+    } else if (s->fault == 0) {
+        stop(s, execute(s, value));
+        s->counters[COMMANDS] += 1;
+        s->counters[CYCLES] += ISSUE_CYCLES;
+        s->busy = POLLS;
+    }
+}
+
+static uint32_t read_register(void *self, uint32_t offset)
+{
+    sim *s = self;
+
+    if (offset >= MXU_COUNTERS && offset < MXU_COUNTERS + 8u * MXU_N_COUNTERS && offset % 4u == 0) {
+        return (uint32_t)(s->counters[(offset - MXU_COUNTERS) / 8u] >> (offset % 8u * 8u));
+    }
+    switch (offset) {
+    case MXU_ID: return MXU_ID_VALUE;
+    case MXU_ACT_BYTES: return s->act.size;
+    case MXU_WGT_BYTES: return s->wgt.size;
+    case MXU_ACC_BYTES: return s->acc.size;
+    case MXU_STATUS: return s->busy > 0 && --s->busy > 0;
+    case MXU_FAULT: return (uint32_t)s->fault;
+    default: stop(s, MXU_FAULT_REGISTER); return 0;
+    }
+}
+
+static void wait_for_interrupt(void *self)
+{
+    sim *s = self;
+
+    s->busy = 0;
+}
+
+/* Takes a bank from the memory that was given: its bytes, and a flag for each. */
+static uint8_t *make_bank(bank *b, uint8_t *memory, int64_t size, int32_t outside, int32_t unknown)
+{
+    b->bytes = memory;
+    b->known = memory + size;
+    b->size = (uint32_t)size;
+    b->outside = outside;
+    b->unknown = unknown;
+    return memory + 2 * size;
+}
+
+int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes)
+{
+    const int64_t *sizes = device->parameters;
+    sim *s = memory;
+    uint8_t *next;
+
+    if (device->n_parameters != 3 || memory == NULL || bytes < sizeof *s ||
+        (uint64_t)(2 * (sizes[0] + sizes[1] + sizes[2])) > bytes - sizeof *s) {
+        return MXU_FAULT_MEMORY;
+    }
+    memset(s, 0, sizeof *s);
+    next = make_bank(&s->act, (uint8_t *)memory + sizeof *s, sizes[0], MXU_FAULT_ACT_RANGE, MXU_FAULT_ACT_UNKNOWN);
+    next = make_bank(&s->wgt, next, sizes[1], MXU_FAULT_WGT_RANGE, MXU_FAULT_WGT_UNKNOWN);
+    make_bank(&s->acc, next, sizes[2], MXU_FAULT_ACC_RANGE, MXU_FAULT_ACC_UNKNOWN);
+    reset(s);
+    device->bus.self = s;
+    device->bus.read32 = read_register;
+    device->bus.write32 = write_register;
+    device->bus.wait = wait_for_interrupt;
+    return 0;
+}

@@ -1,0 +1,223 @@
+"""Loops for a layer: tiles of pixels, blocks of eight output channels, copies and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from uma.hookspecs import Lowered
+from uma.tir import (
+    Alloc,
+    Axis,
+    Bin,
+    Buffer,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Param,
+    PrimFunc,
+    Stmt,
+    Var,
+    View,
+    const,
+    maximum,
+    minimum,
+    seq,
+    simplify,
+)
+
+from .layer import Layer
+from .machine import LANES, ROUNDINGS, Machine
+from .tiling import Tiling, parts
+
+__all__ = ["lower"]
+
+
+def lower(layer: Layer, tiling: Tiling, machine: Machine, data: tuple[int, ...], out: tuple[int, ...]) -> Lowered:
+    """The function that computes a layer, and its packed constants.
+
+    Args:
+        layer: what to compute.
+        tiling: how to cut it.
+        machine: what to compute it on.
+        data, out: shapes of input and output: pictures, (batch, height, width, channels), perhaps without the first
+            dimensions, which are 1 then.
+    """
+    return Lowered(simplify(_Writer(layer, tiling, machine, data, out).function()), (layer.weights, layer.records))
+
+
+def _loop(name: str, extent: Expr | int, body: Callable[[Expr], Stmt]) -> Stmt:
+    if extent == 1:
+        return body(const(0))
+    var = Var(name)
+    return For(var, const(extent), body(var))
+
+
+def _size(whole: int, part: int, index: Expr) -> Expr:
+    """Of part ``index`` of ``whole``: the last one may be smaller."""
+    return const(part) if whole % part == 0 else minimum(whole - index * part, part)
+
+
+def _at(picture: Buffer, batch: Expr, row: Expr, column: Expr, channel: Expr) -> View:
+    """The pixels of a picture from one on: axes for rows, columns and channels, as far as it has them."""
+    missing = 4 - len(picture.shape)
+    axes = tuple(Axis(dim - missing) for dim in (1, 2, 3) if dim >= missing)
+    return View(picture, (batch, row, column, channel)[missing:], axes)
+
+
+def _as(picture: View, buffer: Buffer, start: tuple[Expr, ...], axes: Sequence[Axis]) -> View:
+    """Pixels in a scratchpad, with as many of the axes (rows, columns, channels) as ``picture`` has."""
+    return View(buffer, start, tuple(axes[-len(picture.axes) :]))
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Of some rows (or columns) that are needed, those that the picture has.
+
+    Args:
+        start: the first of them, in the picture.
+        count: how many there are.
+        skipped: how many are needed before it.
+        needed: how many are needed.
+    """
+
+    start: Expr
+    count: Expr
+    skipped: Expr
+    needed: Expr
+
+    @staticmethod
+    def of(first: Expr, needed: Expr, extent: int, before: int, after: int) -> _Span:
+        """``needed`` ones from ``first`` on, of a picture of ``extent`` with padding ``before`` and ``after`` it."""
+        start = maximum(first, 0) if before else first
+        end = minimum(first + needed, extent) if after else first + needed
+        # Windows that lie in the padding altogether take nothing.
+        return _Span(start, maximum(end - start, 0) if before or after else needed, start - first, needed)
+
+
+class _Writer:
+    """Writes the loops: for groups of blocks that are held together, for tiles of pixels, for blocks."""
+
+    def __init__(
+        self, layer: Layer, tiling: Tiling, machine: Machine, data: tuple[int, ...], out: tuple[int, ...]
+    ) -> None:
+        self.layer, self.tiling, self.machine, self.shape = layer, tiling, machine, layer.shape
+        self.data, self.out = Buffer("data", data, "int8"), Buffer("out", out, "int8")
+        self.weights = Buffer("weight", layer.weights.shape, "int8")
+        self.records = Buffer("record", layer.records.shape, "int32")
+        rows, columns = self.shape.window(tiling.height, tiling.width)
+        pixels, channels = tiling.height * tiling.width, min(tiling.blocks * LANES, self.shape.out_channels)
+        weight_bytes = layer.weights.shape[1] if tiling.resident else tiling.taps * tiling.depth * LANES
+        self.row_bytes = columns * self.shape.channels
+        self.taken = machine.activations("taken", (rows * self.row_bytes,))
+        self.made = machine.activations("made", (pixels, channels))
+        self.held_weights = machine.weights("held_weights", (tiling.blocks, weight_bytes))
+        self.held_records = machine.records("held_records", (tiling.blocks, 3, LANES))
+        self.sums = machine.accumulators("sums", (pixels, LANES))
+
+    def function(self) -> PrimFunc:
+        params = (
+            Param(self.data, "input"),
+            Param(self.out, "output"),
+            Param(self.weights, "constant"),
+            Param(self.records, "constant"),
+        )
+        body = _loop("group", parts(self.shape.blocks, self.tiling.blocks), self.group)
+        for buffer in (self.sums, self.held_records, self.held_weights, self.made, self.taken):
+            body = Alloc(buffer, body)
+        return PrimFunc(params, body, memories=self.machine.memories)
+
+    def group(self, group: Expr) -> Stmt:
+        """All pixels, for one group of blocks."""
+        shape, tiling = self.shape, self.tiling
+        first, blocks = group * tiling.blocks, _size(shape.blocks, tiling.blocks, group)
+        channels = _size(shape.out_channels, tiling.blocks * LANES, group)
+
+        def tile(batch: Expr, y: Expr, x: Expr) -> Stmt:
+            row, column = y * tiling.height, x * tiling.width
+            height = _size(shape.out_height, tiling.height, y)
+            width = _size(shape.out_width, tiling.width, x)
+            out = _at(self.out, batch, row, column, first * LANES)
+            made = _as(out, self.made, (const(0), const(0)), (Axis(0, tiling.width), Axis(0), Axis(1)))
+            return seq(
+                self.take(batch, row, column, height, width),
+                _loop("block", blocks, lambda block: self.block(first, block, height, width)),
+                Copy(out, made, (height, width, channels)[-len(out.axes) :]),
+            )
+
+        rows, columns = parts(shape.out_height, tiling.height), parts(shape.out_width, tiling.width)
+        nest = _loop(
+            "batch",
+            shape.batch,
+            lambda batch: _loop("y", rows, lambda y: _loop("x", columns, lambda x: tile(batch, y, x))),
+        )
+        resident = self.hold_weights(first, blocks, const(0), const(self.held_weights.shape[1]))
+        return seq(self.hold_records(first, blocks), *([resident] if tiling.resident else []), nest)
+
+    def hold_records(self, first: Expr, blocks: Expr) -> Stmt:
+        axes = (Axis(0), Axis(1), Axis(2))
+        to = View(self.held_records, (const(0), const(0), const(0)), axes)
+        source = View(self.records, (first, const(0), const(0)), axes)
+        return Copy(to, source, (blocks, const(3), const(LANES)))
+
+    def hold_weights(self, first: Expr, blocks: Expr, start: Expr, count: Expr) -> Stmt:
+        axes = (Axis(0), Axis(1))
+        to = View(self.held_weights, (const(0), const(0)), axes)
+        return Copy(to, View(self.weights, (first, start), axes), (blocks, count))
+
+    def take(self, batch: Expr, row: Expr, column: Expr, height: Expr, width: Expr) -> Stmt:
+        """The input under the pixels of a tile, and the zero point where that is outside of the picture."""
+        shape = self.shape
+        (step_y, step_x), (taps_y, taps_x), (top, left, bottom, right) = shape.strides, shape.kernel, shape.padding
+        rows = _Span.of(row * step_y - top, (height - 1) * step_y + taps_y, shape.height, top, bottom)
+        columns = _Span.of(column * step_x - left, (width - 1) * step_x + taps_x, shape.width, left, right)
+        source = _at(self.data, batch, rows.start, columns.start, const(0))
+        corner = rows.skipped * self.row_bytes + columns.skipped * shape.channels
+        taken = _as(source, self.taken, (corner,), (Axis(0, self.row_bytes), Axis(0, shape.channels), Axis(0)))
+        load = Copy(taken, source, (rows.count, columns.count, const(shape.channels))[-len(source.axes) :])
+        if not any(shape.padding):
+            return load
+        numbers = (rows.needed * self.row_bytes, const(self.layer.input_zero_point))
+        fill = Exec(self.machine.fill, (View(self.taken, (const(0),), (Axis(0),)),), numbers)
+        return seq(If(Bin("or", rows.count < rows.needed, columns.count < columns.needed), fill), load)
+
+    def block(self, first: Expr, block: Expr, height: Expr, width: Expr) -> Stmt:
+        """Eight output channels of a tile."""
+        layer, machine, tiling = self.layer, self.machine, self.tiling
+        # Rows of a tile lie as far apart as in a whole one: between them are pixels that nobody asks for.
+        pixels = (height - 1) * tiling.width + width
+        sums = View(self.sums, (const(0), const(0)), (Axis(0), Axis(1)))
+        record = View(self.held_records, (block, const(0), const(0)), (Axis(1), Axis(2)))
+        made = View(self.made, (const(0), block * LANES), (Axis(0), Axis(1)))
+        channels = _size(self.shape.out_channels, LANES, first + block)
+        rounding = ROUNDINGS.index(layer.rounding)
+        numbers = [const(n) for n in (rounding, layer.output_zero_point, layer.low, layer.high)]
+        return seq(
+            Exec(machine.bias, (sums, record), (pixels,)),
+            self.multiply(first, block, height, width),
+            Exec(machine.requantise, (made, sums, record), (pixels, channels, *numbers)),
+        )
+
+    def multiply(self, first: Expr, block: Expr, height: Expr, width: Expr) -> Stmt:
+        """The products of a block of output channels, added to the sums."""
+        shape, tiling = self.shape, self.tiling
+        step_y, step_x = shape.strides
+        sums = View(self.sums, (const(0), const(0)), (Axis(0, tiling.width), Axis(0), Axis(1)))
+        under = tuple(Axis(0, step) for step in (step_y * self.row_bytes, step_x * shape.channels, self.row_bytes, 1))
+
+        def step(t: Expr, k: Expr) -> Stmt:
+            tap, byte = t * tiling.taps, k * tiling.depth
+            taps, depth = _size(shape.taps, tiling.taps, t), _size(shape.depth, tiling.depth, k)
+            start = (tap * shape.depth + byte) * LANES
+            at = (block, start) if tiling.resident else (const(0), const(0))
+            weights = View(self.held_weights, at, (Axis(1, shape.depth * LANES), Axis(1, LANES), Axis(1)))
+            act = View(self.taken, (tap * self.row_bytes + byte,), under)
+            mac = Exec(self.machine.mac, (sums, act, weights), (height, width, taps, depth))
+            if tiling.resident:
+                return mac
+            return seq(self.hold_weights(first + block, const(1), start, taps * depth * LANES), mac)
+
+        steps = parts(shape.taps, tiling.taps), parts(shape.depth, tiling.depth)
+        return _loop("tap", steps[0], lambda t: _loop("byte", steps[1], lambda k: step(t, k)))

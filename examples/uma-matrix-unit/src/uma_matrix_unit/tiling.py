@@ -1,0 +1,119 @@
+"""What a layer is to the machine, and how it is cut to fit the scratchpads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .machine import LANES, MAX_DEPTH, MAX_EDGE, MAX_TAPS, RECORD_BYTES, Machine
+
+__all__ = ["Shape", "Tiling", "choose_tiling", "parts", "window_bytes"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a convolution. A dense layer is one of 1x1 over as many pixels as it has rows.
+
+    Args:
+        batch, height, width, channels: of the input, channels last.
+        kernel, strides: of height and width.
+        padding: top, left, bottom, right.
+        out_height, out_width, out_channels: of the output.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    out_height: int
+    out_width: int
+    out_channels: int
+
+    @property
+    def taps(self) -> int:
+        """Rows of the kernel."""
+        return self.kernel[0]
+
+    @property
+    def depth(self) -> int:
+        """Bytes of one tap: a row of the kernel lies side by side in memory, as the pixels under it do."""
+        return self.kernel[1] * self.channels
+
+    @property
+    def blocks(self) -> int:
+        """Output channels in eights, the last block perhaps not full."""
+        return parts(self.out_channels, LANES)
+
+    def window(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the input under ``height`` x ``width`` pixels of the output."""
+        extents = zip((height, width), self.strides, self.kernel, strict=True)
+        rows, columns = ((size - 1) * stride + taps for size, stride, taps in extents)
+        return rows, columns
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a layer is cut.
+
+    Args:
+        height, width: pixels of the output that are made at a time.
+        blocks: blocks of output channels whose records, and weights where they are ``resident``, are held at a time.
+        taps, depth: what one ``mac`` takes; several taps only of full depth.
+        resident: the weights of a block fit the scratchpad, and stay in it for all pixels. Else each ``mac`` loads its
+            own.
+    """
+
+    height: int
+    width: int
+    blocks: int
+    taps: int
+    depth: int
+    resident: bool
+
+
+def parts(whole: int, part: int) -> int:
+    """How many parts ``whole`` has, the last one perhaps not full."""
+    return -(-whole // part)
+
+
+def window_bytes(shape: Shape, height: int, width: int, blocks: int) -> int:
+    """Activations that a tile needs: its input with the padding, and its results."""
+    rows, columns = shape.window(height, width)
+    return rows * columns * shape.channels + height * width * min(blocks * LANES, shape.out_channels)
+
+
+def choose_tiling(shape: Shape, machine: Machine) -> Tiling | None:
+    """The largest tiles that fit: first as many weights as possible stay, then as many pixels as possible are made with
+    them. None where the input under one pixel does not fit the activation scratchpad.
+    """
+    block_bytes = shape.taps * shape.depth * LANES + RECORD_BYTES
+    resident = block_bytes <= machine.weight_bytes
+    most_blocks = min(shape.blocks, machine.weight_bytes // block_bytes) if resident else 1
+    rows = MAX_TAPS * MAX_DEPTH if resident else (machine.weight_bytes - RECORD_BYTES) // LANES
+    depth = min(shape.depth, MAX_DEPTH, rows)
+    taps = min(shape.taps, MAX_TAPS, rows // depth) if depth == shape.depth else 1
+    for blocks in dict.fromkeys((most_blocks, 1)):
+        tile = _largest_tile(shape, machine, blocks)
+        if tile is not None:
+            return Tiling(*tile, blocks, taps, depth, resident)
+    return None
+
+
+def _largest_tile(shape: Shape, machine: Machine, blocks: int) -> tuple[int, int] | None:
+    width = min(shape.out_width, MAX_EDGE, machine.pixels)
+    height = min(shape.out_height, MAX_EDGE, machine.pixels // width)
+    while window_bytes(shape, height, width, blocks) > machine.activation_bytes:
+        if height > 1:
+            height -= 1
+        elif width > 1:
+            width -= 1
+        else:
+            return None
+    # As many tiles, all of about the same size.
+    height, width = (
+        parts(whole, parts(whole, size))
+        for whole, size in zip((shape.out_height, shape.out_width), (height, width), strict=True)
+    )
+    return height, width

@@ -1,0 +1,74 @@
+"""Builds for tests: on the installed host, and with plugins made of a few functions, which are installed nowhere."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from uma.hookspecs import hookimpl
+from uma.pipeline.fuse import fuse
+from uma.pipeline.members import Members, resolve_targets
+from uma.pipeline.stages import STAGES, Build, Form, Observer
+from uma.plugins import PluginEntry, PluginHost, default_host
+from uma.relay import Expr, Function, IRModule, Spans, free_vars
+from uma.target import Attribute, TargetKind
+
+__all__ = ["HOST", "accelerator", "built", "entry_of", "fused", "installed_host", "members_of", "module_of", "run"]
+
+_numbers = itertools.count()
+
+HOST = TargetKind("plain", help="a host that leaves everything to the core", is_host=True)
+
+
+@functools.cache
+def installed_host() -> Members:
+    """The targets of a build for ``c`` alone."""
+    return resolve_targets("c", default_host())
+
+
+def run(form: Form, name: str = "m", until: str = STAGES[-1], after: Observer | None = None) -> Form:
+    """``form`` after a stage of a build for ``c``."""
+    return Build(name, installed_host(), after).run(form, until)
+
+
+def fused(module: IRModule) -> IRModule:
+    """``module`` with the kernels that ``c`` asks for."""
+    return fuse(module, installed_host().host.patterns)
+
+
+def entry_of(*kinds: TargetKind, version: str = "1.0", **hooks: Callable[..., Any]) -> list[PluginEntry]:
+    """The entries of a plugin that serves ``kinds`` and implements ``hooks``, distribution ``uma-KIND``."""
+    name = f"uma_test_plugin_{next(_numbers)}"
+    module = ModuleType(name)
+    for hook, function in {"register_target": lambda: list(kinds), **hooks}.items():
+        setattr(module, hook, hookimpl(function))
+    sys.modules[name] = module  # where importing it finds it; each has a name of its own
+    return [PluginEntry(kind.name, name, f"uma-{kinds[0].name}", version) for kind in kinds]
+
+
+def accelerator(name: str = "npu", *attributes: Attribute, **given: Any) -> TargetKind:
+    """A target kind that is no host."""
+    return TargetKind(name, attributes, help="an accelerator", device_type="npu", **given)
+
+
+def members_of(*plugins: Sequence[PluginEntry], targets: Sequence[str] | None = None) -> Members:
+    """The targets of a build on these plugins and a plain host; by default each kind once, in order."""
+    entries = [entry for plugin in plugins for entry in plugin]
+    host = PluginHost(lambda: [*entries, *entry_of(HOST)])
+    return resolve_targets(list(targets or (entry.kind for entry in entries)) + ["plain"], host)
+
+
+def module_of(body: Expr, layers: dict[Expr, Sequence[str]] | None = None) -> IRModule:
+    """A model that computes ``body``."""
+    return IRModule.of({"main": Function(free_vars(body), body)}, Spans(layers))
+
+
+def built(module: IRModule, members: Members, until: str = "sequence") -> Build:
+    """A build of the model ``m`` that was run."""
+    build = Build("m", members)
+    build.run(module, until)
+    return build

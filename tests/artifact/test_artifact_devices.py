@@ -1,0 +1,184 @@
+"""Artifacts of models that run on devices: what the metadata say, and that running, timing and saving work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support import fake_device as fake
+from tests._support.programs import kernel
+
+from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
+from uma.codegen import emit_model
+from uma.codegen.devices import Device, device_record
+from uma.errors import DeviceError, InternalError, ModelError, PluginError
+from uma.program import Program, plan
+
+X = np.array([1, -2, 3, 2**30], np.int32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UMA_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "uma"))
+        patch.delenv("CC", raising=False)
+        yield
+
+
+def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[str, str | bytes], dict[str, Any]]:
+    """Files and metadata, as the pipeline makes them."""
+    memory = plan(program)
+    files = emit_model(program, memory, devices)
+
+    def port(name: str) -> list[dict[str, Any]]:
+        return [{"name": name, "identifier": name, "shape": [4], "dtype": "int32", "quantization": None}]
+
+    return dict(files.contents), {
+        "schema_version": SCHEMA_VERSION,
+        "name": program.name,
+        "uma_version": "0.1.0",
+        "plugins": {},
+        "targets": ["c"],
+        "inputs": port("x"),
+        "outputs": port("y"),
+        "arena_bytes": memory.arena_bytes,
+        "constant_bytes": files.constant_bytes,
+        "devices": [device_record(devices[label], program, memory) for label in program.devices],
+        "calls": [{"kernel": s.function, "layers": list(s.layers), "device": s.device} for s in program.steps],
+        "compile": {
+            "compiler": None,
+            "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
+            "sources": list(files.sources),
+            "library_entry": files.entry,
+            "profile": list(files.profile),
+            "example": files.example,
+        },
+    }
+
+
+PROGRAM = fake.chain("a", None, "b", host=kernel([4], 4))
+FILES, METADATA = metadata_of(PROGRAM, fake.devices(a=fake.runtime(), b=fake.runtime()))
+
+
+def failing(phase: str, code: int) -> Artifact:
+    return Artifact(*metadata_of(PROGRAM, fake.devices(a=fake.runtime(), b=fake.runtime(phase, code))))
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    return {**METADATA, **values}
+
+
+def device(**values: Any) -> dict[str, Any]:
+    return {**METADATA["devices"][0], **values}
+
+
+def test_it_runs_and_says_where() -> None:
+    artifact = Artifact(FILES, METADATA)
+    np.testing.assert_array_equal(artifact.run(X)["y"], 4 * X)
+    assert [row["label"] for row in artifact.metadata["devices"]] == ["a", "b"]
+    assert [call["device"] for call in artifact.metadata["calls"]] == ["a", None, "b"]
+    assert artifact.arena_bytes == 32
+
+
+def test_sessions_count() -> None:
+    with Artifact(FILES, METADATA).session() as session:
+        session.run(X)
+        assert session.counters()["b"] == {"operations": 3, "bytes_moved": 32, "runs": 1}
+
+
+def test_the_profile_says_which_device_and_what_it_counted() -> None:
+    artifact = Artifact(FILES, METADATA)
+    artifact.run(X)
+    profile = artifact.profile(X, repeat=4)
+    assert [(call.kernel, call.device) for call in profile.calls] == [("double", "a"), ("host", None), ("double", "b")]
+    assert all(call.median_ns > 0 for call in profile.calls)
+    counted = {"operations": 3, "bytes_moved": 32, "runs": 5}
+    assert profile.counters == {"a": counted, "b": counted}
+    np.testing.assert_array_equal(profile.outputs["y"], 4 * X)
+    np.testing.assert_array_equal(artifact.run(X)["y"], 4 * X)
+
+
+def test_a_fault_names_device_layer_and_meaning() -> None:
+    artifact = failing("step", 0)
+    for run in (artifact.run, artifact.profile, artifact.run):
+        with pytest.raises(DeviceError) as caught:
+            run(X)
+        assert (caught.value.device, caught.value.layers, caught.value.code) == ("b", ("layer/2",), 7)
+        assert "fault 7, an address outside of the scratchpad" in caught.value.what
+
+
+def test_an_artifact_that_was_saved_says_the_same(tmp_path: Path) -> None:
+    artifact = failing("step", 0)
+    again = load(artifact.save(tmp_path / "net"))
+    assert again.metadata == artifact.metadata
+    with pytest.raises(DeviceError, match=r"device 'b' \(fake, sim\) stopped in step 2: fault 7, an address outside"):
+        again.run(X)
+
+
+def test_the_makefile_builds_the_driver(tmp_path: Path) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    folder = Artifact(FILES, METADATA).save(tmp_path / "net")
+    flags = "-std=c99 -O1 -Wall -Wextra -Werror"
+    subprocess.run([make, "-s", f"CFLAGS={flags}"], cwd=folder, check=True, timeout=60)
+    (folder / "x").write_bytes(X.tobytes())
+    subprocess.run([folder / "net_example", "x", "y"], cwd=folder, check=True, timeout=60, capture_output=True)
+    np.testing.assert_array_equal(np.fromfile(folder / "y", np.int32), 4 * X)
+
+
+def test_a_driver_that_counts_something_else() -> None:
+    runtime = fake.runtime(counters=("operations",))
+    artifact = Artifact(*metadata_of(fake.chain("a"), fake.devices(a=runtime)))
+    with pytest.raises(PluginError, match="has 3 counters, its plugin names 1"):
+        artifact.run(X)
+
+
+def test_sources_of_other_devices() -> None:
+    _, other = metadata_of(PROGRAM, fake.devices(a=fake.runtime(), b=fake.runtime()))
+    other["devices"] = other["devices"][::-1]
+    with pytest.raises(ModelError, match=r"the library has the devices \(a, b\), expected \(b, a\)"):
+        Artifact(FILES, other).run(X)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (changed(devices=[device(), device()]), "devices have one label twice"),
+        (changed(devices=[device()]), "a call is for the device 'b', which is not among the devices"),
+        (changed(devices=[*METADATA["devices"], device(label="c")]), "no call is for the device 'c'"),
+        (changed(devices=[device(counters=["n", "n"])]), "device 'a' has one counter twice"),
+        (changed(devices=[device(faults=[{"code": 1, "meaning": ""}] * 2)]), "device 'a' has one fault code twice"),
+        (changed(devices=[device(memories=METADATA["devices"][0]["memories"] * 2)]), "device 'a' has one memory twice"),
+        (changed(devices=[device(label="a b")]), "devices[0].label is 'a b', which does not match"),
+        (changed(devices=[device(impl="../sim")]), "devices[0].impl is '../sim', which does not match"),
+        (changed(devices=[device(base=0)]), "devices[0].base is 0, expected at least 1"),
+        (changed(devices=[device(base=True)]), "devices[0].base is True, expected integer or null"),
+        (changed(devices=[device(base=1 << 64)]), "devices[0].base is a number of more than 64 bits"),
+        (changed(devices=[device(parameters=[1.5])]), "devices[0].parameters[0] is 1.5, expected integer"),
+        (changed(devices=[device(counters=["a\nb"])]), "devices[0].counters[0] is 'a\\nb', which does not match"),
+        (changed(devices=[device(faults=[{"code": 1}])]), "devices[0].faults[0] lacks 'meaning'"),
+        (changed(devices=[device(more=1)]), "devices[0] has an unknown entry 'more'"),
+        (changed(devices={}), "devices is an object, expected array"),
+        (changed(calls=[{**METADATA["calls"][0], "device": 1}]), "calls[0].device is 1, expected string or null"),
+        (changed(calls=[{"kernel": "k", "layers": []}]), "calls[0] lacks 'device'"),
+        ({key: value for key, value in METADATA.items() if key != "devices"}, "the top level lacks 'devices'"),
+    ],
+)
+def test_metadata_that_is_not_sound(record: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InternalError, match="the artifact is not sound") as caught:
+        Artifact(FILES, record)
+    assert reason in caught.value.what
+
+
+def test_what_is_loaded_is_checked_too(tmp_path: Path) -> None:
+    folder = Artifact(FILES, METADATA).save(tmp_path / "net")
+    path = folder / METADATA_FILE
+    path.write_text(path.read_text().replace('"label": "b"', '"label": "c"'))
+    with pytest.raises(ModelError, match="a call is for the device 'b', which is not among the devices"):
+        load(folder)

@@ -1,0 +1,82 @@
+"""Random graphs, random patterns, predicates, limits and refusals: what must hold of every placement."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from tests._support.partitions import Case, cases, check, ops_of, refusals_of
+
+from uma.partition import Placement, place
+from uma.relay import Call
+from uma.relay.text import parse_module, print_module
+
+
+def placements(case: Case) -> list[Placement]:
+    """The first, and one after each round of refusals."""
+    found = [place(case.module, case.owners)]
+    for numbers in case.refusals:
+        found.append(found[-1].refuse(refusals_of(found[-1], numbers)))
+    return found
+
+
+def check_case(case: Case) -> None:
+    before: Placement | None = None
+    for numbers, placement in zip(((), *case.refusals), placements(case), strict=True):
+        check(case.module, placement)
+        check_records(case, placement)
+        if before is not None:
+            refused = list(refusals_of(before, numbers))
+            gone = set(before.claims) - set(placement.claims)
+            named = {refusal.region for refusal in refused}
+            assert bool(gone) == bool(refused)
+            assert all(claim in before.regions[name].claims for claim in gone for name in named) or len(named) > 1
+            assert len(placement.withdrawn) == len(before.withdrawn) + len(gone)
+        before = placement
+
+
+def check_records(case: Case, placement: Placement) -> None:
+    records = placement.records()
+    assert sum(ops_of(case.module, case.module.main).values()) == len(records)
+    labels = [owner.label for owner in case.owners]
+    for record in records:
+        assert json.loads(json.dumps(record.record())) == record.record()
+        assert {reason.owner for reason in record.why} == set(labels) - {record.owner}
+        assert (record.owner is None) == (record.region is None) == (record.pattern is None)
+        assert all(reason.reason for reason in record.why)
+    owned = [claim for claim in placement.claims for node in claim.match.nodes if isinstance(node, Call)]
+    wanted = sorted(claim.match.pattern.name for claim in owned)
+    assert wanted == sorted(record.pattern for record in records if record.pattern is not None)
+
+
+@given(cases())
+@settings(max_examples=400)
+def test_random_placements(case: Case) -> None:
+    check_case(case)
+
+
+@pytest.mark.soak
+@given(cases())
+@settings(max_examples=10_000)
+def test_many_random_placements(case: Case) -> None:
+    check_case(case)
+
+
+@given(cases())
+def test_placing_is_deterministic_and_prints(case: Case) -> None:
+    for one, other in zip(placements(case), placements(case), strict=True):
+        assert one.module == other.module
+        assert [claim.nodes for claim in one.claims] == [claim.nodes for claim in other.claims]
+        assert one.records() == other.records()
+        assert parse_module(*print_module(one.module)) == one.module
+
+
+@given(cases())
+def test_what_was_placed_stays_where_it_is(case: Case) -> None:
+    placed = place(case.module, case.owners)
+    again = place(placed.module, case.owners)
+    for name in placed.regions:
+        assert again.module[name] is placed.module[name]
+    owned = [record.owner for record in placed.records()]
+    assert sum(owner is not None for owner in owned) <= sum(r.owner is not None for r in again.records())

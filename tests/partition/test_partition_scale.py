@@ -1,0 +1,126 @@
+"""Partitioning 50,000 ops: time linear in the graph, with ten patterns and with a hundred."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from tests._support.partitions import model
+
+from uma.partition import Owner, Refusal, place
+from uma.relay import Expr, FixedPoint, IRModule, TensorType, Var, call, const
+from uma.relay.pattern import Pattern, PatternTable, any_, constant, op, outputs, wildcard
+from uma.target.limits import Limits
+
+SIZES = (1_000, 10_000, 50_000)
+X = Var("x", TensorType((1, 2, 2, 4), "int8"))
+SCALE = FixedPoint((2**30,), (-5,), "up")
+
+
+def layers(length: int) -> IRModule:
+    """Convolutions of seven kinds, each with a residual; every tenth step ends on an op that nobody takes."""
+    value: Expr = X
+    for number in range(length // 5):
+        weight = const(np.full((1, 1, 4, 4), number % 100, np.int8))
+        sums = call("qnn.conv2d", value, weight, strides=(1, 1), input_zero_point=number % 7)
+        biased = call("add", sums, const(np.full(4, number % 13, np.int32)))
+        scaled = call("qnn.requantize", biased, scale=SCALE, axis=-1, dtype="int8")
+        clipped = call("clip", scaled, a_min=-100, a_max=100)
+        value = call("minimum" if number % 10 == 9 else "maximum", clipped, value)
+    return model(value, X)
+
+
+def patterns(count: int) -> PatternTable:
+    """Every op is the root of a fifth of them; most fail at the convolution, where they get to it."""
+    table = PatternTable()
+    for number in reversed(range(count)):
+        conv = op("qnn.conv2d")(wildcard("int8"), constant("int8"), input_zero_point=number // 5 % 7)
+        biased = op("add")(conv, constant("int32"))
+        scaled = op("qnn.requantize")(biased, scale=any_, axis=-1, dtype="int8")
+        clipped = op("clip")(scaled, a_min=any_, a_max=any_)
+        roots = conv, biased, scaled, clipped, op("maximum")(wildcard("int8"), wildcard("int8"))
+        table.add(Pattern(f"npu.p{number}", roots[number % 5]))
+    return table
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def test_graphs_of_three_sizes(record_property: Callable[[str, object], None]) -> None:
+    # Times are shown, not asserted: they should be the same at every size.
+    times: dict[tuple[int, int], float] = {}
+    regions: dict[tuple[int, int], int] = {}
+    for length in SIZES:
+        module = layers(length)
+        for count in (10, 100):
+            owner = Owner("npu", patterns(count))
+            start = time.process_time()
+            placement = place(module, [owner])
+            times[count, length] = time.process_time() - start
+            regions[count, length] = len(placement.regions)
+            if count == 10:
+                start = time.process_time()
+                placement.refuse([Refusal("npu_0", placement.regions["npu_0"].calls[0], "to see how long it takes")])
+                times[0, length] = time.process_time() - start
+    lines = [f"partitioning, us CPU per call {'':13}" + "".join(f"{n:>8}" for n in SIZES)]
+    for count in (10, 100, 0):
+        name = f"{count} patterns" if count else "again, after a refusal, 10 patterns"
+        per_call = "".join(f"{times[count, length] / length * 1e6:8.1f}" for length in SIZES)
+        lines.append(f"  {name:<41}{per_call}")
+    record_property("measured", "\n".join(lines))
+    for count in (10, 100):
+        assert regions[count, 50_000] > 4 * regions[count, 10_000] > 0
+
+
+def test_regions_of_thousands_of_matches() -> None:
+    """One region with as many results; one of matches that have nothing in common but their input."""
+    value: Expr = X
+    seen = []
+    for number in range(4_000):
+        value = call("clip", value, a_min=-100 + number % 50, a_max=100)
+        seen.append(call("minimum", value, X))
+    wide = call("concatenate", *seen, axis=0)
+    clip = Pattern("npu.clip", op("clip")(wildcard("int8"), a_min=any_, a_max=any_))
+    placement = place(model(wide, X), [Owner("npu", PatternTable([clip]))])
+    assert [len(region.claims) for region in placement.regions.values()] == [4_000]
+    fan = call("concatenate", *(call("clip", X, a_min=-1 - i % 100, a_max=i // 100) for i in range(4_000)), axis=0)
+    placement = place(model(fan, X), [Owner("npu", PatternTable([clip]))])
+    assert [len(region.claims) for region in placement.regions.values()] == [4_000]
+    placement = place(model(fan, X), [Owner("npu", PatternTable([clip]), Limits(matches=10))])
+    assert [len(region.claims) for region in placement.regions.values()] == [10] * 400
+
+
+def test_skips_over_a_long_stretch_of_the_host() -> None:
+    """Every match could be merged with the first one but for the host's ops between: nobody looks for long."""
+    first = call("clip", X, a_min=-1, a_max=1)
+    value: Expr = call("nn.relu", first)
+    for number in range(8_000):
+        value = call("maximum" if number % 2 else "minimum", value, const(np.int8(number % 100)))
+        value = call("add", value, first) if number % 4 == 0 else value
+    table = PatternTable(
+        [
+            Pattern("npu.clip", op("clip")(wildcard("int8"), a_min=any_, a_max=any_)),
+            Pattern("npu.add", op("add")(wildcard("int8"), wildcard("int8"))),
+        ]
+    )
+    placement = place(model(value, X), [Owner("npu", table)])
+    assert len(placement.regions) == 2_001
+
+
+def test_many_matches_of_two_outputs() -> None:
+    value: Expr = X
+    for number in range(3_000):
+        low, high = call("clip", value, a_min=-1 - number % 100, a_max=9), call("nn.relu", value)
+        value = call("maximum", low, high)
+    data = wildcard("int8")
+    both = outputs(op("clip")(data, a_min=any_, a_max=any_), op("nn.relu")(data))
+    placement = place(model(value, X), [Owner("npu", PatternTable([Pattern("npu.both", both)]))])
+    assert len(placement.regions) == len(placement.claims) == 3_000

@@ -1,0 +1,125 @@
+"""The records of the contract: checked when they are made, frozen afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uma.errors import PluginError
+from uma.hookspecs import Code, Implementation, Lowered, Pass, Refuse, Runtime, Strategy
+from uma.relay import IRModule
+from uma.tir import PrimFunc, te
+
+
+def same(module: IRModule) -> IRModule:
+    return module
+
+
+SIM = Implementation("my_sim_bus")
+SOURCES = {"my_driver.h": "", "my_driver.c": ""}
+GOOD: dict[type, dict[str, Any]] = {
+    Code: {},
+    Pass: {"phase": "TIR_0", "name": "tidy", "fn": same},
+    Strategy: {"name": "nn.relu", "lower": lambda function, target: None},
+    Implementation: {"bus": "my_sim_bus"},
+    Runtime: {
+        "driver": "my_driver",
+        "header": "my_driver.h",
+        "sources": SOURCES,
+        "implementations": {"sim": SIM},
+        "parameters": (8, -1),
+        "faults": {3: "the address is not in a scratchpad"},
+        "counters": ("cycles",),
+    },
+}
+
+
+@pytest.mark.parametrize("record", list(GOOD), ids=lambda record: record.__name__)
+def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) -> None:
+    made = record(**GOOD[record])
+    for name, value in GOOD[record].items():
+        assert getattr(made, name) == value
+        with pytest.raises(FrozenInstanceError):
+            setattr(made, name, value)
+
+
+@pytest.mark.parametrize(
+    ("record", "fields", "message"),
+    [
+        (Code, {"cflags": "-O3"}, "Code.cflags must be a tuple of strings"),
+        (Code, {"cflags": None}, "Code.cflags must be a tuple of strings"),
+        (Code, {"cflags": (3,)}, "Code.cflags: 3 is no compiler flag"),
+        (Code, {"cflags": ("-O3", "main.c")}, "Code.cflags: 'main.c' is no compiler flag"),
+        (Code, {"cflags": ("-O3\n",)}, r"Code.cflags: '-O3\n' is no compiler flag"),
+        (Code, {"cc": "/usr/bin/gcc"}, "Code.cc: '/usr/bin/gcc' is no name of a compiler"),
+        (Code, {"cc": "-gcc"}, "Code.cc: '-gcc' is no name of a compiler"),
+        (Code, {"cc": 12}, "Code.cc: 12 is no name of a compiler"),
+        (Code, {"cc": "gcc -O3"}, "Code.cc: 'gcc -O3' is no name of a compiler"),
+        (Pass, {"name": "Tidy"}, "'Tidy' cannot name a pass"),
+        (Pass, {"name": None}, "cannot name a pass"),
+        (Pass, {"phase": "TIR_4"}, "pass 'tidy' is for phase 'TIR_4', which there is not"),
+        (Pass, {"scope": "function"}, "pass 'tidy' has scope 'function'"),
+        (Pass, {"phase": "PRE_PARTITIONING", "scope": "regions"}, "is for regions, before there are any"),
+        (Pass, {"fn": "tidy"}, "fn of pass 'tidy' is 'tidy', not a function"),
+        (Pass, {"before": "other"}, "before of pass 'tidy' is 'other'"),
+        (Pass, {"after": ("a.b.c",)}, "after of pass 'tidy' is a value of type tuple"),
+        (Strategy, {"name": ""}, "'' names no op and no pattern"),
+        (Strategy, {"lower": None}, "lower of strategy 'nn.relu' is"),
+        (Implementation, {"bus": "my bus"}, "Implementation.bus is 'my bus', not an identifier of C"),
+        (Implementation, {"sources": {"../x.c": ""}}, "Implementation.sources: '../x.c' cannot name a C file"),
+        (Implementation, {"sources": {"x.py": ""}}, "Implementation.sources: 'x.py' cannot name a C file"),
+        (Implementation, {"sources": {"x.c": b""}}, "Implementation.sources: x.c is a value of type bytes, not text"),
+        (Implementation, {"sources": ["x.c"]}, "Implementation.sources is a value of type list"),
+        (Implementation, {"state_bytes": -1}, "Implementation.state_bytes is -1"),
+        (Runtime, {"driver": ""}, "Runtime.driver is '', not an identifier of C"),
+        (Runtime, {"sources": {}}, "Runtime.header is 'my_driver.h', not a header among the sources"),
+        (Runtime, {"header": "my_driver.c"}, "Runtime.header is 'my_driver.c', not a header"),
+        (Runtime, {"implementations": {}}, "Runtime.implementations must have at least one"),
+        (Runtime, {"implementations": {"sim": "my_sim"}}, "Runtime.implementations: 'sim' is 'my_sim'"),
+        (Runtime, {"parameters": (1.5,)}, "Runtime.parameters: 1.5 is no 64-bit integer"),
+        (Runtime, {"parameters": (2**63,)}, "is no 64-bit integer"),
+        (Runtime, {"faults": {0: "fine"}}, "Runtime.faults: 0 is no fault code"),
+        (Runtime, {"faults": {1: None}}, "Runtime.faults: 1 is no fault code"),
+        (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
+    ],
+)
+def test_a_malformed_record_is_the_plugins_fault(record: type, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        record(**{**GOOD[record], **fields})
+    assert message in str(caught.value)
+
+
+def scaled() -> te.Kernel:
+    x = te.placeholder((4,), "float32", "x")
+    table = te.constant(np.arange(4, dtype=np.float32), "table")
+    return te.prim_func([x], [te.compute((4,), lambda i: x[i] * table[i], "scaled")])
+
+
+def test_lowered_pairs_loops_with_their_constants() -> None:
+    kernel = scaled()
+    made = Lowered(kernel.func, kernel.constants)
+    assert isinstance(made.func, PrimFunc)
+    assert [c.tolist() for c in made.constants] == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("func", "constants", "message"),
+    [
+        ("scaled", (), "Lowered.func is 'scaled', not a PrimFunc"),
+        (scaled().func, (), "Lowered.constants are (), the function takes (float32[4])"),
+        (scaled().func, (np.zeros(4),), "Lowered.constants are (float64[4]), the function takes (float32[4])"),
+        (scaled().func, ([0, 0, 0, 0],), "Lowered.constants are (list[]), the function takes (float32[4])"),
+    ],
+)
+def test_lowered_that_does_not_fit_is_the_plugins_fault(func: Any, constants: Any, message: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        Lowered(func, constants)
+    assert message in str(caught.value)
+
+
+def test_a_refusal_carries_its_reason() -> None:
+    refusal = Refuse("rows come in eights; these are 5")
+    assert (str(refusal), refusal.reason, refusal.at) == (refusal.reason, refusal.reason, None)
