@@ -327,5 +327,8 @@ RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
 }
 """What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
 
+MAY_REFUSE = frozenset({"relay_to_tir"})
+"""The hooks that may raise `Refuse`."""
+
 ELEMENTS: Mapping[str, type[Any]] = {"passes": Pass, "patterns": Pattern, "strategies": Strategy}
 """What the lists are of that hooks give."""

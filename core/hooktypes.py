@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from .errors import PluginError
 from .target import Target
 from .target.kind import shown
-from .tir.nodes import PrimFunc
+from .tir.nodes import Intrinsic, Memory, PrimFunc
+from .tir.visit import intrinsics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,6 +247,9 @@ class Runtime:
         parameters: numbers that tell one device of the kind from another, ``device->parameters`` in C.
         faults: what the fault codes of driver and device mean; every code but 0 is a fault.
         counters: names of what the driver counts, in the order of its indices: ``cycles``, ``bytes_in``.
+        memories: the accelerator's memories that loops for this target may use.
+        intrinsics: its instructions that they may execute. What is not listed is in no model: C text that comes with
+            the text of a model counts for nothing.
 
     Raises:
         PluginError: a field is malformed.
@@ -258,6 +262,8 @@ class Runtime:
     parameters: tuple[int, ...] = ()
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    intrinsics: tuple[Intrinsic, ...] = ()
 
     def __post_init__(self) -> None:
         _identifier(self.driver, "Runtime.driver")
@@ -278,10 +284,26 @@ class Runtime:
                 raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
+        for name, kind in (("memories", Memory), ("intrinsics", Intrinsic)):
+            given: object = getattr(self, name)
+            if not isinstance(given, (tuple, list)) or not all(isinstance(one, kind) for one in given):
+                raise PluginError(f"Runtime.{name} is {shown(given)}, not a tuple of {kind.__name__}")
+            object.__setattr__(self, name, tuple(given))
         object.__setattr__(self, "implementations", MappingProxyType(dict(self.implementations)))
         object.__setattr__(self, "parameters", tuple(self.parameters))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
         object.__setattr__(self, "counters", tuple(self.counters))
+
+
+    def undeclared(self, func: PrimFunc) -> str | None:
+        """What loops use though it is not this accelerator's, in words; None where all is."""
+        for memory in func.memories:
+            if memory not in self.memories:
+                return f"the memory {memory.name!r}"
+        for intrinsic in intrinsics(func):
+            if intrinsic not in self.intrinsics:
+                return f"the intrinsic {intrinsic.name!r}"
+        return None
 
 
 def _identifier(value: object, what: str) -> None:

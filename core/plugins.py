@@ -20,7 +20,7 @@ from typing import Any
 import pluggy
 
 from . import hookspecs
-from .errors import PluginError, UmaError, UsageError
+from .errors import PluginError, UsageError
 from .target import Target, TargetKind, parse_target
 from .target.kind import shown, suggest
 from .version import __version__
@@ -82,7 +82,8 @@ class LoadedPlugin:
         """
         target = arguments.get("target")
         current = target if isinstance(target, Target) else None
-        result = self.run(f"hook {hook}", lambda: getattr(self.hooks, hook)(**arguments), current)
+        action = functools.partial(getattr(self.hooks, hook), **arguments)
+        result = self.run(f"hook {hook}", action, current, may_refuse=hook in hookspecs.MAY_REFUSE)
         if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
             raise self.entry.fault(f"gave {shown(result)} from hook {hook}", _report(self.entry))
         element = hookspecs.ELEMENTS.get(hook)
@@ -94,13 +95,16 @@ class LoadedPlugin:
                 raise self.entry.fault(what, _report(self.entry))
         return result
 
-    def run(self, what: str, action: Callable[[], Any], target: Target | None = None) -> Any:
+    def run(
+        self, what: str, action: Callable[[], Any], target: Target | None = None, *, may_refuse: bool = False
+    ) -> Any:
         """What ``action``, which is code of this plugin, gives; ``target`` is the current one meanwhile.
 
         Args:
             what: names the action in errors: ``hook patterns``.
             action: what to call.
             target: the current target.
+            may_refuse: whether the action is a lowering, to which `Refuse` is open.
 
         Raises:
             PluginError: the action raised anything but the two below; it names the plugin and ``what``.
@@ -114,9 +118,11 @@ class LoadedPlugin:
                 place = f"{what} of plugin {self.entry.distribution} {self.entry.version}"
                 error.where = f"{place}, {error.where}" if error.where else place
                 raise
-            except (KeyboardInterrupt, hookspecs.Refuse):
+            except KeyboardInterrupt:
                 raise
             except BaseException as error:
+                if may_refuse and isinstance(error, hookspecs.Refuse):
+                    raise
                 raise self.entry.fault(f"failed in {what}: {_brief(error)}", _report(self.entry)) from error
 
     def fault(self, what: str) -> PluginError:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
+from decimal import Decimal
 from pathlib import Path
 
 from ..errors import UsageError
+from ..target.kind import shown
 from .common import add_model_arguments, add_output_arguments, shapes
 from .output import Output
 
 __all__ = ["add"]
+
+_PERCENTAGE = re.compile(r"[0-9]{1,3}(\.[0-9]{1,9})?%")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,14 +43,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _share(text: str) -> float:
     """``95%`` as 0.95."""
-    number = text.removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
+    # Without its sign 0.95 might be meant for 95%. A decimal, as 99.9 / 100 is more than 0.999 in binary.
+    share = Decimal(text[:-1]) / 100 if _PERCENTAGE.fullmatch(text) else Decimal(-1)
     if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage: write it like 95%")
-    return share
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no percentage: write it like 95%")
+    return float(share)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

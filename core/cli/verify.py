@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
+_SIDES = "what it was given, what it gave, and what it should have given"
+
 _AGAINST = {
     "inspected": "the same kernels without reuse of memory",
     "references": "the references of the whole model",
@@ -45,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--dump",
         metavar="DIR",
         type=Path,
-        help="of every kernel or region that differs, write what it was given, what it gave, and what it should have",
+        help=f"of every kernel or region that differs, write {_SIDES}",
     )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
@@ -53,9 +55,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import build_loaded, load_model
+    from ..pipeline.members import resolve_targets
     from ..pipeline.oracles import ORACLES
     from ..pipeline.verify import check_outputs, verify
-    from ..pipeline.members import resolve_targets
     from ..plugins import default_host
 
     members = resolve_targets(args.target, default_host())
@@ -131,7 +133,7 @@ def _error(
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
             part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
-            hint = None if dumped else "--dump DIR writes what it was given, what it gave, and what it should have given"
+            hint = None if dumped else f"--dump DIR writes {_SIDES}"
             return VerificationError(what, where=f"{part}, result {position + 1} of {len(kernels)}", hint=hint)
     for output in outputs:
         if not output.difference.ok:

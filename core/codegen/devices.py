@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InternalError, PluginError, UsageError
+from ..errors import InternalError, ModelError, PluginError, UsageError
 from ..hooktypes import Implementation, Runtime
 from ..program import Plan, Program
 from ..target import Target
@@ -102,16 +102,29 @@ def slots(program: Program, devices: Mapping[str, Device]) -> tuple[Slot, ...]:
 
     Raises:
         InternalError: one of them is not among ``devices``.
+        ModelError: a kernel uses what is not its device's.
     """
     found: list[Slot] = []
     taken: set[str] = set()
     for position, label in enumerate(program.devices):
         if label not in devices:
             raise InternalError(f"the calls of {program.name!r} are for a device {label!r}, which nobody describes")
+        _check_declared(program, devices[label])
         identifier = c_identifier(label, taken)
         taken.add(identifier)
         found.append(Slot(position, devices[label], identifier))
     return tuple(found)
+
+
+def _check_declared(program: Program, device: Device) -> None:
+    """The C of memories and intrinsics is the plugin's, wherever the program comes from."""
+    for step in program.steps:
+        if step.device == device.label and (what := device.runtime.undeclared(program.functions[step.function])):
+            raise ModelError(
+                f"kernel {step.function!r} uses {what}, which the driver of {device.label!r} does not declare as it is",
+                where=", ".join(step.layers) or program.name,
+                hint="the driver lists them: Runtime(memories=..., intrinsics=...); target attributes may change them",
+            )
 
 
 def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ from ..tir.nodes import (
     Var,
     View,
 )
-from ..tir.simplify import simplify_within
+from ..tir.simplify import simplify_expr, simplify_within
 from ..tir.sums import exact_sums
 from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild, uses_device
 from .expressions import C_TYPES, Printer
@@ -273,7 +273,7 @@ def _as_loops(copy: Copy, names: set[str]) -> Stmt:
 def _element(view: View, variables: list[Var]) -> tuple[Buffer, tuple[Expr, ...]]:
     indices = list(view.start)
     for axis, var in zip(view.axes, variables, strict=True):
-        indices[axis.dim] = indices[axis.dim] + var * axis.step
+        indices[axis.dim] = simplify_expr(indices[axis.dim] + var * axis.step, {})
     return view.buffer, tuple(indices)
 
 

@@ -66,6 +66,7 @@ def emit_model(
     Raises:
         InternalError: the program's name is not safe in C, its buffers are in several pools of the host, or a device
             is not described.
+        ModelError: a kernel uses a memory or an intrinsic that is not its device's.
         PluginError: a plugin's file has the name of another file.
     """
     name = program.name

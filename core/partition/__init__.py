@@ -5,13 +5,14 @@ a record of every op; `Placement.refuse` takes matches back.
 """
 
 from .placement import Partitioner, Placement, place
-from .record import Claim, OpRecord, Owner, Reason, ReasonKind, Refusal, Region, Withdrawn
+from .record import Claim, OpRecord, Owner, PatternFault, Reason, ReasonKind, Refusal, Region, Withdrawn
 
 __all__ = [
     "Claim",
     "OpRecord",
     "Owner",
     "Partitioner",
+    "PatternFault",
     "Placement",
     "Reason",
     "ReasonKind",

@@ -32,7 +32,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
 
     Raises:
         ModelError: such a function is for no owner, or is ``main``; names function and layers.
-        PluginError: a test or a predicate of a plugin's is at fault.
+        PatternFault: a test or a predicate of a plugin's is at fault.
     """
     if (label := module.main.attr("Compiler")) is not None:
         raise ModelError(

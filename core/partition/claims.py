@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import InternalError
+from ..errors import InternalError, PluginError
 from ..relay.expr import Constant, Expr, TupleGetItem, Var
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.types import TensorType
 from ..relay.visit import children
 from ..target.limits import Limits
 from .quotient import Quotient
-from .record import Claim, Owner, Port, Withdrawn, port_of
+from .record import Claim, Owner, PatternFault, Port, Withdrawn, port_of
 
 __all__ = ["Claims", "Note", "outputs_of", "tensors_of"]
 
@@ -98,13 +98,16 @@ class Claims:
             freed: where given, patterns of one output are laid only where they can reach one of these.
 
         Raises:
-            PluginError: a test or a predicate of a plugin's is at fault.
+            PatternFault: a test or a predicate of the owner's is at fault.
         """
         above = None if freed is None else self._above(freed, owner)
         for pattern in owner.patterns:
             for root in roots_of(pattern, self.graph):
                 if root not in self.of and (above is None or root in above or len(pattern.roots) > 1):
-                    self._claim(owner, pattern, root)
+                    try:
+                        self._claim(owner, pattern, root)
+                    except PluginError as error:
+                        raise PatternFault(error, owner.label, root) from error
 
     def _above(self, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
         """What is not claimed and computed from ``freed`` by no more than the largest pattern could."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import PluginError
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
@@ -12,7 +13,7 @@ from ..relay.pattern import Graph, closest
 from ..relay.pattern.failure import described
 from ..relay.visit import post_order
 from .claims import Note
-from .record import OpRecord, Owner, Reason, Region, Withdrawn
+from .record import OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 
 __all__ = ["explained"]
 
@@ -167,7 +168,10 @@ class _Explainer:
         return Reason(label, pattern, "overlap", None, text, None)
 
     def _closest(self, owner: Owner, call: Call) -> Reason:
-        found = closest(owner.patterns, call, self._graph)
+        try:
+            found = closest(owner.patterns, call, self._graph)
+        except PluginError as error:
+            raise PatternFault(error, owner.label, call) from error
         failure = found.failure
         if found.pattern is None or failure is None:
             if found.pattern is None:

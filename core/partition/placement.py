@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..errors import PluginError, UsageError
-from ..relay.expr import Expr, Function, TupleGetItem, Var
+from ..relay.expr import Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule
 from ..relay.pattern import Graph
 from ..relay.visit import post_order
@@ -82,7 +82,7 @@ class Placement:
         """Where each op of the model went, and why not elsewhere, in the order in which ``main`` computes them.
 
         Raises:
-            PluginError: a test or a predicate of a plugin's is at fault.
+            PatternFault: a test or a predicate of a plugin's is at fault.
         """
         return explained(self.source, self.owners, tuple(self.regions.values()), self.withdrawn, self.notes)
 
@@ -106,7 +106,7 @@ def place(module: IRModule, owners: Sequence[Owner]) -> Placement:
     Raises:
         UsageError: two owners have one label.
         ModelError: a function with the attribute ``Compiler`` is for no owner, or is ``main``.
-        PluginError: a test or a predicate of a plugin's is at fault.
+        PatternFault: a test or a predicate of a plugin's is at fault.
     """
     labels = [owner.label for owner in owners]
     for label in labels:
@@ -134,15 +134,16 @@ def _placed(
 
 def _refused(region: Region, refusal: Refusal, module: IRModule) -> list[Claim]:
     """The matches of a region that a refusal is about."""
-    at = refusal.at
-    if at is None:
+    at, whole = refusal.at, module[region.name]
+    assert isinstance(whole, Function)
+    if at is None or at is whole or (at is whole.body and isinstance(at, Tuple)):
         return list(region.claims)
-    whole = at.tuple if isinstance(at, TupleGetItem) and at.tuple in region.calls else at
+    given = at.tuple if isinstance(at, TupleGetItem) and at.tuple in region.calls else at
     found = []
     for claim, call in zip(region.claims, region.calls, strict=True):
         function = call.op
         assert isinstance(function, Function)
-        if whole in (call, function) or (not isinstance(at, Var) and at in post_order(function.body)):
+        if given in (call, function) or (not isinstance(at, Var) and at in post_order(function.body)):
             found.append(claim)
     if not found:
         layers = dict.fromkeys(layer for call in region.calls for layer in module.spans[call])

@@ -6,14 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..errors import UsageError
+from ..errors import PluginError, UsageError
 from ..relay.expr import Call, Expr, TupleGetItem
 from ..relay.pattern import Match, PatternTable
 from ..relay.types import TensorType, TupleType
 from ..target.kind import is_name, shown
 from ..target.limits import Limits
 
-__all__ = ["Claim", "OpRecord", "Owner", "Port", "Reason", "ReasonKind", "Refusal", "Region", "Withdrawn", "port_of"]
+__all__ = [
+    "Claim",
+    "OpRecord",
+    "Owner",
+    "PatternFault",
+    "Port",
+    "Reason",
+    "ReasonKind",
+    "Refusal",
+    "Region",
+    "Withdrawn",
+    "port_of",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,21 @@ class Owner:
         label: object = self.label
         if not isinstance(label, str) or not is_name(label):
             raise UsageError(f"{shown(label)} cannot label a target", hint="lower-case letters, digits, underscores")
+
+
+class PatternFault(PluginError):
+    """A test or a predicate of an owner's pattern is at fault.
+
+    Args:
+        error: what is wrong with it.
+        owner: the owner's label.
+        at: where the pattern was tried.
+    """
+
+    def __init__(self, error: PluginError, owner: str, at: Expr) -> None:
+        super().__init__(error.what, where=error.where, hint=error.hint)
+        self.owner = owner
+        self.at = at
 
 
 Port = Expr | tuple[Expr, int]
@@ -92,7 +119,7 @@ class Refusal:
     Args:
         region: the name of the region's function.
         at: what is refused: in the region's body the call of a composite function, or such a function itself, or an
-            expression in its body; None for the whole region.
+            expression in its body; None, the region's function or the tuple of its results for the whole region.
         reason: why, for the user.
     """
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RequirementError, UsageError
 from ..partition import OpRecord, Reason
+from ..tir.nodes import PrimFunc
+from .blame import blaming
 from .stages import Build
 
 __all__ = ["Explanation", "Share", "explain", "require_offload"]
@@ -60,7 +63,7 @@ class Explanation:
         return sum(op.macs for op in self.ops if op.owner is not None) / (self.macs or 1)
 
     def lines(self, ops: tuple[OpRecord, ...] | None = None) -> Iterator[str]:
-        """A line for each op, and one below it for each target that did not take it though it comes first.
+        """A line for each op, and one below it for each reason of a target that comes first and did not take it.
 
         Args:
             ops: which ones; by default all.
@@ -69,8 +72,10 @@ class Explanation:
             macs = f", {op.macs:,} MACs" if op.macs else ""
             place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.host
             yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}"
-            for reason in op.why if op.owner is None else ():
-                yield f"    not {reason.owner}: {_sentence(reason)}"
+            before = self.labels[: self.labels.index(op.owner or self.host)]
+            for reason in op.why:
+                if reason.owner in before:
+                    yield f"    not {reason.owner}: {_sentence(reason)}"
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -80,7 +85,11 @@ class Explanation:
 
 
 def _sentence(reason: Reason) -> str:
-    return f"{reason.pattern}: {reason.reason}" if reason.pattern else reason.reason
+    about = f"{reason.pattern}: " if reason.pattern and reason.pattern not in reason.reason else ""
+    clause = f"{reason.clause}: " if reason.clause else ""
+    value = str(reason.value)
+    found = f" (found {value})" if reason.clause and reason.value is not None and value not in reason.reason else ""
+    return f"{about}{clause}{reason.reason}{found}"
 
 
 def explain(build: Build) -> Explanation:
@@ -90,13 +99,14 @@ def explain(build: Build) -> Explanation:
         build: was run up to ``lower`` at least, so that what owners refuse is known.
 
     Raises:
-        UsageError: it began behind the stage ``partition``, with a program, which has no ops.
+        UsageError: it began with loops or with a program, which have no ops.
     """
-    if build.placement is None:
-        raise UsageError("a program has no ops that could be explained", hint="explain the model's file")
-    members = build.members
+    placement, members = build.placement, build.members
+    if placement is None or any(isinstance(function, PrimFunc) for function in placement.source.functions.values()):
+        raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
-    return Explanation(build.name, members.host.label, labels, build.placement.records())
+    with blaming(placement.source.spans, members.__getitem__):
+        return Explanation(build.name, members.host.label, labels, placement.records())
 
 
 def require_offload(found: Explanation, least: float) -> None:
@@ -115,7 +125,10 @@ def require_offload(found: Explanation, least: float) -> None:
     shown = [f"    {line}" for line in found.lines(tuple(left[:10]))]
     if len(left) > 10:
         shown.append(f"    and {len(left) - 10} more")
-    what = f"accelerators have {found.offloaded:.1%} of the multiply-accumulates, {least:.1%} are required"
+    have = math.floor(found.offloaded * 1000) / 10  # rounded up it might look like enough
+    what = f"accelerators have {have}% of the multiply-accumulates, {least * 100:g}% are required"
     raise RequirementError(
-        "\n".join([what, *shown]), where=found.name, hint="uma explain shows every op; change the model or the requirement"
+        "\n".join([what, *shown]),
+        where=found.name,
+        hint="uma explain shows every op; change the model or the requirement",
     )

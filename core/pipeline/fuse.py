@@ -30,7 +30,7 @@ def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
         patterns: of the host.
 
     Raises:
-        PluginError: a test or a predicate of a plugin's is at fault.
+        PatternFault: a test or a predicate of a plugin's is at fault.
     """
     main = module.main
     claims = Claims(Graph(main))

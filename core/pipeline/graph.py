@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from ..relay.expr import Call, Function, Var
+from ..relay.expr import Call, Expr, Function, Var
+from ..relay.visit import nested_exprs, nested_functions
 
-__all__ = ["as_function", "unique_name"]
+__all__ = ["as_function", "parts_of", "unique_name"]
 
 
 def as_function(call: Call) -> Function:
     """The function that does just this call, constants being parameters too."""
     distinct = {arg: Var(f"p{i}", arg.type) for i, arg in enumerate(dict.fromkeys(call.args))}
     return Function(list(distinct.values()), Call(call.op, [distinct[arg] for arg in call.args], call.attrs))
+
+
+def parts_of(function: Function) -> set[Expr]:
+    """What can be refused of a function: itself and those that it calls, and what they compute."""
+    computed = (expr for expr in nested_exprs(function) if not isinstance(expr, Var))
+    return {*computed, *nested_functions(function)}
 
 
 def unique_name(name: str, taken: set[str]) -> str:

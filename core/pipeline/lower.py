@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import InternalError, ModelError
 from ..hooktypes import Lowered, Refuse
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, const
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.transform.layout import reshape
@@ -12,6 +12,7 @@ from ..relay.types import TensorType
 from ..relay.visit import children, post_order, with_children
 from ..tir import te
 from ..tir.nodes import Imm, PrimFunc
+from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
@@ -99,7 +100,8 @@ def _by_plugin(host: Member, function: Function, layers: tuple[str, ...]) -> Low
     try:
         return lower_match(host, function, layers)
     except Refuse as refusal:
-        raise host.plugin.fault(f"refused what only the host can do ({refusal.reason})") from refusal
+        fault = host.plugin.fault(f"refused what only the host can do: {refusal.reason}")
+        raise located(fault, *layers) from refusal
 
 
 def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:
@@ -167,4 +169,3 @@ def _constant(constant: Constant) -> te.Tensor:
 def _op_names(body: Expr) -> list[str]:
     calls = [expr for expr in post_order(body) if isinstance(expr, Call)]
     return [expr.op.name.rpartition(".")[2] for expr in calls if isinstance(expr.op, Op)][:6]
-

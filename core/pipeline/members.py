@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from ..errors import PluginError, UsageError
@@ -70,10 +70,11 @@ class Member:
     @cached_property
     def limits(self) -> Limits:
         """How large its regions may be; PluginError where the plugin is at fault."""
-        declared = self.target.kind.limits
-        if not callable(declared):
-            return declared or Limits()
-        limits = self.plugin.run("the limits of its target kind", lambda: declared(self.target), self.target)
+        limits: object = self.target.kind.limits
+        if callable(limits):
+            limits = self.plugin.run("the limits of its target kind", partial(limits, self.target), self.target)
+        elif limits is None:
+            limits = Limits()
         if not isinstance(limits, Limits):
             raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
         return limits
@@ -100,6 +101,10 @@ class Members:
     def all(self) -> tuple[Member, ...]:
         """Accelerators, then the host."""
         return (*self.accelerators, self.host)
+
+    def __getitem__(self, label: str) -> Member:
+        """The target of that label, which there is."""
+        return next(member for member in self.all if member.label == label)
 
     def get(self, label: str) -> Member | None:
         """The target of that label, None where there is none."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..errors import InternalError
-from ..hooktypes import Lowered, Lowering
-from ..relay.expr import Call, Function
+from ..errors import InternalError, PluginError
+from ..hooktypes import Lowered, Lowering, Refuse
+from ..relay.expr import Call, Expr, Function
 from ..relay.op import Op
 from ..relay.types import TensorType, TupleType, Type
 from ..relay.visit import post_order
+from ..target.kind import shown
 from ..tir.verify import verify
+from .blame import located
+from .graph import parts_of
 from .members import Member
 
-__all__ = ["lower_match"]
+__all__ = ["lower_match", "refusal_fault"]
 
 
 def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> Lowered | None:
@@ -30,14 +33,21 @@ def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> 
         PluginError: the plugin is at fault; names hook, pattern and layers.
     """
     for what, lower in _lowerings(member, function):
-        result = member.plugin.run(what, partial(lower, function, member.target), member.target)
+        try:
+            result = member.plugin.run(what, partial(lower, function, member.target), member.target, may_refuse=True)
+        except PluginError as error:
+            located(error, *layers)
+            raise
+        except Refuse as refusal:
+            wrong = refusal_fault(refusal, function)
+            if wrong is not None:
+                raise located(member.plugin.fault(f"{wrong} in {what}"), *layers) from refusal
+            raise
         if result is None:
             continue
-        error = _lowered_fault(result, function)
-        if error is not None:
-            fault = member.plugin.fault(f"gave {error} from {what}")
-            fault.where = ", ".join(filter(None, [", ".join(layers), fault.where]))
-            raise fault
+        wrong = _lowered_fault(result, function)
+        if wrong is not None:
+            raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
         assert isinstance(result, Lowered)
         return result
     return None
@@ -55,6 +65,17 @@ def _lowerings(member: Member, function: Function) -> Iterator[tuple[str, Loweri
     for name in names + (ops if len(ops) == 1 else []):
         for strategy in member.strategies.get(name, ()):
             yield f"strategy {name!r}", strategy.lower
+
+
+def refusal_fault(refusal: Refuse, function: Function) -> str | None:
+    """What is wrong with the refusal of ``function`` or a part of it, None for a good one."""
+    reason: object = refusal.reason
+    if not isinstance(reason, str) or not reason.strip():
+        return "refused without a reason"
+    at: object = refusal.at
+    if at is not None and not (isinstance(at, Expr) and at in parts_of(function)):
+        return f"refused {shown(at)}, which is nothing that the function it was given computes,"
+    return None
 
 
 def _lowered_fault(result: object, function: Function) -> str | None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..errors import InternalError, PluginError, UmaError
 from ..hooktypes import PHASES, Pass, Phase
 from ..relay.expr import Call, Function, GlobalVar
-from ..relay.module import AnyFunction, IRModule, func_type
+from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.transform import canonicalise
+from ..relay.types import FuncType
 from ..relay.verify import verify
 from ..relay.visit import global_callees, nested_exprs, post_order
 from ..tir.flatten import flatten
 from ..tir.nodes import PrimFunc
+from ..tir.scratch import hoist_scratch
 from ..tir.unroll import unroll
 from .fuse import is_view
 from .members import Member, Members
@@ -129,15 +131,16 @@ def _run(step: Step, module: IRModule, members: Members) -> IRModule:
     if made.scope == "regions":
         if {v.name: v.type for v in result.functions} != {v.name: v.type for v in own.functions}:
             raise step.fault("gave other functions than it was given, or of other types: it may change what they do")
-        spans = type(module.spans)(dict(module.spans))
+        spans = Spans(dict(module.spans))
         for expr, layers in result.spans:
             spans.add(expr, layers)
         result = IRModule({**module.functions, **result.functions}, spans, module.signature)
     try:
-        if func_type(result.main) is not func_type(module.main):
+        if _face(result) != _face(module):
             raise step.fault("changed what the model takes or gives")
-        result = IRModule(result.functions, type(module.spans)(dict(result.spans)), module.signature)
+        result = IRModule(result.functions, Spans(dict(result.spans)), module.signature)
         verify(result)
+        _check_callees(result, module)
         check_phase(result, members, made.phase)
     except PluginError:
         raise
@@ -146,6 +149,25 @@ def _run(step: Step, module: IRModule, members: Members) -> IRModule:
         fault = step.fault(f"{what} ({error.where})" if error.where else what)
         raise fault from error
     return result
+
+
+def _face(module: IRModule) -> tuple[FuncType, tuple[str, ...]]:
+    """What a model takes and gives, and the names of what it takes."""
+    return func_type(module.main), tuple(param.name for param in module.main.params)
+
+
+def _check_callees(module: IRModule, before: IRModule) -> None:
+    """A pass may neither make a function of the graph form that is nobody's region, nor make one of a region."""
+    known = set(_plain_callees(before))
+    for name in _plain_callees(module):
+        if name not in known:
+            raise InternalError(f"main calls {name!r}, a function of the graph form for no target")
+
+
+def _plain_callees(module: IRModule) -> Iterator[str]:
+    for var in global_callees(module.main):
+        if isinstance(module.functions[var], Function) and label_of(module.functions[var]) is None:
+            yield var.name
 
 
 def _own_regions(module: IRModule, label: str) -> IRModule:
@@ -166,12 +188,13 @@ def check_phase(module: IRModule, members: Members, phase: Phase) -> None:
         InternalError: it does not; names the layers.
     """
     rank = PHASES.index(phase)
-    if phase == "PRE_PARTITIONING":
+    if phase in ("PRE_PARTITIONING", "POST_PARTITIONING_0"):
         _check_canonical(module)
-    for var, _ in regions_of(module):
-        label = label_of(module.functions[var])
-        if members.get(label or "") is None:
-            raise InternalError(f"function {var.name!r} is for {label!r}, which is no target of this build")
+    labels = [member.label for member in members.accelerators]
+    for var, function in regions_of(module):
+        if label_of(function) not in labels:
+            what = f"function {var.name!r} is for {label_of(function)!r}, which is no accelerator of this build"
+            raise InternalError(what)
     if phase == "POST_PARTITIONING_1":
         _check_grouped(module)
     if rank >= PHASES.index("TIR_0"):
@@ -198,17 +221,24 @@ def _check_grouped(module: IRModule) -> None:
 
 
 def _check_lowered(module: IRModule) -> None:
-    for var, function in module.functions.items():
-        for expr in post_order(function.body) if isinstance(function, Function) else ():
+    for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
+        for expr in post_order(function.body):
             if isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_view(expr):
                 where = ", ".join([var.name, *module.spans[expr]])
                 raise InternalError("a call that was lowered already is one of the graph form again", where=where)
 
 
 def _check_loops(module: IRModule, phase: Phase) -> None:
-    explicit = {"TIR_2": (unroll,), "TIR_3": (unroll, flatten)}.get(phase, ())
-    said: Sequence[str] = ("loops to unroll", "buffers of several dimensions")
+    done = [(of, rewrite, left) for of, rewrite, left in _DONE if PHASES.index(phase) >= PHASES.index(of)]
     for var, function in module.functions.items():
-        for made, what in zip(explicit, said, strict=False):
-            if isinstance(function, PrimFunc) and made(function) is not function:
-                raise InternalError(f"there are {what} left", where=var.name)
+        for _, rewrite, left in done:
+            if isinstance(function, PrimFunc) and rewrite(function) is not function:
+                raise InternalError(f"there are {left} left", where=var.name)
+
+
+_DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
+    ("TIR_2", unroll, "loops to unroll"),
+    ("TIR_3", flatten, "buffers of several dimensions"),
+    ("TIR_3", hoist_scratch, "buffers in an accelerator's memory that are no workspaces"),
+)
+"""From which phase on a rewrite of loops has nothing more to do, and what else there would be."""

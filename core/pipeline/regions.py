@@ -16,14 +16,16 @@ from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.verify import verify
-from ..relay.visit import children, nested_exprs, nested_functions, post_order, with_children
+from ..relay.visit import children, nested_exprs, post_order, with_children
 from ..tir.nodes import PrimFunc
+from ..tir.visit import uses_device
+from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member, Members
-from .offers import lower_match
+from .offers import lower_match, refusal_fault
 
-__all__ = ["RegionLowering", "label_of", "parts_of", "regions_of"]
+__all__ = ["RegionLowering", "label_of", "regions_of"]
 
 
 def label_of(function: AnyFunction) -> str | None:
@@ -47,11 +49,6 @@ class _Body:
     spans: Spans
 
 
-def parts_of(function: Function) -> set[Expr]:
-    """What can be refused of a region: its expressions, and the functions that it calls and theirs."""
-    return {*nested_exprs(function), *nested_functions(function)}
-
-
 class RegionLowering:
     """Lowers the regions of modules that follow one another as refusals come in: what stays is not lowered again.
 
@@ -67,14 +64,14 @@ class RegionLowering:
         """``module`` with every region lowered, and the refusals. Where there is one, the module is as it was.
 
         Raises:
-            ModelError: a region is for a target that is not part of the build.
+            ModelError: a region calls a function of the module that is no loops.
             PluginError: a hook is at fault; names plugin, hook, pattern and layers.
         """
         given = module.read_only()
         refusals: list[Refusal] = []
         made: list[tuple[GlobalVar, Function, _Body]] = []
         for var, function in regions_of(module):
-            if _is_lowered(function):
+            if _is_lowered(module, function):
                 continue
             # The number in a region's name changes with those before it.
             key = label_of(function), Function(function.params, function.body)
@@ -88,18 +85,13 @@ class RegionLowering:
         return (module, refusals) if refusals else (_merged(module, made), [])
 
     def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | Refuse:
-        member = self._members.get(label_of(function) or "")
-        if member is None:
-            raise ModelError(
-                f"function {var.name!r} is for {label_of(function)!r}, which is no target of this build",
-                where=", ".join(_layers(module, function)) or None,
-                hint=f"the targets are {', '.join(m.label for m in self._members.all)}",
-            )
+        member = self._members[label_of(function) or ""]
         region = _Region(module, member, var, function)
         try:
-            return region.lowered()
+            body = region.lowered()
+            region.check_devices(body)
+            return body
         except Refuse as refusal:
-            region.check_refusal(refusal)
             return refusal
 
 
@@ -114,24 +106,33 @@ class _Region:
         self.layers = _layers(module, function)
 
     def lowered(self) -> _Body:
-        result = self.member.plugin.call(
-            "relay_to_tir", module=self.module, function=self.function, target=self.member.target
-        )
+        plugin, function = self.member.plugin, self.function
+        try:
+            result = plugin.call("relay_to_tir", module=self.module, function=function, target=self.member.target)
+        except PluginError as error:
+            located(error, *self.layers, f"region {self.var.name!r}")
+            raise
+        except Refuse as refusal:
+            wrong = refusal_fault(refusal, function)
+            if wrong is not None:
+                raise self.fault(wrong) from refusal
+            whole = refusal.at is function or (refusal.at is function.body and isinstance(function.body, Tuple))
+            raise Refuse(refusal.reason, None if whole else refusal.at) from refusal
         return self.by_matches() if result is None else self.adopted(result)
 
     def fault(self, what: str, hook: str = "hook relay_to_tir", layers: tuple[str, ...] | None = None) -> PluginError:
         error = self.member.plugin.fault(f"{what} in {hook}, for region {self.var.name!r}")
-        places = layers if layers is not None else self.layers
-        error.where = ", ".join(filter(None, [", ".join(places), error.where]))
-        return error
+        return located(error, *(self.layers if layers is None else layers))
 
-    def check_refusal(self, refusal: Refuse) -> None:
-        """A refusal that makes no sense is a fault."""
-        reason: object = refusal.reason
-        if not isinstance(reason, str) or not reason.strip():
-            raise self.fault("refused without a reason", "a lowering") from refusal
-        if refusal.at is not None and refusal.at not in parts_of(self.function):
-            raise self.fault(f"refused {refusal.at!r}, which is no part of the region,", "a lowering") from refusal
+    def check_devices(self, body: _Body) -> None:
+        """Loops that drive a device use what their plugin declares as its memories and intrinsics."""
+        for var, func in body.loops:
+            if not uses_device(func):
+                continue
+            runtime = self.member.runtime
+            what = "a device, for which hook runtime gives no driver" if runtime is None else runtime.undeclared(func)
+            if what is not None:
+                raise self.fault(f"gave loops {var.name!r} that use {what}, not declared in Runtime,", "a lowering")
 
     def by_matches(self) -> _Body:
         """Every match by itself."""
@@ -212,7 +213,9 @@ class _Region:
                 raise self.fault(f"gave an entry that calls {name}, which is not lowered,")
             for buffer, arg in zip(called.buffers("constant"), expr.args[len(called.buffers("input")) :], strict=True):
                 if not isinstance(arg, Constant):
-                    raise self.fault(f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,")
+                    raise self.fault(
+                        f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,"
+                    )
             loops[expr.op] = called
             spans.add(done[expr], module.spans[expr] or self.layers)
         return _Body(done[function.body], tuple(loops.items()), spans)
@@ -242,9 +245,10 @@ def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> 
     return IRModule(functions, spans.only(kept), module.signature)
 
 
-def _is_lowered(function: Function) -> bool:
+def _is_lowered(module: IRModule, function: Function) -> bool:
     calls = [expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr)]
-    return bool(calls) and all(isinstance(call.op, GlobalVar) for call in calls)
+    called = [module.functions[call.op] if isinstance(call.op, GlobalVar) else None for call in calls]
+    return bool(calls) and all(isinstance(function, PrimFunc) for function in called)
 
 
 def _layers(module: IRModule, function: Function) -> tuple[str, ...]:

@@ -68,18 +68,27 @@ class _Sequencer:
     def run(self) -> Program:
         for param, info in zip(self.main.params, self.signature.inputs, strict=True):
             self.where[param] = (self._add(f"in_{param.name}", "input", param.tensor, info=info),)
-        self._walk(self.main, self.where, None)
+        self._walk(self.main, self.where, None, ())
         self._name_outputs()
         return Program(self.name, tuple(self.buffers.values()), tuple(self.steps), self.functions)
 
-    def _walk(self, function: relay.Function, where: Where, label: str | None) -> tuple[str, ...]:
-        """The buffers that hold the result of ``function``, after its steps; ``where`` has those of its parameters."""
+    def _walk(
+        self, function: relay.Function, where: Where, label: str | None, layers: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """The buffers that hold the result of ``function``, after its steps.
+
+        Args:
+            function: ``main``, or a region.
+            where: has the buffers of its parameters.
+            label: of the region's target.
+            layers: of the call of the region.
+        """
         for expr in post_order(function.body):
             if expr not in where:
-                where[expr] = self._place(expr, where, label)
+                where[expr] = self._place(expr, where, label, layers)
         return where[function.body]
 
-    def _place(self, expr: relay.Expr, where: Where, label: str | None) -> tuple[str, ...]:
+    def _place(self, expr: relay.Expr, where: Where, label: str | None, layers: tuple[str, ...]) -> tuple[str, ...]:
         """The buffers that hold the value of ``expr``, after the step that computes it, if it takes one."""
         if isinstance(expr, relay.Constant):
             if expr not in self.constants:
@@ -92,16 +101,19 @@ class _Sequencer:
             return (where[expr.tuple][expr.index],)
         if is_view(expr) and isinstance(expr, relay.Call):
             return where[expr.args[0]]
+        own = self.module.spans[expr]
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
             if isinstance(function, PrimFunc):
                 args = [where[arg][0] for arg in expr.args]
-                return self._step(expr.op.name, function, args, self.module.spans[expr], label)
+                # Regions that compute the same share their expressions, and so the layers of these.
+                here = tuple(layer for layer in own if layer in layers)
+                return self._step(expr.op.name, function, args, here or own, label)
             inner = label_of(function)
             if inner is not None and label is None:
                 params = zip(function.params, expr.args, strict=True)
-                return self._walk(function, {param: where[arg] for param, arg in params}, inner)
-        raise InternalError(f"{expr!r} was not lowered", where=", ".join(self.module.spans[expr]) or None)
+                return self._walk(function, {param: where[arg] for param, arg in params}, inner, own)
+        raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
 
     def _step(
         self, name: str, function: PrimFunc, args: list[str], layers: tuple[str, ...], label: str | None

@@ -7,10 +7,9 @@ A region that its owner refuses to lower sends the build back: what was refused 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import InternalError, ModelError
+from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..hooktypes import Phase
 from ..partition import Placement, Refusal, place
 from ..program import Program
@@ -20,12 +19,14 @@ from ..relay.module import IRModule
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
 from ..relay.visit import children
+from .blame import blaming
 from .fuse import fuse, is_view
+from .graph import parts_of
 from .loops import flatten_all_tracing, simplify_all, unroll_all
 from .lower import lower_tracing
 from .members import Members
 from .passes import run_passes
-from .regions import RegionLowering, parts_of
+from .regions import RegionLowering
 from .sequence import sequence_tracing
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
@@ -166,10 +167,13 @@ class Build:
                 return canonicalise(module)
             case "partition":
                 if self.placement is None:
-                    self.placement = place(module, [member.owner for member in self.members.accelerators])
+                    owners = [member.owner for member in self.members.accelerators]
+                    with blaming(module.spans, self.members.__getitem__):
+                        self.placement = place(module, owners)
                 return self.placement.module
             case "fuse":
-                return fuse(module, self.members.host.patterns)
+                with blaming(module.spans, lambda _: self.members.host):
+                    return fuse(module, self.members.host.patterns)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
@@ -193,16 +197,27 @@ class Build:
         placed: list[Refusal] = []
         for refusal in refusals:
             if refusal.region not in placement.regions:
-                raise ModelError(
-                    f"the model wants {refusal.region!r} on its target, which refuses it: {refusal.reason}",
-                    hint="take the attribute Compiler away, and let the partitioner decide",
-                )
+                raise _beyond(refusal, placement.module)
             function = placement.module[refusal.region]
             assert isinstance(function, Function)
             # After a pass that rewrote the region, nobody knows which match a part of it came from.
             at = refusal.at if refusal.at in parts_of(function) else None
             placed.append(Refusal(refusal.region, at, refusal.reason))
-        self.placement = placement.refuse(placed)
+        with blaming(placement.source.spans, self.members.__getitem__):
+            self.placement = placement.refuse(placed)
+
+
+def _beyond(refusal: Refusal, module: IRModule) -> UmaError:
+    """The error that the refusal of a region is which the partitioner did not make."""
+    if any(var.name == refusal.region for var in module.functions):
+        return ModelError(
+            f"the model wants {refusal.region!r} on its target, which refuses it: {refusal.reason}",
+            hint="take the attribute Compiler away, and let the partitioner decide",
+        )
+    return PluginError(
+        f"region {refusal.region!r} was made by a pass, and its target refuses it: {refusal.reason}",
+        hint="a pass may rewrite the regions that there are; what is new cannot be placed elsewhere",
+    )
 
 
 class _Refused(Exception):

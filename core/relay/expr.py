@@ -111,8 +111,9 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         raise ModelError(f"this is no array of numbers: {error}") from error
     if data.dtype.kind in "iub" and given.dtype != data.dtype and not np.array_equal(data, given):
         raise ModelError(f"a constant of {dtype} cannot hold these numbers of {given.dtype.name}")
-    data.setflags(write=False)
-    return Constant(type_, hashlib.sha256(data.tobytes()).hexdigest(), data)
+    raw = data.tobytes()
+    # Over bytes, which nobody can make writeable again.
+    return Constant(type_, hashlib.sha256(raw).hexdigest(), np.frombuffer(raw, data.dtype).reshape(data.shape))
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
+from typing import Any
 
 from ..errors import ModelError, PluginError
 from ..tir.nodes import PrimFunc
@@ -136,6 +137,9 @@ class IRModule:
         functions: each under a `GlobalVar` of its name and type.
         spans: layers of expressions in these functions.
         signature: what the model calls its inputs and outputs; None where it never said.
+
+    Raises:
+        ModelError: a field is of another type.
     """
 
     functions: Mapping[GlobalVar, AnyFunction]
@@ -143,7 +147,17 @@ class IRModule:
     signature: Signature | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))
+        functions: dict[Any, Any] = dict(self.functions)
+        for var, function in functions.items():
+            if not isinstance(var, GlobalVar) or not isinstance(function, (Function, PrimFunc)):
+                given = f"{type(function).__name__} under {type(var).__name__}"
+                raise ModelError(f"a module has {given}, not a Function or PrimFunc under a GlobalVar")
+        spans: object = self.spans
+        signature: object = self.signature
+        if not isinstance(spans, Spans) or not isinstance(signature, (Signature, NoneType)):
+            given = f"{type(spans).__name__} and {type(signature).__name__}"
+            raise ModelError(f"a module has {given}, not Spans and a Signature")
+        object.__setattr__(self, "functions", MappingProxyType(functions))
 
     @staticmethod
     def of(

@@ -10,7 +10,7 @@ from ..errors import InternalError
 from ..tir.dtype import bounds, is_integer
 from ..tir.nodes import PrimFunc
 from ..tir.verify import verify as verify_prim_func
-from .expr import Call, Constant, Expr, Function, GlobalVar, Var
+from .expr import Call, Constant, Function, GlobalVar, Var
 from .module import IRModule, Signature, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
 from .visit import global_callees, nested_functions, post_order

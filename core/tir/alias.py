@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval
-from .nodes import Buffer, For, Load, Param, Stmt, Store, Update, Var
-from .visit import bodies, expressions, walk
+from .nodes import Buffer, Copy, Exec, For, Load, Param, Stmt, Store, Update, Var
+from .visit import bodies, buffers_read, buffers_written, expressions, walk
 
 __all__ = ["may_alias"]
 
 
 @dataclass(frozen=True)
 class _Access:
+    """Elements from ``index`` to ``reach`` further, of which at least one may be accessed."""
+
     buffer: Buffer
     index: Affine
     loops: tuple[Var, ...]
     writes: bool
+    reach: int = 0
 
 
 def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...]:
@@ -47,11 +50,31 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], ac
                 accesses.append(_Access(part.buffer, flat_index(part.buffer, part.indices), loops, False))
     if isinstance(stmt, (Store, Update)):
         accesses.append(_Access(stmt.buffer, flat_index(stmt.buffer, stmt.indices), loops, True))
+    if isinstance(stmt, (Copy, Exec)):
+        # What one statement reads counts as read after what it writes: it does both in its own order.
+        accesses.extend(sorted(_windows(stmt, loops, Bounds(ranges)), key=lambda access: not access.writes))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
     for inner in bodies(stmt):
         _collect(inner, loops, ranges, accesses)
+
+
+def _windows(stmt: Copy | Exec, loops: tuple[Var, ...], known: Bounds) -> Iterator[_Access]:
+    """The accesses of a copy, or of an intrinsic's description."""
+    if isinstance(stmt, Copy):
+        extents = [known.of(extent)[1] for extent in stmt.shape]
+        given = [(stmt.to, extents, True), (stmt.source, extents, False)]
+    else:
+        body, params = stmt.intrinsic.description, stmt.intrinsic.params
+        written, read = buffers_written(body), buffers_read(body)
+        pairs = list(zip(params, stmt.args, strict=True))
+        given = [(view, list(param.shape), True) for param, view in pairs if param in written]
+        given += [(view, list(param.shape), False) for param, view in pairs if param in read]
+    for view, shape, writes in given:
+        steps = zip(view.strides(), shape, strict=True)
+        reach = sum(stride * max(0, extent - 1) for stride, extent in steps)
+        yield _Access(view.buffer, flat_index(view.buffer, view.start), loops, writes, reach)
 
 
 def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds) -> bool:
@@ -79,7 +102,7 @@ def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
         if high > low:
             strides.append((abs(stride), high - low))
     (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
-    span = max(b, d) - min(a, c) + 1
+    span = max(b + load.reach, d + store.reach) - min(a, c) + 1
     for stride, steps in sorted(strides):
         if stride < span:
             return False

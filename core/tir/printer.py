@@ -40,7 +40,7 @@ from .nodes import (
     View,
 )
 from .scalar import round_float32
-from .visit import walk
+from .visit import intrinsics
 
 __all__ = [
     "CALLED",
@@ -104,13 +104,13 @@ class Definitions:
 
     def __init__(self, funcs: Iterable[PrimFunc], taken: Collection[str]) -> None:
         memories: dict[Memory | Intrinsic, None] = {}
-        intrinsics: dict[Memory | Intrinsic, None] = {}
+        instructions: dict[Memory | Intrinsic, None] = {}
         for func in funcs:
             memories.update(dict.fromkeys(func.memories))
-            intrinsics.update((part.intrinsic, None) for part in walk(func.body) if isinstance(part, Exec))
+            instructions.update(dict.fromkeys(intrinsics(func)))
         self.names: dict[Memory | Intrinsic, str] = {}
         used = {*taken, *_STATEMENTS}
-        for item in (*memories, *intrinsics):
+        for item in (*memories, *instructions):
             name, number = item.name, 0
             while name in used:
                 number += 1

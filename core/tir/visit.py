@@ -23,6 +23,8 @@ from .nodes import (
     Expr,
     For,
     If,
+    Imm,
+    Intrinsic,
     Load,
     PrimFunc,
     Select,
@@ -44,6 +46,7 @@ __all__ = [
     "declared",
     "expressions",
     "fresh_name",
+    "intrinsics",
     "map_accesses",
     "map_expressions",
     "operands",
@@ -236,6 +239,11 @@ def uses_device(func: PrimFunc) -> bool:
         or (isinstance(part, Copy) and any(view.buffer.scope not in HOST_SCOPES for view in views(part)))
         for part in walk(func.body)
     )
+
+
+def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
+    """The intrinsics that ``func`` executes, each once, in order."""
+    return tuple(dict.fromkeys(part.intrinsic for part in walk(func.body) if isinstance(part, Exec)))
 
 
 def declared(func: PrimFunc) -> set[str]:

@@ -249,31 +249,6 @@ int32_t fake_sim_bus(uma_device *device, void *memory, size_t bytes)
 }
 """
 
-SIM = Implementation("fake_sim_bus", {"fake_machine.c": MACHINE, "fake_machine.h": MACHINE_H}, 512)
-MMIO = Implementation("uma_mmio_bus")
-FAULTS = {3: "this is no fake device", TRAP: "an address outside of the scratchpad"}
-COUNTERS = ("operations", "bytes_moved", "runs")
-
-
-def runtime(phase: str | None = None, code: int = 0, **changes: object) -> Runtime:
-    """Of a device that fails in one phase of its life."""
-    fields: dict[str, object] = {
-        "driver": "fake_driver",
-        "header": "fake_driver.h",
-        "sources": {"fake_driver.h": HEADER, "fake_driver.c": DRIVER},
-        "implementations": {"sim": SIM, "mmio": MMIO},
-        "parameters": () if phase is None else (PHASES[phase], code),
-        "faults": FAULTS,
-        "counters": COUNTERS,
-    }
-    return Runtime(**(fields | changes))  # type: ignore[arg-type]
-
-
-def devices(**runtimes: Runtime) -> Mapping[str, Device]:
-    """Simulated ones, by label."""
-    return {label: Device(label, "fake", "sim", made) for label, made in runtimes.items()}
-
-
 SPAD = tir.Memory(
     "spad",
     SPAD_BYTES,
@@ -291,6 +266,33 @@ def _add() -> tir.Intrinsic:
 
 
 ADD = _add()
+
+
+SIM = Implementation("fake_sim_bus", {"fake_machine.c": MACHINE, "fake_machine.h": MACHINE_H}, 512)
+MMIO = Implementation("uma_mmio_bus")
+FAULTS = {3: "this is no fake device", TRAP: "an address outside of the scratchpad"}
+COUNTERS = ("operations", "bytes_moved", "runs")
+
+
+def runtime(phase: str | None = None, code: int = 0, **changes: object) -> Runtime:
+    """Of a device that fails in one phase of its life."""
+    fields: dict[str, object] = {
+        "driver": "fake_driver",
+        "header": "fake_driver.h",
+        "sources": {"fake_driver.h": HEADER, "fake_driver.c": DRIVER},
+        "implementations": {"sim": SIM, "mmio": MMIO},
+        "parameters": () if phase is None else (PHASES[phase], code),
+        "faults": FAULTS,
+        "counters": COUNTERS,
+        "memories": (SPAD,),
+        "intrinsics": (ADD,),
+    }
+    return Runtime(**(fields | changes))  # type: ignore[arg-type]
+
+
+def devices(**runtimes: Runtime) -> Mapping[str, Device]:
+    """Simulated ones, by label."""
+    return {label: Device(label, "fake", "sim", made) for label, made in runtimes.items()}
 
 
 def doubling(count: int, *, memory: tir.Memory = SPAD) -> tir.PrimFunc:

@@ -310,13 +310,16 @@ def bodies(draw: st.DrawFn) -> Expr:
 
     split: Expr | None = None
     for _ in range(draw(st.integers(2, 20))):
-        kind = draw(st.sampled_from(["binary", "binary", "relu", "clip", "split", "half", "join"]))
+        kind = draw(st.sampled_from(["binary"] * 4 + ["relu", "clip"] * 2 + ["split", "half", "join", "given"]))
         if kind == "binary":
             full.append(call(draw(st.sampled_from(BINARY)), some(full), some(full)))
         elif kind == "relu":
             full.append(call("nn.relu", some(full)))
         elif kind == "clip":
             full.append(call("clip", some(full), a_min=-draw(st.integers(0, 1)), a_max=5))
+        elif kind == "given":
+            inner = call("nn.relu", call("add", X, ONES)) if draw(st.booleans()) else call("nn.relu", X)
+            full.append(Call(Function([X], inner, {"Compiler": "npu0"}), [some(full)]))
         elif kind == "split":
             split = call("split", some(full), indices=(2,), axis=1)
             half.extend(TupleGetItem(split, index) for index in range(draw(st.integers(1, 2))))
@@ -358,6 +361,11 @@ def any_call(of: Expr) -> Term:
     return op(of.op_name)(*(wildcard("int32") for _ in of.args), **{name: any_ for name, _ in of.attrs.items})
 
 
+def small(most: int) -> Clause:
+    """At most so many ops and fields."""
+    return Clause("small", lambda match: len(match.nodes) <= most, "it is too large")
+
+
 @st.composite
 def tables(draw: st.DrawFn, nodes: list[Expr], label: str) -> PatternTable:
     """Some patterns of parts of a graph, with predicates."""
@@ -377,11 +385,7 @@ def tables(draw: st.DrawFn, nodes: list[Expr], label: str) -> PatternTable:
                     pattern = outputs(pattern, second)
                 except PluginError:
                     pass  # an input, or not tied, or the same: one output will do
-        most = draw(st.integers(1, 8))
-        clauses = [
-            Clause("small", lambda match, most=most: len(match.nodes) <= most, "it is too large"),
-            Clause("odd", lambda match: len(match.constants) < 2, "it has many constants"),
-        ]
+        clauses = [small(draw(st.integers(1, 8))), Clause("few", lambda m: len(m.constants) < 2, "many constants")]
         table.add(Pattern(f"{label}.p{number}", pattern, clauses[: draw(st.integers(0, 2))]))
     return table
 
@@ -403,7 +407,7 @@ def limits(draw: st.DrawFn) -> Limits:
 def cases(draw: st.DrawFn) -> Case:
     """A model, one to three accelerators, up to three rounds of refusals."""
     body = draw(bodies())
-    nodes = [e for e in post_order(body) if isinstance(e, Call)]
+    nodes: list[Expr] = [e for e in post_order(body) if isinstance(e, Call) and e.op_name]
     if not nodes:
         body = call("nn.relu", X)
         nodes = [body]

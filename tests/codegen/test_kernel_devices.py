@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests._support.c_programs import SANITIZED, STRICT, Run, run_compiled
 from tests._support.tir_devices import DEFINITIONS, C, device_funcs
@@ -200,42 +199,28 @@ def test_memory_of_an_accelerator_has_its_address_from_outside() -> None:
 # Compiled
 
 
-def batches(max_examples: int) -> hypothesis.settings:
-    """Settings for examples that are whole C programs."""
-    scale = hypothesis.settings().max_examples
-    return hypothesis.settings(
-        max_examples=max(1, max_examples * scale // 50),
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
+def test_compiled_kernels_give_what_the_interpreter_gives(tmp_path: Path) -> None:
+    runs: list[Run] = []
+    expected: list[dict[str, np.ndarray]] = []
+
+    @settings(
+        max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )
-
-
-@st.composite
-def runs(draw: st.DrawFn, count: int) -> list[tuple[Run, dict[str, np.ndarray]]]:
-    """Runs of kernels as they are written and of the same after the passes, and what they give."""
-    found = []
-    for _ in range(count):
-        func = draw(device_funcs())
-        arrays = draw(arguments(func))
+    @given(data=st.data(), func=device_funcs())
+    def collect(data: st.DataObject, func: PrimFunc) -> None:
+        arrays = data.draw(arguments(func))
         wanted = interpret(func, arrays)
-        found.append((Run(hoist_scratch(func), arrays), wanted))
-        found.append((Run(hoist_scratch(flatten(unroll(simplify(func)))), arrays), wanted))
-    return found
+        for made in (hoist_scratch(func), hoist_scratch(flatten(unroll(simplify(func))))):
+            shapes = {buffer.name: buffer.shape for buffer in made.buffers("output")}
+            runs.append(Run(made, arrays))
+            expected.append({name: array.reshape(shapes[name]) for name, array in wanted.items()})
 
-
-@pytest.mark.parametrize(
-    ("compiler", "flags"), [("gcc", SANITIZED), ("clang", (*STRICT, "-O2")), ("gcc", (*STRICT, "-O2"))]
-)
-@batches(2)
-@given(data=st.data())
-def test_compiled_kernels_give_what_the_interpreter_gives(
-    compiler: str, flags: tuple[str, ...], tmp_path: Path, data: st.DataObject
-) -> None:
-    pairs = data.draw(runs(10))
-    found = run_compiled([run for run, _ in pairs], compiler, flags, tmp_path, C)
-    for (run, wanted), got in zip(pairs, found, strict=True):
-        for name, array in wanted.items():
-            assert same_bits(array, got[name].reshape(array.shape)), kernel_source("kernel", run.func)
+    collect()
+    for compiler, flags in (("gcc", SANITIZED), ("gcc", (*STRICT, "-O2")), ("clang", (*STRICT, "-O2"))):
+        found = run_compiled(runs, compiler, flags, tmp_path, C)
+        for run, wanted, got in zip(runs, expected, found, strict=True):
+            for name, array in wanted.items():
+                assert same_bits(array, got[name]), f"{name} by {compiler} of\n{kernel_source('kernel', run.func)}"
 
 
 def test_a_fault_ends_the_kernel_with_its_code(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_functions_of_the_host_are_left_alone() -> None:
 
 
 def test_one_op_inside_and_outside() -> None:
-    """A node of main and a node of a function may be one and the same: what becomes of one says nothing of the other."""
+    """A node of main and one of a function may be the same node: what becomes of one says nothing of the other."""
     inner = Function([X], call("nn.relu", X), {"Compiler": "dsp"})
     module = model(call("maximum", call("nn.relu", X), Call(inner, [Y])))
     placement = place(module, [owner("npu", relu()), owner("dsp")])

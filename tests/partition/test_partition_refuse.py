@@ -90,6 +90,15 @@ def test_the_whole_region() -> None:
     assert len(after.withdrawn) == 2
 
 
+def test_the_regions_function_and_its_results_are_the_whole_region() -> None:
+    module = model(Tuple([chain(1), chain(2)]))
+    before = place(module, [LARGE])
+    function = before.module["npu_0"]
+    assert isinstance(function, Function)
+    for at in (function, function.body):
+        assert not refused(before, module, ("npu_0", at)).regions
+
+
 def test_several_refusals_at_once() -> None:
     """All are of the module as it was."""
     module = model(call("nn.relu", call("add", call("maximum", chain(3), X), Y)))
@@ -186,7 +195,7 @@ def test_what_is_not_in_the_region() -> None:
     function = placement.module["npu_0"]
     assert isinstance(function, Function)
     two = Tuple([placement.regions["npu_0"].calls[0]])
-    for at in (call("nn.relu", a), function, function.params[0], Var("p0", X.type), two, call("nn.relu", X)):
+    for at in (call("nn.relu", a), function.params[0], Var("p0", X.type), two, call("nn.relu", X)):
         with pytest.raises(PluginError, match="which is nothing that region 'npu_0' computes") as caught:
             placement.refuse([Refusal("npu_0", at, "no")])
         assert caught.value.where == "A"

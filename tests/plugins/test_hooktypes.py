@@ -83,6 +83,8 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Runtime, {"parameters": (2**63,)}, "is no 64-bit integer"),
         (Runtime, {"faults": {0: "fine"}}, "Runtime.faults: 0 is no fault code"),
         (Runtime, {"faults": {1: None}}, "Runtime.faults: 1 is no fault code"),
+        (Runtime, {"memories": ("spad",)}, "Runtime.memories is a value of type tuple, not a tuple of Memory"),
+        (Runtime, {"intrinsics": None}, "Runtime.intrinsics is a value of type NoneType, not a tuple of Intrinsic"),
         (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
     ],
 )

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests._support.plugins import fused
 
-from uma.pipeline.fuse import fuse
 from uma.relay.expr import Call, Expr, Function, Var, call, const
 from uma.relay.module import IRModule, Spans
 from uma.relay.text import parse_module, print_module
@@ -66,11 +66,11 @@ def steps(length: int) -> Iterator[tuple[str, float]]:
     yield "rewrite", lap()
     canonical = canonicalise(module)
     yield "canonicalise", lap()
-    fused = fuse(canonical)
+    kernels = fused(canonical)
     yield "fuse", lap()
     value_range(canonical.main.body)
     yield "value_range", lap()
-    del module, parsed, canonical, fused
+    del module, parsed, canonical, kernels
     yield "free", lap()
 
 

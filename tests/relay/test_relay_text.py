@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests._support.plugins import fused
 from tests._support.relay_strategies import SCALES, modules, random_array
 
 from uma.errors import ModelError, TextError
-from uma.pipeline.fuse import fuse
 from uma.pipeline.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Signature, Spans, TensorInfo
@@ -104,9 +104,9 @@ def test_random_modules_parse_back(module: IRModule) -> None:
 @settings(max_examples=settings.default.max_examples // 2)
 @given(modules(dtypes=("float32", "int8"), max_steps=8))
 def test_random_modules_with_kernels_parse_back(module: IRModule) -> None:
-    fused = fuse(module)
-    round_trip(fused)
-    round_trip(lower(fused))
+    made = fused(module)
+    round_trip(made)
+    round_trip(lower(made))
 
 
 def _constant_arrays() -> dict[str, np.ndarray]:

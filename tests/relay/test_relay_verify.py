@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from tests._support.plugins import fused
 from tests._support.relay_strategies import modules
 
 from uma.errors import InternalError
-from uma.pipeline.fuse import fuse
 from uma.pipeline.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, call
 from uma.relay.module import IRModule, Signature, Spans, TensorInfo
@@ -37,8 +37,8 @@ def kernel(value: int | None) -> PrimFunc:
 
 @given(modules())
 def test_good_modules_have_no_faults(module: IRModule) -> None:
-    fused = fuse(module)
-    for form in (module, fused, lower(fused)):
+    made = fused(module)
+    for form in (module, made, lower(made)):
         assert list(faults(form)) == []
         verify(form)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import uma_matrix_unit
-from uma_matrix_unit.machine import LANES, ROUNDINGS, Machine
 
 import uma
+import uma_matrix_unit
 from uma.relay.scaling import scale_integer
 from uma.tir import Alloc, Axis, Buffer, Copy, Exec, Param, PrimFunc, View, const, interpret, seq
+from uma_matrix_unit.machine import LANES, ROUNDINGS, Machine
 
 HERE = Path(__file__).parent
 CSRC = Path(uma_matrix_unit.__file__).parent / "csrc"

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from uma_matrix_unit.machine import Machine
-from uma_matrix_unit.supported import make_patterns
 
 from uma.hookspecs import Pattern
 from uma.relay import Expr, FixedPoint, FloatScale, TensorType, Var, call, const
 from uma.relay.pattern import Match, Mismatch, match
+from uma_matrix_unit.machine import Machine
+from uma_matrix_unit.supported import make_patterns
 
 MACHINE = Machine(activation_bytes=1024, weight_bytes=1024, accumulator_bytes=1024)
 PATTERNS = {pattern.name: pattern for pattern in make_patterns(MACHINE)}

@@ -96,6 +96,8 @@ def runtime(target: Target) -> Runtime:
         parameters=sizes,
         faults=FAULTS,
         counters=COUNTERS,
+        memories=machine.memories,
+        intrinsics=(machine.fill, machine.bias, machine.mac, machine.requantise),
     )
 
 

@@ -72,8 +72,13 @@ class Machine:
     @staticmethod
     def of(target: Target) -> Machine:
         """The machine that a target's attributes describe."""
-        names = ("activation_bytes", "weight_bytes", "accumulator_bytes")
-        return Machine(*(int(str(target.get_attr(name))) for name in names))
+
+        def size(name: str) -> int:
+            value = target.get_attr(name)
+            assert isinstance(value, int)  # declared so, with a default
+            return value
+
+        return Machine(size("activation_bytes"), size("weight_bytes"), size("accumulator_bytes"))
 
     @property
     def pixels(self) -> int:
@@ -93,6 +98,11 @@ class Machine:
             Memory(_WGT, self.weight_bytes, LANES, copy_in=_transfer("mxu_load_weights")),
             Memory(_ACC, self.accumulator_bytes, PIXEL_BYTES),
         )
+
+    @property
+    def instructions(self) -> tuple[Intrinsic, ...]:
+        """All that it can do besides copies."""
+        return (self.fill, self.bias, self.mac, self.requantise)
 
     def activations(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int8 buffer in the activation scratchpad."""

@@ -1,8 +1,7 @@
 """What one kernel computes: the patterns of the kind ``c``.
 
-A CPU runs every op, so the patterns do not say what it can do but what pays: what follows a convolution, a product, a
-pool or a sum element by element is done while the element is at hand, and a tree of elementwise calls is one loop.
-What no pattern takes is a kernel of its own.
+A CPU runs every op, so the patterns do not say what it can do but what pays: what is done element by element before or
+after something else is done while the element is at hand. What no pattern takes is a kernel of its own.
 """
 
 from __future__ import annotations
@@ -17,32 +16,42 @@ __all__ = ["MOST_CALLS", "host_patterns"]
 MOST_CALLS = 32
 """Most calls of one kernel: a longer one gains nothing, and C compilers take long over it."""
 
+_MOVES = ("layout_transform", "nn.pad", "strided_slice", "transpose")
+
 
 def host_patterns() -> list[Pattern]:
     """The patterns, made from what the ops declare of themselves.
 
-    Folds come first because of what makes values wider, such as a dequantisation between a product and a fold: what is
-    kept between the two is the narrower if the fold takes it. All else there is left to the product.
+    - ``c.fold``: a pool, a sum or a softmax, with what is done to its elements before and after;
+    - ``c.move``: a transposition, padding or slice, likewise;
+    - ``c.product``: a convolution or matrix product with what follows. It reads each element many times: what comes
+      before it is better computed once;
+    - ``c.elementwise``: what is left of calls that work element by element.
+
+    Where such calls lie between two others, the later one takes what makes the values wider, such as a dequantisation,
+    and the earlier one the rest: what is kept in memory between the two kernels is as small as can be.
     """
     ops = registered_ops().values()
     elementwise = [one for one in ops if one.kind in ("elementwise", "broadcast")]
-    # These read each element many times: what comes before them is better computed once.
     products = [one for one in ops if one.kind == "reduction" and one.macs is not None]
-    # These read it once, or, where windows overlap, a few times.
     folds = [one for one in ops if one.kind == "opaque" or (one.kind == "reduction" and one.macs is None)]
-    either = _any_call([*folds, *products], _anything)
+    moves = [one for one in ops if one.name in _MOVES]
+    starts = _any_call([*folds, *moves, *products], _anything)
 
-    def grown(most: int, start: Term | None = None, others: Term | None = either) -> Term:
+    def grown(most: int, start: Term | None = None, others: Term | None = starts) -> Term:
         return tree(
             lambda value: _any_call(elementwise, lambda: value), _anything(), start=start, others=others, most=most
         )
 
+    def followed(start: Term, most: int) -> Term:
+        return any_of(grown(most, start), start)
+
     before = grown(MOST_CALLS // 2).private()
-    fold = _any_call(folds, lambda: any_of(before, _anything()))
-    product = _any_call(products, _anything)
+    fold, move = (_any_call(some, lambda: any_of(before, _anything())) for some in (folds, moves))
     return [
-        Pattern("c.fold", any_of(grown(MOST_CALLS // 2 - 1, fold), fold)),
-        Pattern("c.product", any_of(grown(MOST_CALLS - 1, product), product)),
+        Pattern("c.fold", followed(fold, MOST_CALLS // 2 - 1)),
+        Pattern("c.move", followed(move, MOST_CALLS // 2 - 1)),
+        Pattern("c.product", followed(_any_call(products, _anything), MOST_CALLS - 1)),
         Pattern("c.elementwise", grown(MOST_CALLS, others=None)),
     ]
 

@@ -1,0 +1,54 @@
+"""Real models on host and matrix unit: as LiteRT's reference kernels compute them, and mostly on the unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import uma
+from uma.pipeline.driver import load_model, start_build
+from uma.pipeline.explain import explain
+from uma.pipeline.members import resolve_targets
+from uma.plugins import PluginEntry, PluginHost
+
+PLUGINS = PluginHost(
+    lambda: [
+        PluginEntry("c", "uma_cpu_c", "uma-cpu-c", "0.1.0"),
+        PluginEntry("matrix_unit", "uma_matrix_unit", "uma-matrix-unit", "0.1.0"),
+    ]
+)
+
+MODELS = {"kws_ref_model": 0.85, "vww_96_int8": 0.85, "pretrainedResnet_quant": 0.95, "ad01_int8": 0.95}
+"""Least share of the multiply-accumulates that runs on the unit: depthwise convolutions stay on the host."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("target", ["matrix_unit", "matrix_unit -activation_bytes=4096 -weight_bytes=2048"])
+def test_models_are_exact(models: Path, name: str, target: str) -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    path = models / "mlperf-tiny" / f"{name}.tflite"
+    resolver = litert.OpResolverType.BUILTIN_REF
+    interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=resolver)
+    interpreter.allocate_tensors()
+    (data,), (scores,) = interpreter.get_input_details(), interpreter.get_output_details()
+    artifact = uma.build(path, [target, "c"], plugins=PLUGINS)
+    rng = np.random.default_rng(0)
+    with artifact.session() as session:
+        for _ in range(3):
+            x = rng.integers(-128, 128, data["shape"]).astype(np.int8)
+            interpreter.set_tensor(data["index"], x)
+            interpreter.invoke()
+            (made,) = session.run(x).values()
+            np.testing.assert_array_equal(made, interpreter.get_tensor(scores["index"]))
+
+
+@pytest.mark.parametrize(("name", "least"), MODELS.items())
+def test_most_of_the_work_is_done_by_the_unit(models: Path, name: str, least: float) -> None:
+    loaded = load_model(models / "mlperf-tiny" / f"{name}.tflite")
+    build = start_build(loaded, resolve_targets(["matrix_unit", "c"], PLUGINS))
+    build.run(loaded.form)
+    found = explain(build)
+    (unit,) = (share for share in found.shares() if share.label == "matrix_unit")
+    assert unit.macs >= least * found.macs

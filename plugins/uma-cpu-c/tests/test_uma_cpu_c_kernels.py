@@ -1,0 +1,221 @@
+"""Which calls become one kernel on the host `c`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests._support.plugins import fused, module_of
+from tests._support.relay_strategies import random_array
+
+from uma.pipeline.fuse import is_view
+from uma.relay.expr import Call, Expr, Function, Tuple, Var, call, const
+from uma.relay.op import FixedPoint
+from uma.relay.types import TensorType
+from uma.relay.verify import verify
+from uma.relay.visit import post_order
+from uma_cpu_c.kernels import MOST_CALLS
+
+
+def var(shape: tuple[int, ...], dtype: str = "float32", name: str = "x") -> Var:
+    return Var(name, TensorType(shape, dtype))
+
+
+X = var((1, 4, 4, 2))
+I = var((1, 4, 4, 2), "int8", "i")  # noqa: E741
+W = const(random_array((1, 1, 2, 2), "float32", 1))
+BIAS = const([1.0, 2.0])
+CONV = call("nn.conv2d", X, W)
+
+
+def composites(*results: Expr) -> list[tuple[str | None, str]]:
+    """The pattern and the ops of every kernel, in the order in which they run; views in brackets."""
+    module = fused(module_of(results[0] if len(results) == 1 else Tuple(results)))
+    verify(module)
+    found: list[tuple[str | None, str]] = []
+    for expr in post_order(module.main.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            ops = [e.op_name for e in post_order(expr.op.body) if isinstance(e, Call)]
+            found.append((expr.op.attr("Composite"), " ".join(name.rpartition(".")[2] for name in ops if name)))
+        elif isinstance(expr, Call):
+            assert is_view(expr)
+            found.append((None, f"[{expr.op_name}]"))
+    return found
+
+
+def kernels(*results: Expr) -> list[str]:
+    return [ops for _, ops in composites(*results)]
+
+
+def relu(x: Expr) -> Call:
+    return call("nn.relu", x)
+
+
+def tanh(x: Expr) -> Call:
+    return call("tanh", x)
+
+
+def test_elementwise_calls_follow_a_convolution() -> None:
+    assert kernels(relu(call("add", CONV, BIAS))) == ["conv2d add relu"]
+
+
+def test_a_chain_of_elementwise_calls_is_one_kernel() -> None:
+    assert kernels(call("tanh", relu(call("sigmoid", X)))) == ["sigmoid relu tanh"]
+
+
+def test_a_tree_of_elementwise_calls_is_one_kernel() -> None:
+    assert kernels(call("add", call("tanh", X), relu(var((1, 4, 4, 2), name="y")))) == ["tanh relu add"]
+
+
+def test_a_value_used_twice_by_one_call_is_its_own() -> None:
+    tanh = call("tanh", X)
+    assert kernels(call("multiply", tanh, tanh)) == ["tanh multiply"]
+
+
+def test_what_others_use_ends_a_kernel() -> None:
+    tanh = call("tanh", X)
+    assert kernels(relu(tanh), call("sigmoid", tanh)) == ["tanh", "relu", "sigmoid"]
+    assert kernels(tanh, relu(tanh)) == ["tanh", "relu"]
+
+
+def test_a_result_ends_a_kernel() -> None:
+    tanh = call("tanh", X)
+    assert kernels(relu(tanh), tanh) == ["tanh", "relu"]
+
+
+def test_a_residual_addition_joins_a_convolution() -> None:
+    first = relu(call("add", CONV, BIAS))
+    second = call("add", call("nn.conv2d", first, W), BIAS)
+    assert kernels(relu(call("add", second, first))) == ["conv2d add relu", "conv2d add add relu"]
+    assert kernels(relu(call("add", first, second))) == ["conv2d add relu", "conv2d add add relu"]
+
+
+def test_of_two_convolutions_one_takes_the_addition() -> None:
+    other = call("nn.conv2d", relu(X), W)
+    assert kernels(call("add", CONV, other)) == ["relu", "conv2d", "conv2d add"]
+
+
+def test_what_broadcasts_to_more_does_not_join() -> None:
+    small = call("tanh", var((2,), name="s"))
+    assert kernels(call("add", X, small)) == ["tanh", "add"]
+    assert kernels(call("add", call("nn.global_avg_pool", X), X)) == ["global_avg_pool", "add"]
+
+
+def test_a_softmax_takes_in_what_stands_around_it() -> None:
+    real = call("qnn.dequantize", I, scale=0.5)
+    scores = call("nn.softmax", real)
+    assert kernels(relu(call("nn.softmax", relu(X)))) == ["relu softmax relu"]
+    assert kernels(call("qnn.quantize", scores, scale=0.5, rounding="even", dtype="int8")) == [
+        "dequantize softmax quantize"
+    ]
+
+
+def test_a_movement_takes_in_what_stands_around_it() -> None:
+    assert kernels(tanh(call("transpose", relu(X), axes=(0, 2, 1, 3)))) == ["relu transpose tanh"]
+    assert kernels(relu(call("nn.pad", X, pad_width=(0, 1, 1, 0, 0, 1, 1, 0)))) == ["pad relu"]
+    planes = call("layout_transform", var((1, 2, 4, 4)), src_layout="NCHW", dst_layout="NHWC")
+    narrow = call("qnn.quantize", planes, scale=0.5, rounding="even", dtype="int8")
+    assert kernels(call("qnn.conv2d", narrow, const(np.ones((1, 1, 2, 2), np.int8)))) == [
+        "layout_transform quantize",
+        "conv2d",
+    ]
+
+
+def test_what_has_several_results_or_takes_any_number_stands_alone() -> None:
+    assert kernels(relu(call("concatenate", relu(X), X, axis=1))) == ["relu", "concatenate", "relu"]
+
+
+def test_views_stay_where_they_are() -> None:
+    flat = call("reshape", relu(X), newshape=(32,))
+    assert kernels(call("tanh", flat)) == ["relu", "[reshape]", "tanh"]
+    assert kernels(call("squeeze", X, axis=(0,))) == ["[squeeze]"]
+
+
+def test_a_pool_and_a_sum_take_in_what_comes_before_them_but_products_do_not() -> None:
+    assert kernels(call("nn.global_avg_pool", relu(X))) == ["relu global_avg_pool"]
+    assert kernels(call("sum", relu(X), axis=(1,))) == ["relu sum"]
+    assert kernels(call("nn.conv2d", relu(X), W)) == ["relu", "conv2d"]
+    assert kernels(call("nn.global_avg_pool", CONV)) == ["conv2d", "global_avg_pool"]
+    assert kernels(call("nn.global_avg_pool", relu(CONV))) == ["conv2d relu", "global_avg_pool"]
+    assert kernels(call("nn.global_avg_pool", relu(X)), relu(X)) == ["relu", "global_avg_pool"]
+
+
+def test_what_widens_waits_for_its_user() -> None:
+    real = call("qnn.dequantize", I, scale=0.5)
+    assert kernels(call("nn.conv2d", real, W)) == ["dequantize", "conv2d"]
+    sums = call("qnn.conv2d", I, const(np.ones((1, 1, 2, 2), np.int8)))
+    narrow = call("qnn.requantize", sums, scale=FixedPoint((2**30,), (1,), "up"), dtype="int8")
+    again = call("qnn.dequantize", narrow, scale=0.5)
+    for later in (
+        call("nn.softmax", again),
+        call("nn.global_avg_pool", again),
+        call("transpose", again, axes=(0, 2, 1, 3)),
+    ):
+        name = (later.op_name or "").rpartition(".")[2]
+        assert kernels(later) == ["conv2d requantize", f"dequantize {name}"]
+    assert kernels(call("reshape", again, newshape=(32,))) == ["conv2d requantize dequantize", "[reshape]"]
+    assert kernels(tanh(again), narrow) == ["conv2d requantize", "dequantize tanh"]
+
+
+def test_between_two_convolutions_the_narrowest_value_is_kept() -> None:
+    ones = const(np.ones((1, 1, 2, 2), np.int8))
+
+    def narrow(x: Expr) -> Call:
+        scale = FixedPoint((2**30,), (1,), "up")
+        return call(
+            "qnn.requantize", call("add", call("qnn.conv2d", x, ones), const([1, 2])), scale=scale, dtype="int8"
+        )
+
+    # Both branches end in a convolution. One takes the addition; the other keeps all that makes its values narrow.
+    a, b = (call("qnn.dequantize", narrow(x), scale=0.5) for x in (I, var((1, 4, 4, 2), "int8", "j")))
+    assert kernels(relu(call("add", a, b))) == [
+        "conv2d add requantize",
+        "conv2d add requantize dequantize dequantize add relu",
+    ]
+    pooled = call("nn.avg_pool2d", call("qnn.dequantize", I, scale=0.5), pool_size=(1, 1))
+    assert sorted(kernels(call("add", pooled, a))) == ["conv2d add requantize", "dequantize avg_pool2d dequantize add"]
+
+
+def test_a_value_used_twice_within_a_kernel_stays_in_it() -> None:
+    biased = call("add", CONV, BIAS)
+    assert kernels(call("multiply", biased, call("sigmoid", biased))) == ["conv2d add sigmoid multiply"]
+    both = call("add", relu(X), tanh(X))
+    assert kernels(call("maximum", relu(both), tanh(both))) == ["relu tanh add relu tanh maximum"]
+    assert kernels(call("maximum", relu(both), tanh(both)), both) == ["relu tanh add", "relu tanh maximum"]
+
+
+def test_a_kernel_has_only_so_many_calls() -> None:
+    x: Expr = X
+    for i in range(3 * MOST_CALLS):
+        x = call(("tanh", "nn.relu")[i % 2], x)
+    sizes = [len(names.split()) for names in kernels(x)]
+    assert sizes == [MOST_CALLS] * 3
+    x = CONV
+    for i in range(2 * MOST_CALLS):
+        x = call(("tanh", "nn.relu")[i % 2], x)
+    assert [len(names.split()) for names in kernels(x)] == [MOST_CALLS, 1, MOST_CALLS]
+    layer = [call("multiply", var((2,), name=f"v{i}"), const(2.0)) for i in range(80)]
+    values: list[Expr] = list(layer)
+    while len(values) > 1:
+        values = [call("add", a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+    assert max(len(names.split()) for names in kernels(values[0])) <= MOST_CALLS
+
+
+# --- the names of the patterns ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        (relu(CONV), "c.product"),
+        (CONV, "c.product"),
+        (call("nn.dense", var((2, 3)), const(random_array((4, 3), "float32", 1))), "c.product"),
+        (call("nn.max_pool2d", X, pool_size=(2, 2)), "c.fold"),
+        (call("sum", X, axis=(1,)), "c.fold"),
+        (call("nn.softmax", X), "c.fold"),
+        (call("transpose", X, axes=(0, 2, 1, 3)), "c.move"),
+        (relu(X), "c.elementwise"),
+        (call("concatenate", X, X, axis=1), None),
+    ],
+)
+def test_a_kernel_has_the_name_of_its_pattern(result: Call, name: str | None) -> None:
+    assert [composite for composite, _ in composites(result)] == [name]
