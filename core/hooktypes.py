@@ -138,7 +138,9 @@ class Pass:
         if self.scope not in get_args(Scope):
             raise PluginError(f"pass {name!r} has scope {shown(self.scope)}", hint="module or regions")
         if self.scope == "regions" and self.phase == "PRE_PARTITIONING":
-            raise PluginError(f"pass {name!r} is for regions, before there are any", hint="a later phase, or scope module")
+            raise PluginError(
+                f"pass {name!r} is for regions, before there are any", hint="a later phase, or scope module"
+            )
         if not callable(self.fn):
             raise PluginError(f"fn of pass {name!r} is {shown(self.fn)}, not a function of the module")
         for side in ("before", "after"):
@@ -293,7 +295,6 @@ class Runtime:
         object.__setattr__(self, "parameters", tuple(self.parameters))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
         object.__setattr__(self, "counters", tuple(self.counters))
-
 
     def undeclared(self, func: PrimFunc) -> str | None:
         """What loops use though it is not this accelerator's, in words; None where all is."""

@@ -144,10 +144,22 @@ def test_the_core_names_no_plugin() -> None:
     assert not faults, "\n".join(faults)
 
 
+DEEPER = {"uma.relay.pattern"}
+"""Public modules that are not directly below `uma`."""
+
+
+PUBLIC_BELOW = ("uma.relay.pattern",)
+"""Public modules that are not directly below `uma`."""
+
+
 def public_names(module: str) -> list[str] | None:
-    """`__all__` of `uma` or of a module directly below it; None if the module is not public."""
+    """`__all__` of `uma`, of a module directly below it, or of one of `DEEPER`; None if the module is not public."""
     parts = module.split(".")
-    if len(parts) > 2 or parts[-1].startswith("_") or importlib.util.find_spec(module) is None:
+    if (
+        (len(parts) > 2 and module not in DEEPER)
+        or parts[-1].startswith("_")
+        or importlib.util.find_spec(module) is None
+    ):
         return None
     return getattr(importlib.import_module(module), "__all__", None)
 
@@ -224,6 +236,9 @@ def face(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     (package / "__init__.py").write_text("from . import tir\n__all__ = ['build', 'tir']\nbuild = hidden = 1\n")
     (package / "tir" / "__init__.py").write_text("__all__ = ['Add']\nAdd = hidden = 1\n")
     (package / "tir" / "nodes.py").write_text("__all__ = ['Add']\nAdd = 1\n")
+    (package / "relay" / "pattern").mkdir(parents=True)
+    (package / "relay" / "__init__.py").write_text("__all__ = []\n")
+    (package / "relay" / "pattern" / "__init__.py").write_text("__all__ = ['op']\nop = hidden = 1\n")
     (package / "internal.py").write_text("thing = 1\n")
     for name in loaded_from_uma():
         monkeypatch.delitem(sys.modules, name)
@@ -242,6 +257,8 @@ def face(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         ("import uma.tir\nfrom uma.tir import Add", []),
         ("def f():\n    import uma as u\n    return u.build", []),
         ("import numpy\nnumpy.hidden", []),
+        ("from uma.relay.pattern import op", []),
+        ("from uma.relay.pattern import hidden", [(1, "uma.relay.pattern.hidden is not public")]),
         ("import uma\numa.hidden", [(2, "uma.hidden is not public")]),
         ("import uma\numa.tir.hidden()", [(2, "uma.tir.hidden is not public")]),
         ("from uma import hidden", [(1, "uma.hidden is not public")]),

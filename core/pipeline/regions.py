@@ -50,7 +50,7 @@ class _Body:
 
 
 class RegionLowering:
-    """Lowers the regions of modules that follow one another as refusals come in: what stays is not lowered again.
+    """Lowers the regions of modules that follow one another as refusals come in: what stays is not asked for again.
 
     Args:
         members: the targets of the build.
@@ -58,7 +58,8 @@ class RegionLowering:
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self._done: dict[tuple[str | None, Function], _Body | Refuse] = {}
+        self._done: dict[tuple[str | None, Function], _Body | list[Refuse]] = {}
+        self._matches: Matches = {}
 
     def __call__(self, module: IRModule) -> tuple[IRModule, list[Refusal]]:
         """``module`` with every region lowered, and the refusals. Where there is one, the module is as it was.
@@ -78,34 +79,37 @@ class RegionLowering:
             if key not in self._done:
                 self._done[key] = self._lower(given, var, function)
             result = self._done[key]
-            if isinstance(result, Refuse):
-                refusals.append(Refusal(var.name, result.at, result.reason))
-            else:
+            if isinstance(result, _Body):
                 made.append((var, function, result))
+            else:
+                refusals.extend(Refusal(var.name, refuse.at, refuse.reason) for refuse in result)
         return (module, refusals) if refusals else (_merged(module, made), [])
 
-    def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | Refuse:
-        member = self._members[label_of(function) or ""]
-        region = _Region(module, member, var, function)
-        try:
-            body = region.lowered()
-            region.check_devices(body)
-            return body
-        except Refuse as refusal:
-            return refusal
+    def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | list[Refuse]:
+        region = _Region(module, self._members[label_of(function) or ""], var, function, self._matches)
+        result = region.lowered()
+        if isinstance(result, _Body):
+            region.check_devices(result)
+        return result
+
+
+Matches = dict[tuple[str, Function], "Lowered | Refuse"]
+"""What plugins gave for matches, by label and composite function."""
 
 
 class _Region:
     """One region on its way to loops."""
 
-    def __init__(self, module: IRModule, member: Member, var: GlobalVar, function: Function) -> None:
+    def __init__(self, module: IRModule, member: Member, var: GlobalVar, function: Function, matches: Matches) -> None:
         self.module = module
         self.member = member
         self.var = var
         self.function = function
+        self.matches = matches
         self.layers = _layers(module, function)
 
-    def lowered(self) -> _Body:
+    def lowered(self) -> _Body | list[Refuse]:
+        """The region as loops, or what its target refuses of it."""
         plugin, function = self.member.plugin, self.function
         try:
             result = plugin.call("relay_to_tir", module=self.module, function=function, target=self.member.target)
@@ -117,7 +121,7 @@ class _Region:
             if wrong is not None:
                 raise self.fault(wrong) from refusal
             whole = refusal.at is function or (refusal.at is function.body and isinstance(function.body, Tuple))
-            raise Refuse(refusal.reason, None if whole else refusal.at) from refusal
+            return [Refuse(refusal.reason, None if whole else refusal.at)]
         return self.by_matches() if result is None else self.adopted(result)
 
     def fault(self, what: str, hook: str = "hook relay_to_tir", layers: tuple[str, ...] | None = None) -> PluginError:
@@ -134,11 +138,12 @@ class _Region:
             if what is not None:
                 raise self.fault(f"gave loops {var.name!r} that use {what}, not declared in Runtime,", "a lowering")
 
-    def by_matches(self) -> _Body:
+    def by_matches(self) -> _Body | list[Refuse]:
         """Every match by itself."""
         loops: dict[PrimFunc, GlobalVar] = {}
         taken: set[str] = set()
         spans = Spans()
+        refused: list[Refuse] = []
         done: dict[Expr, Expr] = {param: param for param in self.function.params}
         for expr in post_order(self.function.body):
             if expr in done:
@@ -146,6 +151,10 @@ class _Region:
             rebuilt = with_children(expr, [done[child] for child in children(expr)])
             if isinstance(rebuilt, Call) and isinstance(expr, Call) and not is_view(rebuilt):
                 lowered, name = self.match_lowered(expr)
+                if isinstance(lowered, Refuse):
+                    refused.append(Refuse(lowered.reason, expr if lowered.at is None else lowered.at))
+                    done[expr] = expr
+                    continue
                 if lowered.func not in loops:
                     loops[lowered.func] = GlobalVar(unique_name(name, taken), func_type(lowered.func))
                 args = rebuilt.args if isinstance(rebuilt.op, Function) else tuple(dict.fromkeys(rebuilt.args))
@@ -153,9 +162,10 @@ class _Region:
                 spans.add(call, self.module.spans[expr])
                 rebuilt = Tuple([call]) if call.type is not expr.type else call
             done[expr] = rebuilt
-        return _Body(done[self.function.body], tuple((var, func) for func, var in loops.items()), spans)
+        return refused or _Body(done[self.function.body], tuple((var, func) for func, var in loops.items()), spans)
 
-    def match_lowered(self, call: Call) -> tuple[Lowered, str]:
+    def match_lowered(self, call: Call) -> tuple[Lowered | Refuse, str]:
+        """What the plugin gives for one match, or one op, and a name for it."""
         layers = self.module.spans[call]
         if isinstance(call.op, GlobalVar):
             raise ModelError(
@@ -164,14 +174,18 @@ class _Region:
                 hint="write its body where it is called",
             )
         function = call.op if isinstance(call.op, Function) else as_function(call)
-        try:
-            lowered = lower_match(self.member, function, layers)
-        except Refuse as refusal:
-            raise Refuse(refusal.reason, call if refusal.at is None else refusal.at) from refusal
         name = function.attr("Composite") or call.op_name or "function"
-        if lowered is None:
-            raise self.fault(f"took {name!r} and lowers it by nothing: neither", "any hook nor by its pattern", layers)
-        return lowered, name.rpartition(".")[2]
+        key = self.member.label, function
+        if key not in self.matches:
+            try:
+                made: Lowered | Refuse | None = lower_match(self.member, function, layers)
+            except Refuse as refusal:
+                made = refusal
+            if made is None:
+                hooks = "any hook nor by its pattern"
+                raise self.fault(f"took {name!r} and lowers it by nothing: neither", hooks, layers)
+            self.matches[key] = made
+        return self.matches[key], name.rpartition(".")[2]
 
     def adopted(self, result: object) -> _Body:
         """What ``relay_to_tir`` gave, checked, as the body of the region."""

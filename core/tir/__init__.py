@@ -1,13 +1,16 @@
 """Loops: the form in which kernels are written, transformed and printed as C.
 
 `nodes` says what a `PrimFunc` consists of and means, `verify` what it must be, `text` how it is written. Kernels come
-from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly.
+from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. What an
+accelerator has are `Memory` and `Intrinsic`, which `Copy` and `Exec` use. `unroll`, `flatten` and `hoist_scratch` bring
+a function into the form that the code generator and the memory planner take.
 """
 
 from __future__ import annotations
 
 from . import te
 from .bounds import Bounds, Interval, interval
+from .flatten import flatten
 from .interp import InterpreterError, interpret
 from .nodes import (
     BINARY,
@@ -46,8 +49,10 @@ from .nodes import (
     minimum,
     seq,
 )
+from .scratch import hoist_scratch
 from .simplify import simplify, simplify_expr
 from .text import parse_func, print_func
+from .unroll import unroll
 from .verify import verify
 from .visit import (
     bodies,
@@ -55,6 +60,7 @@ from .visit import (
     buffers_read,
     buffers_written,
     expressions,
+    intrinsics,
     map_expressions,
     operands,
     rebuild,
@@ -108,8 +114,11 @@ __all__ = [
     "buffers_written",
     "const",
     "expressions",
+    "flatten",
+    "hoist_scratch",
     "interpret",
     "interval",
+    "intrinsics",
     "map_expressions",
     "maximum",
     "minimum",
@@ -123,6 +132,7 @@ __all__ = [
     "simplify_expr",
     "substitute",
     "te",
+    "unroll",
     "uses_device",
     "variables",
     "verify",

@@ -23,7 +23,6 @@ from .nodes import (
     Expr,
     For,
     If,
-    Imm,
     Intrinsic,
     Load,
     PrimFunc,

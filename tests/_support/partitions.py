@@ -46,6 +46,7 @@ from uma.relay.pattern import (
     outputs,
     wildcard,
 )
+from uma.relay.pattern.conditions import Anything
 from uma.relay.types import TupleType
 from uma.relay.verify import verify
 from uma.target.limits import Limits
@@ -334,31 +335,34 @@ def bodies(draw: st.DrawFn) -> Expr:
     return Tuple(results) if len(results) > 1 else results[0]
 
 
-def written(draw: st.DrawFn, expr: Expr, depth: int, terms: dict[Expr, Term]) -> Term:
-    """A pattern of ``expr``, so many ops deep."""
+Dtype = str | Anything
+
+
+def written(draw: st.DrawFn, expr: Expr, depth: int, terms: dict[Expr, Term], dtype: Dtype = "int32") -> Term:
+    """A pattern of ``expr``, so many ops deep, with leaves of a dtype."""
     if expr in terms:
         return terms[expr]
     made: Term
     if isinstance(expr, TupleGetItem):
-        made = item(written(draw, expr.tuple, max(depth, 1), terms), expr.index)
+        made = item(written(draw, expr.tuple, max(depth, 1), terms, dtype), expr.index)
     elif isinstance(expr, Call) and expr.op_name and depth > 0:
-        args = [written(draw, arg, depth - 1 - draw(st.integers(0, 1)), terms) for arg in expr.args]
+        args = [written(draw, arg, depth - 1 - draw(st.integers(0, 1)), terms, dtype) for arg in expr.args]
         attrs = {name: any_ if draw(st.booleans()) else value for name, value in expr.attrs.items}
         made = op(expr.op_name)(*args, **attrs)
         if expr.type is FULL and draw(st.integers(0, 5)) == 0:
             made = optional(made, lambda value: op("nn.relu")(value))
     elif isinstance(expr, Constant) and draw(st.booleans()):
-        made = constant("int32")
+        made = constant(dtype)
     else:
-        made = wildcard("int32")
+        made = wildcard(dtype)
     terms[expr] = made
     return made
 
 
-def any_call(of: Expr) -> Term:
+def any_call(of: Expr, dtype: Dtype = "int32") -> Term:
     """A pattern of all calls of the op that ``of`` calls."""
     assert isinstance(of, Call) and of.op_name
-    return op(of.op_name)(*(wildcard("int32") for _ in of.args), **{name: any_ for name, _ in of.attrs.items})
+    return op(of.op_name)(*(wildcard(dtype) for _ in of.args), **{name: any_ for name, _ in of.attrs.items})
 
 
 def small(most: int) -> Clause:
@@ -367,19 +371,19 @@ def small(most: int) -> Clause:
 
 
 @st.composite
-def tables(draw: st.DrawFn, nodes: list[Expr], label: str) -> PatternTable:
-    """Some patterns of parts of a graph, with predicates."""
+def tables(draw: st.DrawFn, nodes: list[Expr], label: str, dtype: Dtype = "int32") -> PatternTable:
+    """Some patterns of parts of a graph, with predicates; leaves have a dtype."""
     table = PatternTable()
     for number in range(draw(st.integers(1, 5))):
         terms: dict[Expr, Term] = {}
         root = draw(st.sampled_from(nodes))
-        pattern: Any = written(draw, root, draw(st.integers(1, 4)), terms)
+        pattern: Any = written(draw, root, draw(st.integers(1, 4)), terms, dtype)
         if draw(st.booleans()):
-            pattern = any_call(root)
+            pattern = any_call(root, dtype)
         elif draw(st.integers(0, 2)) == 0:
             others = [e for e in nodes if e is not root and any(child in terms for child in (e, *children(e)))]
             if others:
-                second = written(draw, draw(st.sampled_from(others)), 2, terms)
+                second = written(draw, draw(st.sampled_from(others)), 2, terms, dtype)
                 try:
                     Pattern("p", second)
                     pattern = outputs(pattern, second)

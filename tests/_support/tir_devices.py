@@ -100,7 +100,8 @@ static int toy_outside(uint32_t address, int32_t row_bytes, int32_t rows, int32_
     return rows <= 0 || stride < 0 || address + (size_t)(rows - 1) * (size_t)stride + (size_t)row_bytes > size;
 }
 
-static inline int32_t toy_in(uma_device *device, uint32_t to, const void *from, int32_t row_bytes, int32_t rows,
+#define TOY __attribute__((unused)) static int32_t
+TOY toy_in(uma_device *device, uint32_t to, const void *from, int32_t row_bytes, int32_t rows,
                              int32_t to_stride, int32_t from_stride)
 {
     if (device == NULL) return 91;
@@ -108,7 +109,7 @@ static inline int32_t toy_in(uma_device *device, uint32_t to, const void *from, 
     return toy_move(toy_spad + to, from, row_bytes, rows, to_stride, from_stride);
 }
 
-static inline int32_t toy_out(uma_device *device, void *to, uint32_t from, int32_t row_bytes, int32_t rows,
+TOY toy_out(uma_device *device, void *to, uint32_t from, int32_t row_bytes, int32_t rows,
                               int32_t to_stride, int32_t from_stride)
 {
     if (device == NULL) return 91;
@@ -116,21 +117,21 @@ static inline int32_t toy_out(uma_device *device, void *to, uint32_t from, int32
     return toy_move(to, toy_spad + from, row_bytes, rows, to_stride, from_stride);
 }
 
-static inline int32_t toy_acc_in(uma_device *device, uint32_t to, const void *from, int32_t row_bytes)
+TOY toy_acc_in(uma_device *device, uint32_t to, const void *from, int32_t row_bytes)
 {
     if (device == NULL) return 91;
     if (toy_outside(to, row_bytes, 1, 0, sizeof toy_acc) || to % 4 != 0) return 3;
     return toy_move(toy_acc + to, from, row_bytes, 1, 0, 0);
 }
 
-static inline int32_t toy_acc_out(uma_device *device, void *to, uint32_t from, int32_t row_bytes)
+TOY toy_acc_out(uma_device *device, void *to, uint32_t from, int32_t row_bytes)
 {
     if (device == NULL) return 91;
     if (toy_outside(from, row_bytes, 1, 0, sizeof toy_acc) || from % 4 != 0) return 4;
     return toy_move(to, toy_acc + from, row_bytes, 1, 0, 0);
 }
 
-static inline int32_t toy_add(uma_device *device, uint32_t out, int32_t out_step, uint32_t a, int32_t a_step,
+TOY toy_add(uma_device *device, uint32_t out, int32_t out_step, uint32_t a, int32_t a_step,
                               uint32_t b, int32_t b_step, int32_t n)
 {
     int32_t i;
@@ -142,7 +143,7 @@ static inline int32_t toy_add(uma_device *device, uint32_t out, int32_t out_step
     return 0;
 }
 
-static inline int32_t toy_mac(uma_device *device, uint32_t out, int32_t out_row, int32_t out_column, uint32_t a,
+TOY toy_mac(uma_device *device, uint32_t out, int32_t out_row, int32_t out_column, uint32_t a,
                               int32_t a_row, int32_t a_column, uint32_t b, int32_t b_row, int32_t b_column, int32_t m,
                               int32_t n, int32_t k)
 {
@@ -163,7 +164,7 @@ static inline int32_t toy_mac(uma_device *device, uint32_t out, int32_t out_row,
     return 0;
 }
 
-static inline int32_t toy_sum(uma_device *device, int32_t *out, uint32_t a, int32_t a_step, int32_t n)
+TOY toy_sum(uma_device *device, int32_t *out, uint32_t a, int32_t a_step, int32_t n)
 {
     int32_t i;
     uint32_t total = 0;

@@ -58,8 +58,9 @@ def steps(program: Program) -> list[tuple[str, ...]]:
 
 
 def test_a_chain() -> None:
-    body = call("tanh", call("transpose", RELU, axes=(1, 0)))
-    program = program_of(body)
+    module = module_of(call("tanh", call("transpose", RELU, axes=(1, 0))))
+    program = sequence(lower(module), "m")  # every call a kernel of its own
+    check(module, program, 0)
     assert steps(program) == [("relu", "in_x", "t0"), ("transpose", "t0", "t1"), ("tanh", "t1", "out_0")]
     roles = {buffer.name: (buffer.role, buffer.shape, buffer.alignment) for buffer in program.buffers}
     assert roles == {

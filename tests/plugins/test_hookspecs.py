@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pluggy
 import pytest
+from tests._support.plugins import members_of, module_of
 
 from uma import hookspecs
 from uma.codegen.devices import Device
@@ -23,8 +24,6 @@ from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
 from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import match
 from uma.relay.text import print_module
-
-from tests._support.plugins import members_of, module_of
 
 X = Var("x", TensorType((3, 4), "float32"))
 
@@ -114,7 +113,7 @@ def test_the_example_of_relay_to_tir_works(tmp_path: Path, monkeypatch: pytest.M
 def test_the_example_of_strategies_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = members_of(load_example("strategies", "my_device", tmp_path, monkeypatch))
     text = lowered(members, call("nn.relu", X))
-    assert "def relu(" in text 
+    assert "def relu(" in text
 
 
 def test_the_example_of_runtime_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

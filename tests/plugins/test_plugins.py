@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from uma.errors import ModelError, PluginError, UsageError
+from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION, Code
 from uma.plugins import GROUP, PluginEntry, PluginHost, default_host, installed_plugins
 from uma.target import Target, TargetKind

@@ -30,6 +30,7 @@ from uma.relay.pattern import (
     op,
     optional,
     outputs,
+    roots_of,
     wildcard,
 )
 from uma.relay.pattern.terms import AnyOf, ConstantTerm, Item, OpTerm, Wildcard
@@ -221,3 +222,21 @@ def test_matching_is_deterministic(case: tuple[list[Expr], list[Expr], Pattern])
     first, second = (list(find_matches(table, Graph(values[-1]))) for _ in range(2))
     assert first == second
     assert first == [one for root in graph.order if isinstance(one := match(pattern, root, graph), Match)]
+
+
+@given(patterns(odd=True))
+def test_roots_are_all_in_the_index(case: tuple[list[Expr], list[Expr], Pattern]) -> None:
+    values, _, pattern = case
+    graph = Graph(values[-1])
+    indexed = roots_of(pattern, graph)
+    assert list(indexed) == [e for e in reversed(graph.order) if e in indexed]
+    assert {one.root for one in find_matches(PatternTable([pattern]), graph)} <= set(indexed)
+
+
+@given(patterns(odd=False), st.data())
+def test_what_is_taken_is_in_no_match(case: tuple[list[Expr], list[Expr], Pattern], data: st.DataObject) -> None:
+    values, roots, pattern = case
+    graph = Graph(values[-1])
+    taken = data.draw(st.sets(st.sampled_from(graph.order)))
+    free = [one for one in find(pattern, roots[0], graph) if not taken & set(one.nodes)]
+    assert list(find(pattern, roots[0], graph, taken)) == free

@@ -154,7 +154,7 @@ def used_elsewhere(expr: Expr, computed: Container[Expr], graph: Graph) -> Failu
     """The value of ``expr`` does not stay within a match that computes ``computed``."""
     users = graph.users(expr)
     stranger = next((user for user in users if user not in computed), None)
-    found = "a result of the function" if stranger is None else f"used by {described(stranger)} as well"
+    found = "given out by the function" if stranger is None else f"used by {described(stranger)} as well"
     place = _place(expr, next((user for user in users if user in computed), None))
     return _failure("private", expr, place, found, "a value that nothing else uses")
 

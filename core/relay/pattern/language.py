@@ -205,9 +205,10 @@ def tree(
     ``start``, or a ``leaf``. It gives a call of an op, or `any_of` several; its operands are that term, or leaves of
     their own.
 
-    Every value within the tree, the start included, has the shape of the tree's result, and is used by nothing
-    outside of the match. What does not, what is no block, and what is too much for ``most`` is a leaf. Of several
-    values that can become blocks those that are computed last do first. Smaller trees are tried after larger ones.
+    Every value within the tree, the start included, has the shape of the tree's result, and is used by nothing but the
+    tree and what the pattern matched before it. What is not like that, what is no block, and what is too much for
+    ``most`` is a leaf. Of several values that can become blocks those that are computed last do first. Smaller trees
+    are tried after larger ones.
 
     Args:
         block: gives the pattern of a block, from that of its operands.

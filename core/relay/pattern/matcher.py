@@ -139,11 +139,13 @@ class Search:
                 elif (goal := self._near_root(unmatched)) is not None:
                     continue
             elif self._meets(goal):
-                if not isinstance(goal.term, Tree) or goal.term in self._bound:
+                term = goal.term
+                if type(term) is not Tree or term in self._bound:  # isinstance of an abstract class's is slow
                     goal = self._opened(goal)
                     continue
-                self._bound[goal.term] = goal.expr
-                if (goal := self._choice(self._grown(goal.term, goal))) is not None:
+                self._bound[term] = goal.expr
+                goal = self._choice(self._grown(term, goal))
+                if goal is not None:
                     continue
             goal = self._retreat()
             if goal is None:
@@ -169,7 +171,7 @@ class Search:
     def _meets(self, goal: _Goal) -> bool:
         known = self._bound.get(goal.term)
         if known is None:
-            if isinstance(goal.term, Computed) and goal.expr in self._taken:
+            if goal.expr in self._taken and isinstance(goal.term, Computed):
                 return False
             if self._admitted(goal):
                 return not goal.term.is_private or self._may_be_private(goal)

@@ -100,7 +100,7 @@ class Pattern:
     keys: frozenset[str] = field(init=False, repr=False)
     """What it computes: names of ops, and `ITEM`."""
     size: int = field(init=False, repr=False)
-    """Number of its terms."""
+    """Number of its terms, a tree counting as many times as it may have blocks."""
     private: tuple[Term, ...] = field(init=False, repr=False)
     """The terms whose values nothing outside of the match may use; trees see to their blocks themselves."""
 
@@ -131,7 +131,7 @@ class Pattern:
         object.__setattr__(self, "names", tuple(dict.fromkeys(term.name for term in terms if term.name)))
         computed = (term.heads for term in terms if isinstance(term, Computed) and term.heads)
         object.__setattr__(self, "keys", frozenset().union(*computed))
-        object.__setattr__(self, "size", len(terms))
+        object.__setattr__(self, "size", sum(term.most if isinstance(term, Tree) else 1 for term in terms))
         object.__setattr__(self, "private", tuple(term for term in terms if term.is_private))
 
     def _checked(self, predicate: object) -> object:

@@ -86,18 +86,17 @@ class Term(ABC):
     tensor: TensorCondition = field(default=ANYTHING, kw_only=True)
     is_private: bool = field(default=False, kw_only=True)
     facts: Facts = field(init=False)
+    heads: frozenset[str] | None = field(init=False)
+    """What `key_of` an expression must be; None for anything."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "facts", self._facts())
+        facts = self._facts()
+        object.__setattr__(self, "facts", facts)
+        object.__setattr__(self, "heads", facts.heads)
 
     @abstractmethod
     def _facts(self) -> Facts:
         """What follows from the parts."""
-
-    @property
-    def heads(self) -> frozenset[str] | None:
-        """What `key_of` an expression must be; None for anything."""
-        return self.facts.heads
 
     def parts(self) -> tuple[Term, ...]:
         """The terms that this one is made of."""
@@ -105,8 +104,7 @@ class Term(ABC):
 
     def may_be(self, key: str) -> bool:
         """Whether it may match an expression whose `key_of` is ``key``."""
-        heads = self.facts.heads
-        return heads is None or key in heads
+        return self.heads is None or key in self.heads
 
     def admits(self, expr: Expr) -> bool:
         """Whether ``expr`` meets the conditions of this term itself, its parts left aside.
