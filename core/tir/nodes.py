@@ -333,9 +333,8 @@ class Copy(Stmt):
     def __post_init__(self) -> None:
         to, source = self.to.buffer, self.source.buffer
         ranks = (len(self.to.axes), len(self.source.axes), len(self.shape))
-        require(
-            ranks[0] == ranks[1] == ranks[2], f"a copy to {to.name!r} of {ranks[2]} extents has views of {ranks[:2]}"
-        )
+        what = f"a copy to {to.name!r} has views of {ranks[0]} and {ranks[1]} axes and {ranks[2]} extents"
+        require(len(set(ranks)) == 1, what)
         require(to.dtype == source.dtype, f"{source.dtype} copied to {to.name!r}, of {to.dtype}")
         host = to.scope in HOST_SCOPES or source.scope in HOST_SCOPES
         require(host, f"a copy from {source.scope!r} to {to.scope!r} does not pass through the host")

@@ -178,9 +178,10 @@ class _Parser(ExprParser):
             return Memory(given.pop("name", name), self.integer(args[0]), alignment, **given)
 
     def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
-        args, words = self.mixed_arguments(node.decorator_list[0], ("name",))
+        mark = node.decorator_list[0]
+        args, words = self.mixed_arguments(mark, ("name",))
         if len(args) != 1:
-            raise self.error(node, 'an intrinsic is marked with its code: @intrinsic("f({device}, {a})")')
+            raise self.error(mark, 'an intrinsic is marked with its code: @intrinsic("f({device}, {a})")')
         self.returns_nothing(node)
         params: list[Buffer] = []
         variables: list[Var] = []
@@ -198,7 +199,7 @@ class _Parser(ExprParser):
                 raise self.error(arg, f"{arg.arg!r} needs a type such as Operand[int8, (4, 6)] or {INDEX}")
         description = self.block(node.body)
         name = self.string(words["name"]) if "name" in words else node.name
-        with self.at(node):
+        with self.at(mark):
             made = Intrinsic(name, tuple(params), tuple(variables), description, self.string(args[0]))
         for what, place in intrinsic_faults(made):
             raise self.error(self.places.get(place, node), what)

@@ -33,7 +33,7 @@ from .visit import declared, fresh_name, map_accesses, rewrite
 
 __all__ = ["MAX_STATEMENTS", "unroll"]
 
-MAX_STATEMENTS = 100_000
+MAX_STATEMENTS = 20_000
 """What a function may grow by."""
 
 

@@ -67,10 +67,6 @@ def whole(buffer: Buffer) -> View:
     return View(buffer, (zero,) * rank, tuple(Axis(dim) for dim in range(rank)))
 
 
-def shaped(buffer: Buffer) -> tuple[Stmt, ...]:
-    return tuple(const(extent) for extent in buffer.shape)  # type: ignore[return-value]  # an Expr each
-
-
 def moved(to: Buffer, source: Buffer) -> Copy:
     """All of ``source`` copied."""
     return Copy(whole(to), whole(source), tuple(const(extent) for extent in source.shape))
@@ -94,6 +90,7 @@ def intrinsic(code: str, *params: Buffer, variables: tuple[Var, ...] = (), name:
 
 
 a = Buffer("a", (4,), "int8", "spad")
+POINT = View(x, (zero, zero), ())
 
 UNBUILDABLE: list[tuple[Callable[[], object], str]] = [
     (lambda: Memory("größe", 4), "'größe' cannot be a name: it must be an ASCII identifier"),
@@ -290,7 +287,7 @@ TOTAL = Buffer("big", (2048,), "int8", "spad")
         ),
         (function(moved(t, x)), "'t' is used outside its scope", "copy(view(t[0, 0]"),
         (function(Alloc(t, moved(x, t))), "input 'x' is written", "copy(view(x[0, 0]"),
-        (function(Exec(WRITER, (View(x, (zero, zero), ()),))), "input 'x' is written", "writer(view(x[0, 0]))"),
+        (function(Exec(WRITER, (POINT,))), "input 'x' is written", "writer(view(x[0, 0]))"),
         (
             function(Alloc(t, moved(t, x)), memories=(Memory("spad", 64),)),
             "memory 'spad' has no transfer from the host, copy_in",
@@ -328,7 +325,7 @@ TOTAL = Buffer("big", (2048,), "int8", "spad")
         (function(described(Store(q, (i,), zero))), "intrinsic 'inner', q[i] = 0: 'i' is used outside", "inner("),
         (
             function(described(Alloc(Buffer("s", (1,), "int8", "spad"), seq()))),
-            "intrinsic 'inner', s = alloc(int8, (1,), scope(\"spad\")): buffer 's' is allocated in scope 'spad', not 'local'",
+            "intrinsic 'inner', s = alloc(int8, (1,), scope(\"spad\")): buffer 's' is allocated in scope 'spad'",
             "inner(",
         ),
     ],
@@ -350,7 +347,7 @@ def test_memory_is_free_again_after_its_scope_and_aligned_by_itself() -> None:
 def test_an_intrinsic_by_itself() -> None:
     for good in (ADD, MAC, SUM):
         assert list(intrinsic_faults(good)) == []
-    twice = Intrinsic("twice", (a, a.__class__("b", (4,), "int8", "spad", 8192)), (), seq(), "f({a}, {b})")
+    twice = Intrinsic("twice", (a, Buffer("b", (4,), "int8", "spad", 8192)), (), seq(), "f({a}, {b})")
     assert [what for what, _ in intrinsic_faults(twice)] == ["buffer 'b' is aligned to more than 4096 bytes"]
     loop = Intrinsic("loop", (), (Var("n"),), For(Var("n"), const(3), seq()), "f({n})")
     assert [what for what, _ in intrinsic_faults(loop)] == ["'n' is declared twice"]
@@ -397,9 +394,8 @@ def f(
 
 
 def test_the_whole_language() -> None:
-    text = EVERYTHING.replace("    may_alias(y, x)\n", "    may_alias(y, x)\n", 1)
-    name, func = parse_func(text)
-    assert print_func(func, name) == text
+    name, func = parse_func(EVERYTHING)
+    assert print_func(func, name) == EVERYTHING
     assert [memory.name for memory in func.memories] == ["spad", "regs"]
     assert [found.name for found in intrinsics(func)] == ["step", "halt"]
 
@@ -442,7 +438,7 @@ def test_programs_define_memories_and_intrinsics_once() -> None:
         ProgramBuffer("s", "workspace", (4, 8), "int8", 8),
     )
     program = Program("net", table, (ProgramCall("halt", ("x", "y", "s")),), {"halt": kernel})
-    text, constants = print_program(program)
+    text, _ = print_program(program)
     assert text.count(" = memory(") == 2 and "def halt_1():" in text
     assert text.index("@program") < text.index("= memory(") < text.index("@prim_func")
 
@@ -469,9 +465,9 @@ def within(line: str) -> str:
         ("m = §memory(8, align(3))", "memory 'm' has alignment 3"),
         ('m = §memory(8, copy_in="f(")', "copy_in of memory 'm'"),
         ("m = memory(8)\n§m = memory(8)", "'m' is defined twice"),
-        ("m = memory(8)\n§@intrinsic('f()')\ndef m(): pass", "'m' is defined twice"),
-        ("§@intrinsic()\ndef m(): pass", "an intrinsic is marked with its code"),
-        ("§@intrinsic('f(')\ndef m(): pass", "code of 'm': it is not one expression"),
+        ("m = memory(8)\n@intrinsic('f()')\n§def m(): pass", "'m' is defined twice"),
+        ("@§intrinsic()\ndef m(): pass", "an intrinsic is marked with its code"),
+        ("@§intrinsic('f(')\ndef m(): pass", "code of 'm': it is not one expression"),
         ("@intrinsic(§3)\ndef m(): pass", "expected a string"),
         ("@intrinsic('f()')\ndef m() -> §int32: pass", "returns nothing"),
         ("@intrinsic('f()')\ndef m(§a): pass", "'a' needs a type such as Operand[int8, (4, 6)] or int32"),
@@ -498,7 +494,7 @@ def within(line: str) -> str:
         (within("§copy(view(y[0]), view(x[0, 0]), ())"), "int8 copied to 'y', of int32"),
         (within("§step(view(y[0]))"), "step takes 3 arguments, not 1"),
         (within("§step(view(y[0]), view(y[0]), 1)"), "'step' takes as 'a' a view of int8, not int32"),
-        (within("§copy(view(x[0, 0]), view(x[0, 1]), ())"), "input 'x' is written"),
+        (within("y[0] = 1\n    §copy(view(x[0, 0]), view(x[0, 1]), ())"), "input 'x' is written"),
     ],
 )
 def test_errors_point_at_their_place(marked: str, what: str) -> None:
@@ -531,7 +527,9 @@ def test_copies_and_intrinsics_do_what_they_say() -> None:
                     q[i, j] = 10 * i + j
             m = alloc(int32, (4,), scope("acc"))
             copy(view(m[0], axis(0, 2), axis(0)), view(q[0, 0], axis(0), axis(1)), (2, 2))
-            mac(view(t[0, 0], axis(0), axis(1)), view(t[0, 4], axis(1), axis(0)), view(m[0], axis(0, 2), axis(0)), 2, 2, 2)
+            for k in range(2):
+                mac(view(t[0, k], axis(0), axis(1)), view(t[0, k + 4], axis(1), axis(0)),
+                    view(m[0], axis(0, 2), axis(0)), 2, 2, 1)
             copy(view(q[0, 0], axis(0), axis(1)), view(m[0], axis(0, 2), axis(0)), (2, 2))
             sum(view(r[()]), view(m[1], axis(0, 2)), 2)
         """
@@ -540,7 +538,7 @@ def test_copies_and_intrinsics_do_what_they_say() -> None:
     found = interpret(func, {"x": x_})
     tile = np.stack([x_[1], x_[1] + x_[3]]).astype(np.int32)
     assert found["y"].tolist() == tile[1].tolist()
-    product = np.array([[0, 1], [10, 11]]) + tile[:, :2] @ tile[:, 4:6].T[:2, :2].T.T
+    product = np.array([[0, 1], [10, 11]]) + tile[:, :2] @ tile[:, 4:6].T
     assert found["q"].tolist() == product.tolist()
     assert found["r"].item() == product[:, 1].sum()
 
@@ -591,7 +589,7 @@ def f(x: In[int8, (4, 8)], z: In[int32, ()], y: Out[int8, (8,)], q: Out[int32, (
         (
             "copy(view(t[0, 0], axis(1)), view(x[0, 0], axis(1)), (8,))\n"
             "    add(view(t[0, 0], axis(1)), view(t[0, 0], axis(1, 0)), view(t[1, 0], axis(1)), 9)",
-            "index 8 is outside dimension 0 of 'out', of 8, in 'add'",
+            "index 8 is outside dimension 0 of 'a', of 8, in 'add'",
             "add(",
         ),
         (

@@ -140,7 +140,7 @@ class Search:
                     continue
             elif self._meets(goal):
                 term = goal.term
-                if type(term) is not Tree or term in self._bound:  # isinstance of an abstract class's is slow
+                if type(term) is not Tree or term in self._bound:  # isinstance asks the abstract base class, slowly
                     goal = self._opened(goal)
                     continue
                 self._bound[term] = goal.expr
