@@ -4,8 +4,8 @@ VENV ?= .venv
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
-PROJECTS := pyproject.toml core/version.py $(wildcard plugins/*/pyproject.toml)
-PLUGINS := $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
+PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
+PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
 .PHONY: demo test soak lint bench clean same-python
 .NOTPARALLEL:
@@ -29,11 +29,11 @@ bench: $(VENV)/.dev
 
 clean:
 	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
-	rm -rf build dist plugins/*/dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist plugins/*/dist examples/*/dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
-$(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS)
+$(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
 
 # uv installs in a quarter of pip's time; where it is not to be had, or cannot reach what pip can, pip does the work.
 $(VENV)/.demo $(VENV)/.dev: $(PROJECTS) | same-python

@@ -175,6 +175,7 @@ class Artifact:
         Raises:
             ToolchainError: the model cannot be compiled or loaded on this machine.
             ModelError: the sources hold another model than the metadata says.
+            UsageError: a device is at an address of the machine that the model was built for.
         """
         from .runtime.native import Session
 
@@ -297,6 +298,14 @@ class Artifact:
     def _load(self, library: Path) -> NativeModel:
         from .runtime.native import NativeModel
 
+        for row in self._record["devices"]:
+            if row["base"] is not None:
+                raise UsageError(
+                    f"device {row['label']!r} ({row['kind']}, {row['impl']}) is at address {row['base']:#x} of another "
+                    "machine, which Python does not reach",
+                    where=self.name,
+                    hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
+                )
         model = NativeModel(
             library,
             name=self.name,

@@ -1,4 +1,4 @@
-"""What pip gets: both distributions, built through their sdists as an index would serve them."""
+"""What pip gets: all distributions, built through their sdists as an index would serve them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import uma
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "core"
-PLUGIN = ROOT / "plugins" / "uma-cpu-c"
+PLUGINS = sorted(file.parent for folder in ("plugins", "examples") for file in ROOT.glob(f"{folder}/*/pyproject.toml"))
 
 pytest.importorskip("hatchling", reason="hatchling, which builds the wheels, is not installed")
 
@@ -34,6 +34,7 @@ class Built:
     """The files of a wheel that was built from its project's sdist, and those of the sdist."""
 
     def __init__(self, project: Path, out: Path) -> None:
+        self.project = project
         with tarfile.open(build(project, "sdist", out)) as sdist:
             sdist.extractall(out, filter="data")
             self.sdist = {member.name.partition("/")[2]: member for member in sdist.getmembers()}
@@ -57,9 +58,9 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return Built(ROOT, tmp_path_factory.mktemp("core"))
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return Built(PLUGIN, tmp_path_factory.mktemp("plugin"))
+@pytest.fixture(scope="module", params=PLUGINS, ids=lambda project: project.name)
+def plugin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return Built(request.param, tmp_path_factory.mktemp("plugin"))
 
 
 def sources(folder: Path, prefix: str) -> set[str]:
@@ -88,10 +89,14 @@ def test_the_core_says_what_it_is(core: Built) -> None:
 
 
 def test_the_plugin_wheel_is_found_by_its_entry_point(plugin: Built) -> None:
-    assert code(plugin) == sources(PLUGIN / "src" / "uma_cpu_c", "uma_cpu_c")
-    assert "uma_cpu_c/__init__.py" in plugin.files
-    assert plugin.info("entry_points.txt").split() == ["[uma.plugins]", "c", "=", "uma_cpu_c"]
-    assert plugin.metadata.get_all("Requires-Dist") == ["uma-core<0.2,>=0.1"]
+    package = plugin.project.name.replace("-", "_")
+    assert code(plugin) == sources(plugin.project / "src" / package, package)
+    assert f"{package}/__init__.py" in plugin.files
+    section, kind, equals, module = plugin.info("entry_points.txt").split()
+    assert (section, equals, module) == ("[uma.plugins]", "=", package)
+    assert plugin.metadata["Name"] == plugin.project.name
+    assert kind in plugin.project.name.replace("-", "_")
+    assert "uma-core<0.2,>=0.1" in plugin.metadata.get_all("Requires-Dist", [])
     assert plugin.info("licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 

@@ -25,8 +25,8 @@ def simplify_all(module: IRModule) -> IRModule:
 
 
 def unroll_all(module: IRModule) -> IRModule:
-    """``module`` with all unrolling made explicit."""
-    return _each(module, unroll)
+    """``module`` with all unrolling made explicit, and simplified again where that opened something."""
+    return _each(module, lambda func: simplify(unroll(func)))
 
 
 def _each(module: IRModule, rewrite: Callable[[PrimFunc], PrimFunc]) -> IRModule:

@@ -2,12 +2,14 @@
 
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .module import IRModule, Signature, Spans, TensorInfo
-from .op import Attr, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .transform import value_range
 from .types import FuncType, TensorType, TupleType, Type
 from .visit import children, free_vars, post_order, rewrite, substitute, users
 
 __all__ = [
     "Attr",
+    "Bounds",
     "Call",
     "Constant",
     "Expr",
@@ -37,4 +39,5 @@ __all__ = [
     "rewrite",
     "substitute",
     "users",
+    "value_range",
 ]

@@ -81,7 +81,8 @@ class Case:
 def _cases(draw: st.DrawFn, module: IRModule, dtype: partitions.Dtype) -> Case:
     canonical = canonicalise(module)
     nodes: list[Expr] = [e for e in post_order(canonical.main.body) if isinstance(e, Call) and e.op_name]
-    labels = LABELS[: draw(st.integers(1, 3))] if nodes else ()
+    is_given = any(isinstance(e, Call) and isinstance(e.op, Function) for e in post_order(canonical.main.body))
+    labels = LABELS[: draw(st.integers(1, 3)) if nodes else is_given]
     owners = tuple(
         Owner(label, draw(partitions.tables(nodes, label, dtype)), draw(partitions.limits())) for label in labels
     )
@@ -315,7 +316,9 @@ class Offload:
                 if key in self.refused_regions:
                     at = self.refused_regions[key]
                     known = {made, made.op, *(e for e in post_order(made.op.body) if not isinstance(e, Var))}
-                    is_whole = at in (None, key[1], function) or (at is function.body and isinstance(at, Tuple))
+                    # Regions that are equal but for their names share what became of the first of them.
+                    is_region = isinstance(at, Function) and at.body is function.body
+                    is_whole = at is None or is_region or (at is function.body and isinstance(at, Tuple))
                     if is_whole or at in known or (isinstance(at, TupleGetItem) and at.tuple is made):
                         yield claim
                 elif key in self.by_matches and (region.owner, made.op) in self.refused_matches:

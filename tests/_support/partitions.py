@@ -372,9 +372,9 @@ def small(most: int) -> Clause:
 
 @st.composite
 def tables(draw: st.DrawFn, nodes: list[Expr], label: str, dtype: Dtype = "int32") -> PatternTable:
-    """Some patterns of parts of a graph, with predicates; leaves have a dtype."""
+    """Some patterns of parts of a graph, with predicates; leaves have a dtype. None for a graph without ops."""
     table = PatternTable()
-    for number in range(draw(st.integers(1, 5))):
+    for number in range(draw(st.integers(1, 5)) if nodes else 0):
         terms: dict[Expr, Term] = {}
         root = draw(st.sampled_from(nodes))
         pattern: Any = written(draw, root, draw(st.integers(1, 4)), terms, dtype)

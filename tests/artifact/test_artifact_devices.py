@@ -16,7 +16,7 @@ from tests._support.programs import kernel
 from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
 from uma.codegen import emit_model
 from uma.codegen.devices import Device, device_record
-from uma.errors import DeviceError, InternalError, ModelError, PluginError
+from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Program, plan
 
 X = np.array([1, -2, 3, 2**30], np.int32)
@@ -110,6 +110,15 @@ def test_a_fault_names_device_layer_and_meaning() -> None:
             run(X)
         assert (caught.value.device, caught.value.layers, caught.value.code) == ("b", ("layer/2",), 7)
         assert "fault 7, an address outside of the scratchpad" in caught.value.what
+
+
+def test_what_is_at_an_address_of_another_machine_is_only_saved(tmp_path: Path) -> None:
+    program = fake.chain("npu", "npu")
+    artifact = Artifact(*metadata_of(program, {"npu": Device("npu", "fake", "mmio", fake.runtime(), base=0x4000)}))
+    for run in (artifact.run, artifact.profile, lambda _: load(tmp_path / "net").session()):
+        artifact.save(tmp_path / "net")
+        with pytest.raises(UsageError, match=r"device 'npu' \(fake, mmio\) is at address 0x4000 of another machine"):
+            run(X)
 
 
 def test_an_artifact_that_was_saved_says_the_same(tmp_path: Path) -> None:

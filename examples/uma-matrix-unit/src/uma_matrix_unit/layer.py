@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from uma.relay import Call, Constant, Expr, FixedPoint, FloatScale
-from uma.relay.op import Bounds
+from uma.relay import Bounds, Call, Constant, Expr, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
-from uma.relay.transform import value_range
 
 from .machine import LANES
 from .tiling import Shape
