@@ -121,7 +121,8 @@ def passes(target: Target) -> Sequence[Pass] | None:
     """Name rewrites of the module at the phases of the build. Called once per build and target.
 
     Passes of one phase run in an order in which every ``before`` and ``after`` holds, else by the targets' kinds, else
-    as listed. The module is verified after each, and what must hold at the phase is checked.
+    as listed. The module is verified after each, and what must hold at the phase is checked. Where a build goes on
+    from a dump, passes may meet what they have made: they leave it as it is.
 
     Args:
         target: the target, with the attributes that the user gave.

@@ -111,10 +111,11 @@ class Pass:
         phase: when it runs, one of `PHASES`.
         name: lower-case words and underscores, unique among the target's passes of that phase.
         fn: is given a read-only module and gives the one to go on with. With scope ``regions`` the module holds the
-            functions of the target's own regions alone, and the result the same functions under the same names.
+            target's own regions and the loops that they call alone, and the result the same functions under the same
+            names; what others call of them stays as it is for these.
         before, after: passes of the same phase that it must come before or after: ``name`` of its own plugin, or
             ``kind.name`` of another target kind, which counts where that kind is part of the build.
-        scope: ``module``, or ``regions`` for the target's own regions.
+        scope: ``module``, or ``regions`` for the target's own regions; a host has none.
 
     Raises:
         PluginError: a field is malformed.

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.test_layers import face_faults
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 DIGITS = ROOT / "examples" / "digits"
+CHAPTERS = [ROOT / "docs" / "accelerators.md", ROOT / "docs" / "devices.md"]
+"""Pages that build one package together: each has the files of both, and their plugin is installed."""
 
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -75,21 +80,55 @@ def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     return {**os.environ, "PATH": path, "UMA_CACHE_DIR": str(tools / "cache"), "LC_ALL": "C.UTF-8"}
 
 
+def write_file(folder: Path, step: Step) -> None:
+    path = folder / step.head
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(step.text)
+
+
+@pytest.fixture(scope="module")
+def chapters(
+    tmp_path_factory: pytest.TempPathFactory, shell_environment: dict[str, str]
+) -> tuple[Path, dict[str, str]]:
+    """The files of `CHAPTERS`, and an environment in which their plugin is installed as pip would."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel of the pages' plugin, is not installed")
+    folder, site = tmp_path_factory.mktemp("chapters"), tmp_path_factory.mktemp("site")
+    for page in CHAPTERS:
+        for step in steps(page.read_text(encoding="utf-8")):
+            if step.kind == "file":
+                write_file(folder, step)
+    [project] = (path.parent for path in folder.glob("*/pyproject.toml"))
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(site / "dist")]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [built] = (site / "dist").iterdir()
+    with zipfile.ZipFile(built) as wheel:
+        wheel.extractall(site)
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return folder, {**shell_environment, "PYTHONPATH": path}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_do_what_the_page_says(page: Path, shell_environment: dict[str, str], tmp_path: Path) -> None:
+def test_commands_do_what_the_page_says(
+    page: Path, shell_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    environment = shell_environment
+    if page in CHAPTERS:
+        folder, environment = request.getfixturevalue("chapters")
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for name in ("digits.onnx", "scans.npz"):
         shutil.copy(DIGITS / name, tmp_path)
     status = 0
     for step in steps(page.read_text(encoding="utf-8")):
         place = f"{page.name}:{step.line}: $ {step.head}"
         if step.kind == "file":
-            (tmp_path / step.head).write_text(step.text)
+            write_file(tmp_path, step)
             continue
         command = step.head.replace("$?", str(status))
         done = subprocess.run(
             ["sh", "-c", command],
             cwd=tmp_path,
-            env=shell_environment,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -127,6 +166,30 @@ def test_every_option_is_documented() -> None:
             if action.option_strings and action.dest not in ("help", "json", "quiet", "verbose"):
                 shown = (re.search(rf"{option}\b", section) for option in action.option_strings)
                 assert any(shown), f"uma {name} {action.dest}"
+
+
+def test_the_guide_names_every_hook_phase_and_field() -> None:
+    from uma import hookspecs
+    from uma.hooktypes import PHASES
+    from uma.target import Limits
+
+    text = "".join(page.read_text(encoding="utf-8") for page in CHAPTERS)
+    missing = [hook for hook in hookspecs.RESULTS if f"\n| `{hook}(" not in text]
+    missing += [phase for phase in PHASES if f"\n| `{phase}` |" not in text]
+    for record in (hookspecs.Runtime, Limits):
+        missing += [field.name for field in dataclasses.fields(record) if f"`{field.name}`" not in text]
+    header = (ROOT / "core" / "runtime" / "csrc" / "uma_device.h").read_text(encoding="utf-8")
+    driver = re.search(r"typedef struct uma_driver \{(.*?)\} uma_driver;", header, re.DOTALL)
+    assert driver is not None
+    members = re.findall(r"(?:\(\*)?(\w+)(?:\)\([^)]*\))?;", re.sub(r"/\*.*?\*/", "", driver[1], flags=re.DOTALL))
+    missing += [member for member in members if f"`{member}`" not in text]
+    assert len(members) == 9 and not missing
+
+
+def test_the_guides_plugin_uses_only_the_public_face(chapters: tuple[Path, dict[str, str]]) -> None:
+    files = sorted(chapters[0].glob("*/**/*.py"))
+    assert len(files) == 4
+    assert not {file.name: faults for file in files if (faults := face_faults(file.read_text(encoding="utf-8")))}
 
 
 def test_an_expectation_may_leave_things_out() -> None:

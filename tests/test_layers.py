@@ -121,7 +121,7 @@ def test_a_right_import_is_allowed(path: str, source: str) -> None:
 
 
 def plugin_names() -> set[str]:
-    """Names of distributions, modules and kinds of all plugins here. A kind of one or two letters is no name to search for."""
+    """Names of distributions, modules and kinds of all plugins here; of those a search can find, with three letters."""
     names = set(PLANNED_KINDS)
     for file in PROJECTS:
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]

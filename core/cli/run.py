@@ -14,7 +14,7 @@ from .output import Output, shorten
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..artifact import Artifact, CallTime
+    from ..artifact import Artifact, Profile
 
 __all__ = ["add"]
 
@@ -50,13 +50,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     artifact = _artifact(args, out)
     inputs = make_inputs(args, artifact.metadata["inputs"])
     result: dict[str, Any] = {"name": artifact.name}
-    times: tuple[CallTime, ...] = ()
+    profile: Profile | None = None
     out.step("compile and run")
     if args.profile:
         profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
-        outputs, times = dict(profile.outputs), profile.calls
-        rows = [{"layers": list(t.layers), "kernel": t.kernel, "median_us": t.median_ns / 1e3} for t in times]
-        result.update(runs=args.repeat or _PROFILED_RUNS, profile=rows)
+        outputs = dict(profile.outputs)
+        result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile))
     else:
         session = artifact.session()
         outputs = session.run(inputs)
@@ -69,8 +68,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"{shorten(name, 60)}: {array.dtype}{list(array.shape)} {_excerpt(array)}")
     if "median_us" in result:
         out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us")
-    if args.profile:
-        _show(times, out)
+    if profile is not None:
+        _show(profile, out)
     values = {n: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for n, a in outputs.items()}
     out.result({**result, "outputs": values})
     return 0
@@ -116,15 +115,28 @@ def _excerpt(array: np.ndarray) -> str:
     return f"{shown} ... ({flat.size - _SHOWN_ELEMENTS} more)" if flat.size > _SHOWN_ELEMENTS else shown
 
 
-def _show(times: tuple[CallTime, ...], out: Output) -> None:
-    total_ns = sum(call.median_ns for call in times)
+def _as_json(profile: Profile) -> dict[str, Any]:
+    rows = [
+        {"layers": list(call.layers), "kernel": call.kernel, "device": call.device, "median_us": call.median_ns / 1e3}
+        for call in profile.calls
+    ]
+    return {"profile": rows, "counters": {label: dict(counted) for label, counted in profile.counters.items()}}
+
+
+def _show(profile: Profile, out: Output) -> None:
+    total_ns = sum(call.median_ns for call in profile.calls)
     rows = [
         (
             shorten(", ".join(call.layers), 48),
             shorten(call.kernel, 32),
+            call.device or "host",
             f"{call.median_ns / 1e3:.2f}",
             f"{call.median_ns / (total_ns or 1):.1%}",
         )
-        for call in times
+        for call in profile.calls
     ]
-    out.columns(("layer", "kernel", "us", "share"), [*rows, ("all", "", f"{total_ns / 1e3:.2f}", "100.0%")])
+    out.columns(("layer", "kernel", "on", "us", "share"), [*rows, ("all", "", "", f"{total_ns / 1e3:.2f}", "100.0%")])
+    for label, counted in profile.counters.items():
+        if counted:
+            out.line(f"{label} counted in one run:")
+            out.table({name: f"{value:,}" for name, value in counted.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from .common import add_input_arguments, add_model_arguments, add_output_argumen
 from .output import Output, shorten
 
 if TYPE_CHECKING:
-    from ..pipeline.verify import Difference, KernelCheck, OutputCheck
+    from ..pipeline.verify import Difference, KernelCheck, OutputCheck, Verification
 
 __all__ = ["add"]
 
@@ -82,14 +83,19 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if out.verbose:
         for check in found.kernels:
             out.line(f"  {shorten(_layers(check), 60)}: {check.difference}")
+        for kernel in found.skipped:
+            out.line(f"  {shorten(', '.join(kernel.layers) or '(no layer)', 60)}: not compared")
     verdict = f"{len(wrong)} differ" if wrong else "all agree"
     out.line(f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references: {verdict}")
+    reasons = Counter(kernel.reason for kernel in found.skipped)
+    for reason, count in reasons.items():
+        out.line(f"{count} kernel{'s' if count > 1 else ''} could not be compared: {reason}")
     for output in outputs:
         out.line(f"output {shorten(output.name, 60)} against {_AGAINST[output.against]}: {output.difference}")
     if args.dump is not None:
         for position, check in enumerate(wrong):
             out.line(f"both sides of {check.kernel} are in {_dump(args.dump, position, check)}")
-    error = _error(found.kernels, outputs, bool(loaded.notes), args.dump is not None)
+    error = _error(found, outputs, bool(loaded.notes), args.dump is not None)
     out.result(
         {
             "name": artifact.name,
@@ -98,6 +104,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
                 {"kernel": c.kernel, "target": c.target, "layers": list(c.layers), **_as_json(c.difference)}
                 for c in found.kernels
             ],
+            "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
             "outputs": [{"name": c.name, "against": c.against, **_as_json(c.difference)} for c in outputs],
         }
     )
@@ -119,26 +126,26 @@ def _dump(folder: Path, position: int, check: KernelCheck) -> Path:
     return path
 
 
-def _error(
-    kernels: tuple[KernelCheck, ...], outputs: list[OutputCheck], noted: bool, dumped: bool
-) -> VerificationError | None:
+def _error(found: Verification, outputs: list[OutputCheck], noted: bool, dumped: bool) -> VerificationError | None:
     """What the first difference means.
 
     Args:
-        kernels, outputs: what was compared.
+        found: what was compared, and what could not be.
+        outputs: those that were compared, with other runtimes' too.
         noted: whether reading the model gave something to note.
         dumped: whether both sides of what differs were written.
     """
-    for position, kernel in enumerate(kernels):
+    for position, kernel in enumerate(found.kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
             part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
             hint = None if dumped else f"--dump DIR writes {_SIDES}"
-            return VerificationError(what, where=f"{part}, result {position + 1} of {len(kernels)}", hint=hint)
+            return VerificationError(what, where=f"{part}, result {position + 1} of {len(found.kernels)}", hint=hint)
     for output in outputs:
         if not output.difference.ok:
             what = f"output {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
-            hint = "every kernel by itself agrees with its reference"
+            every = "every kernel that could be compared" if found.skipped else "every kernel by itself"
+            hint = f"{every} agrees with its reference"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
             return VerificationError(what, hint=hint)

@@ -25,14 +25,14 @@ class Note:
     Args:
         kind: what is in the way, see `uma.partition.ReasonKind`.
         pattern: the name of its pattern.
-        at: the node that is claimed already, or that is used outside too; None where it is neither.
+        at: the node that is used outside too; None where there is none.
         user: who uses it outside; None where it is a result of the function.
         limit: the name of the limit.
         value: how much of it the match would need.
         most: how much it may.
     """
 
-    kind: Literal["overlap", "escapes", "limit", "cycle"]
+    kind: Literal["escapes", "limit", "cycle"]
     pattern: str
     at: Expr | None = None
     user: Expr | None = None
@@ -148,9 +148,6 @@ class Claims:
     def _obstacle(self, claim: Claim, limits: Limits) -> Note | None:
         """What is in the way of a claim; where there is nothing, it is one node of the quotient then."""
         match, name = claim.match, claim.match.pattern.name
-        for node in claim.nodes:
-            if node in self.of:
-                return Note("overlap", name, at=node)
         for node in match.escapes:
             # A field of a root is a result as much as the root.
             if not (isinstance(node, TupleGetItem) and node.tuple in match.roots):

@@ -130,18 +130,18 @@ class _Explainer:
         label = owner.label
         refusals = self._withdrawn.get((label, call))
         if refusals:
-            return [Reason(label, one.pattern, "refused", None, one.reason, None) for one in refusals]
+            # A match and the smaller ones in it may be refused for one reason.
+            reasons = (Reason(label, one.pattern, "refused", None, one.reason, None) for one in refusals)
+            return list(dict.fromkeys(reasons))
         if place.owner is not None and self._ranks[place.owner] < self._ranks[label]:
             return [Reason(label, None, "taken", None, f"taken already by {place.owner}", place.owner)]
         return [self._noted(label, call) or self._closest(owner, call)]
 
     def _noted(self, label: str, call: Call) -> Reason | None:
-        """What was in the way of a match that would have had the op; None where there was none, or it is gone."""
+        """What was in the way of a match that would have had the op; None where there was none."""
         note = self._notes.get((label, call))
-        if note is None or (note.kind == "overlap" and note.at not in self._places):
+        if note is None:
             return None
-        if note.kind == "overlap":
-            return self._overlap(label, note.pattern, [note.at])
         value: int | None = None
         if note.kind == "limit":
             value, unit = note.value, {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
@@ -161,8 +161,8 @@ class _Explainer:
         place = f" ({', '.join(layers)})" if layers else ""
         return f"{value} is also used by {described(note.user)}{place}"
 
-    def _overlap(self, label: str, pattern: str, nodes: Iterable[Expr | None]) -> Reason:
-        places = (self._places[node] for node in nodes if node is not None and node in self._places)
+    def _overlap(self, label: str, pattern: str, nodes: Iterable[Expr]) -> Reason:
+        places = (self._places[node] for node in nodes if node in self._places)
         takers = dict.fromkeys(f"pattern {place.pattern} of {place.owner}" for place in places)
         text = f"pattern {pattern} matches, but {', '.join(takers)} came first"
         return Reason(label, pattern, "overlap", None, text, None)

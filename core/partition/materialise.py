@@ -9,8 +9,9 @@ from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Tuple
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.pattern import Graph
-from ..relay.types import TensorType, TupleType
+from ..relay.types import TupleType
 from ..relay.visit import children, post_order, with_children
+from .outline import outlined
 from .record import Claim, Region
 
 __all__ = ["Names", "materialised", "with_composites", "without_tuples"]
@@ -62,52 +63,11 @@ def _put_together(expr: Expr, spans: Spans) -> Expr:
     return whole
 
 
-def _composite(claim: Claim, spans: Spans) -> tuple[Function, list[Expr]]:
-    """The function that does what a match does, and what it is to be called with. Constants are inside."""
-    args = [expr for expr in claim.match.inputs if not isinstance(expr, Constant)]
-    params = [Var(f"p{number}", expr.type) for number, expr in enumerate(args)]
-    inner: dict[Expr, Expr] = dict(zip(args, params, strict=True))
-    for node in claim.match.nodes:
-        inner[node] = with_children(node, [inner.get(child, child) for child in children(node)])
-        spans.moved(node, inner[node])
-    fields: list[Expr] = []
-    for root, types in claim.values():
-        if isinstance(root.type, TensorType):
-            fields.append(inner[root])
-        else:
-            fields.extend(TupleGetItem(inner[root], index) for index in range(len(types)))
-    body = inner[claim.match.root] if len(claim.match.roots) == 1 else Tuple(fields)
-    return Function(params, body, {"Composite": claim.match.pattern.name}), args
-
-
 def _called(claim: Claim, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
-    """A call of a match's composite function, and what the match's results are then.
-
-    Args:
-        claim: the match.
-        given: what its inputs are where the call stands.
-        spans: is told of the call's layers.
-    """
-    function, args = _composite(claim, spans)
-    call = Call(function, [given[arg] for arg in args])
-    spans.add(call, _layers(claim.nodes, spans))
-    results: dict[Expr, Expr] = {}
-    alone, position = len(claim.match.roots) == 1, 0
-    for root, types in claim.values():
-        if isinstance(root.type, TensorType):
-            results[root] = call if alone else TupleGetItem(call, position)
-        else:
-            fields = [TupleGetItem(call, position + index) for index in range(len(types))]
-            users = (node for node in claim.nodes if isinstance(node, TupleGetItem) and node.tuple is root)
-            results.update((user, fields[user.index]) for user in users)
-        position += len(types)
-    for old, new in results.items():
-        spans.moved(old, new)
-    return call, results
-
-
-def _layers(exprs: Iterable[Expr], spans: Spans) -> list[str]:
-    return [layer for expr in exprs for layer in spans[expr]]
+    """A call of a match's composite function, constants being inside, and what the match's results are then."""
+    args = [expr for expr in claim.match.inputs if not isinstance(expr, Constant)]
+    attrs = {"Composite": claim.match.pattern.name}
+    return outlined(claim.nodes, claim.match.roots, args, attrs, given, spans)
 
 
 def with_composites(function: Function, order: Sequence[Expr | Claim], spans: Spans) -> Function:
@@ -154,7 +114,7 @@ def materialised(
         functions[var] = function
         regions.append(Region(name, label, item, tuple(writer.calls)))
         call = Call(var, [done[expr] for expr in writer.params])
-        spans.add(call, _layers((node for claim in item for node in claim.nodes), spans))
+        spans.add(call, [layer for claim in item for node in claim.nodes for layer in spans[node]])
         for position, value in enumerate(writer.outputs):
             done[value] = call if len(writer.outputs) == 1 else TupleGetItem(call, position)
             spans.moved(value, done[value])
@@ -180,7 +140,9 @@ class _RegionWriter:
         for claim in claims:
             for expr in claim.match.inputs:
                 if expr not in values and not isinstance(expr, Constant):
-                    self.params[expr] = Var(f"p{len(self.params)}", expr.type)
+                    # Named by what it stands for: so no two regions share an expression, and with it its layers, and a
+                    # region that is placed once more is the same function.
+                    self.params[expr] = Var(f"p{graph.position(expr)}", expr.type)
                     values[expr] = self.params[expr]
             call, results = _called(claim, values, spans)
             self.calls.append(call)

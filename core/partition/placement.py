@@ -53,8 +53,8 @@ class Placement:
         owners; what nobody takes is the host's.
 
         Args:
-            refusals: of regions of ``module``. An expression may be in several matches of a region, which are equal
-                then; it is refused in all of them.
+            refusals: of regions of ``module``. An expression inside of several matches of a region is refused in all
+                of them.
 
         Raises:
             PluginError: a refusal names no region, or what is not in it.

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import RequirementError, UsageError
 from ..partition import OpRecord, Reason
-from ..tir.nodes import PrimFunc
 from .blame import blaming
+from .graph import has_loops
 from .stages import Build
 
 __all__ = ["Explanation", "Share", "explain", "require_offload"]
@@ -86,10 +86,7 @@ class Explanation:
 
 def _sentence(reason: Reason) -> str:
     about = f"{reason.pattern}: " if reason.pattern and reason.pattern not in reason.reason else ""
-    clause = f"{reason.clause}: " if reason.clause else ""
-    value = str(reason.value)
-    found = f" (found {value})" if reason.clause and reason.value is not None and value not in reason.reason else ""
-    return f"{about}{clause}{reason.reason}{found}"
+    return f"{about}{reason.reason}"
 
 
 def explain(build: Build) -> Explanation:
@@ -102,7 +99,7 @@ def explain(build: Build) -> Explanation:
         UsageError: it began with loops or with a program, which have no ops.
     """
     placement, members = build.placement, build.members
-    if placement is None or any(isinstance(function, PrimFunc) for function in placement.source.functions.values()):
+    if placement is None or has_loops(placement.source):
         raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
     with blaming(placement.source.spans, members.__getitem__):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..partition.claims import Claims
+from ..partition.outline import outlined
 from ..partition.record import Claim, Owner
-from ..relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph, PatternTable
-from ..relay.types import TupleType
 from ..relay.visit import children, with_children
 
 __all__ = ["fuse", "is_view"]
@@ -36,17 +36,12 @@ def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
     claims = Claims(Graph(main))
     claims.offer(Owner("host", patterns))
     spans = Spans(dict(module.spans))
-    done: dict[Expr, Expr] = {var: var for var in main.params}
-    done.update((expr, expr) for expr in claims.graph.order if isinstance(expr, (Var, Constant)))
+    done: dict[Expr, Expr] = {expr: expr for expr in claims.graph.order if isinstance(expr, (Var, Constant))}
     for part in claims.order():
         if isinstance(part, Claim):
-            _outline(part.match.nodes, part.match.roots, {"Composite": part.match.pattern.name}, done, spans)
-            for field in part.nodes:
-                if isinstance(field, TupleGetItem) and field not in done and field.tuple in part.match.roots:
-                    done[field] = _field(done[field.tuple], field.index)
-                    spans.moved(field, done[field])
+            done.update(_kernel(part.nodes, part.match.roots, {"Composite": part.match.pattern.name}, done, spans))
         elif isinstance(part, Call) and isinstance(part.op, Op) and not is_view(part):
-            _outline((part,), (part,), {}, done, spans)
+            done.update(_kernel((part,), (part,), {}, done, spans))
         else:
             done[part] = with_children(part, [done[child] for child in children(part)])
             spans.moved(part, done[part])
@@ -58,50 +53,11 @@ def is_view(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.op_name in ("reshape", "squeeze")
 
 
-def _outline(
-    nodes: Sequence[Expr], roots: Sequence[Expr], attrs: dict[str, str], done: dict[Expr, Expr], spans: Spans
-) -> None:
-    """Notes in ``done`` what becomes of ``roots`` when ``nodes``, in order, are a function of their own."""
-    inner: dict[Expr, Expr] = {}
-    params: list[Var] = []
-    args: list[Expr] = []
-    layers: list[str] = []
-    for node in nodes:
-        for child in children(node):
-            if child not in inner:
-                given = done[child]
-                if isinstance(given, Constant) and given.tensor.size == 1:
-                    inner[child] = given
-                    continue
-                params.append(Var(f"p{len(params)}", given.type))
-                args.append(given)
-                inner[child] = params[-1]
-        inner[node] = with_children(node, [inner[child] for child in children(node)])
-        spans.moved(node, inner[node])
-        layers.extend(spans[node])
-    if len(roots) == 1:
-        body = inner[roots[0]]
-    else:
-        body = Tuple([part for root in roots for part in _fields(inner[root])])
-    call = Call(Function(params, body, {**attrs, "Primitive": "1"}), args)
-    spans.add(call, layers)
-    results = iter(_fields(call))
-    for root in roots:
-        if len(roots) == 1:
-            done[root] = call
-        elif isinstance(root.type, TupleType):
-            done[root] = Tuple([next(results) for _ in root.type.fields])
-        else:
-            done[root] = next(results)
-        spans.moved(root, done[root])
-
-
-def _fields(expr: Expr) -> list[Expr]:
-    """The tensors that ``expr`` consists of."""
-    if isinstance(expr.type, TupleType):
-        return [_field(expr, index) for index in range(len(expr.type.fields))]
-    return [expr]
-
-
-def _field(expr: Expr, index: int) -> Expr:
-    return expr.fields[index] if isinstance(expr, Tuple) else TupleGetItem(expr, index)
+def _kernel(
+    nodes: Sequence[Expr], roots: Sequence[Expr], attrs: Mapping[str, str], given: Mapping[Expr, Expr], spans: Spans
+) -> dict[Expr, Expr]:
+    """What ``roots`` and their fields are when ``nodes``, in order, are a function of their own."""
+    inside = set(nodes)
+    needed = dict.fromkeys(child for node in nodes for child in children(node) if child not in inside)
+    args = [expr for expr in needed if not (isinstance(expr, Constant) and expr.tensor.size == 1)]
+    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, given, spans)[1]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from ..relay.expr import Call, Expr, Function, Var
+from ..relay.module import IRModule
 from ..relay.visit import nested_exprs, nested_functions
+from ..tir.nodes import PrimFunc
 
-__all__ = ["as_function", "parts_of", "unique_name"]
+__all__ = ["as_function", "has_loops", "parts_of", "unique_name"]
 
 
 def as_function(call: Call) -> Function:
     """The function that does just this call, constants being parameters too."""
     distinct = {arg: Var(f"p{i}", arg.type) for i, arg in enumerate(dict.fromkeys(call.args))}
     return Function(list(distinct.values()), Call(call.op, [distinct[arg] for arg in call.args], call.attrs))
+
+
+def has_loops(module: IRModule) -> bool:
+    """Whether a module, or a part of it, was lowered already."""
+    return any(isinstance(function, PrimFunc) for function in module.functions.values())
 
 
 def parts_of(function: Function) -> set[Expr]:

@@ -13,6 +13,8 @@ from ..partition import Owner
 from ..plugins import LoadedPlugin, PluginHost
 from ..relay.pattern import PatternTable
 from ..target import Limits, Target
+from ..tir.nodes import PrimFunc
+from ..tir.visit import uses_device
 
 __all__ = ["Member", "Members", "TargetLike", "resolve_targets"]
 
@@ -51,6 +53,9 @@ class Member:
         for phase, name in names:
             if names.count((phase, name)) > 1:
                 raise self.plugin.fault(f"has two passes {name!r} for phase {phase}")
+        for made in given:
+            if made.scope == "regions" and self.target.kind.is_host:
+                raise self.plugin.fault(f"has pass {made.name!r} of {made.phase} for regions, which a host has none of")
         return given
 
     @cached_property
@@ -78,6 +83,15 @@ class Member:
         if not isinstance(limits, Limits):
             raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
         return limits
+
+    def undeclared(self, func: PrimFunc) -> str | None:
+        """What loops use of a device though the plugin does not declare it, in words; None where there is nothing."""
+        if not uses_device(func):
+            return None
+        if self.runtime is None:
+            return "a device, for which hook runtime gives no driver"
+        used = self.runtime.undeclared(func)
+        return None if used is None else f"{used}, which its Runtime does not declare"
 
     @property
     def owner(self) -> Owner:

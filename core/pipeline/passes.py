@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import InternalError, PluginError, UmaError
-from ..hooktypes import PHASES, Pass, Phase
-from ..relay.expr import Call, Function, GlobalVar
+from ..hooktypes import Pass, Phase
+from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
-from ..relay.op import Op
-from ..relay.transform import canonicalise
 from ..relay.types import FuncType
-from ..relay.verify import verify
-from ..relay.visit import global_callees, nested_exprs, post_order
-from ..tir.flatten import flatten
+from ..relay.verify import Fault, verify
+from ..relay.visit import global_callees, nested_exprs, rewrite
 from ..tir.nodes import PrimFunc
-from ..tir.scratch import hoist_scratch
-from ..tir.unroll import unroll
-from .fuse import is_view
+from .graph import unique_name
 from .members import Member, Members
+from .phases import phase_faults
 from .regions import label_of, regions_of
 
-__all__ = ["check_phase", "ordered", "run_passes"]
+__all__ = ["ordered", "run_passes"]
 
 
 @dataclass(frozen=True)
@@ -78,13 +74,29 @@ def ordered(members: Members, phase: Phase) -> list[Step]:
             if waiting[follower] == 0:
                 heapq.heappush(ready, follower)
     if len(order) < len(steps):
-        stuck = [step for step in steps if step not in order]
-        names = ", ".join(f"{step.name} ({step.member.plugin.entry.distribution})" for step in stuck)
-        raise stuck[0].fault(
-            f"cannot be put in order: passes that must come before each other in a circle are among {names}",
+        circle = [steps[position] for position in _circle(later, waiting)]
+        names = ", ".join(f"{step.name} ({step.member.plugin.entry.distribution})" for step in circle)
+        raise circle[0].fault(
+            f"cannot be put in order: each of these must come before the next, and the last before the first: {names}",
             hint="mend before and after of one of them",
         )
     return order
+
+
+def _circle(later: list[set[int]], waiting: list[int]) -> list[int]:
+    """Positions that each come before the next, the last before the first, in a graph that cannot be put in order.
+
+    Args:
+        later: who comes after each position.
+        waiting: for how many each still waits, when nobody can go any more.
+    """
+    stuck = [position for position, count in enumerate(waiting) if count]
+    before = {follower: position for position in stuck for follower in later[position]}
+    path = dict.fromkeys([min(before)])
+    while (earlier := before[next(reversed(path))]) not in path:
+        path[earlier] = None
+    first, *others = list(path)[list(path).index(earlier) :]
+    return [first, *reversed(others)]
 
 
 def _referred(step: Step, reference: str, positions: dict[str, list[int]], kinds: set[str]) -> list[int]:
@@ -93,7 +105,8 @@ def _referred(step: Step, reference: str, positions: dict[str, list[int]], kinds
     found = positions.get(f"{kind or own}.{name}", [])
     if not found and (kind or own) in kinds:
         there = ", ".join(n for n in positions if n.startswith(f"{kind or own}.")) or "none"
-        raise step.fault(f"must come before or after {reference!r}, which there is not", hint=f"there are {there}")
+        what = f"must come before or after {reference!r}, which is no pass of that phase"
+        raise step.fault(what, hint=f"passes of {kind or own} there: {there}")
     return found
 
 
@@ -131,23 +144,21 @@ def _run(step: Step, module: IRModule, members: Members) -> IRModule:
     if made.scope == "regions":
         if {v.name: v.type for v in result.functions} != {v.name: v.type for v in own.functions}:
             raise step.fault("gave other functions than it was given, or of other types: it may change what they do")
-        spans = Spans(dict(module.spans))
-        for expr, layers in result.spans:
-            spans.add(expr, layers)
-        result = IRModule({**module.functions, **result.functions}, spans, module.signature)
+        result = _put_back(module, own, result)
     try:
         if _face(result) != _face(module):
             raise step.fault("changed what the model takes or gives")
-        result = IRModule(result.functions, Spans(dict(result.spans)), module.signature)
+        kept = [e for f in result.functions.values() if isinstance(f, Function) for e in nested_exprs(f)]
+        result = IRModule(result.functions, result.spans.only(kept), module.signature)
         verify(result)
-        _check_callees(result, module)
-        check_phase(result, members, made.phase)
+        fault = _fault(result, module, members, made.phase)
+        if fault is not None:
+            raise InternalError(fault.what, where=fault.where)
     except PluginError:
         raise
     except UmaError as error:
         what = f"gave what must not be at this phase: {error.what}"
-        fault = step.fault(f"{what} ({error.where})" if error.where else what)
-        raise fault from error
+        raise step.fault(f"{what} ({error.where})" if error.where else what) from error
     return result
 
 
@@ -156,89 +167,51 @@ def _face(module: IRModule) -> tuple[FuncType, tuple[str, ...]]:
     return func_type(module.main), tuple(param.name for param in module.main.params)
 
 
-def _check_callees(module: IRModule, before: IRModule) -> None:
-    """A pass may neither make a function of the graph form that is nobody's region, nor make one of a region."""
-    known = set(_plain_callees(before))
-    for name in _plain_callees(module):
-        if name not in known:
-            raise InternalError(f"main calls {name!r}, a function of the graph form for no target")
-
-
-def _plain_callees(module: IRModule) -> Iterator[str]:
-    for var in global_callees(module.main):
-        if isinstance(module.functions[var], Function) and label_of(module.functions[var]) is None:
-            yield var.name
+def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -> Fault | None:
+    """What a pass made that must not be at its phase, or None. What was there ``before`` is not its doing."""
+    labels = {var.name: label_of(function) for var, function in module.functions.items()}
+    for var, function in regions_of(before):
+        if labels.get(var.name, label_of(function)) != label_of(function):
+            return Fault(f"the region has lost its owner {label_of(function)!r}", var.name)
+    if next(phase_faults(module, members, phase), None) is None:
+        return None
+    known = set(phase_faults(before, members, phase))
+    return next((fault for fault in phase_faults(module, members, phase) if fault not in known), None)
 
 
 def _own_regions(module: IRModule, label: str) -> IRModule:
-    """The functions of the regions of ``label``, and the loops that these alone call."""
+    """The functions of the regions of ``label``, and the loops that these call."""
     mine = {var: function for var, function in regions_of(module) if label_of(function) == label}
-    others = [function for var, function in module.functions.items() if var not in mine]
-    shared = {var for function in others if isinstance(function, Function) for var in global_callees(function)}
-    called = dict.fromkeys(var for function in mine.values() for var in global_callees(function))
-    loops = {var: module.functions[var] for var in called if var not in shared}
-    functions: dict[GlobalVar, AnyFunction] = {**mine, **loops}
-    return IRModule(functions, module.spans.only(e for function in mine.values() for e in nested_exprs(function)))
+    called = dict.fromkeys(callee for function in mine.values() for callee in global_callees(function))
+    loops = {var: module.functions[var] for var in called if isinstance(module.functions[var], PrimFunc)}
+    spans = module.spans.only(expr for function in mine.values() for expr in nested_exprs(function))
+    return IRModule({**mine, **loops}, spans)
 
 
-def check_phase(module: IRModule, members: Members, phase: Phase) -> None:
-    """Check what must hold at a phase of every module, besides what `verify` asks for.
+def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
+    """``module`` with what became of ``own`` functions of it.
 
-    Raises:
-        InternalError: it does not; names the layers.
+    Loops that others call as well stay as they are for these; what became of them gets a name of its own.
     """
-    rank = PHASES.index(phase)
-    if phase in ("PRE_PARTITIONING", "POST_PARTITIONING_0"):
-        _check_canonical(module)
-    labels = [member.label for member in members.accelerators]
-    for var, function in regions_of(module):
-        if label_of(function) not in labels:
-            what = f"function {var.name!r} is for {label_of(function)!r}, which is no accelerator of this build"
-            raise InternalError(what)
-    if phase == "POST_PARTITIONING_1":
-        _check_grouped(module)
-    if rank >= PHASES.index("TIR_0"):
-        _check_lowered(module)
-    _check_loops(module, phase)
+    spans = Spans(dict(module.spans))
+    for expr, layers in result.spans:
+        spans.add(expr, layers)
+    others = [f for var, f in module.functions.items() if isinstance(f, Function) and var not in own.functions]
+    shared = {callee for function in others for callee in global_callees(function)}
+    taken = {var.name for var in module.functions}
+    renamed: dict[GlobalVar, GlobalVar] = {}
+    for var, function in result.functions.items():
+        if var in shared and isinstance(own.functions[var], PrimFunc) and function != own.functions[var]:
+            renamed[var] = GlobalVar(unique_name(var.name, taken), func_type(function))
 
+    def rule(expr: Expr) -> Expr | None:
+        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op in renamed:
+            return Call(renamed[expr.op], expr.args)
+        return None
 
-def _check_canonical(module: IRModule) -> None:
-    canonical = canonicalise(module)
-    if canonical.main is module.main:
-        return
-    kept = set(post_order(canonical.main.body))
-    changed = next((e for e in post_order(module.main.body) if isinstance(e, Call) and e not in kept), None)
-    layers = module.spans[changed] if changed is not None else ()
-    name = changed.op_name if isinstance(changed, Call) else "the result"
-    raise InternalError(f"{name} is not in canonical form", where=", ".join(layers) or None)
-
-
-def _check_grouped(module: IRModule) -> None:
-    for expr in post_order(module.main.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr):
-            where = ", ".join(module.spans[expr]) or None
-            raise InternalError(f"{expr.op.name} belongs to no kernel of the host and to no region", where=where)
-
-
-def _check_lowered(module: IRModule) -> None:
-    for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
-        for expr in post_order(function.body):
-            if isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_view(expr):
-                where = ", ".join([var.name, *module.spans[expr]])
-                raise InternalError("a call that was lowered already is one of the graph form again", where=where)
-
-
-def _check_loops(module: IRModule, phase: Phase) -> None:
-    done = [(of, rewrite, left) for of, rewrite, left in _DONE if PHASES.index(phase) >= PHASES.index(of)]
-    for var, function in module.functions.items():
-        for _, rewrite, left in done:
-            if isinstance(function, PrimFunc) and rewrite(function) is not function:
-                raise InternalError(f"there are {left} left", where=var.name)
-
-
-_DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
-    ("TIR_2", unroll, "loops to unroll"),
-    ("TIR_3", flatten, "buffers of several dimensions"),
-    ("TIR_3", hoist_scratch, "buffers in an accelerator's memory that are no workspaces"),
-)
-"""From which phase on a rewrite of loops has nothing more to do, and what else there would be."""
+    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
+    for var, function in result.functions.items():
+        if isinstance(function, Function) and renamed:
+            function = Function(function.params, rewrite(function.body, rule, spans.moved), dict(function.attrs))
+        functions[renamed.get(var, var)] = function
+    return IRModule(functions, spans, module.signature)

@@ -18,7 +18,6 @@ from ..relay.op import Op
 from ..relay.verify import verify
 from ..relay.visit import children, nested_exprs, post_order, with_children
 from ..tir.nodes import PrimFunc
-from ..tir.visit import uses_device
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
@@ -131,12 +130,9 @@ class _Region:
     def check_devices(self, body: _Body) -> None:
         """Loops that drive a device use what their plugin declares as its memories and intrinsics."""
         for var, func in body.loops:
-            if not uses_device(func):
-                continue
-            runtime = self.member.runtime
-            what = "a device, for which hook runtime gives no driver" if runtime is None else runtime.undeclared(func)
-            if what is not None:
-                raise self.fault(f"gave loops {var.name!r} that use {what}, not declared in Runtime,", "a lowering")
+            used = self.member.undeclared(func)
+            if used is not None:
+                raise self.fault(f"gave loops {var.name!r} that use {used},", "a lowering")
 
     def by_matches(self) -> _Body | list[Refuse]:
         """Every match by itself."""
@@ -152,7 +148,8 @@ class _Region:
             if isinstance(rebuilt, Call) and isinstance(expr, Call) and not is_view(rebuilt):
                 lowered, name = self.match_lowered(expr)
                 if isinstance(lowered, Refuse):
-                    refused.append(Refuse(lowered.reason, expr if lowered.at is None else lowered.at))
+                    # All of this match, and no other: what was refused of it may be part of another as well.
+                    refused.append(Refuse(lowered.reason, expr))
                     done[expr] = expr
                     continue
                 if lowered.func not in loops:
@@ -260,9 +257,9 @@ def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> 
 
 
 def _is_lowered(module: IRModule, function: Function) -> bool:
-    calls = [expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr)]
-    called = [module.functions[call.op] if isinstance(call.op, GlobalVar) else None for call in calls]
-    return bool(calls) and all(isinstance(function, PrimFunc) for function in called)
+    """Whether nothing is left to lower: a region that only renames its inputs computes nothing either."""
+    calls = (expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr))
+    return all(isinstance(call.op, GlobalVar) and isinstance(module.functions[call.op], PrimFunc) for call in calls)
 
 
 def _layers(module: IRModule, function: Function) -> tuple[str, ...]:

@@ -106,9 +106,10 @@ class _Sequencer:
             function = self.module.functions[expr.op]
             if isinstance(function, PrimFunc):
                 args = [where[arg][0] for arg in expr.args]
-                # Regions that compute the same share their expressions, and so the layers of these.
+                # Regions of the model's own that compute the same share their expressions, and so the layers of these.
+                # What a pass makes of a region and says no layers of is for all of the region's.
                 here = tuple(layer for layer in own if layer in layers)
-                return self._step(expr.op.name, function, args, here or own, label)
+                return self._step(expr.op.name, function, args, here or own or layers, label)
             inner = label_of(function)
             if inner is not None and label is None:
                 params = zip(function.params, expr.args, strict=True)

@@ -1,5 +1,6 @@
 """The build, stage by stage. Each stage takes one form and gives another; all forms print, and what is printed can be
-built on: a stage leaves alone what is past it already.
+built on: a stage leaves alone what is past it already. Nobody knows which passes of the phases of the loop form have
+been there, so that these run once more.
 
 A region that its owner refuses to lower sends the build back: what was refused is placed anew, and the stages from
 ``partition`` on run once more.
@@ -11,17 +12,18 @@ from typing import Protocol
 
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..hooktypes import Phase
-from ..partition import Placement, Refusal, place
+from ..partition import Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
 from ..relay.expr import Expr, Function, Tuple, TupleGetItem
 from ..relay.module import IRModule
+from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
 from ..relay.visit import children
 from .blame import blaming
 from .fuse import fuse, is_view
-from .graph import parts_of
+from .graph import has_loops, parts_of
 from .loops import flatten_all_tracing, simplify_all, unroll_all
 from .lower import lower_tracing
 from .members import Members
@@ -50,6 +52,11 @@ loops; simplified loops; without loops to unroll; with flat buffers; the program
 of a stage is that of its phase's passes, where there are any."""
 
 
+_NOTHING = PatternTable(())
+"""Nobody's patterns are for a form that was lowered already: what is left of the graph form there, reshapes between
+loops, is nothing to offer."""
+
+
 class Observer(Protocol):
     """Is told of every stage's result, and of every plugin's pass on the way to it."""
 
@@ -68,6 +75,7 @@ class Build:
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
+        rewriters: the plugins' passes, as ``kind.pass``, that gave ``main`` other calls after it was lowered.
     """
 
     def __init__(self, name: str, members: Members, after: Observer | None = None) -> None:
@@ -75,6 +83,7 @@ class Build:
         self.members = members
         self.placement: Placement | None = None
         self.fused: IRModule | None = None
+        self.rewriters: tuple[str, ...] = ()
         self._became: dict[Expr, Expr] = {}
         self._where: dict[Expr, tuple[str, ...]] = {}
         self._after = after
@@ -150,11 +159,19 @@ class Build:
         if phase is None or isinstance(form, Program):
             return form
 
+        main, is_lowered = form.main, STAGES.index(stage) >= STAGES.index("lower")
+        # What came as loops is past the phases of the graph form: its passes have no business with it.
+        is_past = has_loops(form) and not is_lowered
+
         def passed(step: str, made: IRModule) -> None:
+            nonlocal main
+            if is_lowered and made.main is not main:
+                self.rewriters += (step,)
+            main = made.main
             if self._after is not None:
                 self._after(stage, made, step)
 
-        made = run_passes(form, self.members, phase, passed)
+        made = form if is_past else run_passes(form, self.members, phase, passed)
         if stage == "fuse":
             self.fused = made
         return made
@@ -168,12 +185,14 @@ class Build:
             case "partition":
                 if self.placement is None:
                     owners = [member.owner for member in self.members.accelerators]
+                    if has_loops(module):
+                        owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
                         self.placement = place(module, owners)
                 return self.placement.module
             case "fuse":
                 with blaming(module.spans, lambda _: self.members.host):
-                    return fuse(module, self.members.host.patterns)
+                    return fuse(module, _NOTHING if has_loops(module) else self.members.host.patterns)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:

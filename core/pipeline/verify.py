@@ -19,9 +19,9 @@ from ..program import Program, plan
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
 from ..relay.visit import post_order
-from ..tir.nodes import PrimFunc
 from .driver import LoadedModel, make_artifact
 from .fuse import is_view
+from .graph import has_loops
 from .members import Members
 from .regions import label_of
 from .stages import Build
@@ -35,6 +35,7 @@ __all__ = [
     "KernelCheck",
     "OutputCheck",
     "Sides",
+    "Skipped",
     "Verification",
     "check_outputs",
     "compare",
@@ -110,6 +111,21 @@ class KernelCheck:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """A kernel of the host, or a region of an accelerator, that cannot be compared: the outputs alone tell of it.
+
+    Args:
+        target: label of the accelerator; None for the host.
+        layers: the model's layers that it computes.
+        reason: why, for the user.
+    """
+
+    target: str | None
+    layers: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class OutputCheck:
     """An output of the artifact beside another's.
 
@@ -131,10 +147,12 @@ class Verification:
 
     Args:
         kernels: in the order in which they run.
+        skipped: those that are not among them, in their order before plugins' passes over the loops.
         outputs: in the model's order, first against ``inspected``, then against ``references``.
     """
 
     kernels: tuple[KernelCheck, ...]
+    skipped: tuple[Skipped, ...]
     outputs: tuple[OutputCheck, ...]
 
 
@@ -209,7 +227,7 @@ def verify(
         ModelError: an input does not fit.
     """
     form = loaded.form
-    if isinstance(form, Program) or any(isinstance(function, PrimFunc) for function in form.functions.values()):
+    if isinstance(form, Program) or has_loops(form):
         raise UsageError("a form that was lowered already has no ops to compare with", hint="verify the model's file")
     tell = progress or (lambda what: None)
     tell("compile without reuse of memory")
@@ -218,14 +236,14 @@ def verify(
     found = inspected.run(inputs)
     got = artifact.run(inputs)
     tell("compare kernels with their references")
-    kernels = inspected.kernels()
+    kernels, skipped = inspected.kernels()
     tell("compare outputs with the references of the whole model")
     params = (param.name for param in form.main.params)
     ordered = [inputs[name] for name in inspected.session.inputs]
     results = evaluate(form, dict(zip(params, ordered, strict=True)))
     references = dict(zip(got, results, strict=True))
     outputs = (*check_outputs(got, found, "inspected"), *check_outputs(got, references, "references"))
-    return Verification(kernels, outputs)
+    return Verification(kernels, skipped, outputs)
 
 
 class _Inspected:
@@ -237,6 +255,7 @@ class _Inspected:
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused = program, build.fused
         self.buffers_of = build.buffers_of
+        self.rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
         self.memory = plan(self.program, reuse=False)
         self.session = make_artifact(self.program, self.memory, members).session()
         self.values: dict[str, np.ndarray] = {}
@@ -258,32 +277,30 @@ class _Inspected:
             self.values[buffer.name] = self.session.read_arena(offset, buffer.shape, buffer.dtype)
         return outputs
 
-    def kernels(self) -> tuple[KernelCheck, ...]:
-        """All results of kernels and regions beside their references."""
+    def kernels(self) -> tuple[tuple[KernelCheck, ...], tuple[Skipped, ...]]:
+        """All results of kernels and regions beside their references, and those that have nothing to stand beside."""
         checks: list[KernelCheck] = []
+        skipped: list[Skipped] = []
         for expr in post_order(self.fused.main.body):
             if not isinstance(expr, Call) or is_view(expr):
                 continue
-            results = self.buffers_of(expr)
-            if results is None or not all(map(self.is_known, expr.args)):
-                continue  # a pass over the loops put something else in its place
             function = self.fused.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
             assert isinstance(function, Function)
-            label = label_of(function)
+            label, layers = label_of(function), self.fused.spans[expr]
+            results = self.buffers_of(expr)
+            if results is None:
+                skipped.append(Skipped(label, layers, f"{self.rewriters} put something else in its place"))
+                continue
             name = expr.op.name if isinstance(expr.op, GlobalVar) else self.writer_of(results[0])
             inputs = tuple(self.value(arg) for arg in expr.args)
             given = {param.name: array for param, array in zip(function.params, inputs, strict=True)}
             for buffer, expected in zip(results, evaluate(function, given), strict=True):
-                checks.append(self.check(name, label, self.fused.spans[expr], buffer, expected, inputs))
-        return (*checks, *self.copies())
+                checks.append(self.check(name, label, layers, buffer, expected, inputs))
+        return (*checks, *self.copies()), tuple(skipped)
 
     def writer_of(self, buffer: str) -> str:
         """The function whose step writes ``buffer``."""
         return next(step.function for step in self.program.steps if buffer in step.args)
-
-    def is_known(self, expr: Expr) -> bool:
-        """Whether the compiled model has the value of ``expr`` somewhere."""
-        return isinstance(expr, Constant) or self.buffers_of(expr) is not None
 
     def value(self, expr: Expr) -> np.ndarray:
         """What the compiled model had as the value of ``expr``, which is known."""

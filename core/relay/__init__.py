@@ -3,7 +3,7 @@
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .module import IRModule, Signature, Spans, TensorInfo
 from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
-from .transform import value_range
+from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
 from .visit import children, free_vars, post_order, rewrite, substitute, users
 

@@ -52,7 +52,7 @@ class Spans:
         """Note that ``expr`` belongs to ``layers`` too; nothing is noted of what can have no layer.
 
         Raises:
-            PluginError: these are another's to read.
+            PluginError: these are another's to read, or the layers are not names.
         """
         if self._fixed:
             raise PluginError(
@@ -61,8 +61,11 @@ class Spans:
             )
         if not isinstance(expr, (Call, Tuple, TupleGetItem)):
             return
+        names = tuple(layers)
+        if isinstance(layers, str) or not all(isinstance(name, str) for name in names):
+            raise PluginError("the layers of an expression must be a list of names", hint='["conv1"], not "conv1"')
         known = self[expr]
-        new = known + tuple(dict.fromkeys(name for name in layers if name not in known))
+        new = known + tuple(dict.fromkeys(name for name in names if name not in known))
         if new:
             self._layers[expr] = new
 

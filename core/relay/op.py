@@ -316,8 +316,9 @@ class Op:
         compute: ``compute(attrs, out, *tensors)`` states it as a tensor expression; ``out`` is the type of the result.
             None where the op has no loops (its calls are removed or refused before lowering).
         kind: see `Kind`.
-        value_range: ``value_range(attrs, out, *bounds)`` gives the `Bounds` of an integer result from those of the
-            inputs (None for one that is no integer tensor), as if nothing overflowed; None where it knows nothing.
+        value_range: ``value_range(attrs, out, types, *bounds)`` gives the `Bounds` of an integer result from the types
+            of the inputs and their bounds (None for one that is no integer tensor), as if nothing overflowed; None
+            where it knows nothing.
         macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
         commutative: whether its two inputs may change places; patterns match it in both orders.
     """

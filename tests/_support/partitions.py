@@ -140,7 +140,7 @@ def ops_of(module: IRModule, function: Function) -> Counter[str]:
 
 
 def check_ownership(original: IRModule, placement: Placement) -> None:
-    """Every op is computed once; every match is in one region, and nothing in two matches."""
+    """Every op is computed once; every match is in one region, and nothing in two matches or in two functions."""
     assert ops_of(original, original.main) == ops_of(placement.module, placement.module.main)
     nodes = [node for claim in placement.claims for node in claim.nodes]
     assert len(nodes) == len(set(nodes))
@@ -149,11 +149,14 @@ def check_ownership(original: IRModule, placement: Placement) -> None:
     assert set(placed) == set(placement.claims)
     gone = {(one.owner, one.pattern, one.nodes) for one in placement.withdrawn}
     assert not gone & {(claim.owner, claim.match.pattern.name, claim.match.nodes) for claim in placement.claims}
+    inside: set[Expr] = set()
     for region in placement.regions.values():
         function = placement.module[region.name]
         assert isinstance(function, Function)
         assert (function.attr("Compiler"), function.attr("global_symbol")) == (region.owner, region.name)
-        assert [param.name for param in function.params] == [f"p{i}" for i in range(len(function.params))]
+        computed = {expr for expr in post_order(function.body) if isinstance(expr, Call)}
+        assert computed and not computed & inside
+        inside |= computed
 
 
 def groups_of(placement: Placement) -> dict[Expr, object]:

@@ -149,12 +149,13 @@ class TestRun:
         plain = uma("run", "net.py", "--target", "c", "--json").json
         record = uma("run", "net.py", "--target", "c", "--profile", "--repeat", "5", "--json").json
         assert record["outputs"] == plain["outputs"]
-        assert record["runs"] == 5
+        assert record["runs"] == 5 and record["counters"] == {}
+        assert [row["device"] for row in record["profile"]] == [None] * 3
         layers = [layer for row in record["profile"] for layer in row["layers"]]
         assert layers == ["block/relu", "block/relu;twice", "block/pool", "block/scale", "head/mean", "head/softmax"]
         text = uma("run", "net.py", "--target", "c", "--profile").out.splitlines()
-        assert text[1].split() == ["layer", "kernel", "us", "share"]
-        assert [line.split()[-3] for line in text[2:-1]] == [row["kernel"] for row in record["profile"]]
+        assert text[1].split() == ["layer", "kernel", "on", "us", "share"]
+        assert [line.split()[-4:-2] for line in text[2:-1]] == [[row["kernel"], "host"] for row in record["profile"]]
         assert text[-1].split()[0] == "all" and text[-1].endswith("100.0%")
 
     def test_json_has_no_numbers_that_json_does_not_know(self, uma: Uma, folder: Path) -> None:

@@ -11,7 +11,7 @@ from tests._support.partitions import BOTH, ONES, X, Y, model, owner, relu, w
 from uma.partition import OpRecord, Owner, Reason, Refusal, place
 from uma.partition.record import ReasonKind
 from uma.relay import Expr, Function, IRModule, Spans, TensorType, Tuple, TupleGetItem, Var, call, const
-from uma.relay.pattern import Clause, Failed, FailureKind, Pattern, any_, constant, op, outputs, wildcard
+from uma.relay.pattern import Clause, Failed, FailureKind, Pattern, any_, constant, op, optional, outputs, wildcard
 from uma.target.limits import Limits
 
 
@@ -148,6 +148,15 @@ def test_a_refusal() -> None:
     placement = place(model(call("nn.relu", call("add", X, ONES))), [BOTH])
     after = placement.refuse([Refusal("npu_0", placement.regions["npu_0"].calls[0], "its scratchpad is full")])
     assert after.records()[0].why == (Reason("npu", "npu.p1", "refused", None, "its scratchpad is full", None),)
+
+
+def test_a_refusal_of_a_match_and_of_a_smaller_one_is_told_once() -> None:
+    grown = optional(op("add")(w(), w()), lambda value: op("nn.relu")(value))
+    placement = place(model(call("nn.relu", call("add", X, Y))), [owner("npu", grown)])
+    for _ in range(2):
+        placement = placement.refuse([Refusal("npu_0", None, "its scratchpad is full")])
+    told = Reason("npu", "npu.p0", "refused", None, "its scratchpad is full", None)
+    assert [record.why for record in placement.records()] == [(told,), (told,)]
 
 
 def test_every_kind_of_failure_is_a_kind_of_reason() -> None:

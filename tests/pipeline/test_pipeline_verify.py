@@ -16,23 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests._support.onnx_builder import OnnxBuilder
-from tests._support.plugins import run
+from tests._support.partitions import inputs_of
+from tests._support.passes import by_host, each_loop, of_loops, of_main, passing
+from tests._support.plugins import HOST, entry_of, members_of, run
+from tests._support.regions import CHAIN
 from tests._support.small_models import NET, PAIR, Uma
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.artifact import Artifact
 from uma.errors import ModelError, UsageError, VerificationError
+from uma.hooktypes import Pass
 from uma.pipeline import driver, stages
 from uma.pipeline.driver import LoadedModel, build_loaded, load_model
 from uma.pipeline.members import resolve_targets
 from uma.pipeline.oracles import ORACLES, litert
-from uma.pipeline.verify import Difference, check_outputs, compare, verify
-from uma.plugins import default_host
+from uma.pipeline.verify import Difference, Skipped, Verification, check_outputs, compare, verify
+from uma.plugins import PluginHost, default_host
 from uma.program import Plan, Program
 from uma.program import plan as real_plan
+from uma.relay import Call, Expr, GlobalVar, call
 from uma.relay.module import IRModule
 from uma.relay.op import get_op
-from uma.relay.text import parse_module
+from uma.relay.text import parse_module, print_module
 from uma.tir import nodes as tir
 from uma.tir import te
 
@@ -138,6 +143,94 @@ def main(x: Tensor[(6,), int8]) -> Tuple[Tensor[(2,), int8], Tensor[(4,), int8],
     def test_wrong_inputs(self, net: Path) -> None:
         with pytest.raises(ModelError, match="the input 'image:0' is missing"):
             verify(*compiled(net), {})
+
+
+def swapped(name: str, change: Callable[[Call], Expr]) -> Pass:
+    """A pass that puts something else in the place of the calls of loops of that name."""
+
+    def rule(expr: Expr) -> Expr | None:
+        if isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op.name == name:
+            return change(expr)
+        return None
+
+    return Pass("TIR_0", "swap", of_main(rule))
+
+
+def through_views(expr: Expr) -> Expr:
+    """The same by way of another shape of the result."""
+    return call("reshape", call("reshape", expr, newshape=(8,)), newshape=expr.shape)
+
+
+class TestSkipped:
+    """What a pass over the loops put something else in the place of."""
+
+    REASON = "pass plain.swap put something else in its place"
+
+    def found(self, *passes: Pass, ops: tuple[str, ...] = ()) -> Verification:
+        members = by_host(*passes, others=(passing("npu", ops=ops),) if ops else ())
+        loaded = LoadedModel(CHAIN, "m")
+        return verify(loaded, build_loaded(loaded, members), members, inputs_of(CHAIN.main))
+
+    def test_nothing_without_such_a_pass(self) -> None:
+        looks = Pass("TIR_0", "look", lambda module: module)
+        found = self.found(looks, ops=("add",))
+        assert ([check.kernel for check in found.kernels], found.skipped) == (["relu", "npu_0", "multiply"], ())
+
+    @pytest.mark.parametrize("ops", [(), ("add",), ("nn.relu",), ("multiply",)])
+    def test_a_call_and_what_is_computed_from_it(self, ops: tuple[str, ...]) -> None:
+        name = "npu_0" if ops == ("add",) else "add"
+        found = self.found(swapped(name, lambda e: Call(e.op, [through_views(e.args[0]), *e.args[1:]])), ops=ops)
+        labels = {op: "npu" if op in ops else None for op in ("nn.relu", "add", "multiply")}
+        assert [(check.target, check.layers) for check in found.kernels] == [(labels["nn.relu"], ("first",))]
+        assert found.skipped == (
+            Skipped(labels["add"], ("second",), self.REASON),
+            Skipped(labels["multiply"], ("third",), self.REASON),
+        )
+        assert [(check.against, check.difference.ok) for check in found.outputs] == [
+            ("inspected", True),
+            ("references", True),
+        ]
+
+    def test_what_the_model_gives_is_compared_all_the_same(self) -> None:
+        """The pass is wrong, and no kernel tells."""
+        found = self.found(swapped("add", lambda e: e.args[0]))
+        assert [check.difference.ok for check in found.kernels] == [True]
+        assert len(found.skipped) == 2
+        assert [check.difference.ok for check in found.outputs] == [True, False]
+
+    def test_several_passes(self) -> None:
+        other = Pass("TIR_1", "again", swapped("multiply", through_views).fn)
+        found = self.found(swapped("add", through_views), other)
+        assert {one.reason for one in found.skipped} == {
+            "pass plain.swap and pass plain.again put something else in its place"
+        }
+
+    def test_a_pass_within_regions_hides_nothing(self) -> None:
+        unroll = each_loop(lambda loop: tir.For(loop.var, loop.extent, loop.body, "unrolled"))
+        of_regions = Pass("TIR_1", "unroll", of_loops(unroll), scope="regions")
+        members = members_of(passing("npu", of_regions, ops=("add", "nn.relu")))
+        loaded = LoadedModel(CHAIN, "m")
+        found = verify(loaded, build_loaded(loaded, members), members, inputs_of(CHAIN.main))
+        assert ([check.kernel for check in found.kernels], found.skipped) == (["npu_0", "multiply"], ())
+
+    def test_what_the_command_says(self, uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "m.py").write_text(print_module(CHAIN)[0])
+        entries = [*entry_of(HOST, passes=lambda: [swapped("add", through_views)])]
+        monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+        done = uma("verify", "m.py", "--target", "plain", "-v")
+        assert done.code == 0
+        assert "  first: equal\n  second: equal\n  third: not compared\n" in done.out
+        compared, skipped = [line for line in done.out.splitlines() if "compared" in line][-2:]
+        assert compared == "m: 2 results of kernels compared with their references: all agree"
+        assert skipped == f"1 kernel could not be compared: {self.REASON}"
+        record = uma("verify", "m.py", "--target", "plain", "--json").json
+        assert record["equal"] is True
+        assert record["skipped"] == [{"target": None, "layers": ["third"], "reason": self.REASON}]
+        entries[:] = entry_of(HOST, passes=lambda: [swapped("add", lambda e: e.args[0])])
+        done = uma("verify", "m.py", "--target", "plain")
+        assert done.code == 7
+        assert f"2 kernels could not be compared: {self.REASON}\n" in done.out
+        assert "hint: every kernel that could be compared agrees with its reference" in done.err
 
 
 def wrong_compute(monkeypatch: pytest.MonkeyPatch, op: str, change: Callable[[tir.Expr], tir.Expr]) -> None:

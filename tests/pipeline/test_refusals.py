@@ -142,6 +142,22 @@ class TestRefusals:
             ("npu.add", "no npu.add"),
         ]
 
+    def test_a_part_that_another_match_has_too_is_refused_of_one_alone(self) -> None:
+        """Both matches compute ``add(p0, p0)``, which is one expression."""
+
+        def refuse(function: Function) -> Lowered:
+            raise Refuse("alone it is slow", at=function.body)
+
+        value = wildcard("int32")
+        both = Pattern("npu.both", op("nn.relu")(op("add")(value, value)), lower=lambda f, target: lowered(f))
+        npu = toy(patterns=lambda: [both, taking("npu", "add", refuse)])
+        inner = call("add", X, X)
+        relu = call("nn.relu", inner)
+        last = call("add", relu, relu)
+        found = records(module_of(last, {inner: ["a"], relu: ["b"], last: ["c"]}), members_of(npu))
+        assert {layer: op.pattern for layer, op in found.items()} == {"a": "npu.both", "b": "npu.both", "c": None}
+        assert found["c"].why[0].reason == "alone it is slow"
+
     def test_equal_regions_are_refused_together(self) -> None:
         asked: list[Function] = []
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests._support import fake_device
 from tests._support.plugins import HOST, built, entry_of, members_of, module_of, taking, toy
 from tests._support.regions import CHAIN, OPS, T, X, fault
 
 from uma.errors import ModelError, PluginError
-from uma.hookspecs import Lowered, Pattern, Strategy
+from uma.hookspecs import Lowered, Pattern, Runtime, Strategy
 from uma.pipeline.members import resolve_targets
 from uma.plugins import PluginHost
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
-from uma.relay.pattern import any_, op, wildcard
+from uma.relay.pattern import Match, any_, op, wildcard
 from uma.relay.types import TensorType
 from uma.tir import nodes as tir
 from uma.tir import te
@@ -190,6 +191,49 @@ def test_what_a_lowering_of_a_match_may_not_give(case: str, hook: str) -> None:
     assert str(error.where).startswith("second, ")
     if "constant" in case:
         assert "the function takes (int32[4])" in error.what
+
+
+@pytest.mark.parametrize("hook", ["lower", "relay_to_tir"])
+@pytest.mark.parametrize(
+    ("runtime", "what"),
+    [
+        (None, "a device, for which hook runtime gives no driver"),
+        (fake_device.runtime(memories=()), "the memory 'spad', which its Runtime does not declare"),
+        (fake_device.runtime(intrinsics=()), "the intrinsic 'add', which its Runtime does not declare"),
+    ],
+)
+def test_loops_that_use_what_their_plugin_does_not_declare(runtime: Runtime | None, what: str, hook: str) -> None:
+    func = fake_device.doubling(8)
+    flat = Var("flat", TensorType((8,), "int32"))
+    hooks: dict[str, Any] = {"relay_to_tir": prim(func)} if hook == "relay_to_tir" else {}
+    patterns = lambda: [taking("npu", "nn.relu", lambda function: Lowered(func))]  # noqa: E731
+    relu = call("nn.relu", flat)
+    error = fault(
+        members_of(toy(patterns=patterns, runtime=lambda: runtime, **hooks)), module_of(relu, {relu: ["first"]})
+    )
+    name = "f" if hook == "relay_to_tir" else "relu"
+    assert error.what == f"plugin uma-npu 1.0 gave loops '{name}' that use {what}, in a lowering, for region 'npu_0'"
+    assert str(error.where).startswith("first, ")
+
+
+def test_a_pattern_that_fails() -> None:
+    def predicate(match: Match) -> bool:
+        raise ZeroDivisionError("by nought")
+
+    error = fault(members_of(toy(patterns=lambda: [taking("npu", "add", predicate=predicate)])))
+    raised = "a predicate raised ZeroDivisionError: by nought"
+    assert error.what == f"plugin uma-npu 1.0 has a pattern that fails: {raised}"
+    assert str(error.where).startswith("second, ") and "npu.add" in str(error.where)
+
+
+def test_a_pattern_of_the_hosts_that_fails() -> None:
+    def predicate(match: Match) -> bool:
+        raise ZeroDivisionError("by nought")
+
+    entries = entry_of(HOST, patterns=lambda: [taking("plain", "add", None, predicate)])
+    with pytest.raises(PluginError, match=r"uma-plain 1.0 has a pattern that fails: .*by nought") as caught:
+        built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))
+    assert str(caught.value.where).startswith("second, ")
 
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:

@@ -19,8 +19,9 @@ from uma.hookspecs import Lowered, Pattern, Strategy
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.pipeline.explain import explain
 from uma.pipeline.members import resolve_targets
+from uma.pipeline.stages import Build, Form
 from uma.plugins import PluginEntry, PluginHost
-from uma.relay import Call, Constant, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const
+from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const
 from uma.relay.module import func_type
 from uma.relay.pattern import op, wildcard
 from uma.relay.visit import nested_exprs, post_order
@@ -308,11 +309,41 @@ class TestCompilerFunctions:
             with pytest.raises(ModelError, match="region 'mine' calls 'helper', a function of the module"):
                 built(module, members_of(toy("npu", "nn.relu")))
 
-    def test_of_views_alone(self) -> None:
-        mine = Function([X], call("reshape", X, newshape=(4, 2)), {"Compiler": "npu"})
+    @pytest.mark.parametrize(
+        "inside",
+        [X, call("reshape", X, newshape=(4, 2)), call("reshape", call("reshape", X, newshape=(8,)), newshape=(2, 4))],
+    )
+    def test_that_computes_nothing(self, inside: Expr) -> None:
+        """Nobody is asked for what moves no data; what was asked for is not asked for again."""
+        mine = Function([X], inside, {"Compiler": "npu"})
+        relay_to_tir = lambda function: pytest.fail("there is nothing to lower")  # noqa: E731
         body = call("nn.relu", Call(mine, [call("multiply", X, Y)]))
-        _, program = checked(module_of(body), members_of(toy("npu", "add")))
+        members = members_of(toy("npu", "add", relay_to_tir=relay_to_tir))
+        _, program = checked(module_of(body), members)
         assert [step.function for step in program.steps] == ["multiply", "relu"]
+        forms: list[Form] = []
+        Build("m", members, lambda stage, form, made_by=None: forms.append(form)).run(module_of(body))
+        assert all(Build("m", members).run(form) == program for form in forms)
+
+    def test_that_is_a_match_of_a_view(self) -> None:
+        """What a pattern took is for its owner to compute, and then no more."""
+        asked: list[Function] = []
+
+        def relay_to_tir(function: Function) -> tuple[IRModule, GlobalVar]:
+            asked.append(function)
+            assert isinstance(function.body, Call) and isinstance(function.body.op, Function)
+            entry = Function(function.params, call("reshape", function.params[0], newshape=(4, 2)))
+            var = GlobalVar("entry", func_type(entry))
+            return IRModule({var: entry}), var
+
+        module = module_of(call("nn.relu", call("reshape", call("multiply", X, Y), newshape=(4, 2))))
+        members = members_of(toy("npu", "reshape", relay_to_tir=relay_to_tir))
+        _, program = checked(module, members)
+        assert [step.function for step in program.steps] == ["multiply", "relu"]
+        lowered_form = Build("m", members).run(module, "lower")
+        assert len(asked) == 2
+        assert Build("m", members).run(lowered_form) == program
+        assert len(asked) == 2
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------

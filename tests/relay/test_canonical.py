@@ -81,6 +81,7 @@ D = weights(2, 60)
 HALF = FixedPoint((2**30,), (0,), "up")
 MANY = FixedPoint((2**30, 2**30, 2**30 + 1), (0, -1, -2), "up")
 PARTS = call("split", X, indices=(1,), axis=3)
+POOLED = call("nn.global_avg_pool", X)
 
 
 def conv(x: Expr, **attrs: Any) -> Call:
@@ -219,6 +220,62 @@ RULES: dict[str, tuple[Expr, Expr]] = {
         nchw(call("nn.relu", nhwc(nchw(conv(nhwc(var((1, 3, 4, 5)))))))),
         nchw(call("nn.relu", conv(nhwc(var((1, 3, 4, 5)))))),
     ),
+    # A reshape of what calls give comes after what is done element by element.
+    "sink reshape": (call("tanh", reshape(POOLED, 3)), reshape(call("tanh", POOLED), 3)),
+    "sink reshape of extents of 1": (call("tanh", nchw(POOLED)), reshape(call("tanh", POOLED), 1, 3, 1, 1)),
+    "sink reshape through several": (
+        reshape(call("nn.relu", reshape(call("nn.relu", reshape(POOLED, 3)), 3, 1)), 1, 3),
+        reshape(call("nn.relu", POOLED), 1, 3),
+    ),
+    "sink reshape with a scalar": (
+        call("subtract", const([[2.0]]), reshape(POOLED, 1, 3)),
+        reshape(call("subtract", const(2.0), POOLED), 1, 3),
+    ),
+    "sink reshapes": (
+        call("multiply", reshape(POOLED, 3), call("clip", reshape(POOLED, 3), a_min=-1, a_max=1)),
+        reshape(call("multiply", POOLED, call("clip", POOLED, a_min=-1, a_max=1)), 3),
+    ),
+    "sink reshapes of calls and inputs": (
+        call("add", reshape(POOLED, 3), reshape(S, 3)),
+        reshape(call("add", POOLED, S), 3),
+    ),
+    "sink reshape through quantize": (
+        call("qnn.quantize", reshape(POOLED, 3, 1), scale=0.5, axis=0, rounding="even", dtype=I8),
+        reshape(call("qnn.quantize", POOLED, scale=0.5, rounding="even", dtype=I8), 3, 1),
+    ),
+    "sink reshape through requantize": (
+        call("qnn.requantize", reshape(call("nn.global_max_pool", X8), 3), scale=HALF, dtype=I8),
+        reshape(call("qnn.requantize", call("nn.global_max_pool", X8), scale=HALF, dtype=I8), 3),
+    ),
+    "no sinking of a reshape through scales of channels": (
+        call("qnn.quantize", reshape(POOLED, 3), scale=(1.0, 2.0, 4.0), rounding="even", dtype=I8),
+        call("qnn.quantize", reshape(POOLED, 3), scale=(1.0, 2.0, 4.0), rounding="even", dtype=I8),
+    ),
+    "no sinking of a reshape through zero points of channels": (
+        call("qnn.quantize", reshape(POOLED, 3), scale=1.0, zero_point=(1, 2, 3), rounding="even", dtype=I8),
+        call("qnn.quantize", reshape(POOLED, 3), scale=1.0, zero_point=(1, 2, 3), rounding="even", dtype=I8),
+    ),
+    "no sinking of a reshape of what has no axis": (
+        call("qnn.quantize", reshape(call("sum", FLAT, axis=(0,)), 1), scale=1.0, rounding="even", dtype=I8),
+        call("qnn.quantize", reshape(call("sum", FLAT, axis=(0,)), 1), scale=1.0, rounding="even", dtype=I8),
+    ),
+    "no sinking of a reshape through what widens": (
+        call("qnn.dequantize", reshape(call("nn.global_max_pool", X8), 3), scale=0.5),
+        call("qnn.dequantize", reshape(call("nn.global_max_pool", X8), 3), scale=0.5),
+    ),
+    "no sinking of a reshape of an input": (call("tanh", reshape(X, 60)), call("tanh", reshape(X, 60))),
+    "no sinking of a reshape with a stranger": (
+        call("add", reshape(POOLED, 3), var((3,), name="z")),
+        call("add", reshape(POOLED, 3), var((3,), name="z")),
+    ),
+    "no sinking of reshapes from other shapes": (
+        call("add", reshape(POOLED, 3), reshape(var((1, 3, 1), name="y"), 3)),
+        call("add", reshape(POOLED, 3), reshape(var((1, 3, 1), name="y"), 3)),
+    ),
+    "no sinking of a reshape that is broadcast": (
+        call("add", reshape(POOLED, 3, 1), reshape(POOLED, 1, 3)),
+        call("add", reshape(POOLED, 3, 1), reshape(POOLED, 1, 3)),
+    ),
     # Padding is an attribute.
     "pad into convolution": (conv(PADDED, padding=(1, 0, 0, 1)), conv(X, padding=(2, 2, 3, 2))),
     "pad with something else": (conv(LOWEST), conv(LOWEST)),
@@ -280,6 +337,14 @@ RULES: dict[str, tuple[Expr, Expr]] = {
     "dense": (
         call("nn.dense", reshape(nchw(X), 1, 60), D),
         call("nn.dense", reshape(X, 1, 60), const(D.data.reshape(2, 3, 4, 5).transpose(0, 2, 3, 1).reshape(2, 60))),
+    ),
+    "dense of what is done to a flattened permutation": (
+        call("nn.dense", call("nn.relu", reshape(nchw(X), 1, 60)), D),
+        call(
+            "nn.dense",
+            reshape(call("nn.relu", X), 1, 60),
+            const(D.data.reshape(2, 3, 4, 5).transpose(0, 2, 3, 1).reshape(2, 60)),
+        ),
     ),
     "dense of a batch that moves": (
         call("nn.dense", reshape(transpose(var((2, 3, 4)), 1, 0, 2), 3, 8), weights(2, 8)),

@@ -61,7 +61,7 @@ def test_the_careless_pattern_takes_what_it_says() -> None:
         ("float scale", layer(scale=FloatScale((0.1,))), "attribute scale is FloatScale"),
         ("input dtype", layer(Var("x", TensorType((1, 6, 6, 4), "uint8"))), "dtype is uint8, the pattern takes int8"),
         ("weight dtype", layer(weight_dtype="uint8"), "dtype is uint8, the pattern takes int8"),
-        ("output dtype", layer(dtype="uint8"), "attribute dtype is 'uint8', the pattern takes 'int8'"),
+        ("output dtype", layer(dtype="uint8"), "attribute dtype is uint8, the pattern takes int8"),
     ],
 )
 def test_what_was_forgotten_is_not_taken(forgotten: str, expr: Expr, said: str) -> None:

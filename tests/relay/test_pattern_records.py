@@ -85,6 +85,13 @@ def test_a_rejection_carries_the_value() -> None:
     assert pattern.rejection(found) == Rejection("c", "no [1, 2]", [1, 2])
 
 
+def test_a_value_that_the_reason_does_not_mention_follows_behind() -> None:
+    even = Clause("even", lambda m: Failed("same"), "rows come in pairs")
+    failure = why([even])
+    assert (failure.found, failure.wanted) == ("same", "rows come in pairs (found same)")
+    assert failure.reason == "clause even: rows come in pairs (found same)"
+
+
 def test_a_failed_predicate_falls_back_to_a_smaller_match() -> None:
     def short(found: Match) -> bool:
         return len(found.nodes) <= 2

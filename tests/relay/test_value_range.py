@@ -89,6 +89,7 @@ def dense(weight: list[list[int]], **attrs: int) -> Call:
 DENSE = dense([[1, -2, 3], [0, 0, -1]])
 CONV = call("qnn.conv2d", X, const(np.full((2, 2, 2, 1), -1, np.int8)), input_zero_point=5)
 HALF = FixedPoint((2**30,), (0,), "up")
+PAD = (1, 0, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,27 @@ HALF = FixedPoint((2**30,), (0,), "up")
         (dense([[2, 2, 2]], input_zero_point=-128, kernel_zero_point=1), 0, 3 * 255),
         (CONV, -8 * 122, 8 * 133),
         (call("qnn.matmul", X, const(np.ones((2, 3), np.int8))), -256, 254),
-        (call("qnn.matmul", X, call("transpose", X, axes=(0, 1, 3, 2))), -(2**31), 2**31 - 1),
+        # With weights of which only bounds are known, each product by these.
+        (call("qnn.matmul", X, call("transpose", X, axes=(0, 1, 3, 2))), 2 * -128 * 127, 2 * 128 * 128),
+        (call("qnn.matmul", X, const(np.ones((1, 4, 2, 3), np.int8))), -256, 254),
+        (
+            call("qnn.dense", X, Var("w", TensorType((3, 2), "uint8")), kernel_zero_point=5),
+            2 * -128 * 250,
+            2 * 127 * 250,
+        ),
+        (
+            call(
+                "qnn.conv2d", X, call("clip", Var("w", TensorType((3, 2, 2, 1), "int8")), a_min=0, a_max=2), padding=PAD
+            ),
+            3 * 2 * 2 * -128 * 2,
+            3 * 2 * 2 * 127 * 2,
+        ),
+        # Sums by how much they add.
+        (call("sum", WIDE, axis=()), 32 * -128, 32 * 127),
+        (call("sum", call("nn.relu", WIDE), axis=(1, -1), keepdims=True), 0, 4 * 2 * 127),
+        (call("sum", X, axis=(3,)), 2 * -128, 2 * 127),
+        (call("nn.relu", call("sum", X, axis=(3,))), 0, 127),
+        (call("qnn.sum", X, axis=(1, 2), input_zero_point=-28), 16 * -100, 16 * 155),
         # What only moves elements keeps their bounds.
         (call("reshape", call("nn.relu", X), newshape=(32,)), 0, 127),
         (call("nn.max_pool2d", call("nn.relu", X), pool_size=(2, 2), padding=(1, 1, 0, 0)), 0, 127),
@@ -130,7 +151,6 @@ HALF = FixedPoint((2**30,), (0,), "up")
         (call("qnn.requantize", WIDE, scale=HALF, dtype="int32"), -64, 64),
         (call("qnn.requantize", WIDE, scale=HALF, output_zero_point=100, dtype="int8"), 36, 127),
         # Nothing is known of what an op without a rule gives.
-        (call("sum", WIDE, axis=()), -(2**31), 2**31 - 1),
         (TupleGetItem(call("split", call("nn.relu", X), indices=(1,), axis=1), 0), -128, 127),
     ],
     ids=lambda value: value.op_name if isinstance(value, Call) else "",

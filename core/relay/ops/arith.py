@@ -13,7 +13,7 @@ from ...tir.nodes import Bin, Call, Expr, Imm, maximum, minimum
 from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Dtype, Op, Real, register_op
 from ..types import TensorType
-from .common import broadcast_shapes, require_float, same_dtype
+from .common import Types, broadcast_shapes, require_float, same_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ def _binary(
     def compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -> te.Tensor:
         return te.compute(out.shape, lambda *i: Bin(op, broadcast_load(a, i), broadcast_load(b, i)), name)
 
-    def bounded(attrs: Attrs, out: TensorType, a: Bounds | None, b: Bounds | None) -> Bounds | None:
+    def bounded(attrs: Attrs, out: TensorType, types: Types, a: Bounds | None, b: Bounds | None) -> Bounds | None:
         return None if a is None or b is None else value_range(a, b)
 
     register_op(
@@ -100,7 +100,7 @@ def _relu_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, lambda *i: maximum(zero, data[i]), "relu")
 
 
-def _relu_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _relu_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     return None if data is None else Bounds(max(data.low, 0), max(data.high, 0))
 
 
@@ -165,7 +165,7 @@ def _clip_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "clip")
 
 
-def _clip_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _clip_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     if data is None:
         return None
     low, high = clip_limits(attrs, out.dtype)
@@ -269,7 +269,7 @@ def _cast_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, lambda *i: data[i].astype(out.dtype), "cast")
 
 
-def _cast_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _cast_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     if data is None or not is_integer(out.dtype):
         return None
     low, high = bounds(out.dtype)

@@ -10,6 +10,7 @@ from ...tir.nodes import Bin, Expr
 from ..types import TensorType
 
 __all__ = [
+    "Types",
     "all_of",
     "broadcast_shapes",
     "inside",
@@ -20,6 +21,9 @@ __all__ = [
     "same_dtype",
     "windows",
 ]
+
+Types = tuple[TensorType, ...]
+"""Those of a call's arguments."""
 
 
 def same_dtype(*types: TensorType) -> str:

@@ -13,7 +13,7 @@ from ...tir.dtype import bounds, is_integer
 from ...tir.nodes import Expr, Imm, Select
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
-from .common import all_of, inside, require_float, require_integers, windows
+from .common import Types, all_of, inside, require_float, require_integers, windows
 from .qnn import check_zero_point
 
 if TYPE_CHECKING:
@@ -185,26 +185,29 @@ def _compute_by_taps(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.
     return te.compute(out.shape, at, "conv")
 
 
-def _value_range(attrs: Attrs, out: TensorType, data: Bounds | None, weight: Bounds | None) -> Bounds | None:
-    if data is None or weight is None or weight.data is None:
-        return None
+def _value_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds, weight: Bounds) -> Bounds:
     # A padded tap contributes nothing, as a data element at the zero point does.
     zero = attrs.input_zero_point
     around = Bounds(min(data.low, zero) - zero, max(data.high, zero) - zero)
-    return product_sum_bounds(around, weight.data, attrs.kernel_zero_point, axis=-1)
+    taps = types[1].size // types[1].shape[-1]
+    return product_sum_bounds(around, weight, attrs.kernel_zero_point, axis=-1, count=taps)
 
 
-def product_sum_bounds(data: Bounds, weight: np.ndarray, weight_zero: int, axis: int) -> Bounds:
-    """Bounds of sums of products of data within ``data`` with known weights, each sum bounded by its own weights.
+def product_sum_bounds(data: Bounds, weight: Bounds, weight_zero: int, axis: int, count: int) -> Bounds:
+    """Bounds of sums of products of data with weights; where these are known, each sum is bounded by its own.
 
     Args:
         data: of every data element, zero point subtracted.
-        weight: integers; ``axis`` counts the sums.
+        weight: of the weights; ``axis`` counts the sums where their elements are known.
         weight_zero: subtracted from the weights.
+        count: how many products one sum has.
     """
     import numpy as np
 
-    w = np.moveaxis(weight.astype(np.int64) - weight_zero, axis, -1)
+    if weight.data is None:
+        products = [x * (w - weight_zero) for x in data for w in weight]
+        return Bounds(count * min(products), count * max(products))
+    w = np.moveaxis(weight.data.astype(np.int64) - weight_zero, axis, -1)
     w = w.reshape(-1, w.shape[-1])
     positive, negative = w.clip(min=0).sum(axis=0), w.clip(max=0).sum(axis=0)
     low, high = positive * data.low + negative * data.high, positive * data.high + negative * data.low

@@ -10,7 +10,7 @@ from ...tir import te
 from ...tir.nodes import Expr, Load
 from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
-from .common import broadcast_shapes, require_float, require_integers
+from .common import Types, broadcast_shapes, require_float, require_integers
 from .conv import CONV_INTEGERS, product_sum_bounds
 from .qnn import check_zero_point
 
@@ -87,19 +87,18 @@ def _matmul_compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -
     return te.compute(out.shape, at, "matmul")
 
 
-def _dense_range(attrs: Attrs, out: TensorType, data: Bounds | None, weight: Bounds | None) -> Bounds | None:
-    return _range(attrs, data, weight, axis=0)
+def _dense_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds, weight: Bounds) -> Bounds:
+    return _range(attrs, types, data, weight, axis=0)
 
 
-def _matmul_range(attrs: Attrs, out: TensorType, a: Bounds | None, b: Bounds | None) -> Bounds | None:
-    return _range(attrs, a, b, axis=-1) if b is not None and b.data is not None and b.data.ndim == 2 else None
+def _matmul_range(attrs: Attrs, out: TensorType, types: Types, a: Bounds, b: Bounds) -> Bounds:
+    return _range(attrs, types, a, b if len(types[1].shape) == 2 else Bounds(b.low, b.high), axis=-1)
 
 
-def _range(attrs: Attrs, data: Bounds | None, weight: Bounds | None, axis: int) -> Bounds | None:
-    if data is None or weight is None or weight.data is None:
-        return None
+def _range(attrs: Attrs, types: Types, data: Bounds, weight: Bounds, axis: int) -> Bounds:
     zero, weight_zero = _zero_points(attrs)
-    return product_sum_bounds(Bounds(data.low - zero, data.high - zero), weight.data, weight_zero, axis)
+    around = Bounds(data.low - zero, data.high - zero)
+    return product_sum_bounds(around, weight, weight_zero, axis, count=types[0].shape[-1])
 
 
 def _dense_macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:

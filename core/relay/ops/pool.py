@@ -11,7 +11,7 @@ from ...tir.dtype import bounds, is_float
 from ...tir.nodes import Expr, maximum, minimum
 from ..op import Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
 from ..types import TensorType
-from .common import all_of, inside, require_float, windows
+from .common import Types, all_of, inside, require_float, windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,7 @@ def _max_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return result
 
 
-def _same_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     return None if data is None else Bounds(data.low, data.high)
 
 

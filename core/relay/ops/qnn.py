@@ -14,7 +14,7 @@ from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, AttrType, Bounds, Choice, Dtype, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
-from .common import normalise_axis, require_integers
+from .common import Types, normalise_axis, require_integers
 from .qnn_scale import Scaler, check_channels, clip_float, saturate, scaled_bounds
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
     return te.compute(out.shape, at, "requantize")
 
 
-def _requantize_range(attrs: Attrs, out: TensorType, data: Bounds) -> Bounds | None:
+def _requantize_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bounds | None:
     centred = Bounds(data.low - attrs.input_zero_point, data.high - attrs.input_zero_point)
     scaled = scaled_bounds(centred, attrs.scale)
     if scaled is None:

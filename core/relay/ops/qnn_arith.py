@@ -8,14 +8,14 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bounds
 from ...tir.nodes import Expr
-from ..op import Attr, Attrs, Boolean, FixedPoint, Int, Ints, Op, Scale, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from .arith import broadcast_load
-from .common import broadcast_shapes, normalise_axes, require_integers, same_dtype
+from .common import Types, broadcast_shapes, normalise_axes, require_integers, same_dtype
 from .qnn import QUANTISED, check_zero_point
 from .qnn_scale import Scaler, saturate
-from .reduce import reduced_load, reduced_shape
+from .reduce import reduced_load, reduced_shape, sum_bounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -181,6 +181,10 @@ def _axes_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "sum")
 
 
+def _axes_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bounds:
+    return sum_bounds(out, types, Bounds(data.low - attrs.input_zero_point, data.high - attrs.input_zero_point))
+
+
 register_op(
     Op(
         name="qnn.sum",
@@ -195,5 +199,6 @@ register_op(
         reference=_axes_reference,
         compute=_axes_compute,
         kind="reduction",
+        value_range=_axes_range,
     )
 )

@@ -11,7 +11,7 @@ from ...tir.dtype import bounds
 from ...tir.nodes import Bin, Expr, Select, const
 from ..op import Attrs, Bounds, Op, register_op
 from ..types import TensorType
-from .common import require_integers
+from .common import Types, require_integers
 from .pool import pool_attrs, pool_shape, pool_sum, tap_count, window_parts
 from .qnn import QUANTISED
 
@@ -55,7 +55,7 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, at, "avg_pool")
 
 
-def _range(attrs: Attrs, out: TensorType, data: Bounds) -> Bounds:
+def _range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bounds:
     return Bounds(data.low, data.high)
 
 

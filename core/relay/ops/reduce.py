@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.nodes import Call, Expr, Imm
-from ..op import Attr, Attrs, Boolean, Int, Ints, Op, register_op
+from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
-from .common import normalise_axes, normalise_axis, require_float
+from .common import Types, normalise_axes, normalise_axis, require_float
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["reduced_load", "reduced_shape"]
+__all__ = ["reduced_load", "reduced_shape", "sum_bounds"]
 
 _AXES = (
     Attr("axis", Ints(), "axes to reduce; () is all of them"),
@@ -81,7 +81,23 @@ def _mean_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.compute(out.shape, lambda *i: total[i] / count, "mean")
 
 
-def _declare(name: str, doc: str, infer: Callable[..., TensorType], compute: Callable[..., te.Tensor]) -> None:
+def sum_bounds(out: TensorType, types: Types, data: Bounds) -> Bounds:
+    """Bounds of sums over all of the first of ``types`` that ``out`` has not, of elements within ``data``."""
+    count = types[0].size // out.size
+    return Bounds(count * data.low, count * data.high)
+
+
+def _sum_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
+    return None if data is None else sum_bounds(out, types, data)
+
+
+def _declare(
+    name: str,
+    doc: str,
+    infer: Callable[..., TensorType],
+    compute: Callable[..., te.Tensor],
+    value_range: Callable[..., Bounds | None] | None = None,
+) -> None:
     register_op(
         Op(
             name=name,
@@ -92,11 +108,12 @@ def _declare(name: str, doc: str, infer: Callable[..., TensorType], compute: Cal
             reference=lambda attrs, data: _reference(attrs, data, mean=name == "mean"),
             compute=compute,
             kind="reduction",
+            value_range=value_range,
         )
     )
 
 
-_declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total)
+_declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total, _sum_range)
 _declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
 
 

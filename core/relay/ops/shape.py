@@ -14,7 +14,7 @@ from ...tir.nodes import Expr, Imm, Var
 from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
 from ..types import TensorType, TupleType
-from .common import normalise_axes, normalise_axis, same_dtype
+from .common import Types, normalise_axes, normalise_axis, same_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["layout_axes"]
 
 
-def _same_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     return None if data is None else Bounds(data.low, data.high)
 
 
@@ -214,7 +214,7 @@ def _copy(tensor: te.Tensor) -> Any:
     return lambda *index: tensor[index]
 
 
-def _concatenate_range(attrs: Attrs, out: TensorType, *data: Bounds | None) -> Bounds | None:
+def _concatenate_range(attrs: Attrs, out: TensorType, types: Types, *data: Bounds | None) -> Bounds | None:
     known = [b for b in data if b is not None]
     return Bounds(min(b.low for b in known), max(b.high for b in known)) if len(known) == len(data) else None
 
@@ -359,7 +359,7 @@ def _pad_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     return te.assemble(out.shape, out.dtype, [everything, interior], "pad")
 
 
-def _pad_range(attrs: Attrs, out: TensorType, data: Bounds | None) -> Bounds | None:
+def _pad_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
     if data is None:
         return None
     value = int(attrs.pad_value)

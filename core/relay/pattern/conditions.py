@@ -6,6 +6,7 @@ come from plugins: whatever they do wrong becomes a `PluginError` that says wher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,9 +15,22 @@ from ...errors import PluginError
 from ...tir.dtype import DTYPES
 from ..types import TensorType, Type
 
-__all__ = ["ANYTHING", "Anything", "Condition", "Fixed", "TensorCondition", "Where", "any_", "shown", "truth", "where"]
+__all__ = [
+    "ANYTHING",
+    "Anything",
+    "Condition",
+    "Fixed",
+    "TensorCondition",
+    "Where",
+    "any_",
+    "plain",
+    "shown",
+    "truth",
+    "where",
+]
 
 _SHOWN_CHARS = 80
+_WORDS = re.compile(r"[^\W\d][\w.+-]*( [\w.+-]+)*")
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Fixed:
         return bool(value == self.value) and (self._spelled is None or repr(value) == self._spelled)
 
     def wanted(self) -> str:
-        return shown(self.value)
+        return plain(self.value)
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,26 @@ def shown(value: object) -> str:
         text = f"a value of type {type(value).__name__}"
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+
+
+def plain(value: object) -> str:
+    """A value found in a model, for an explanation: as `shown`, but words without quotes, and numpy's numbers plain."""
+    if isinstance(value, list):
+        return shown([_bare(part) for part in value])
+    return shown(tuple(map(_bare, value)) if isinstance(value, tuple) else _bare(value))
+
+
+def _bare(value: object) -> object:
+    is_number = hasattr(value, "dtype") and getattr(value, "shape", None) == ()
+    return _Bare(value) if is_number or (isinstance(value, str) and _WORDS.fullmatch(value)) else value
+
+
+@dataclass(frozen=True, repr=False)
+class _Bare:
+    value: object
+
+    def __repr__(self) -> str:
+        return str(self.value)
 
 
 @dataclass(frozen=True)

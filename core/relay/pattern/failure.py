@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..expr import Call, Constant, Expr, TupleGetItem, Var
 from ..op import Op
-from .conditions import shown
+from .conditions import plain
 from .growth import Growth, shape_of
 from .match import Graph
 from .record import Rejection
@@ -88,7 +88,7 @@ def explained(term: Term, expr: Expr, user: Expr | None) -> Failure:
         if len(expr.args) != len(term.args):
             return _failure("op", expr, f"{place}: the number of operands", str(len(expr.args)), str(len(term.args)))
         for name, value, condition in term.faults(expr):
-            subject, found = f"{place}: attribute {name}", shown(value)
+            subject, found = f"{place}: attribute {name}", plain(value)
             return _failure("attribute", expr, subject, found, condition.wanted())
     if isinstance(term, Tree) and isinstance(expr, Call) and term.laid(expr) is None:
         return _no_block(term, expr, user)
@@ -174,6 +174,6 @@ def gave_up(root: Expr, steps: int) -> Failure:
 
 def rejected(root: Expr, rejection: Rejection) -> Failure:
     """The predicate does not hold."""
-    found = "" if rejection.value is None else shown(rejection.value)
+    found = "" if rejection.value is None else plain(rejection.value)
     subject = f"clause {rejection.clause}"
     return Failure("clause", root, subject, found, rejection.reason, f"{subject}: {rejection.reason}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import PluginError
 from ..expr import Expr
-from .conditions import sentence, shown, truth
+from .conditions import plain, sentence, shown, truth
 from .match import Match
 from .terms import CONSTANT, Branch, Computed, Outputs, Term, Tree, key_of, terms_of
 
@@ -35,7 +35,8 @@ class Clause:
         name: identifies it within its pattern, for example ``channels_in_eights``.
         test: is given the `Match`; gives True where the condition holds, else False, or ``Failed(value)``.
         reason: one sentence for the user who wonders why an op stayed on the host, and for the table of supported
-            ops. Every ``{value}`` in it becomes the value that failed the test: "output channels come in eights".
+            ops: "output channels come in eights". Every ``{value}`` in it becomes the value that failed the test; where
+            there is none the value follows behind.
 
     Raises:
         PluginError: a field is malformed.
@@ -164,7 +165,8 @@ class Pattern:
         where = f"pattern {self.name!r}, clause {clause.name!r}"
         result = _answer(clause.test, match, where)
         if isinstance(result, Failed):
-            return Rejection(clause.name, clause.reason.replace("{value}", shown(result.value)), result.value)
+            reason = clause.reason if "{value}" in clause.reason else f"{clause.reason} (found {{value}})"
+            return Rejection(clause.name, reason.replace("{value}", plain(result.value)), result.value)
         if (holds := truth(result)) is None:
             raise PluginError(f"a clause gave {shown(result)}", where=where, hint="True, False, or Failed(value)")
         if holds:

@@ -8,6 +8,8 @@ What holds of it:
 - Constants are folded: no call has constant arguments only.
 - Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same.
 - Extents of 1 are added and removed by ``reshape`` only, never by two in a row, nor by a permutation.
+- What calls give is reshaped after the calls that work on it element by element and make the elements no larger: what
+  follows a pool or a product follows it directly.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
 - Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
 """
@@ -25,7 +27,7 @@ from ..op import Op
 from ..ops.arith import clip_limits
 from ..ops.common import normalise_axes
 from ..visit import children, post_order, with_children
-from .layout import permutation, permute, reshape, sink_permutation
+from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
 
 __all__ = ["arrange", "canonicalise"]
 
@@ -74,7 +76,7 @@ def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
 def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
     found = sink_permutation(expr)
     if found is None:
-        return None
+        return _sunk_reshape(expr, rules, spans)
     first, axes = found
     spans.moved(expr, first)
     permuted = children(expr)
@@ -85,6 +87,15 @@ def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
     if _moves(made):
         _handed(made, spans, *filter(permutation, permuted))
     return made
+
+
+def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
+    first = sink_reshape(expr)
+    if first is None:
+        return None
+    spans.moved(expr, first)
+    made = reshape(_canonical(first, rules, spans), expr.shape)
+    return _handed(made, spans, *filter(_moves, children(expr))) if _moves(made) else made
 
 
 def _moves(expr: Expr) -> bool:

@@ -11,7 +11,7 @@ from ..ops.common import normalise_axes, normalise_axis
 from ..ops.shape import layout_axes
 from ..types import TensorType
 
-__all__ = ["permutation", "permute", "reshape", "sink_permutation"]
+__all__ = ["permutation", "permute", "reshape", "sink_permutation", "sink_reshape"]
 
 Axes = tuple[int, ...]
 
@@ -82,6 +82,39 @@ def sink_permutation(expr: Expr) -> tuple[Expr, Axes] | None:
     if rename is not None:
         attrs, after = rename(attrs, axes)
     return Call(op, [arg for arg in args if arg is not None], attrs), after
+
+
+def sink_reshape(expr: Expr) -> Call | None:
+    """``expr``, which works element by element, computed from the data before their reshape.
+
+    None where no argument is what a call of an op gives under another shape, where the op does not allow it, and where
+    it gives larger elements than it takes: these are made where they are used.
+    """
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.kind not in ("elementwise", "broadcast"):
+        return None
+    reshaped = [arg for arg in expr.args if isinstance(arg, Call) and arg.op_name == "reshape"]
+    data = [arg.args[0] for arg in reshaped]
+    if not any(isinstance(one, Call) and isinstance(one.op, Op) for one in data):
+        return None
+    shape = data[0].shape
+    if any(arg.shape != expr.shape for arg in reshaped) or any(one.shape != shape for one in data):
+        return None
+    if expr.tensor.nbytes > reshaped[0].tensor.nbytes:
+        return None
+    attrs = dict(expr.attrs.items)
+    if "axis" in attrs:
+        if not shape or any(len(attrs[name]) > 1 for name in ("scale", "zero_point") if name in attrs):
+            return None
+        attrs["axis"] = -1  # without meaning where there is one scale
+    args: list[Expr] = []
+    for arg in expr.args:
+        if arg in reshaped:
+            args.append(arg.args[0])
+        elif isinstance(arg, Constant) and arg.tensor.size == 1:
+            args.append(reshape(arg, ()))
+        else:
+            return None
+    return Call(expr.op, args, attrs)
 
 
 def _before(arg: Expr, axes: Axes) -> Expr | None:

@@ -43,7 +43,7 @@ def _bounds(expr: Expr, found: dict[Expr, Bounds]) -> Bounds:
     low, high = bounds(expr.dtype)
     if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.value_range is not None:
         given = [_representable(arg, found) for arg in expr.args]
-        proven = expr.op.value_range(expr.attrs, expr.type, *given)
+        proven = expr.op.value_range(expr.attrs, expr.type, tuple(arg.tensor for arg in expr.args), *given)
         if proven is not None:
             return proven
     return Bounds(low, high)

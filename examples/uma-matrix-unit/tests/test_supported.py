@@ -95,7 +95,7 @@ def test_scales_go_along_the_channels() -> None:
     [
         (
             FixedPoint((2**30,), (0,), "away"),
-            "rounding: fixed-point scales round double, up, even; this one rounds 'away'",
+            "rounding: fixed-point scales round double, up, even; this one rounds away",
         ),
         (
             FloatScale((0.5, *(0.75,) * 7)),

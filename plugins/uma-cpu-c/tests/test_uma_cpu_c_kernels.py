@@ -58,6 +58,27 @@ def test_elementwise_calls_follow_a_convolution() -> None:
     assert kernels(relu(call("add", CONV, BIAS))) == ["conv2d add relu"]
 
 
+@pytest.mark.parametrize(
+    "sums",
+    [
+        call("qnn.conv2d", I, const(np.ones((1, 1, 2, 2), np.int8)), input_zero_point=3),
+        call("qnn.conv2d", I, const(np.ones((3, 3, 1, 2), np.int8)), groups=2, padding=(1, 1, 1, 1)),
+        call("qnn.conv1d", var((1, 4, 3), "int8"), const(np.ones((2, 3, 2), np.int8))),
+        call("qnn.dense", var((1, 3), "int8"), const(np.ones((2, 3), np.int8))),
+        call("qnn.matmul", var((4, 3), "int8"), var((3, 2), "int8", "y")),
+    ],
+    ids=lambda sums: str(sums.op_name),
+)
+def test_bias_requantisation_and_activation_follow_a_product(sums: Call) -> None:
+    product = str(sums.op_name).rpartition(".")[2]
+    scale = FixedPoint((2**30, 2**30), (1, 0), "double")
+    narrow = call("qnn.requantize", call("add", sums, const([1, 2])), scale=scale, output_zero_point=-5, dtype="int8")
+    assert kernels(narrow) == [f"{product} add requantize"]
+    assert kernels(call("clip", narrow, a_min=-5, a_max=100)) == [f"{product} add requantize clip"]
+    assert kernels(relu(narrow)) == [f"{product} add requantize relu"]
+    assert kernels(call("cast", relu(narrow), dtype="int16")) == [f"{product} add requantize relu cast"]
+
+
 def test_a_chain_of_elementwise_calls_is_one_kernel() -> None:
     assert kernels(call("tanh", relu(call("sigmoid", X)))) == ["sigmoid relu tanh"]
 

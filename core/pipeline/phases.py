@@ -1,0 +1,114 @@
+"""What must hold of a module at each phase, besides what `relay.verify` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..hooktypes import PHASES, Phase
+from ..relay.expr import Call, Constant, Function, GlobalVar
+from ..relay.module import IRModule
+from ..relay.op import Op
+from ..relay.transform import canonicalise
+from ..relay.verify import Fault
+from ..relay.visit import global_callees, nested_functions, post_order
+from ..tir.flatten import flatten
+from ..tir.nodes import PrimFunc
+from ..tir.scratch import hoist_scratch
+from ..tir.unroll import unroll
+from ..tir.visit import uses_device
+from .fuse import is_view
+from .members import Members
+from .regions import label_of, regions_of
+
+__all__ = ["phase_faults"]
+
+
+def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[Fault]:
+    """Everything that must not be at a phase; nothing for a good module.
+
+    Args:
+        module: holds what `relay.verify` asks for.
+        members: the targets of the build.
+        phase: one of `PHASES`.
+    """
+    if phase in ("PRE_PARTITIONING", "POST_PARTITIONING_0"):
+        yield from _not_canonical(module)
+    yield from _without_owner(module, members, phase)
+    if phase == "POST_PARTITIONING_1":
+        yield from _without_kernel(module)
+    if PHASES.index(phase) >= PHASES.index("TIR_0"):
+        yield from _not_lowered(module, members)
+    for of, rewrite, left in _DONE:
+        if PHASES.index(phase) >= PHASES.index(of):
+            for var, function in module.functions.items():
+                if isinstance(function, PrimFunc) and rewrite(function) is not function:
+                    yield Fault(f"there are {left} left", var.name)
+
+
+_DONE: tuple[tuple[Phase, Callable[[PrimFunc], PrimFunc], str], ...] = (
+    ("TIR_2", unroll, "loops to unroll"),
+    ("TIR_3", flatten, "buffers of several dimensions"),
+    ("TIR_3", hoist_scratch, "buffers in an accelerator's memory that are no workspaces"),
+)
+"""From which phase on a rewrite of loops has nothing more to do, and what else there would be."""
+
+
+def _not_canonical(module: IRModule) -> Iterator[Fault]:
+    canonical = canonicalise(module)
+    if canonical.main is module.main:
+        return
+    kept = set(post_order(canonical.main.body))
+    changed = [e for e in post_order(module.main.body) if isinstance(e, Call) and e not in kept]
+    name = changed[0].op_name or "a call" if changed else "the result"
+    # What a pass makes may have no layer yet; what is computed from it has.
+    layers = next(filter(None, (module.spans[e] for e in changed)), ())
+    yield Fault(f"{name} is not in canonical form", "main", layers)
+
+
+def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator[Fault]:
+    """Functions that are for nobody, and calls of functions from where only loops can be called."""
+    labels = {member.label for member in members.accelerators}
+    for var, function in module.functions.items():
+        if not isinstance(function, Function):
+            continue
+        for part in nested_functions(function):
+            label = label_of(part)
+            if label is not None and label not in labels:
+                yield Fault(f"a function is for {label!r}, which is no accelerator of this build", var.name)
+            elif label is not None and part is not function and phase != "PRE_PARTITIONING":
+                yield Fault(f"a function for {label!r} is none of the module, so that nobody lowers it", var.name)
+        for callee in global_callees(function):
+            called = module.functions[callee]
+            if isinstance(called, Function) and label_of(called) is None:
+                yield Fault(f"{callee.name!r} is called, a function of the graph form for no target", var.name)
+            elif isinstance(called, Function) and label_of(function) is not None:
+                yield Fault(f"a region calls the region {callee.name!r}", var.name)
+
+
+def _without_kernel(module: IRModule) -> Iterator[Fault]:
+    for expr in post_order(module.main.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr):
+            what = f"{expr.op.name} belongs to no kernel of the host and to no region"
+            yield Fault(what, "main", module.spans[expr])
+
+
+def _not_lowered(module: IRModule, members: Members) -> Iterator[Fault]:
+    for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
+        member = members.get(label_of(function) or "")
+        for expr in post_order(function.body):
+            if not isinstance(expr, Call) or is_view(expr):
+                continue
+            called = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
+            what: str | None = None
+            if not isinstance(expr.op, GlobalVar):
+                what = f"{expr.op_name or 'a function'} is called, and no loops are"
+            elif isinstance(called, PrimFunc):
+                constants = expr.args[len(called.buffers("input")) :]
+                if not all(isinstance(arg, Constant) for arg in constants):
+                    what = f"{expr.op.name!r} is given a value that is computed where it takes a constant"
+                elif uses_device(called) and member is None:
+                    what = f"{expr.op.name!r} drives a device, and is called outside of a region"
+                elif member is not None and (used := member.undeclared(called)) is not None:
+                    what = f"{expr.op.name!r} uses {used}"
+            if what is not None:
+                yield Fault(what, var.name, module.spans[expr])

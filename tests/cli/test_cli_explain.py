@@ -1,0 +1,355 @@
+"""What the commands say of accelerators: where ops go, what must go there, what is wrong there, what it took."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests._support import fake_device
+from tests._support.plugins import HOST, accelerator, entry_of, taking, toy
+from tests._support.small_models import Uma
+from tests._support.te_lowerings import as_declared, kernel_of, lowered
+
+from uma.cli.common import random_array
+from uma.hookspecs import Lowered, Pattern, Refuse
+from uma.plugins import PluginEntry, PluginHost
+from uma.relay import Call, Function
+from uma.relay.pattern import Clause, Failed, op, wildcard
+from uma.tir import nodes as tir
+from uma.tir import te
+
+MODEL = """\
+@function
+def main(x: Tensor[(2, 4), int8], y: Tensor[(2, 3), int32]) -> Tensor[(2, 3), int32]:
+    v0: ('fc1',) = qnn.dense(x, const([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], (3, 4), int8))
+    v1: ('fc1/add',) = add(v0, y)
+    v2: ('fc1/relu',) = nn.relu(v1)
+    v3: ('fc2',) = qnn.dense(x, const([1, 1, 1, 1], (1, 4), int8))
+    v4: ('out',) = multiply(v2, v3)
+    return v4
+"""
+"""24 multiply-accumulates in ``fc1``, 8 in ``fc2``."""
+
+TARGETS = ("--target", "npu", "--target", "dsp", "--target", "plain")
+NARROW = Clause("narrow", lambda m: m.root.shape[1] == 1 or Failed(m.root.shape[1]), "one channel, not {value}")
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs accelerators beside a plain host, and writes the model ``m.py``."""
+
+    def installed(*plugins: Sequence[PluginEntry]) -> None:
+        host = PluginHost(lambda: [entry for plugin in (*plugins, entry_of(HOST)) for entry in plugin])
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+
+    (folder / "m.py").write_text(MODEL)
+    return installed
+
+
+def npu(*others: str, lower: Callable[[Function], Lowered] = lowered) -> list[PluginEntry]:
+    """Takes narrow dense layers, and other ops."""
+    patterns = [taking("npu", "qnn.dense", lower, [NARROW]), *(taking("npu", name, lower) for name in others)]
+    return toy("npu", patterns=lambda: patterns)
+
+
+class TestExplain:
+    def test_text(self, uma: Uma, install: Install) -> None:
+        install(npu("nn.relu"), toy("dsp", "nn.relu", "add"))
+        done = uma("explain", "m.py", *TARGETS)
+        assert (done.code, done.err) == (0, "")
+        assert (
+            done.out
+            == """\
+m: 5 ops, 32 multiply-accumulates (MACs)
+  fc1: qnn.dense, 24 MACs -> plain
+      not npu: npu.dense: clause narrow: one channel, not 3
+      not dsp: no pattern takes qnn.dense
+  fc1/add: add -> dsp_0 as dsp.add
+      not npu: no pattern takes add
+  fc1/relu: nn.relu -> npu_0 as npu.relu
+  fc2: qnn.dense, 8 MACs -> npu_1 as npu.dense
+  out: multiply -> plain
+      not npu: no pattern takes multiply
+      not dsp: no pattern takes multiply
+  target  ops  MACs  share of MACs
+  npu       2     8          25.0%
+  dsp       1     0           0.0%
+  plain     2    24          75.0%
+"""
+        )
+
+    def test_json(self, uma: Uma, install: Install) -> None:
+        install(npu("nn.relu"), toy("dsp", "add"))
+        done = uma("explain", "m.py", *TARGETS, "--json")
+        assert (done.code, done.err) == (0, "")
+        record = done.json
+        assert list(record) == ["schema_version", "name", "host", "offloaded", "targets", "ops", "notes"]
+        assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])
+        assert record["targets"] == [
+            {"target": "npu", "ops": 2, "macs": 8},
+            {"target": "dsp", "ops": 1, "macs": 0},
+            {"target": "plain", "ops": 2, "macs": 24},
+        ]
+        fc1, fc2 = (next(op for op in record["ops"] if op["layers"] == [layer]) for layer in ("fc1", "fc2"))
+        assert (fc2["owner"], fc2["region"], fc2["pattern"], fc2["macs"]) == ("npu", "npu_1", "npu.dense", 8)
+        assert fc1 == {
+            "op": "qnn.dense",
+            "layers": ["fc1"],
+            "macs": 24,
+            "owner": "plain",
+            "pattern": None,
+            "region": None,
+            "why": [
+                {
+                    "owner": "npu",
+                    "pattern": "npu.dense",
+                    "kind": "clause",
+                    "clause": "narrow",
+                    "reason": "clause narrow: one channel, not 3",
+                    "value": "3",
+                },
+                {
+                    "owner": "dsp",
+                    "pattern": None,
+                    "kind": "none",
+                    "clause": None,
+                    "reason": "no pattern takes qnn.dense",
+                    "value": None,
+                },
+            ],
+        }
+
+    def test_the_order_of_targets_is_their_priority(self, uma: Uma, install: Install) -> None:
+        install(toy("npu", "nn.relu"), toy("dsp", "nn.relu"))
+
+        def owner(*labels: str) -> str:
+            given = [part for label in labels for part in ("--target", label)]
+            ops = uma("explain", "m.py", *given, "--json").json["ops"]
+            return next(op["owner"] for op in ops if op["op"] == "nn.relu")
+
+        assert owner("npu", "dsp", "plain") == owner("plain", "npu", "dsp") == "npu"
+        assert owner("dsp", "npu", "plain") == owner("dsp", "plain", "npu") == "dsp"
+
+    def test_what_is_refused_when_it_is_lowered_is_told(self, uma: Uma, install: Install) -> None:
+        def lower(function: Function) -> Lowered:
+            raise Refuse("the driver is too old")
+
+        install(npu(lower=lower))
+        done = uma("explain", "m.py", "--target", "npu", "--target", "plain")
+        assert "  fc2: qnn.dense, 8 MACs -> plain\n      not npu: npu.dense: the driver is too old\n" in done.out
+
+    def test_makes_no_files(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu())
+        before = sorted(os.listdir(folder))
+        uma("explain", "m.py", "--target", "npu", "--target", "plain")
+        assert sorted(os.listdir(folder)) == before
+
+    def test_a_host_alone(self, uma: Uma, install: Install) -> None:
+        install()
+        done = uma("explain", "m.py", "--target", "plain")
+        assert "not " not in done.out
+        assert done.out.splitlines()[-1].split() == ["plain", "5", "32", "100.0%"]
+
+    def test_loops_have_no_ops(self, uma: Uma, install: Install) -> None:
+        install()
+        uma("build", "m.py", "--target", "plain", "--stop-after", "lower", "--dump", "d")
+        said = uma("explain", "d/5-lower.py", "--target", "plain").error(2)
+        assert "a form that was lowered already has no ops to explain" in said
+
+
+class TestRequiredOffload:
+    @pytest.mark.parametrize("share", ["25%", "24.99%", "0%", "025%"])
+    def test_that_is_met(self, uma: Uma, install: Install, share: str, folder: Path) -> None:
+        install(npu())
+        done = uma("build", "m.py", "--target", "npu", "--target", "plain", "--require-offload", share, "-o", "out")
+        assert (done.code, done.err) == (0, "")
+        assert (folder / "out" / "metadata.json").exists()
+
+    def test_that_is_not_met_gives_the_reasons_of_explain(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu("nn.relu"), toy("dsp", "add"))
+        reasons = [line for line in uma("explain", "m.py", *TARGETS).out.splitlines() if line.startswith("      not")]
+        before = sorted(os.listdir(folder))
+        said = uma("build", "m.py", *TARGETS, "--require-offload", "95%", "-o", "out/deep").error(4).splitlines()
+        assert said == [
+            "accelerators have 25.0% of the multiply-accumulates, 95% are required",
+            "    fc1: qnn.dense, 24 MACs -> plain",
+            *(f"  {reason}" for reason in reasons[:2]),
+            "  where: m",
+            "  hint: uma explain shows every op; change the model or the requirement",
+        ]
+        assert sorted(os.listdir(folder)) == before
+
+    def test_that_is_not_met_leaves_an_artifact_as_it_is(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu())
+        build = ["build", "m.py", "--target", "npu", "--target", "plain", "-o", "out"]
+        assert uma(*build).code == 0
+        before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+        record = uma(*build, "--name", "other", "--require-offload", "100%", "--json").json
+        assert record["error"]["exit_code"] == 4
+        assert record["error"]["what"].startswith("accelerators have 25.0% of the multiply-accumulates, 100% are req")
+        assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+    @pytest.mark.parametrize(
+        "text", ["abc", "120%", "100.1%", "-1", "-1%", "95", "0.95", "", "%", " 5%", "1e1%", "nan%", "\u0665%", "5%%"]
+    )
+    def test_that_is_no_percentage(self, uma: Uma, install: Install, text: str, folder: Path) -> None:
+        install()
+        before = sorted(os.listdir(folder))
+        said = uma("build", "m.py", "--target", "plain", f"--require-offload={text}").error(2)
+        assert f"argument --require-offload: {text!r} is no percentage: write it like 95%" in said
+        assert sorted(os.listdir(folder)) == before
+
+    def test_of_a_part_of_a_build(self, uma: Uma, install: Install) -> None:
+        install()
+        part = ["build", "m.py", "--target", "plain", "--stop-after", "fuse", "--require-offload", "5%"]
+        assert "--require-offload is for whole builds" in uma(*part).error(2)
+
+    def test_of_loops(self, uma: Uma, install: Install, folder: Path) -> None:
+        install()
+        uma("build", "m.py", "--target", "plain", "--stop-after", "lower", "--dump", "d")
+        before = sorted(os.listdir(folder))
+        said = uma("build", "d/5-lower.py", "--target", "plain", "--require-offload", "5%").error(2)
+        assert "has no ops to explain" in said
+        assert sorted(os.listdir(folder)) == before
+
+
+def wrong_at(*place: int) -> Callable[[Function], Lowered]:
+    """A lowering that computes an ``add`` wrongly by 1 at one place."""
+
+    def compute(call: Call, args: Sequence[te.Tensor]) -> te.Tensor | tuple[te.Tensor, ...]:
+        made = as_declared(call, args)
+        if call.op_name != "add":
+            return made
+        assert isinstance(made, te.Tensor)
+
+        def element(*index: tir.Expr) -> tir.Expr:
+            here: tir.Expr = tir.const(1, "bool")
+            for i, at in zip(index, place, strict=True):
+                here = tir.Bin("and", here, tir.Bin("eq", i, tir.const(at)))
+            return tir.Select(here, made[index] + 1, made[index])
+
+        return te.compute(made.shape, element, "wrong")
+
+    def lower(function: Function) -> Lowered:
+        kernel = kernel_of(function, compute)
+        return Lowered(kernel.func, kernel.constants)
+
+    return lower
+
+
+def joined(lower: Callable[[Function], Lowered]) -> list[PluginEntry]:
+    """Takes an addition, and a relu behind it, as one."""
+    term = op("nn.relu")(op("add")(wildcard("int32"), wildcard("int32")))
+    return toy("npu", patterns=lambda: [Pattern("npu.sum", term, lower=lambda function, target: lower(function))])
+
+
+class TestVerify:
+    VERIFY = ("verify", "m.py", "--target", "npu", "--target", "plain", "--input", "y=random:3")
+
+    def test_what_is_right(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(joined(lowered))
+        done = uma(*self.VERIFY, "--dump", "sides", "-v")
+        assert done.code == 0
+        assert done.out.splitlines()[:5] == [
+            "  fc1: equal",
+            "  fc1/add, fc1/relu: equal",
+            "  fc2: equal",
+            "  out: equal",
+            "m: 4 results of kernels compared with their references: all agree",
+        ]
+        assert not (folder / "sides").exists()
+        kernels = uma(*self.VERIFY, "--json").json["kernels"]
+        assert [(row["kernel"], row["target"]) for row in kernels if row["target"]] == [("npu_0", "npu")]
+
+    def test_a_fault_in_a_region(self, uma: Uma, install: Install) -> None:
+        install(joined(wrong_at(1, 2)))
+        done = uma(*self.VERIFY)
+        assert done.code == 7
+        head, where, hint = done.err.splitlines()
+        found = re.fullmatch(
+            r"uma: error: layer fc1/add, fc1/relu differs from its reference: 1 of 6 elements differ, "
+            r"the first at \[1, 2\]: (\d+) instead of (\d+); at most by 1",
+            head,
+        )
+        assert found is not None, head
+        assert int(found[1]) == int(found[2]) + 1
+        assert where == "  where: region npu_0 of npu, result 2 of 4"
+        assert hint == "  hint: --dump DIR writes what it was given, what it gave, and what it should have given"
+        assert done.out.splitlines()[0] == "m: 4 results of kernels compared with their references: 1 differ"
+
+    def test_a_fault_in_a_region_as_json(self, uma: Uma, install: Install) -> None:
+        install(joined(wrong_at(0, 1)))
+        done = uma(*self.VERIFY, "--json")
+        record = done.json
+        assert (done.code, record["equal"]) == (7, False)
+        (wrong,) = (row for row in record["kernels"] if not row["ok"])
+        assert (wrong["kernel"], wrong["target"], wrong["layers"]) == ("npu_0", "npu", ["fc1/add", "fc1/relu"])
+        assert (wrong["differing"], wrong["size"], wrong["largest"], wrong["first"]) == (1, 6, 1.0, [0, 1])
+        assert wrong["got"] == wrong["expected"] + 1
+        assert {row["against"]: row["ok"] for row in record["outputs"]} == {"inspected": True, "references": False}
+
+    def test_both_sides_of_a_fault_are_dumped(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(joined(wrong_at(1, 2)))
+        done = uma(*self.VERIFY, "--dump", "new/sides")
+        assert done.code == 7 and "hint" not in done.err
+        path = "new/sides/0-npu_0.npz"
+        assert f"both sides of npu_0 are in {path}" in done.out.splitlines()
+        assert os.listdir(folder / "new" / "sides") == ["0-npu_0.npz"]
+        with np.load(folder / path) as sides:
+            assert sorted(sides.files) == ["expected", "got", "input0", "input1"]
+            expected = np.maximum(sides["input0"] + sides["input1"], 0)
+            np.testing.assert_array_equal(sides["expected"], expected)
+            np.testing.assert_array_equal(np.argwhere(sides["got"] != expected), [[1, 2]])
+            assert sides["got"][1, 2] == expected[1, 2] + 1
+            y = random_array((2, 3), "int32", 3)
+            assert any(np.array_equal(sides[name], y) for name in ("input0", "input1"))
+
+    def test_a_folder_that_cannot_be_made(self, uma: Uma, install: Install) -> None:
+        install(joined(wrong_at(0, 0)))
+        done = uma(*self.VERIFY, "--dump", "m.py/sides")
+        assert done.code == 2
+        assert "cannot make the folder: Not a directory\n  where: m.py/sides" in done.err
+
+
+DOUBLED = """\
+@function
+def main(x: Tensor[(4,), int32]) -> Tensor[(4,), int32]:
+    v0: ('rise',) = nn.relu(x)
+    v1: ('double',) = add(v0, v0)
+    return v1
+"""
+
+
+class TestProfile:
+    def test_the_device_of_each_call_and_what_it_counted(self, uma: Uma, install: Install, folder: Path) -> None:
+        def double(function: Function, target: object) -> Lowered:
+            return Lowered(fake_device.doubling(4))
+
+        value = wildcard("int32")
+        fake = entry_of(
+            accelerator("fake"),
+            patterns=lambda: [Pattern("fake.double", op("add")(value, value), lower=double)],
+            runtime=lambda: fake_device.runtime(),
+        )
+        install(fake)
+        (folder / "d.py").write_text(DOUBLED)
+        run = ("run", "d.py", "--target", "fake", "--target", "plain", "--profile", "--repeat", "3")
+        record = uma(*run, "--json").json
+        assert [(row["layers"], row["device"]) for row in record["profile"]] == [(["rise"], None), (["double"], "fake")]
+        # A load, a sum and a store in each run; the first is not measured.
+        counted = {"operations": 3, "bytes_moved": 32, "runs": 4}
+        assert record["counters"] == {"fake": counted}
+        done = uma(*run)
+        assert done.code == 0
+        lines = done.out.splitlines()
+        assert lines[1].split() == ["layer", "kernel", "on", "us", "share"]
+        assert [(line.split()[0], line.split()[2]) for line in lines[2:4]] == [("rise", "host"), ("double", "fake")]
+        assert lines[4].split()[0] == "all"
+        assert lines[5] == "fake counted in one run:"
+        assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
