@@ -12,7 +12,7 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest region that an accelerator takes.
+    """The largest region that the partitioner makes for an accelerator. What a model itself gives to one has no limit.
 
     Args:
         matches: most matches of patterns in it; None for any number.

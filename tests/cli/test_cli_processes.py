@@ -92,6 +92,10 @@ esac
 """
 
 
+def heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_a_build(
     number: signal.Signals, folder: Path, tmp_path_factory: pytest.TempPathFactory
@@ -103,7 +107,9 @@ def test_a_signal_during_a_build(
     env = environment(CC=str(compiler), STARTED=str(started), UMA_CACHE_DIR=str(cache))
     before = sorted(folder.rglob("*"))
     command = [*COMMAND, "build", "net.py", "--target", "c", "-o", "new/out"]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # Who runs the tests in the background may have Ctrl-C ignored, which is handed on.
+    with subprocess.Popen(command, env=env, preexec_fn=heed_interrupts, **given) as process:
         while not started.exists():
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
