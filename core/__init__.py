@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .hookspecs import Code, hookimpl
     from .pipeline import build
     from .relay import IRModule
+    from .runtime.state import SessionState
     from .target import Attribute, Target, TargetKind
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Attribute",
     "Code",
     "IRModule",
+    "SessionState",
     "Target",
     "TargetKind",
     "UmaError",
@@ -42,6 +44,7 @@ _WHERE = {
     "Attribute": "target",
     "Code": "hookspecs",
     "IRModule": "relay",
+    "SessionState": "runtime.state",
     "Target": "target",
     "TargetKind": "target",
     "UmaError": "errors",

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import json_schema
 from .errors import InternalError, ModelError, UmaError, UsageError
+from .hooktypes import Library
 from .runtime.cache import Cache, library_key
 from .runtime.elf import text_bytes
+from .runtime.libraries import require_library
 from .runtime.toolchain import (
     KNOWN_COMPILERS,
     compile_shared,
@@ -48,7 +50,7 @@ __all__ = ["METADATA_FILE", "SCHEMA_VERSION", "Artifact", "CallTime", "Profile",
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the metadata; its form is in ``artifact_schema.json``."""
 
 _MAX_METADATA_BYTES = 1 << 25
@@ -143,6 +145,11 @@ class Artifact:
         return int(self._record["arena_bytes"])
 
     @property
+    def state_bytes(self) -> int:
+        """What one context keeps from one run to the next, in bytes."""
+        return 0 if self._record["state"] is None else int(self._record["state"]["bytes"])
+
+    @property
     def constant_bytes(self) -> int:
         """Weights and tables, in bytes."""
         return int(self._record["constant_bytes"])
@@ -187,6 +194,9 @@ class Artifact:
     def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
         """Run the model once, on this machine; may be called from several threads, which then take turns.
 
+        All runs are those of one session. A model that keeps something from one run to the next goes on where the run
+        before left off, until `reset`; for several streams take a `session` for each.
+
         Args:
             inputs: input name to array; or one array, for a model with one input; or None, for one without. An array is
                 a numpy array or has ``__dlpack__``, and has exactly the model's shape and dtype.
@@ -198,14 +208,24 @@ class Artifact:
             ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
             ToolchainError: the model cannot be compiled or loaded on this machine.
             DeviceError: a device stopped the run, or could not be opened.
+            UsageError: a run was stopped half-way, and what it kept needs a `reset`.
         """
         with self._lock:
-            if self._session is None:
-                self._session = self.session()
-            return self._session.run(inputs)
+            return self._own_session().run(inputs)
+
+    def reset(self) -> None:
+        """Have `run` begin again with what the model says it keeps before the first run.
+
+        Raises:
+            ToolchainError, DeviceError: as for `run`.
+        """
+        with self._lock:
+            self._own_session().reset()
 
     def profile(self, inputs: Any = None, repeat: int = 10) -> Profile:
         """Run the model with a clock between its calls, in a library of its own: about 20 ns more for each call.
+
+        These runs begin as after `reset`, and those of `run` do not see them.
 
         Args:
             inputs: as for `run`.
@@ -224,16 +244,22 @@ class Artifact:
         calls = self._record["calls"]
         with self._lock:
             model = self._load(self._library("profile"))
+            kept = None
             if self._session is not None and model.devices:  # hardware is there once
+                kept = self._session.save() if model.states else None
                 self._session.close()
                 self._session = None
-            with Session(model) as session:
-                outputs = session.run(inputs)
-                totals_ns = [model.step_ns()]
-                for _ in range(repeat):
-                    session.invoke()
-                    totals_ns.append(model.step_ns())
-                counters = session.counters()
+            try:
+                with Session(model) as session:
+                    outputs = session.run(inputs)
+                    totals_ns = [model.step_ns()]
+                    for _ in range(repeat):
+                        session.invoke()
+                        totals_ns.append(model.step_ns())
+                    counters = session.counters()
+            finally:
+                if kept is not None:
+                    self._own_session().restore(kept)
         if totals_ns[0].shape != (len(calls),):
             what = f"the model has {totals_ns[0].size} steps, its metadata says {len(calls)} calls"
             raise ModelError(what, where=self.name)
@@ -277,10 +303,15 @@ class Artifact:
             raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
         return folder
 
-    def _tensors(self, role: str) -> list[TensorInfo]:
+    def _own_session(self) -> Session:
+        if self._session is None:
+            self._session = self.session()
+        return self._session
+
+    def _tensors(self, rows: list[dict[str, Any]]) -> list[TensorInfo]:
         from .runtime.native import TensorInfo
 
-        return [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in self._record[role]]
+        return [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in rows]
 
     def _devices(self) -> list[DeviceInfo]:
         from .runtime.native import DeviceInfo
@@ -306,11 +337,14 @@ class Artifact:
                     where=self.name,
                     hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
                 )
+        state = self._record["state"]
         model = NativeModel(
             library,
             name=self.name,
-            inputs=self._tensors("inputs"),
-            outputs=self._tensors("outputs"),
+            inputs=self._tensors(self._record["inputs"]),
+            outputs=self._tensors(self._record["outputs"]),
+            states=self._tensors([] if state is None else state["tensors"]),
+            model_digest=None if state is None else state["model"],
             devices=self._devices(),
             layers=[call["layers"] for call in self._record["calls"]],
         )
@@ -327,8 +361,14 @@ class Artifact:
         compiler = find_compiler(how["compiler"])
         sources = how["profile"] if variant == "profile" else [*how["sources"], how["library_entry"]]
         digests = {name: row["sha256"] for name, row in self._record["files"].items()}
-        key = library_key(digests, sources, how["flags"], compiler)
-        return Cache().library(key, lambda output: compile_shared(compiler, self.files, sources, how["flags"], output))
+        wanted = [Library(row["name"], row["package"], tuple(row["symbols"])) for row in how["libraries"]]
+        libraries = [require_library(library, compiler, f"model {self.name}") for library in wanted]
+        key = library_key(digests, sources, how["flags"], compiler, libraries)
+
+        def build(output: Path) -> None:
+            compile_shared(compiler, self.files, sources, how["flags"], output, libraries=libraries)
+
+        return Cache().library(key, build)
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
@@ -392,9 +432,10 @@ def _problem(record: Any) -> str | None:
         return f"compile names {missing[0]!r}, which is not among the files"
     if any(len(set(names)) != len(names) for names in (plain, timed)):
         return "compile names one file twice"
-    for role in ("inputs", "outputs"):
+    states = [] if record["state"] is None else record["state"]["tensors"]
+    for role, rows in (("inputs", record["inputs"]), ("outputs", record["outputs"]), ("states", states)):
         for field in ("name", "identifier"):
-            values = [row[field] for row in record[role]]
+            values = [row[field] for row in rows]
             if len(set(values)) != len(values):
                 return f"{role} have one {field} twice"
     return _device_problem(record["devices"], record["calls"])
@@ -430,9 +471,11 @@ def _makefile(record: Mapping[str, Any]) -> str:
     rules = "\n".join(
         f"{name}.o: {name} $(INCLUDED)\n\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {name} -o $@\n" for name in compiled
     )
+    libraries = " ".join(f"-l{name}" for name in (*dict.fromkeys(row["name"] for row in how["libraries"]), "m"))
     choice = f"CC = {how['compiler']}\n" if how["compiler"] not in (None, "ziglang") else ""
-    return f"""# Builds the model and its example program. For another machine: make CC=... CFLAGS=...
+    return f"""# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...
 {choice}CFLAGS = {flags}
+LDLIBS = {libraries}
 OBJECTS = {objects}
 INCLUDED = {others}
 
@@ -442,7 +485,7 @@ all: {library} {program}
 	$(AR) rcs $@ $(OBJECTS)
 
 {program}: {how["example"]}.o {library}
-	$(CC) $(LDFLAGS) -o $@ {how["example"]}.o {library} -lm
+	$(CC) $(LDFLAGS) -o $@ {how["example"]}.o {library} $(LDLIBS)
 
 {rules}
 clean:

@@ -18,7 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from .hooktypes import Code, Implementation, Lowered, Pass, Refuse, Runtime, Strategy
+from .hooktypes import (
+    Code,
+    Cost,
+    Implementation,
+    LaunchQueue,
+    Library,
+    Lowered,
+    Pass,
+    Refuse,
+    Routine,
+    Runtime,
+    Strategy,
+)
+from .relay.custom import CustomLayer, CustomOp, CustomTensor
+from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern
 from .target import Target, TargetKind
 
@@ -27,27 +41,41 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLUGIN_API_VERSION",
+    "Blob",
     "Clause",
     "Code",
+    "Cost",
+    "CustomLayer",
+    "CustomOp",
+    "CustomTensor",
+    "Extern",
     "Failed",
+    "Field",
     "Implementation",
+    "LaunchQueue",
+    "Library",
     "Lowered",
     "Pass",
     "Pattern",
     "Refuse",
+    "Relocation",
+    "Routine",
     "Runtime",
     "Strategy",
+    "estimate_cost",
     "hookimpl",
+    "ops",
     "passes",
     "patterns",
     "register_target",
+    "relay_to_runtime",
     "relay_to_tir",
     "runtime",
     "strategies",
     "tir_to_runtime",
 ]
 
-PLUGIN_API_VERSION = (0, 2)
+PLUGIN_API_VERSION = (0, 3)
 """Major and minor version of this contract. While the major is 0, a new minor may change anything."""
 
 PROJECT = "uma"
@@ -80,6 +108,46 @@ def register_target() -> Sequence[TargetKind]:  # type: ignore[empty-body]  # a 
             array_dim = Attribute("array_dim", int, default=8, low=1, high=64, help="rows and columns of the array")
             clock_hz = Attribute("clock_hz", float, default=250e3, low=1.0, help="clock in Hz")
             return [TargetKind("my_device", (array_dim, clock_hz), help="a systolic array", device_type="npu")]
+    """
+
+
+@_hookspec(firstresult=True)
+def ops() -> Sequence[CustomOp] | None:
+    """Declare operators of the plugin's own, and how layers of model files become calls of them.
+
+    Called once, when a build first needs to know. The ops are known to the builds that have a target of this plugin:
+    to their importers, their text forms, and the plugin's hooks.
+
+    Returns:
+        A list or tuple. Names of ops begin with one of the plugin's kinds: ``my_device.mfcc``.
+
+    Example::
+
+        from uma.hookspecs import CustomLayer, CustomOp, hookimpl
+        from uma.relay import Call, Op, call
+        from uma.target import TargetKind
+        from uma.tir import te
+
+        CUBE = Op(
+            "my_device.cube",
+            "The third power of every element. ``data``: any shape, float32.",
+            ("data",),
+            infer=lambda attrs, data: data,
+            reference=lambda attrs, data: data**3,
+            compute=lambda attrs, out, x: te.compute(out.shape, lambda *i: x[i] * x[i] * x[i], "cube"),
+            kind="elementwise",
+        )
+
+        def import_cube(layer: CustomLayer) -> Call:
+            return call("my_device.cube", layer.inputs[0].value)
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="cubes", device_type="npu")]
+
+        @hookimpl
+        def ops() -> list[CustomOp]:
+            return [CustomOp(CUBE, tflite={"AcmeCube": import_cube}, onnx={"com.acme::Cube": import_cube})]
     """
 
 
@@ -156,7 +224,7 @@ def passes(target: Target) -> Sequence[Pass] | None:
 
 @_hookspec(firstresult=True)
 def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
-    """Turn a region into loops, as a whole. Called for every region of the target.
+    """Turn a region into loops, as a whole. Called for every region of the target that ``relay_to_runtime`` leaves.
 
     Args:
         module: all of the model, read-only; the region is one of its functions.
@@ -202,11 +270,79 @@ def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[
 
 
 @_hookspec(firstresult=True)
+def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+    """Turn a region into calls of what the target's `Runtime` has: command streams for a device, library functions.
+
+    Called for every region of the target, before ``relay_to_tir``.
+
+    Args:
+        module: all of the model, read-only; the region is one of its functions.
+        function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        target: the target.
+
+    Returns:
+        A module and its entry: a function of the same type as ``function``, which is either an `Extern` or calls
+        externs, and loops with their constants. The core merges the module into its own and renames what has to be.
+        None leaves the region to ``relay_to_tir``.
+
+    Raises:
+        Refuse: the target cannot do it, or not a part of it.
+
+    Example::
+
+        from uma.hookspecs import Extern, Pattern, Refuse, Routine, Runtime, hookimpl
+        from uma.relay import Function, GlobalVar, IRModule
+        from uma.relay.pattern import op, wildcard
+        from uma.target import TargetKind
+        from uma.tir import Buffer, Param
+
+        HEADER = '''
+        #include <stdint.h>
+        void my_relu(const float *x, float *y, int64_t count);
+        '''
+        SOURCE = '''
+        #include "my_library.h"
+        void my_relu(const float *x, float *y, int64_t count)
+        {
+            while (count-- > 0) y[count] = x[count] > 0.0f ? x[count] : 0.0f;
+        }
+        '''
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_library", help="rectifies", device_type="cpu")]
+
+        @hookimpl
+        def patterns() -> list[Pattern]:
+            return [Pattern("my_library.relu", op("nn.relu")(wildcard("float32")))]
+
+        @hookimpl
+        def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar] | None:
+            if len(function.params) != 1 or function.body.args != function.params:
+                return None  # more than one match
+            x, y = (Buffer(name, function.body.shape, "float32") for name in ("x", "y"))
+            if len(x.shape) > 4:
+                raise Refuse(f"at most 4 dimensions, these are {len(x.shape)}", at=function.body)
+            params = (Param(x, "input"), Param(y, "output"))
+            module = IRModule.of({"relu": Extern(params, routine="relu", scalars={"count": x.size})})
+            return module, module.global_var("relu")
+
+        @hookimpl
+        def runtime() -> Runtime:
+            return Runtime(
+                header="my_library.h",
+                sources={"my_library.h": HEADER, "my_library.c": SOURCE},
+                routines=(Routine("relu", "my_relu({x}, {y}, {count})"),),
+            )
+    """
+
+
+@_hookspec(firstresult=True)
 def strategies(target: Target) -> Sequence[Strategy] | None:
     """Say how the target computes ops, or what its patterns take, one at a time. Called once per build and target.
 
-    Asked where ``relay_to_tir`` and the pattern's ``lower`` give nothing. A host's strategy goes before the op's own
-    loops.
+    Asked where ``relay_to_runtime``, ``relay_to_tir`` and the pattern's ``lower`` give nothing. A host's strategy goes
+    before the op's own loops.
 
     Args:
         target: the target, with the attributes that the user gave.
@@ -243,7 +379,9 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
 @_hookspec(firstresult=True)
 def runtime(target: Target) -> Runtime | None:
-    """Give the driver of the device, in C. Called once per build and target that has something to do.
+    """Give the driver of the device, or what calls a library, in C.
+
+    Called once per build and target that has something to do.
 
     Args:
         target: the target, with the attributes that the user gave.
@@ -317,10 +455,49 @@ def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
     """
 
 
+@_hookspec(firstresult=True)
+def estimate_cost(function: Function, target: Target) -> Cost | None:
+    """Tell what a region costs. Called for every region of the target, when somebody wants to know: ``uma explain``.
+
+    Args:
+        function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        target: the target.
+
+    Returns:
+        What it takes to run the region once, or None where that is not known.
+
+    Example::
+
+        from uma.hookspecs import Cost, Pattern, hookimpl
+        from uma.relay import Function
+        from uma.relay.pattern import op, wildcard
+        from uma.target import Attribute, Target, TargetKind
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            lanes = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")
+            return [TargetKind("my_device", (lanes,), help="rectifies", device_type="npu")]
+
+        @hookimpl
+        def patterns() -> list[Pattern]:
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("int8")))]
+
+        @hookimpl
+        def estimate_cost(function: Function, target: Target) -> Cost | None:
+            if len(function.params) != 1 or function.body.args != function.params:
+                return None  # more than one match
+            elements = function.body.tensor.size
+            return Cost(cycles=-(-elements // target.get_attr("lanes")), bytes_moved=2 * elements)
+    """
+
+
 RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    "estimate_cost": Cost,
+    "ops": (list, tuple),
     "passes": (list, tuple),
     "patterns": (list, tuple),
     "register_target": (list, tuple),
+    "relay_to_runtime": tuple,
     "relay_to_tir": tuple,
     "runtime": Runtime,
     "strategies": (list, tuple),
@@ -328,8 +505,13 @@ RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
 }
 """What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
 
-MAY_REFUSE = frozenset({"relay_to_tir"})
+MAY_REFUSE = frozenset({"relay_to_runtime", "relay_to_tir"})
 """The hooks that may raise `Refuse`."""
 
-ELEMENTS: Mapping[str, type[Any]] = {"passes": Pass, "patterns": Pattern, "strategies": Strategy}
+ELEMENTS: Mapping[str, type[Any]] = {
+    "ops": CustomOp,
+    "passes": Pass,
+    "patterns": Pattern,
+    "strategies": Strategy,
+}
 """What the lists are of that hooks give."""

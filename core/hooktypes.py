@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .errors import PluginError
+from .relay.extern import Extern, Field
 from .target import Target
 from .target.kind import shown
-from .tir.nodes import Intrinsic, Memory, PrimFunc
+from .tir import ctext
+from .tir.nodes import Intrinsic, Memory, PrimFunc, Queue
 from .tir.visit import intrinsics
 
 if TYPE_CHECKING:
@@ -23,11 +26,15 @@ if TYPE_CHECKING:
 __all__ = [
     "PHASES",
     "Code",
+    "Cost",
     "Implementation",
+    "LaunchQueue",
+    "Library",
     "Lowered",
     "Pass",
     "Phase",
     "Refuse",
+    "Routine",
     "Runtime",
     "Scope",
     "Strategy",
@@ -51,6 +58,8 @@ _COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
 _PASS = re.compile(r"[a-z][a-z0-9_]*")
 _PASS_REFERENCE = re.compile(r"([a-z][a-z0-9_]*\.)?[a-z][a-z0-9_]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_LIBRARY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,197}\.[ch]")
 
 
@@ -182,6 +191,53 @@ class Lowered:
         object.__setattr__(self, "constants", tuple(self.constants))
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What it takes to run something once, as far as its target's plugin can tell. None is not known.
+
+    Args:
+        cycles: of the device's clock.
+        seconds: time. Cycles or seconds are always known.
+        bytes_moved: between the memory of the host and that of the device, both ways together.
+        energy_j: energy, in joules.
+
+    Raises:
+        PluginError: a field is no such number, or neither cycles nor seconds are given.
+    """
+
+    cycles: float | None = None
+    seconds: float | None = None
+    bytes_moved: int | None = None
+    energy_j: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in COST_FIELDS:
+            value: Any = getattr(self, name)
+            kinds = (int,) if name == "bytes_moved" else (int, float)
+            if value is not None and not (type(value) in kinds and math.isfinite(value) and value >= 0):
+                what = "a whole number" if name == "bytes_moved" else "a number"
+                raise PluginError(f"Cost.{name} is {shown(value)}, not {what} from 0 on")
+        if self.cycles is None and self.seconds is None:
+            raise PluginError("Cost has neither cycles nor seconds", hint="Cost(cycles=...) or Cost(seconds=...)")
+
+    @staticmethod
+    def total(costs: Sequence[Cost]) -> Cost | None:
+        """The cost of one after the other: of each field the sum, where all know it. None of nothing, and where they
+        have neither cycles nor seconds in common."""
+        sums: dict[str, Any] = {}
+        for name in COST_FIELDS:
+            values = [getattr(cost, name) for cost in costs]
+            sums[name] = None if None in values else sum(values)
+        known = bool(costs) and (sums["cycles"] is not None or sums["seconds"] is not None)
+        return Cost(**sums) if known else None
+
+    def record(self) -> dict[str, float | None]:
+        """The same as plain data, for JSON."""
+        return {name: getattr(self, name) for name in COST_FIELDS}
+
+
+COST_FIELDS = ("cycles", "seconds", "bytes_moved", "energy_j")
+
 Lowering = Callable[["Function", Target], "Lowered | None"]
 
 
@@ -234,48 +290,226 @@ class Implementation:
             raise PluginError(f"Implementation.state_bytes is {shown(self.state_bytes)}", hint="0 to 2**31 - 1")
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """How a device is driven: C that is compiled with every model that uses it.
+Rows = Sequence[tuple[int, str]]
+"""What a blob says: (byte offset, text), in order of offsets."""
 
-    The driver reaches the device by ``uma_device.h`` alone: registers, memory, interrupt or poll. So one driver serves
-    the simulator and the real thing; the target's attribute ``impl`` says which.
+
+@dataclass(frozen=True)
+class Routine:
+    """A function in C that externs call: it starts a command stream, or is one of a library.
 
     Args:
-        driver: the C object ``const uma_driver DRIVER``.
-        header: the file that declares it and what intrinsics call; a key of ``sources``.
+        name: by which externs name it; unique in its `Runtime`.
+        call: one expression of C. Placeholders: ``{device}``, a ``uma_device *``, where there is a driver; each
+            parameter by its name, a pointer to its first element (in a memory of the device, its byte address there as
+            a ``uint32_t``); each blob by its name, a pointer to its bytes, and ``{BLOB_bytes}``, their number as a
+            ``size_t``; each scalar by its name; ``{bases}`` and ``{n_bases}``, a ``const uma_region *`` and an
+            ``int32_t``, the memory that the call may touch. With ``{device}`` its type is ``int32_t``, 0 or a fault
+            code; without, it is called for its effect alone and cannot fail. ``{bases}`` is gone when the call returns;
+            what it points to stays.
+        fields: the kinds of words that relocations of its blobs fill in.
+        ports: ways by which the device reaches memory. Where there are any, an extern says for each parameter and
+            blob which one it takes.
+        describe: turns a blob that has relocations or marks, with its relocations filled in, into rows for ``uma
+            explain --stream``.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str
+    call: str
+    fields: tuple[Field, ...] = ()
+    ports: tuple[str, ...] = ()
+    describe: Callable[[bytes], Rows] | None = None
+
+    def __post_init__(self) -> None:
+        _identifier(self.name, "Routine.name")
+        what = f"routine {self.name!r}"
+        call: object = self.call
+        if not isinstance(call, str) or (fault := ctext.fault_in(call, ctext.placeholders(call), ())):
+            raise PluginError(f"call of {what}: {fault if isinstance(call, str) else shown(call)}")
+        fields: object = self.fields
+        if not isinstance(fields, (tuple, list)) or not all(isinstance(one, Field) for one in fields):
+            raise PluginError(f"fields of {what} are {shown(fields)}, not a tuple of Field")
+        names = [one.name for one in self.fields]
+        if len(set(names)) != len(names):
+            raise PluginError(f"{what} has two fields of one name")
+        if not self.drives_device and {"bases", "n_bases"} & ctext.placeholders(self.call):
+            raise PluginError(f"{what} takes bases and no device", hint="they are for what a device is given")
+        for port in self.ports:
+            _identifier(port, f"a port of {what}")
+        if self.describe is not None and not callable(self.describe):
+            raise PluginError(f"describe of {what} is {shown(self.describe)}, not a function of bytes")
+        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "ports", tuple(self.ports))
+
+    @property
+    def drives_device(self) -> bool:
+        """Whether it is given a device, and gives a fault code."""
+        return "device" in ctext.placeholders(self.call)
+
+    def problem(self, extern: Extern) -> str | None:
+        """What of an extern does not fit this routine, in words; None where all does."""
+        known = {"device", "bases", "n_bases", *extern.scalars}
+        named = [*(param.buffer.name for param in extern.params), *(blob.name for blob in extern.blobs)]
+        known.update(named, (f"{blob.name}_bytes" for blob in extern.blobs))
+        for placeholder in sorted(ctext.placeholders(self.call) - known):
+            return f"nothing for placeholder {{{placeholder}}} of routine {self.name!r}"
+        for name in named:
+            port = extern.ports.get(name)
+            if port not in (self.ports or (None,)):
+                there = f"which has {', '.join(self.ports) or 'none'}"
+                return f"{f'port {port!r}' if port else 'no port'} for {name!r} of routine {self.name!r}, {there}"
+        return self._relocation_problem(extern)
+
+    def _relocation_problem(self, extern: Extern) -> str | None:
+        fields = {one.name: one for one in self.fields}
+        for blob in extern.blobs:
+            end_bit = 0
+            taken: list[tuple[int, int, int]] = []
+            for one in blob.relocations:
+                place = f"a relocation of {one.symbol!r} at byte {one.at} of blob {blob.name!r}"
+                if one.field not in fields:
+                    there = f"it has {', '.join(fields) or 'none'}"
+                    return f"{place}, in a field {one.field!r} that routine {self.name!r} does not declare ({there})"
+                field = fields[one.field]
+                if one.at + field.word_bytes > len(blob.data):
+                    return f"{place}, whose field {one.field!r} goes past its end at byte {len(blob.data)}"
+                taken.append((8 * one.at + field.lsb, 8 * one.at + field.lsb + field.bits, one.at))
+            for low, high, at in sorted(taken):
+                if low < end_bit:
+                    return f"two relocations of the same bits near byte {at} of blob {blob.name!r}"
+                end_bit = high
+        return None
+
+
+@dataclass(frozen=True)
+class LaunchQueue:
+    """Where a device takes what was started and not waited for. It runs one launch after the other, in order.
+
+    Args:
+        name: by which externs name it; unique in its `Runtime`.
+        depth: how many launches may be unfinished at once, at least one.
+        wait: one expression of C of type ``int32_t``, 0 or a fault code, that returns when at most ``{pending}``
+            launches of the queue are unfinished. Placeholders: ``{device}``, a ``uma_device *``, and ``{pending}``, an
+            ``int32_t`` from 0 to the depth less one.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str
+    depth: int
+    wait: str
+
+    def __post_init__(self) -> None:
+        _identifier(self.name, "LaunchQueue.name")
+        if type(self.depth) is not int or not 1 <= self.depth < 2**31:
+            raise PluginError(f"depth of queue {self.name!r} is {shown(self.depth)}", hint="1 to 2**31 - 1")
+        wait: object = self.wait
+        needed = ("device", "pending")
+        if not isinstance(wait, str) or (fault := ctext.fault_in(wait, needed, needed)):
+            raise PluginError(f"wait of queue {self.name!r}: {fault if isinstance(wait, str) else shown(wait)}")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A C library that generated code is linked with, as ``-lNAME``.
+
+    Args:
+        name: without ``lib`` and suffix.
+        package: a distribution of Python that may bring it; None where only the system does.
+        symbols: what generated code calls of it. A library without these is not the one that is meant.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str
+    package: str | None = None
+    symbols: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        package: object = self.package
+        symbols: object = self.symbols
+        if not isinstance(name, str) or not _LIBRARY.fullmatch(name):
+            raise PluginError(f"{shown(name)} cannot name a library", hint="without lib and suffix, as for -l")
+        if package is not None and not (isinstance(package, str) and _DISTRIBUTION.fullmatch(package)):
+            raise PluginError(f"library {name!r} comes with {shown(package)}, which cannot name a distribution")
+        if not isinstance(symbols, (tuple, list)):
+            raise PluginError(f"symbols of library {name!r} are {shown(symbols)}", hint='a tuple: ("cblas_sgemm",)')
+        for symbol in symbols:
+            _identifier(symbol, f"a symbol of library {name!r}")
+        object.__setattr__(self, "symbols", tuple(symbols))
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How a device is driven, or a library called: C that is compiled with every model that uses it.
+
+    The driver reaches the device by ``uma_device.h`` alone: registers, memory, interrupt or poll. So one driver serves
+    the simulator and the real thing; the target's attribute ``impl`` says which. Where there is only a library to call
+    there is no driver, and nothing that needs one.
+
+    Args:
+        driver: the C object ``const uma_driver DRIVER``; None where nothing drives a device.
+        header: the file that declares it and what intrinsics and routines call; a key of ``sources``.
         sources: C files of the driver, by name; names and symbols begin with something of the plugin's own.
         implementations: by the value of ``impl``. ``mmio``, registers at the address ``base``, is the core's own and
             need not be listed where the driver supports it: name it with the bus ``uma_mmio_bus``.
         parameters: numbers that tell one device of the kind from another, ``device->parameters`` in C.
         faults: what the fault codes of driver and device mean; every code but 0 is a fault.
         counters: names of what the driver counts, in the order of its indices: ``cycles``, ``bytes_in``.
-        memories: the accelerator's memories that loops for this target may use.
-        intrinsics: its instructions that they may execute. What is not listed is in no model: C text that comes with
+        memories: the accelerator's memories that loops and externs for this target may use.
+        intrinsics: its instructions that loops may execute. What is not listed is in no model: C text that comes with
             the text of a model counts for nothing.
+        routines: what externs may call.
+        queues: on which loops may start copies.
+        launch_queues: on which externs may be started.
+        libraries: what to link with.
 
     Raises:
         PluginError: a field is malformed.
     """
 
-    driver: str
-    header: str
-    sources: Mapping[str, str]
-    implementations: Mapping[str, Implementation]
+    driver: str | None = None
+    header: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    implementations: Mapping[str, Implementation] = field(default_factory=dict)
     parameters: tuple[int, ...] = ()
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
     memories: tuple[Memory, ...] = ()
     intrinsics: tuple[Intrinsic, ...] = ()
+    routines: tuple[Routine, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    launch_queues: tuple[LaunchQueue, ...] = ()
+    libraries: tuple[Library, ...] = ()
 
     def __post_init__(self) -> None:
-        _identifier(self.driver, "Runtime.driver")
         _sources(self, "Runtime.sources")
-        if self.header not in self.sources or not self.header.endswith(".h"):
+        self._check_tables()
+        if self.driver is not None:
+            _identifier(self.driver, "Runtime.driver")
+            if not self.implementations:
+                raise PluginError("Runtime.implementations must have at least one", hint='{"sim": Implementation(...)}')
+        else:
+            self._check_driverless()
+        for routine in self.routines:
+            if routine.drives_device != (self.driver is not None):
+                what = "drives a device, and there is no driver" if self.driver is None else "is not given the device"
+                raise PluginError(f"routine {routine.name!r} {what}", hint="{device} in its call is for a driver")
+        if self.header is None and self.driver is None:
+            return
+        if self.header is None or self.header not in self.sources or not self.header.endswith(".h"):
             raise PluginError(f"Runtime.header is {shown(self.header)}, not a header among the sources")
+
+    def _check_tables(self) -> None:
         implementations: object = self.implementations
-        if not isinstance(implementations, Mapping) or not implementations:
-            raise PluginError("Runtime.implementations must have at least one", hint='{"sim": Implementation(...)}')
+        if not isinstance(implementations, Mapping):
+            raise PluginError(f"Runtime.implementations is {shown(implementations)}", hint='{"sim": Implementation()}')
         for name, made in implementations.items():
             if not isinstance(name, str) or not isinstance(made, Implementation):
                 raise PluginError(f"Runtime.implementations: {shown(name)} is {shown(made)}, not an Implementation")
@@ -287,25 +521,73 @@ class Runtime:
                 raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
-        for name, kind in (("memories", Memory), ("intrinsics", Intrinsic)):
+        for name, kind in _TABLES.items():
             given: object = getattr(self, name)
             if not isinstance(given, (tuple, list)) or not all(isinstance(one, kind) for one in given):
                 raise PluginError(f"Runtime.{name} is {shown(given)}, not a tuple of {kind.__name__}")
+            names = [one.name for one in given]
+            if len(set(names)) != len(names):
+                raise PluginError(f"Runtime.{name} has two of one name")
             object.__setattr__(self, name, tuple(given))
         object.__setattr__(self, "implementations", MappingProxyType(dict(self.implementations)))
         object.__setattr__(self, "parameters", tuple(self.parameters))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
         object.__setattr__(self, "counters", tuple(self.counters))
 
-    def undeclared(self, func: PrimFunc) -> str | None:
-        """What loops use though it is not this accelerator's, in words; None where all is."""
+    def _check_driverless(self) -> None:
+        """What only a driver can serve."""
+        for name in _OF_DRIVERS:
+            if getattr(self, name):
+                raise PluginError(f"Runtime.{name} is for a device, and there is no driver", hint="name the driver")
+
+    def routine(self, name: str) -> Routine | None:
+        """The routine of that name, None where there is none."""
+        return next((routine for routine in self.routines if routine.name == name), None)
+
+    def launch_queue(self, name: str) -> LaunchQueue | None:
+        """The launch queue of that name, None where there is none."""
+        return next((queue for queue in self.launch_queues if queue.name == name), None)
+
+    def undeclared(self, func: PrimFunc | Extern) -> str | None:
+        """What a function uses though it is not this accelerator's, in words; None where all is."""
         for memory in func.memories:
             if memory not in self.memories:
                 return f"the memory {memory.name!r}"
+        if isinstance(func, Extern):
+            routine = self.routine(func.routine)
+            if routine is None:
+                return f"the routine {func.routine!r}"
+            if func.queue is not None and self.launch_queue(func.queue) is None:
+                return f"the launch queue {func.queue!r}"
+            return routine.problem(func)
+        for queue in func.queues:
+            if queue not in self.queues:
+                return f"the queue {queue.name!r}"
         for intrinsic in intrinsics(func):
             if intrinsic not in self.intrinsics:
                 return f"the intrinsic {intrinsic.name!r}"
         return None
+
+
+_TABLES: Mapping[str, type[Any]] = {
+    "memories": Memory,
+    "intrinsics": Intrinsic,
+    "routines": Routine,
+    "queues": Queue,
+    "launch_queues": LaunchQueue,
+    "libraries": Library,
+}
+
+_OF_DRIVERS = (
+    "implementations",
+    "parameters",
+    "faults",
+    "counters",
+    "memories",
+    "intrinsics",
+    "queues",
+    "launch_queues",
+)
 
 
 def _identifier(value: object, what: str) -> None:

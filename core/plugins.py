@@ -14,13 +14,15 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pluggy
 
 from . import hookspecs
-from .errors import PluginError, UsageError
+from .errors import PluginError, ToolchainError, UsageError
+from .relay.custom import CustomOp
+from .relay.op import known_ops
 from .target import Target, TargetKind, parse_target
 from .target.kind import shown, suggest
 from .version import __version__
@@ -63,11 +65,12 @@ class PluginEntry:
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin that was imported and has declared its kinds."""
+    """A plugin that was imported and has declared its kinds, and its own operators."""
 
     entry: PluginEntry
     kinds: Mapping[str, TargetKind]
     hooks: pluggy.HookRelay
+    ops: Mapping[str, CustomOp] = field(default_factory=dict)
 
     def call(self, hook: str, **arguments: object) -> Any:
         """Call one hook of this plugin, with ``arguments["target"]``, where there is one, as the current target.
@@ -78,7 +81,7 @@ class LoadedPlugin:
 
         Raises:
             PluginError: the hook is at fault, as `run` says, or gave something of a wrong type.
-            UsageError, Refuse: as `run`.
+            UsageError, ToolchainError, Refuse: as `run`.
         """
         target = arguments.get("target")
         current = target if isinstance(target, Target) else None
@@ -107,14 +110,15 @@ class LoadedPlugin:
             may_refuse: whether the action is a lowering, to which `Refuse` is open.
 
         Raises:
-            PluginError: the action raised anything but the two below; it names the plugin and ``what``.
+            PluginError: the action raised anything but what is below; it names the plugin and ``what``.
             UsageError: raised by the action on purpose, about what the user asked for.
+            ToolchainError: what it found missing on this machine.
             Refuse: raised by a lowering.
         """
-        with target or nullcontext():
+        with target or nullcontext(), known_ops({name: custom.op for name, custom in self.ops.items()}):
             try:
                 return action()
-            except (PluginError, UsageError) as error:
+            except (PluginError, ToolchainError, UsageError) as error:
                 place = f"{what} of plugin {self.entry.distribution} {self.entry.version}"
                 error.where = f"{place}, {error.where}" if error.where else place
                 raise
@@ -248,7 +252,8 @@ def _load(entry: PluginEntry, promised: set[str]) -> LoadedPlugin:
         if not implemented and inspect.isroutine(inspect.getattr_static(plugin, hook, None)):
             raise entry.fault(f"has a function {hook} without the mark @uma.hookimpl", _report(entry))
     given = _attempt(entry, "failed in hook register_target", _report(entry), manager.hook.register_target)
-    return LoadedPlugin(entry, _check_kinds(entry, promised, given), manager.hook)
+    loaded = LoadedPlugin(entry, _check_kinds(entry, promised, given), manager.hook)
+    return replace(loaded, ops=_check_ops(loaded, loaded.call("ops") or ()))
 
 
 def _attempt(entry: PluginEntry, what: str, hint: str, action: Callable[[], Any]) -> Any:
@@ -306,6 +311,20 @@ def _check_kinds(entry: PluginEntry, promised: set[str], given: Any) -> dict[str
             _report(entry),
         )
     return kinds
+
+
+def _check_ops(plugin: LoadedPlugin, given: Iterable[CustomOp]) -> dict[str, CustomOp]:
+    ops: dict[str, CustomOp] = {}
+    for custom in given:
+        name = custom.op.name
+        kind, _, rest = name.partition(".")
+        if kind not in plugin.kinds or not rest:
+            begin = " or ".join(f"{kind}." for kind in plugin.kinds)
+            raise plugin.fault(f"declares the op {shown(name)}, the name of which does not begin with {begin}")
+        if name in ops:
+            raise plugin.fault(f"declares the op {name!r} twice")
+        ops[name] = custom
+    return ops
 
 
 def _brief(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..target.kind import shown
-from .common import add_model_arguments, add_output_arguments, shapes
+from .common import add_model_arguments, add_output_arguments, shapes, states
 from .output import Output
 
 __all__ = ["add"]
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     start = time.perf_counter()
     members = resolve_targets(args.target, default_host())
     out.step("import")
-    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         out.notes(loaded.notes)
@@ -98,6 +98,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         {
             "calls": f"{len(metadata['calls'])}, of {len({call['kernel'] for call in metadata['calls']})} kernels",
             "arena": f"{artifact.arena_bytes:,} bytes",
+            **({"state": f"{artifact.state_bytes:,} bytes"} if artifact.state_bytes else {}),
             "weights": f"{artifact.constant_bytes:,} bytes",
             "code": f"{code_bytes:,} bytes",
             "in": str(wanted),
@@ -111,6 +112,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "folder": str(folder),
             "seconds": seconds,
             "arena_bytes": artifact.arena_bytes,
+            "state_bytes": artifact.state_bytes,
             "constant_bytes": artifact.constant_bytes,
             "code_bytes": code_bytes,
             "inputs": metadata["inputs"],

@@ -18,9 +18,8 @@ __all__ = [
     "add_output_arguments",
     "make_inputs",
     "random_array",
-    "read_arrays",
-    "save_arrays",
     "shapes",
+    "states",
 ]
 
 _SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
@@ -50,6 +49,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         action="append",
         default=[],
         help="shape of an input whose dimensions the model leaves open; may be repeated",
+    )
+    parser.add_argument(
+        "--state",
+        metavar="INPUT=OUTPUT",
+        action="append",
+        default=[],
+        help="an input that the model keeps itself: each run begins with what this output was in the run before; may "
+        "be repeated",
     )
 
 
@@ -87,6 +94,23 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def states(args: argparse.Namespace) -> dict[str, str]:
+    """The outputs that ``--state`` pairs with inputs, by input name.
+
+    Raises:
+        UsageError: one is malformed, or an input has two.
+    """
+    found: dict[str, str] = {}
+    for text in args.state:
+        given, _, taken = text.partition("=")
+        if not given or not taken:
+            raise UsageError(f"--state {text!r} is no pair of an input and an output", hint="write INPUT=OUTPUT")
+        if given in found:
+            raise UsageError(f"--state gives {given!r} twice")
+        found[given] = taken
+    return found
+
+
 def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """An array for every input of the model, as ``--inputs`` and ``--input`` say.
 
@@ -98,6 +122,8 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]])
         UsageError: an argument is malformed or names no input, or a file cannot be opened.
         ModelError: a file does not hold what it should. Shapes and dtypes are left to the session.
     """
+    from ..runtime.files import read_arrays
+
     rows = {row["name"]: row for row in declared}
     hint = f"its inputs: {', '.join(map(repr, rows)) or 'none'}"
     given: dict[str, np.ndarray] = {}
@@ -125,6 +151,8 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]])
 
 
 def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
+    from ..runtime.files import read_arrays
+
     if source.startswith("@"):
         arrays = read_arrays(Path(source[1:]))
         if list(arrays) != [""]:
@@ -149,58 +177,3 @@ def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> np.ndarray
         return rng.integers(0, 2, shape).astype(dtype)
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize <= 2 else (0, 255)
     return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` file by name; that of an ``.npy`` file under the empty name.
-
-    Raises:
-        UsageError: the file cannot be opened.
-        ModelError: it holds something else, or more than there is memory for. Objects are not unpickled.
-    """
-    import tokenize
-    import zipfile
-    import zlib
-
-    import numpy as np
-
-    try:
-        file = path.open("rb")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
-    try:
-        with file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            return {name: loaded[name] for name in loaded.files}
-    except (
-        EOFError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, SyntaxError, ValueError,
-        tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
-        hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
-        raise ModelError(f"the file does not hold arrays: {error}", where=str(path), hint=hint) from error
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """What ``numpy.savez`` writes, but for any names.
-
-    Raises:
-        UsageError: the file cannot be written; ``what`` says in the message what should have been.
-    """
-    import io
-    import zipfile
-
-    import numpy as np
-
-    from ..pipeline.dump import write_whole
-
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
-    try:
-        write_whole(path, content.getvalue())
-    except OSError as error:
-        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .common import add_model_arguments, add_output_arguments, shapes
+from .common import add_model_arguments, add_output_arguments, shapes, states
 from .output import Output
+
+if TYPE_CHECKING:
+    from ..hooktypes import Cost
 
 __all__ = ["add"]
 
@@ -22,27 +27,71 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
+    parser.add_argument(
+        "--stream",
+        action="store_true",
+        help="also show what accelerators are fed: the commands of each launch, as they stand in memory",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
+
+
+_COLUMNS = {
+    "cycles": ("cycles", ".0f"),
+    "seconds": ("seconds", ".3g"),
+    "bytes_moved": ("bytes moved", "d"),
+    "energy_j": ("joules", ".3g"),
+}
+"""What the fields of a cost are called in a table, and how they are written."""
+
+
+def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[str]]]:
+    """The heads of the columns in which any of some costs has a number, and these columns of each; not known is "-"."""
+    shown = [name for name in _COLUMNS if any(cost is not None and getattr(cost, name) is not None for cost in costs)]
+    rows = []
+    for cost in costs:
+        values = {name: getattr(cost, name) if cost is not None else None for name in shown}
+        rows.append(["-" if value is None else format(value, _COLUMNS[name][1]) for name, value in values.items()])
+    return [_COLUMNS[name][0] for name in shown], rows
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import load_model, start_build
     from ..pipeline.explain import explain
     from ..pipeline.members import resolve_targets
+    from ..pipeline.stages import STAGES
+    from ..pipeline.streams import streams
     from ..plugins import default_host
+    from ..program import Program, plan
 
     members = resolve_targets(args.target, default_host())
     out.step("import")
-    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
-    build = start_build(loaded, members, "lower", progress=out.step)
-    build.run(loaded.form, "lower")
-    found = explain(build)
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
+    until = STAGES[-1] if args.stream else "lower"
+    build = start_build(loaded, members, until, progress=out.step)
+    form = build.run(loaded.form, until)
+    found = explain(build, costs=True)
     out.line(f"{found.name}: {len(found.ops)} ops, {found.macs:,} multiply-accumulates (MACs)")
     for line in found.lines():
         out.line(f"  {line}")
-    rows = [(s.label, str(s.ops), str(s.macs), f"{s.macs / (found.macs or 1):.1%}") for s in found.shares()]
-    out.columns(("target", "ops", "MACs", "share of MACs"), rows)
+    regions = [(one.region, one.label, one.cost) for one in found.costs]
+    if any(cost is not None for _, _, cost in regions):
+        out.line("estimates of what one run of each region takes:")
+        head, cells = _cost_columns([cost for _, _, cost in regions])
+        out.columns(("region", "target", *head), [(*row[:2], *c) for row, c in zip(regions, cells, strict=True)])
+    shares = found.shares()
+    head, cells = _cost_columns([share.cost for share in shares])
+    rows = [(s.label, str(s.ops), str(s.macs), f"{s.macs / (found.macs or 1):.1%}") for s in shares]
+    out.columns(
+        ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
+    )
+    record = {**found.record(), "notes": list(loaded.notes)}
+    if isinstance(form, Program):
+        fed = streams(form, plan(form), members)
+        for stream in fed:
+            for line in stream.lines():
+                out.line(line)
+        record["streams"] = [stream.record() for stream in fed]
     out.notes(loaded.notes)
-    out.result({**found.record(), "notes": list(loaded.notes)})
+    out.result(record)
     return 0

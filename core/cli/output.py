@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 import time
 import traceback
@@ -18,6 +19,10 @@ __all__ = ["SCHEMA_VERSION", "Output", "shorten"]
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
+
+
+_NUMBER = re.compile(r"[0-9.]+(e[-+][0-9]+)?%?|-")
+"""A number in a table, or that there is none."""
 
 
 class Output:
@@ -52,7 +57,7 @@ class Output:
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table with a heading; the columns of numbers stand to the right."""
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        numbers = [all(row[i].replace(".", "").replace("%", "").isdigit() for row in rows) for i in range(len(head))]
+        numbers = [all(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(head))]
         for row in (head, *rows):
             cells = (f"{c:>{w}}" if right else f"{c:<{w}}" for c, w, right in zip(row, widths, numbers, strict=True))
             self.line(f"  {'  '.join(cells)}".rstrip())

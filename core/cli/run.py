@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, save_arrays, shapes
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes, states
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..runtime.files import save_arrays
+
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
     artifact = _artifact(args, out)
@@ -79,8 +81,9 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
     if args.model.is_dir():
         from ..artifact import load
 
-        if args.target or args.name or args.shape:
-            raise UsageError("an artifact is built already", hint="--target, --name and --shape go with model files")
+        if args.target or args.name or args.shape or args.state:
+            hint = "--target, --name, --shape and --state go with model files"
+            raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)
     if not args.model.exists():
         raise UsageError(f"there is no file {args.model}", hint="name a model file, or a folder that uma build wrote")
@@ -92,7 +95,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
 
     members = resolve_targets(args.target, default_host())
     out.step("import")
-    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     out.notes(loaded.notes)
     return artifact

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, save_arrays, shapes
+from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes, states
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ _SIDES = "what it was given, what it gave, and what it should have given"
 _AGAINST = {
     "inspected": "the same kernels without reuse of memory",
     "references": "the references of the whole model",
+    "first run": "the first run, after a reset",
     "litert": "LiteRT",
     "onnxruntime": "onnxruntime",
 }
@@ -57,55 +60,68 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import build_loaded, load_model
     from ..pipeline.members import resolve_targets
-    from ..pipeline.oracles import ORACLES
-    from ..pipeline.verify import check_outputs, verify
+    from ..pipeline.oracles import ORACLES, kept_states
+    from ..pipeline.verify import verify
     from ..plugins import default_host
 
     members = resolve_targets(args.target, default_host())
     out.step("import")
-    loaded = load_model(args.model, name=args.name, shapes=shapes(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
     inputs = make_inputs(args, declared)
     oracle = None
     if args.against != "builtin":
-        oracle = ORACLES[args.against](args.model, [tuple(row["shape"]) for row in declared])
-    found = verify(loaded, artifact, members, inputs, progress=out.step)
-    outputs = list(found.outputs)
-    if oracle is not None:
-        out.step(f"run {args.against}")
-        got = artifact.run(inputs)
-        expected = oracle([inputs[row["name"]] for row in declared])
-        outputs += check_outputs(got, dict(zip(got, expected, strict=True)), args.against)
+        kept = kept_states(loaded.form, states(args))
+        shapes_given = [tuple(row["shape"]) for row in declared]
+        oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept)
+    found = verify(loaded, artifact, members, inputs, oracle=oracle, progress=out.step)
 
     out.notes(loaded.notes)
     wrong = [check for check in found.kernels if not check.difference.ok]
     if out.verbose:
-        for check in found.kernels:
-            out.line(f"  {shorten(_layers(check), 60)}: {check.difference}")
-        for kernel in found.skipped:
-            out.line(f"  {shorten(', '.join(kernel.layers) or '(no layer)', 60)}: not compared")
+        for kernel in found.kernels:
+            out.line(f"  {shorten(_layers(kernel), 60)}: {kernel.difference}")
+        for skipped in found.skipped:
+            out.line(f"  {shorten(', '.join(skipped.layers) or '(no layer)', 60)}: not compared")
     verdict = f"{len(wrong)} differ" if wrong else "all agree"
-    out.line(f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references: {verdict}")
-    reasons = Counter(kernel.reason for kernel in found.skipped)
+    over = f" over {found.frames} frames" if found.frames > 1 else ""
+    out.line(
+        f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references{over}: {verdict}"
+    )
+    reasons = Counter(skipped.reason for skipped in found.skipped)
     for reason, count in reasons.items():
         out.line(f"{count} kernel{'s' if count > 1 else ''} could not be compared: {reason}")
-    for output in outputs:
-        out.line(f"output {shorten(output.name, 60)} against {_AGAINST[output.against]}: {output.difference}")
+    checks = _summary(found.outputs)
+    for check in checks:
+        if check.role == "output" or not check.difference.ok:
+            out.line(f"{check.role} {shorten(check.name, 60)} against {_AGAINST[check.against]}: {check.difference}")
+    good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
+    for against, count in good.items():
+        out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
     if args.dump is not None:
-        for position, check in enumerate(wrong):
-            out.line(f"both sides of {check.kernel} are in {_dump(args.dump, position, check)}")
-    error = _error(found, outputs, bool(loaded.notes), args.dump is not None)
+        for position, kernel in enumerate(wrong):
+            out.line(f"both sides of {kernel.kernel} are in {_dump(args.dump, position, kernel)}")
+    error = _error(found, bool(loaded.notes), args.dump is not None)
     out.result(
         {
             "name": artifact.name,
             "equal": error is None,
             "kernels": [
-                {"kernel": c.kernel, "target": c.target, "layers": list(c.layers), **_as_json(c.difference)}
+                {
+                    "kernel": c.kernel,
+                    "target": c.target,
+                    "layers": list(c.layers),
+                    "frame": c.frame,
+                    **_as_json(c.difference),
+                }
                 for c in found.kernels
             ],
             "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
-            "outputs": [{"name": c.name, "against": c.against, **_as_json(c.difference)} for c in outputs],
+            "outputs": [
+                {"name": c.name, "role": c.role, "frame": c.frame, "against": c.against, **_as_json(c.difference)}
+                for c in found.outputs
+            ],
         }
     )
     if error is not None:
@@ -115,6 +131,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def _dump(folder: Path, position: int, check: KernelCheck) -> Path:
     """Write both sides of a difference as ``DIR/N-KERNEL.npz``; gives its path."""
+    from ..runtime.files import save_arrays
+
     assert check.sides is not None
     arrays = {f"input{i}": array for i, array in enumerate(check.sides.inputs)}
     path = folder / f"{position}-{check.kernel}.npz"
@@ -126,12 +144,22 @@ def _dump(folder: Path, position: int, check: KernelCheck) -> Path:
     return path
 
 
-def _error(found: Verification, outputs: list[OutputCheck], noted: bool, dumped: bool) -> VerificationError | None:
+def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
+    """One check of each output and state against each that it is compared with: where it differs first, else the
+    last."""
+    found: dict[tuple[str, str, str], OutputCheck] = {}
+    for check in outputs:
+        key = check.role, check.name, check.against
+        if key not in found or found[key].difference.ok:
+            found[key] = check
+    return list(found.values())
+
+
+def _error(found: Verification, noted: bool, dumped: bool) -> VerificationError | None:
     """What the first difference means.
 
     Args:
         found: what was compared, and what could not be.
-        outputs: those that were compared, with other runtimes' too.
         noted: whether reading the model gave something to note.
         dumped: whether both sides of what differs were written.
     """
@@ -140,15 +168,19 @@ def _error(found: Verification, outputs: list[OutputCheck], noted: bool, dumped:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
             part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
             hint = None if dumped else f"--dump DIR writes {_SIDES}"
-            return VerificationError(what, where=f"{part}, result {position + 1} of {len(found.kernels)}", hint=hint)
-    for output in outputs:
+            place = f"{part}, result {position + 1} of {len(found.kernels)}"
+            if found.frames > 1:
+                place += f", frame {kernel.frame + 1}"
+            return VerificationError(what, where=place, hint=hint)
+    for output in found.outputs:
         if not output.difference.ok:
-            what = f"output {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
+            what = f"{output.role} {output.name} differs from {_AGAINST[output.against]}: {output.difference}"
             every = "every kernel that could be compared" if found.skipped else "every kernel by itself"
             hint = f"{every} agrees with its reference"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
-            return VerificationError(what, hint=hint)
+            where = f"frame {output.frame + 1}" if found.frames > 1 else None
+            return VerificationError(what, where=where, hint=hint)
     return None
 
 

@@ -7,13 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InternalError, ModelError, PluginError, UsageError
-from ..hooktypes import Implementation, Runtime
+from ..hooktypes import Implementation, Routine, Runtime
 from ..program import Plan, Program
+from ..relay.extern import Extern, Field
 from ..target import Target
 from ..target.kind import shown, suggest
 from .names import c_comment, c_identifier, c_string
 
-__all__ = ["MMIO_BUS", "Device", "Slot", "device_files", "device_record", "device_tables", "slots"]
+__all__ = [
+    "MMIO_BUS",
+    "Device",
+    "Slot",
+    "device_files",
+    "device_record",
+    "device_tables",
+    "fields_of",
+    "slots",
+    "targets",
+]
 
 MMIO_BUS = "uma_mmio_bus"
 """The bus that is the core's own, by its name in C: registers in memory, from the target's ``base`` on."""
@@ -21,12 +32,12 @@ MMIO_BUS = "uma_mmio_bus"
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator, and how it is driven.
+    """One target that calls are for: an accelerator, and how it is driven; or a library, which has no driver.
 
     Args:
         label: what calls of the program are pinned to.
         kind: of its target, which names its plugin in errors.
-        impl: which of the runtime's implementations reaches it.
+        impl: which of the runtime's implementations reaches it; without meaning where there is no driver.
         runtime: what the plugin gave for its target.
         base: address of its registers, where these are memory of the machine.
 
@@ -43,6 +54,8 @@ class Device:
 
     def __post_init__(self) -> None:
         where = f"device {self.label!r}, target kind {self.kind!r}"
+        if self.runtime.driver is None:
+            return
         offered = self.runtime.implementations
         if self.impl not in offered:
             raise UsageError(
@@ -85,7 +98,14 @@ class Device:
     @property
     def sources(self) -> dict[str, str]:
         """All files that are compiled or included for it, by name."""
-        return {**self.runtime.sources, **self.implementation.sources}
+        others = {} if self.runtime.driver is None else self.implementation.sources
+        return {**self.runtime.sources, **others}
+
+    def routine(self, extern: Extern) -> Routine:
+        """The routine that an extern for this target calls, which there is."""
+        routine = self.runtime.routine(extern.routine)
+        assert routine is not None  # `targets` has checked
+        return routine
 
 
 @dataclass(frozen=True)
@@ -97,33 +117,59 @@ class Slot:
     identifier: str
 
 
-def slots(program: Program, devices: Mapping[str, Device]) -> tuple[Slot, ...]:
-    """The devices that the program runs on, in order of their first call.
+def targets(program: Program, devices: Mapping[str, Device]) -> tuple[Device, ...]:
+    """What the calls of the program are for, besides the host, in order of their first one.
 
     Raises:
         InternalError: one of them is not among ``devices``.
-        ModelError: a kernel uses what is not its device's.
+        ModelError: a function uses what is not its target's.
     """
-    found: list[Slot] = []
-    taken: set[str] = set()
-    for position, label in enumerate(program.devices):
+    for label in program.devices:
         if label not in devices:
             raise InternalError(f"the calls of {program.name!r} are for a device {label!r}, which nobody describes")
         _check_declared(program, devices[label])
-        identifier = c_identifier(label, taken)
-        taken.add(identifier)
-        found.append(Slot(position, devices[label], identifier))
+    return tuple(devices[label] for label in program.devices)
+
+
+def fields_of(program: Program, devices: Mapping[str, Device]) -> dict[str, dict[str, Field]]:
+    """What relocations of the blobs of each extern may fill in, by the names of function and field."""
+    found: dict[str, dict[str, Field]] = {}
+    for _, step in program.calls:
+        function = program.functions[step.function]
+        if isinstance(function, Extern) and step.device is not None:
+            found[step.function] = {field.name: field for field in devices[step.device].routine(function).fields}
+    return found
+
+
+def slots(used: Iterable[Device]) -> tuple[Slot, ...]:
+    """Those of some targets that have a driver, as the model's devices."""
+    found: list[Slot] = []
+    taken: set[str] = set()
+    for device in used:
+        if device.runtime.driver is not None:
+            identifier = c_identifier(device.label, taken)
+            taken.add(identifier)
+            found.append(Slot(len(found), device, identifier))
     return tuple(found)
 
 
 def _check_declared(program: Program, device: Device) -> None:
-    """The C of memories and intrinsics is the plugin's, wherever the program comes from."""
-    for step in program.steps:
+    """The C of memories, queues, intrinsics and routines is the plugin's, wherever the program comes from."""
+    for _, step in program.calls:
         if step.device == device.label and (what := device.runtime.undeclared(program.functions[step.function])):
             raise ModelError(
                 f"kernel {step.function!r} uses {what}, which the driver of {device.label!r} does not declare as it is",
                 where=", ".join(step.layers) or program.name,
-                hint="the driver lists them: Runtime(memories=..., intrinsics=...); target attributes may change them",
+                hint="what Runtime lists (memories, queues, routines, ...) may depend on the target's attributes",
+            )
+    for queue in program.queues:
+        declared = device.runtime.launch_queue(queue.name)
+        if queue.device == device.label and (declared is None or declared.depth < queue.depth):
+            raise ModelError(
+                f"queue {queue.name!r} takes {queue.depth} launches, and that of the driver of {device.label!r} "
+                f"{declared.depth if declared else 'none'}",
+                where=program.name,
+                hint="the depth is Runtime's; it may depend on the target's attributes",
             )
 
 

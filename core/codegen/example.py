@@ -31,8 +31,11 @@ def example_text(
     write = [
         f"if (!write_file(argv[{1 + len(inputs) + i}], {_array(port)})) return 1;" for i, port in enumerate(outputs)
     ]
+    if program.states:
+        arena += f"UMA_ALIGNAS({name}_STATE_ALIGNMENT) static unsigned char state[{name}_STATE_BYTES];\n"
     files = len(inputs) + len(outputs)
-    given = "arena, sizeof arena" if arena else "NULL, 0"
+    given = "arena, sizeof arena" if plan.arena_bytes else "NULL, 0"
+    given += ", state, sizeof state" if program.states else ""
     run = [
         f"status = {name}_init(&context, {given}{', &all' if slots else ''});",
         f"if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);",

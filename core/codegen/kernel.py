@@ -4,14 +4,17 @@ The text needs ``uma_math.h`` alone, calls no allocator, and compiles without a 
 Pointers are ``restrict`` unless they may be the same memory, trip counts are constants where they are in the loop
 form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`.
 
-A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories and intrinsics name.
-The first expression among these that is not 0 ends it with that code.
+A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories, queues and intrinsics
+name. The first expression among these that is not 0 ends it with that code.
+
+A queue of a device counts transfers, a function copies. Where a copy is not one transfer, and all but the last copies
+are waited for, the function counts the transfers of these.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from ..errors import InternalError
@@ -37,16 +40,18 @@ from ..tir.nodes import (
     Load,
     Param,
     PrimFunc,
+    Queue,
     Seq,
     Stmt,
     Store,
     Update,
     Var,
     View,
+    Wait,
 )
 from ..tir.simplify import simplify_expr, simplify_within
 from ..tir.sums import exact_sums
-from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild, uses_device
+from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild, uses_device, walk
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
 
@@ -70,7 +75,9 @@ def kernel_source(name: str, func: PrimFunc) -> str:
     Raises:
         InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for.
     """
-    return _Writer(func).function(name)
+    writer = _Writer(func)
+    text = writer.function(name)
+    return _Writer(func, writer.uneven).function(name) if writer.uneven else text
 
 
 # Beside keywords, these are what letters followed by digits may mean in C: functions of math.h, and macros that
@@ -80,7 +87,14 @@ _TAKEN = ("j0", "j1", "y0", "y1", "atan2", "exp2", "exp10", "expm1", "log2", "lo
 
 
 class _Writer:
-    def __init__(self, func: PrimFunc) -> None:
+    """Writes a function.
+
+    Args:
+        func: the function.
+        counted: queues the transfers of which it counts.
+    """
+
+    def __init__(self, func: PrimFunc, counted: Collection[Queue] = ()) -> None:
         self.func = func
         self.lines: list[str] = []
         self.depth = 1
@@ -91,6 +105,13 @@ class _Writer:
         self.memories = {memory.name: memory for memory in func.memories}
         self.names = declared(func)
         self.mentions_device = False
+        # For each queue the most copies that a wait leaves pending; those where these need not be as many transfers.
+        self.pending = dict.fromkeys(func.queues, 0)
+        for part in walk(func.body):
+            if isinstance(part, Wait):
+                self.pending[part.queue] = max(self.pending[part.queue], part.pending)
+        self.counts = {queue: _name(Var(fresh_name(queue.name, self.names))) for queue in counted}
+        self.uneven: dict[Queue, None] = {}
 
     def function(self, name: str) -> str:
         shared = {name for pair in self.func.may_alias for name in pair}
@@ -109,6 +130,7 @@ class _Writer:
                 head.append(f"{_INDENT}(void){_name(buffer)};")
             elif buffer.alignment > itemsize(buffer.dtype) and buffer.scope in HOST_SCOPES:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
+        head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
         start = f"static {'int32_t' if on_device else 'void'} {name}"
         signature = f"{start}({', '.join(params)})"
         if len(signature) > 120:
@@ -164,6 +186,8 @@ class _Writer:
             self.copy(stmt, known)
         elif isinstance(stmt, Exec):
             self.exec(stmt, printer)
+        elif isinstance(stmt, Wait):
+            self.wait(stmt)
         elif isinstance(stmt, Store):
             # Compilers warn of a variable that is assigned to itself.
             if _as_stored(stmt.value) is not Load(stmt.buffer, stmt.indices):
@@ -195,25 +219,45 @@ class _Writer:
             self.stmt(inner, known)
             return
         into, out_of = self.memories.get(stmt.to.buffer.scope), self.memories.get(stmt.source.buffer.scope)
+        queue = stmt.queue
+        if queue is not None and queue in self.counts:
+            self.count_copy(self.counts[queue], self.pending[queue])
         if into is not None:
-            self.transfers(transfer(stmt), into.copy_in, known)
+            self.transfers(transfer(stmt), into.copy_in if queue is None else into.start_in, known, queue)
         elif out_of is not None:
-            self.transfers(transfer(stmt), out_of.copy_out, known)
+            self.transfers(transfer(stmt), out_of.copy_out if queue is None else out_of.start_out, known, queue)
         else:
             self.stmt(_as_loops(stmt, self.names), known)
 
-    def transfers(self, work: Transfer, text: str, known: Bounds) -> None:
+    def count_copy(self, counts: str, length: int) -> None:
+        """Of the copies started last, the numbers of transfers, for one more that has none yet."""
+        if length > 1:
+            i = _name(Var(fresh_name("i", self.names)))
+            with self.brace(f"for (int32_t {i} = {length - 1}; {i} > 0; --{i})"):
+                self.line(f"{counts}[{i}] = {counts}[{i} - 1];")
+        self.line(f"{counts}[0] = 0;")
+
+    def wait(self, stmt: Wait) -> None:
+        pending = str(stmt.pending)
+        if stmt.queue in self.counts and stmt.pending:
+            pending = " + ".join(f"{self.counts[stmt.queue]}[{position}]" for position in range(stmt.pending))
+        self.attempt(stmt.queue.wait, {"pending": pending})
+
+    def transfers(self, work: Transfer, text: str, known: Bounds, queue: Queue | None) -> None:
         """Loops around single transfers, none of which is empty."""
         size = itemsize(work.to.buffer.dtype)
         to, source, loops, rows = work.to, work.source, work.loops, work.rows
-        many = "rows" in placeholders(text)
+        many, depth = "rows" in placeholders(text), self.depth
         if not many and rows.extent is not Imm(1, INDEX):
             loops = (*loops, rows)
         with ExitStack() as braces:
             for axis in loops:
                 var = Var(fresh_name("row", self.names))
                 name, end = _name(var), Printer(known, _name, self.read).text(axis.extent)
-                braces.enter_context(self.brace(f"for (int32_t {name} = 0; {name} < {end}; ++{name})"))
+                head = f"for (int32_t {name} = 0; {name} < {end}; ++{name})"
+                if not isinstance(axis.extent, (Imm, Var)):  # it may bind less tightly than the comparison
+                    head = f"for (int32_t {name} = 0, {name}_end = {end}; {name} < {name}_end; ++{name})"
+                braces.enter_context(self.brace(head))
                 known = known.declare(var, (0, max(0, known.of(axis.extent)[1] - 1)))
                 to, source = to.moved(var, axis.to_step), source.moved(var, axis.from_step)
             for extent in (rows.extent, work.row) if many else (work.row,):
@@ -228,8 +272,13 @@ class _Writer:
                 "rows": printer.text(rows.extent),
                 "to_stride": str(rows.to_step * size),
                 "from_stride": str(rows.from_step * size),
+                "queue": "" if queue is None else str(queue.index),
             }
             self.attempt(text, values)
+            if queue is not None and queue in self.counts:
+                self.line(f"++{self.counts[queue]}[0];")
+            if queue is not None and self.depth > depth and self.pending[queue]:
+                self.uneven[queue] = None
 
     def exec(self, stmt: Exec, printer: Printer) -> None:
         intrinsic = stmt.intrinsic

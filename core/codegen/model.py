@@ -12,14 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import InternalError
-from ..program import Buffer, Call, Plan, Program
-from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, slots
+from ..hooktypes import Routine
+from ..program import Buffer, Call, Plan, Program, Wait, relocate
+from ..program.relocate import base_buffers
+from ..relay.extern import Extern
+from ..tir import ctext
+from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, fields_of, slots, targets
 from .example import example_text
+from .externs import bases_table, extern_source, takes_bases
 from .header import Port, float_literal, header_text, int32_literal, ports
 from .kernel import C_TYPES, kernel_source
 from .names import c_comment, c_identifier, c_string
 from .profile import HOOKS, profile_text
-from .weights import Weights, array_text, include_text, lay_out
+from .weights import Weights, array_text, assemble, fill_byte, include_text
 
 __all__ = ["ModelFiles", "emit_model"]
 
@@ -39,7 +44,7 @@ class ModelFiles:
         entry: the file that is compiled too where a shared library holds this model alone: ``uma_model_entry()``.
         profile: which of the files to compile instead, for a shared library that times its steps.
         example: a program of its own that runs the model on files or on zeros.
-        identifiers: what the C calls each input and output, by buffer name.
+        identifiers: what the C calls each input, output and state, by buffer name.
         constant_bytes: size of the weights.
     """
 
@@ -66,8 +71,8 @@ def emit_model(
     Raises:
         InternalError: the program's name is not safe in C, its buffers are in several pools of the host, or a device
             is not described.
-        ModelError: a kernel uses a memory or an intrinsic that is not its device's.
-        PluginError: a plugin's file has the name of another file.
+        ModelError: a function uses a memory, a queue, an intrinsic or a routine that is not its target's.
+        PluginError: a plugin's file has the name of another file; or a field of a blob cannot hold what belongs there.
     """
     name = program.name
     if c_identifier(name) != name:
@@ -78,13 +83,14 @@ def emit_model(
             hint="a model in C has one arena",
         )
     inputs, outputs = ports(program.inputs), ports(program.outputs)
-    used = slots(program, devices)
-    weights = lay_out(program)
+    used = targets(program, devices)
+    driven = slots(used)
+    weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     contents: dict[str, str | bytes] = {
         f"{name}.c": _Source(program, plan, weights, inputs, outputs, used).text(),
-        f"{name}.h": header_text(program, plan, inputs, outputs, used),
+        f"{name}.h": header_text(program, plan, inputs, outputs, driven),
         f"{name}_entry.c": _entry_text(name),
-        f"{name}_main.c": example_text(program, plan, inputs, outputs, used),
+        f"{name}_main.c": example_text(program, plan, inputs, outputs, driven),
         f"{name}_profile.c": profile_text(name, len(program.steps)),
     }
     others = []
@@ -94,9 +100,9 @@ def emit_model(
         others.append(f"{name}_weights.c")
         if weights_array:
             contents[f"{name}_weights.inc"] = array_text(weights)
-    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS if used else ())):
+    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS if driven else ())):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
-    drivers = device_files((slot.device for slot in used), contents)
+    drivers = device_files(used, contents)
     others += sorted(file for file in drivers if file.endswith(".c"))
     contents |= drivers
     return ModelFiles(
@@ -105,7 +111,9 @@ def emit_model(
         entry=f"{name}_entry.c",
         profile=(f"{name}_profile.c", *others),
         example=f"{name}_main.c",
-        identifiers=MappingProxyType({port.buffer.name: port.identifier for port in (*inputs, *outputs)}),
+        identifiers=MappingProxyType(
+            {port.buffer.name: port.identifier for port in (*inputs, *outputs, *ports(program.states))}
+        ),
         constant_bytes=len(weights.data),
     )
 
@@ -120,15 +128,18 @@ class _Source:
         weights: Weights,
         inputs: tuple[Port, ...],
         outputs: tuple[Port, ...],
-        slots: tuple[Slot, ...],
+        used: tuple[Device, ...],
     ) -> None:
         self.program = program
         self.plan = plan
         self.weights = weights
         self.inputs = inputs
         self.outputs = outputs
-        self.slots = {slot.device.label: slot for slot in slots}
+        self.targets = {device.label: device for device in used}
+        self.labels = {step.function: step.device for _, step in program.calls}
+        self.slots = {slot.device.label: slot for slot in slots(used)}
         self.name = program.name
+        self.states = ports(program.states)
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.members = {
             **{port.buffer.name: f"inputs->{port.identifier}" for port in inputs},
@@ -147,69 +158,117 @@ class _Source:
         if self.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
         for function, kernel in self.program.functions.items():
-            parts.append("UMA_NOINLINE\n" + kernel_source(self.kernel(function), kernel).rstrip("\n"))
-        parts += [self.init(), self.run(), self.descriptor()]
+            if isinstance(kernel, Extern):
+                source = extern_source(self.kernel(function), kernel, self.routine(function))
+            else:
+                source = kernel_source(self.kernel(function), kernel)
+            parts.append("UMA_NOINLINE\n" + source.rstrip("\n"))
+        parts += [*([self.reset()] if self.states else []), self.init(), self.run(), self.descriptor()]
         return "\n\n".join(parts) + "\n"
 
     def kernel(self, function: str) -> str:
         return f"{self.name}_k_{function}"
 
+    def routine(self, function: str) -> Routine:
+        """The routine that a function, which is an extern, calls."""
+        extern, label = self.program.functions[function], self.labels[function]
+        assert isinstance(extern, Extern) and label is not None  # the program is verified
+        return self.targets[label].routine(extern)
+
     def includes(self) -> Iterator[str]:
+        if self.states:
+            yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
         buses = {slot.device.implementation.bus for slot in self.slots.values()}
         if MMIO_BUS in buses:
             yield '#include "uma_mmio.h"'
-        for header in dict.fromkeys(slot.device.runtime.header for slot in self.slots.values()):
-            yield f'#include "{header}"'
+        headers = [target.runtime.header for target in self.targets.values()]
+        yield from (f'#include "{header}"' for header in dict.fromkeys(headers) if header is not None)
         # The simulator of a device may be known to its implementation's file alone.
         for bus in sorted(buses - {MMIO_BUS}):
             yield f"\nint32_t {bus}(uma_device *device, void *memory, size_t bytes);"
 
     def init(self) -> str:
         name = self.name
-        null = "context == NULL || devices == NULL" if self.slots else "context == NULL"
-        checks = [f"if ({null}) return UMA_ERR_ARGUMENT;"]
-        if self.plan.arena_bytes:
-            checks = [
-                f"if ({null} || arena == NULL) return UMA_ERR_ARGUMENT;",
-                f"if (arena_bytes < {name}_ARENA_BYTES) return UMA_ERR_ARENA;",
-                f"if ((uintptr_t)arena % {name}_ARENA_ALIGNMENT != 0) return UMA_ERR_ARENA;",
-            ]
-        else:
-            checks.append("(void)arena_bytes;")
+        needed = ["context", *(["devices"] if self.slots else [])]
+        checks = []
+        for memory, size in (("arena", self.plan.arena_bytes), ("state", self.plan.state_bytes)):
+            if size:
+                needed.append(memory)
+                upper = memory.upper()
+                checks += [
+                    f"if ({memory}_bytes < {name}_{upper}_BYTES) return UMA_ERR_{upper};",
+                    f"if ((uintptr_t){memory} % {name}_{upper}_ALIGNMENT != 0) return UMA_ERR_{upper};",
+                ]
+            elif memory == "arena":
+                checks.append("(void)arena_bytes;")
+        checks.insert(0, f"if ({' || '.join(f'{pointer} == NULL' for pointer in needed)}) return UMA_ERR_ARGUMENT;")
         head = f"uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes)"
-        bound = []
+        bound, done = [], "return UMA_OK;"
+        if self.states:
+            head = f"{head[:-1]}, void *state, size_t state_bytes)"
+            bound, done = ["context->state = (unsigned char *)state;"], f"return {name}_reset(context);"
         if self.slots:
             head = f"{head[:-1]}, const {name}_devices *devices)"
             for slot in self.slots.values():
                 fits = f"uma_device_fits(devices->{slot.identifier}, &{name}_device_table[{slot.position}])"
                 checks.append(f"if (!{fits}) return UMA_ERR_ARGUMENT;")
-            bound = ["context->devices = *devices;", "memset(&context->fault, 0, sizeof context->fault);"]
-        return _function(head, [*checks, "context->arena = (unsigned char *)arena;", *bound, "return UMA_OK;"])
+            bound += ["context->devices = *devices;", "memset(&context->fault, 0, sizeof context->fault);"]
+        return _function(head, [*checks, "context->arena = (unsigned char *)arena;", *bound, done])
+
+    def reset(self) -> str:
+        name = self.name
+        lines = [
+            "unsigned char *state;",
+            "",
+            "if (context == NULL || context->state == NULL) return UMA_ERR_ARGUMENT;",
+            "state = context->state;",
+            f"memset(state, 0, {name}_STATE_BYTES);",
+        ]
+        for port in self.states:
+            buffer, fill = port.buffer, fill_byte(port.buffer)
+            at = f"state + {self.plan.offsets[buffer.name]}"
+            if fill is None:
+                lines.append(f"memcpy({at}, {name}_weights + {self.weights.offsets[buffer.name]}, {buffer.nbytes}u);")
+            elif fill:
+                lines.append(f"memset({at}, {fill}, {buffer.nbytes}u);")
+        if self.slots:
+            lines.append("context->broken = 0;")
+        return _function(f"uma_status {name}_reset({name}_context *context)", [*lines, "return UMA_OK;"])
 
     def run(self) -> str:
         """The function that runs the model; on devices, what it does between activation and deactivation is apart."""
         name, arena = self.name, self.plan.arena_bytes > 0
         given = f"({name}_context *context, const {name}_inputs *inputs, const {name}_outputs *outputs)"
         checks = ["if (context == NULL || inputs == NULL || outputs == NULL) return UMA_ERR_ARGUMENT;"]
-        if arena and not self.slots:
-            checks = ["unsigned char *arena;", "", *checks, "arena = context->arena;"]
-        if arena:
-            pointer = "context->arena" if self.slots else "arena"
+        used = [*(["arena"] if arena else []), *(["state"] if self.uses_state() else [])]
+        if used and not self.slots:
+            declared = [f"unsigned char *{memory};" for memory in used]
+            checks = [*declared, "", *checks, *(f"{memory} = context->{memory};" for memory in used)]
+        for memory in used:
+            pointer = f"context->{memory}" if self.slots else memory
             checks.append(f"if ({pointer} == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */")
+        if self.slots and self.states:
+            checks.append("if (context->broken) return UMA_ERR_STATE;")
         for port in (*self.inputs, *self.outputs):
             checks += self.port_checks(port)
         steps = ["", "UMA_RUN_BEGINS();"]
         for position, step in enumerate(self.program.steps):
-            steps += self.call(position, step)
+            steps += self.wait(position, step) if isinstance(step, Wait) else self.call(position, step)
         steps.append("return UMA_OK;")
         if not self.slots:
             return _function(f"uma_status {name}_run{given}", [*checks, *steps])
         count = len(self.slots)
-        locals_ = ["unsigned char *const arena = context->arena;"] if arena else []
+        locals_ = [f"unsigned char *const {memory} = context->{memory};" for memory in used]
         if not self.inputs:
             steps.insert(1, "(void)inputs;")
-        ends = "uma_deactivate(devices, {count}, status, &context->fault)"
+        ends = [f"return uma_deactivate(devices, {count}, status, &context->fault);"]
+        if self.states:
+            ends = [
+                f"status = uma_deactivate(devices, {count}, status, &context->fault);",
+                "context->broken = status != UMA_OK;",
+                "return status;",
+            ]
         return "\n\n".join(
             [
                 _function(f"static uma_status {name}_steps{given}", [*locals_, "int32_t code;", *steps]),
@@ -224,11 +283,16 @@ class _Source:
                         f"status = uma_activate(devices, {count}, &context->fault);",
                         "if (status != UMA_OK) return status;",
                         f"status = {name}_steps(context, inputs, outputs);",
-                        f"return {ends.format(count=count)};",
+                        *ends,
                     ],
                 ),
             ]
         )
+
+    def uses_state(self) -> bool:
+        """Whether a step takes or writes a state."""
+        names = {state.buffer.name for state in self.states}
+        return any(not names.isdisjoint(step.args) for _, step in self.program.calls)
 
     def port_checks(self, port: Port) -> Iterator[str]:
         member = self.members[port.buffer.name]
@@ -236,22 +300,51 @@ class _Source:
         yield f"if ({member} == NULL{misaligned}) return UMA_ERR_ARGUMENT;"
 
     def call(self, position: int, step: Call) -> Iterator[str]:
-        layers = ": " + ", ".join(step.layers) if step.layers else ""
         arguments = [self.argument(self.buffers[arg]) for arg in step.args]
-        slot = None if step.device is None else self.slots[step.device]
+        slot = None if step.device is None else self.slots.get(step.device)
+        if slot is not None:
+            arguments.insert(0, f"context->devices.{slot.identifier}")
+        regions: list[tuple[str, str, bool]] = []
+        if isinstance(self.program.functions[step.function], Extern) and takes_bases(self.routine(step.function)):
+            regions = list(self.regions(step))
+            arguments += ["bases", str(len(regions))]
+        lines = [
+            f"{'' if slot is None else 'code = '}{self.kernel(step.function)}(",
+            *(f"    {argument}," for argument in arguments[:-1]),
+            f"    {arguments[-1]});",
+        ]
+        if regions:
+            lines = ["{", *(f"    {line}" for line in [*bases_table(regions), *lines]), "}"]
+        place = "".join(f"{word}{name}" for word, name in ((" on ", step.device), (", queue ", step.queue)) if name)
+        layers = ": " + ", ".join(step.layers) if step.layers else ""
         yield ""
-        if slot is None:
-            yield f"/* {c_comment(f'step {position}{layers}')} */"
-            yield f"{self.kernel(step.function)}("
-        else:
-            yield f"/* {c_comment(f'step {position} on {step.device}{layers}')} */"
-            yield f"code = {self.kernel(step.function)}("
-            arguments = [f"context->devices.{slot.identifier}", *arguments]
-        yield from [f"    {argument}," for argument in arguments[:-1]]
-        yield f"    {arguments[-1]});"
+        yield f"/* {c_comment(f'step {position}{place}{layers}')} */"
+        yield from [*lines, *self.step_ends(position, slot)]
+
+    def wait(self, position: int, step: Wait) -> Iterator[str]:
+        slot = self.slots[step.device]
+        queue = slot.device.runtime.launch_queue(step.queue)
+        assert queue is not None  # `targets` has checked
+        which = f"all but {step.pending}" if step.pending else "all"
+        values = {"device": f"context->devices.{slot.identifier}", "pending": str(step.pending)}
+        yield ""
+        yield f"/* {c_comment(f'step {position} on {step.device}: wait for {which} on queue {step.queue}')} */"
+        yield f"code = {ctext.fill(queue.wait, values)};"
+        yield from self.step_ends(position, slot)
+
+    def step_ends(self, position: int, slot: Slot | None) -> Iterator[str]:
         if slot is not None:
             yield f"if (code != 0) return uma_stopped(&context->fault, {slot.position}, {position}, code);"
         yield f"UMA_STEP_ENDS({position});"
+
+    def regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:
+        """The memory that a call may touch, as `bases_table` takes it: weights, arena, arrays of the caller, states."""
+        constants, arena = self.plan.constant_bytes, self.plan.arena_bytes
+        yield (f"{self.name}_weights" if constants else "0"), f"{constants}u", False
+        yield ("arena" if arena else "0"), f"{arena}u", True
+        for name in base_buffers(self.program, step):
+            buffer = self.buffers[name]
+            yield self.argument(buffer), f"{buffer.nbytes}u", buffer.role != "input"
 
     def argument(self, buffer: Buffer) -> str:
         """A pointer to the first element of ``buffer``; in the memory of a device, its offset there."""
@@ -260,6 +353,8 @@ class _Source:
             return f"{self.plan.offsets[buffer.name]}u"
         if buffer.role == "constant":
             return f"(const {c_type} *)(const void *)({self.name}_weights + {self.weights.offsets[buffer.name]})"
+        if buffer.role == "state":
+            return f"({c_type} *)(void *)(state + {self.plan.offsets[buffer.name]})"
         if buffer.in_arena:
             return f"({c_type} *)(void *)(arena + {self.plan.offsets[buffer.name]})"
         return self.members[buffer.name]
@@ -267,20 +362,28 @@ class _Source:
     def descriptor(self) -> str:
         """What ``uma_model`` points to, and the functions that turn its untyped pointers into typed ones."""
         name = self.name
-        parts = [text for ports in (self.inputs, self.outputs) for text in self.table(ports)]
+        parts = [text for ports in (self.inputs, self.outputs, self.states) for text in self.table(ports)]
+        if self.states:
+            places = ", ".join(f"{self.plan.offsets[state.buffer.name]}u" for state in self.states)
+            parts.append(f"static const size_t {name}_state_offsets[] = {{{places}}};")
         if self.slots:
             members = [f"given.{slot.identifier} = devices[{slot.position}];" for slot in self.slots.values()]
             binding = [f"{name}_devices given;", "", "if (devices == NULL) return UMA_ERR_ARGUMENT;", *members]
         else:
             binding = ["(void)devices;"]
-        call = f"{name}_init(({name}_context *)context, arena, arena_bytes{', &given' if self.slots else ''})"
+        binding += [] if self.states else ["(void)state;", "(void)state_bytes;"]
+        given = f"{', state, state_bytes' if self.states else ''}{', &given' if self.slots else ''}"
+        call = f"{name}_init(({name}_context *)context, arena, arena_bytes{given})"
         parts.append(
             _function(
                 f"static uma_status {name}_init_untyped(void *context, void *arena, size_t arena_bytes,\n"
-                "    struct uma_device *const *devices)",
+                "    void *state, size_t state_bytes, struct uma_device *const *devices)",
                 [*binding, f"return {call};"],
             )
         )
+        if self.states:
+            call = f"{name}_reset(({name}_context *)context)"
+            parts.append(_function(f"static uma_status {name}_reset_untyped(void *context)", [f"return {call};"]))
         if self.slots:
             parts.append(
                 _function(
@@ -311,13 +414,17 @@ class _Source:
             c_string(name),
             f"{name}_ARENA_BYTES",
             f"{name}_ARENA_ALIGNMENT",
+            *((f"{name}_STATE_BYTES", f"{name}_STATE_ALIGNMENT") if self.states else ("0", "1")),
             f"sizeof({name}_context)",
             str(len(self.inputs)),
             str(len(self.outputs)),
+            str(len(self.states)),
             str(len(self.slots)),
             *tables,
+            *((f"{name}_state_table", f"{name}_state_offsets") if self.states else ("NULL", "NULL")),
             f"{name}_device_table" if self.slots else "NULL",
             f"{name}_init_untyped",
+            f"{name}_reset_untyped" if self.states else "NULL",
             f"{name}_invoke",
             *((f"{name}_fault", "uma_device_open") if self.slots else ("NULL", "NULL")),
         ]
@@ -327,7 +434,7 @@ class _Source:
         return "\n\n".join(parts)
 
     def table(self, ports: tuple[Port, ...]) -> Iterator[str]:
-        """The rows that describe the inputs or the outputs, after the shapes that they point to."""
+        """The rows that describe the inputs, outputs or states, after the shapes that they point to."""
         rows = []
         for position, port in enumerate(ports):
             buffer, shape = port.buffer, "NULL"

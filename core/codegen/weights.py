@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from ..program import Program
+from ..program import Buffer, Plan, Program
 
-__all__ = ["Weights", "array_text", "include_text", "lay_out"]
+__all__ = ["Weights", "array_text", "assemble", "fill_byte", "include_text"]
 
 _BLOB_ALIGNMENT = 64
-_CONSTANT_ALIGNMENT = 16
+_STATE_ALIGNMENT = 16
 _BYTES_PER_LINE = 24
 
 
 @dataclass(frozen=True)
 class Weights:
-    """All constants of a program in one piece.
+    """All constants of a program, and what states begin with, in one piece.
 
     Args:
         data: the piece; empty where there are no constants.
-        offsets: byte offset of each constant, by buffer name. Equal constants share their bytes.
+        offsets: byte offset of each of them, by buffer name. Equal constants share their bytes.
         alignment: of the whole, in bytes.
     """
 
@@ -29,21 +30,39 @@ class Weights:
     alignment: int
 
 
-def lay_out(program: Program) -> Weights:
-    """Place the constants one after the other, in the order of the program's table, each at a multiple of 16 bytes or
-    of its own alignment if that is larger."""
-    alignments: dict[bytes, int] = {}
+def assemble(program: Program, plan: Plan, patched: Mapping[str, bytes] = MappingProxyType({})) -> Weights:
+    """The constants where the plan has them, and after them the states' values before the first run where code alone
+    cannot make these, each at a multiple of 16 bytes or of its own alignment if that is larger.
+
+    Args:
+        program: a program that `verify` accepts.
+        plan: where its constants are.
+        patched: bytes of constants, by buffer name, other than the program has.
+    """
+    data = bytearray(plan.constant_bytes)
+    alignment = _BLOB_ALIGNMENT
     for buffer in program.role("constant"):
         assert buffer.data is not None  # the program is verified
-        alignments[buffer.data] = max(alignments.get(buffer.data, _CONSTANT_ALIGNMENT), buffer.alignment)
-    data = bytearray()
+        start = plan.constants[buffer.name]
+        data[start : start + buffer.nbytes] = patched.get(buffer.name, buffer.data)
+        alignment = max(alignment, buffer.alignment)
+    offsets = dict(plan.constants)
     places: dict[bytes, int] = {}
-    for content, alignment in alignments.items():
-        data.extend(bytes(-len(data) % alignment))
-        places[content] = len(data)
-        data.extend(content)
-    offsets = {buffer.name: places[buffer.data] for buffer in program.role("constant") if buffer.data is not None}
-    return Weights(bytes(data), offsets, max([_BLOB_ALIGNMENT, *alignments.values()]))
+    for state in program.states:
+        if state.data is None or fill_byte(state) is not None:
+            continue
+        if state.data not in places:
+            data.extend(bytes(-len(data) % _STATE_ALIGNMENT))
+            places[state.data] = len(data)
+            data.extend(state.data)
+        offsets[state.name] = places[state.data]
+    return Weights(bytes(data), offsets, alignment)
+
+
+def fill_byte(state: Buffer) -> int | None:
+    """The byte that a state consists of before the first run; None where it is not one byte over and over."""
+    data = state.data or b"\0"
+    return data[0] if data.count(data[:1]) == len(data) else None
 
 
 def include_text(name: str, weights: Weights) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ModelError, UsageError
+from ..relay.custom import FindImporter, no_importer
 from .model import ImportedModel
 
 __all__ = ["ImportedModel", "import_model"]
@@ -15,24 +16,31 @@ MAX_FILE_BYTES = 2**31 - 1
 
 
 def import_model(
-    model: str | os.PathLike[str] | bytes, *, shapes: Mapping[str, Sequence[int]] | None = None
+    model: str | os.PathLike[str] | bytes,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    custom: FindImporter = no_importer,
 ) -> ImportedModel:
     """Import a model file, TFLite or ONNX, told by its content.
 
     Args:
         model: path or content of the file.
         shapes: of inputs whose dimensions the file leaves open, by their names in the file.
+        states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values.
+        custom: finds importers of operators that are not the core's.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, or what its format needs is not installed.
+        UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes`` or
+            ``states`` do not fit it.
         ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
     """
     if isinstance(model, bytes):
-        return _import(model, shapes)
+        return _import(model, shapes, states or {}, custom)
     path = Path(model)
     data = _read(path)
     try:
-        return _import(data, shapes)
+        return _import(data, shapes, states or {}, custom)
     except ModelError as error:
         where = str(path) if error.where is None else f"{path}: {error.where}"
         raise ModelError(error.what, where=where, hint=error.hint) from error
@@ -52,14 +60,16 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
 
 
-def _import(data: bytes, shapes: Mapping[str, Sequence[int]] | None) -> ImportedModel:
+def _import(
+    data: bytes, shapes: Mapping[str, Sequence[int]] | None, states: Mapping[str, str], custom: FindImporter
+) -> ImportedModel:
     if not data:
         raise ModelError("the model file is empty")
     if data[4:8] == b"TFL3":
         from .tflite import from_tflite
 
-        return from_tflite(data, shapes=shapes)
+        return from_tflite(data, shapes=shapes, states=states, custom=custom)
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.
-    return from_onnx(data, shapes=shapes)
+    return from_onnx(data, shapes=shapes, states=states, custom=custom)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,18 @@ from ..codegen.devices import Device, device_record
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
 from ..errors import ModelError, UsageError
-from ..hookspecs import Code
+from ..frontends.states import keep_states
+from ..hookspecs import Code, Library
 from ..plugins import PluginEntry, PluginHost, default_host
-from ..program import Buffer, Plan, Program, check_plan, plan
+from ..program import Buffer, Call, Plan, Program, check_plan, plan
+from ..program.hazards import finish_positions
 from ..relay.module import IRModule
-from ..runtime.toolchain import KNOWN_COMPILERS, refused_flags
+from ..runtime.libraries import require_library
+from ..runtime.toolchain import KNOWN_COMPILERS, find_compiler, refused_flags
+from ..tir.nodes import PrimFunc
 from ..version import __version__
-from .dump import SUFFIX, Dumper, read_dump
+from .custom import CustomImporters
+from .dump import SUFFIX, Dumper, print_form, read_dump
 from .members import Members, TargetLike, resolve_targets
 from .stages import STAGES, Build, Form
 
@@ -29,6 +36,7 @@ __all__ = [
     "Model",
     "build",
     "build_loaded",
+    "devices_of",
     "finish_build",
     "load_model",
     "lower_loaded",
@@ -65,6 +73,7 @@ def build(
     *,
     name: str | None = None,
     shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
     dump: str | os.PathLike[str] | None = None,
     plugins: PluginHost | None = None,
 ) -> Artifact:
@@ -75,6 +84,9 @@ def build(
         target: what to build for: a host, or a list of accelerators in order of priority and a host.
         name: prefix of everything in the generated C; by default from the file's name.
         shapes: of inputs whose dimensions the model leaves open, by input name.
+        states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values,
+            by their names. They begin with zeros, or with what an ONNX model gives such an input. The variables of a
+            TFLite model are its states anyway.
         dump: folder for the text of every stage.
         plugins: where targets come from; by default the plugins that are installed.
 
@@ -85,36 +97,56 @@ def build(
         UsageError: a target, the name or a path is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         PluginError: a target's plugin is at fault.
+        ToolchainError: a library that a target needs is missing.
     """
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
-    return build_loaded(load_model(model, name=name, shapes=shapes), members, dump=dump)
+    return build_loaded(load_model(model, members, name=name, shapes=shapes, states=states), members, dump=dump)
 
 
-def load_model(model: Model, *, name: str | None = None, shapes: Shapes | None = None) -> LoadedModel:
+def load_model(
+    model: Model,
+    members: Members | None = None,
+    *,
+    name: str | None = None,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+) -> LoadedModel:
     """Read a model.
 
     Args:
         model: a file (TFLite, ONNX, or a text form with the suffix ``.py``), or a module.
+        members: the targets of the build, the plugins of which may bring operators that the model has.
         name: what to call it in C; by default the name that it has, or its file's, made an identifier.
         shapes: of inputs whose dimensions the model leaves open.
+        states: as for `build`.
 
     Raises:
-        UsageError: there is no such file, ``name`` is no identifier, or shapes are given that nothing leaves open.
+        UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
+            ``states`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
     """
     if name is not None and c_identifier(name) != name:
         raise UsageError(f"{name!r} is no name for a model", hint=f"for example {c_identifier(name)}")
+    with nullcontext() if members is None else members.known_ops():
+        return _loaded(model, CustomImporters(members), name, shapes, states or {})
+
+
+def _loaded(
+    model: Model, custom: CustomImporters, name: str | None, shapes: Shapes | None, states: Mapping[str, str]
+) -> LoadedModel:
     if isinstance(model, IRModule) or Path(model).suffix == SUFFIX:
         if shapes:
             raise UsageError("shapes were given for a model that leaves none open", hint="leave them out")
         form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(Path(model)), Path(model).stem)
         if isinstance(form, Program):
+            if states:
+                raise UsageError("states were given for a program, which has its own already", hint="leave them out")
             form = replace(form, name=name or c_identifier(form.name))
             return LoadedModel(form, form.name)
-        return LoadedModel(form, name or c_identifier(fallback))
+        return LoadedModel(keep_states(form, states), name or c_identifier(fallback))
     from ..frontends import import_model
 
-    imported = import_model(model, shapes=shapes)
+    imported = import_model(model, shapes=shapes, states=states, custom=custom)
     return LoadedModel(imported.module, name or c_identifier(Path(model).stem), imported.notes)
 
 
@@ -203,26 +235,28 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
     memory = plan(program)
     if progress is not None:
         progress("generate")
-    return make_artifact(program, memory, build.members)
+    return make_artifact(program, memory, build.members, loaded.form)
 
 
-def make_artifact(program: Program, memory: Plan, members: Members) -> Artifact:
+def make_artifact(program: Program, memory: Plan, members: Members, model: Form | None = None) -> Artifact:
     """The C files of ``program`` and their description.
 
     Args:
         program: what to run.
         memory: where its buffers are.
         members: the targets that it was built for.
+        model: what it was made from, by which saved states know their model; by default the program.
 
     Raises:
         PluginError: the target's plugin is at fault.
+        ToolchainError: a library that a target needs is missing.
     """
     check_plan(program, memory)
     host = members.host
-    module = IRModule.of(dict(program.functions))
+    module = IRModule.of({name: func for name, func in program.functions.items() if isinstance(func, PrimFunc)})
     code = host.plugin.call("tir_to_runtime", module=module, target=host.target) or Code()
     _check(code, host.plugin.entry)
-    devices = {label: _device(label, members) for label in program.devices}
+    devices = devices_of(program, members)
     files = emit_model(program, memory, devices)
     metadata = {
         "schema_version": SCHEMA_VERSION,
@@ -234,13 +268,16 @@ def make_artifact(program: Program, memory: Plan, members: Members) -> Artifact:
         "outputs": [_tensor(b, files.identifiers[b.name]) for b in program.outputs],
         "arena_bytes": memory.arena_bytes,
         "constant_bytes": files.constant_bytes,
-        "devices": [device_record(device, program, memory) for device in devices.values()],
-        "calls": [
-            {"kernel": step.function, "layers": list(step.layers), "device": step.device} for step in program.steps
-        ],
+        "state": _state(program, memory, files.identifiers, model or program),
+        "devices": [device_record(device, program, memory) for device in devices.values() if device.runtime.driver],
+        "calls": list(_call_records(program, {label for label, made in devices.items() if made.runtime.driver})),
         "compile": {
             "compiler": code.cc,
             "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
+            "libraries": [
+                {"name": library.name, "package": library.package, "symbols": list(library.symbols)}
+                for library in _libraries(devices.values(), code)
+            ],
             "sources": list(files.sources),
             "library_entry": files.entry,
             "profile": list(files.profile),
@@ -250,13 +287,56 @@ def make_artifact(program: Program, memory: Plan, members: Members) -> Artifact:
     return Artifact(files.contents, metadata)
 
 
+def _call_records(program: Program, driven: set[str]) -> Iterator[dict[str, Any]]:
+    """What the metadata say of each step. A wait is for the layers of the launches that it finishes."""
+    finished: dict[int, list[str]] = {}
+    for at, position in enumerate(finish_positions(program)):
+        step = program.steps[at]
+        finished.setdefault(position, []).extend(step.layers if isinstance(step, Call) else ())
+    for position, step in enumerate(program.steps):
+        name = step.function if isinstance(step, Call) else f"wait_{step.queue}"
+        layers = step.layers if isinstance(step, Call) else finished[position]
+        device = step.device if step.device in driven else None
+        yield {"kernel": name, "layers": list(dict.fromkeys(layers)), "device": device}
+
+
+def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
+    """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
+    wanted = {library: device.label for device in devices for library in device.runtime.libraries}
+    if wanted:
+        compiler = find_compiler(code.cc)
+        for library, label in wanted.items():
+            require_library(library, compiler, f"target {label!r}")
+    return tuple(wanted)
+
+
+def _state(program: Program, memory: Plan, identifiers: Mapping[str, str], model: Form) -> dict[str, Any] | None:
+    if not program.states:
+        return None
+    # The text has the digests of the constants in it.
+    digest = hashlib.sha256(print_form(model)[0].encode("utf-8", "backslashreplace")).hexdigest()
+    tensors = [_tensor(buffer, identifiers[buffer.name]) for buffer in program.states]
+    return {"bytes": memory.state_bytes, "model": digest, "tensors": tensors}
+
+
+def devices_of(program: Program, members: Members) -> dict[str, Device]:
+    """What the calls of a program are for, by label.
+
+    Raises:
+        ModelError: one of them is no target of the build.
+        PluginError: its plugin is at fault.
+        UsageError: the target's attributes do not fit each other.
+    """
+    return {label: _device(label, members) for label in program.devices}
+
+
 def _device(label: str, members: Members) -> Device:
     member = members.get(label)
     if member is None:
         known = ", ".join(m.label for m in members.all)
         raise ModelError(f"the program runs on {label!r}, which is no target of this build", hint=f"targets: {known}")
     if member.runtime is None:
-        raise member.plugin.fault(f"gave loops that drive {label!r}, and no driver from hook runtime")
+        raise member.plugin.fault(f"gave functions for {label!r}, and nothing from hook runtime")
     return Device.of(label, member.target, member.runtime)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +11,13 @@ from ..errors import ModelError, UsageError
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
+from ..runtime.files import write_whole
 from .stages import STAGES, Form
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "print_form", "read_dump", "write_whole"]
+__all__ = ["CONSTANTS_FILE", "SUFFIX", "Dumper", "print_form", "read_dump"]
 
 SUFFIX = ".py"
 """Text forms are Python syntax, and editors show them as such."""
@@ -76,23 +75,6 @@ class Dumper:
         content = io.BytesIO()
         np.savez(content, **self.constants)  # type: ignore[arg-type]  # its stub takes keywords for options only
         self._write(CONSTANTS_FILE, content.getvalue())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace one, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written, or what is there is no plain file.
-    """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "what is there is no plain file")
-    staged = path.with_name(f".uma-{secrets.token_hex(8)}")
-    try:
-        staged.write_bytes(content)
-        staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)
 
 
 def read_dump(path: Path) -> Form:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RequirementError, UsageError
+from ..hooktypes import Cost
 from ..partition import OpRecord, Reason
 from .blame import blaming
+from .costs import RegionCost, region_costs
 from .graph import has_loops
 from .stages import Build
 
@@ -24,11 +26,13 @@ class Share:
         label: of the target.
         ops: how many ops.
         macs: their multiply-accumulates.
+        cost: of all its regions; None where it has none, and where one is not known.
     """
 
     label: str
     ops: int
     macs: int
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,25 @@ class Explanation:
         host: label of the host, which has what nobody else took.
         labels: of all targets, the host last.
         ops: in the order in which they are computed, as the canonical form has them.
+        costs: of the regions; empty where nobody asked.
     """
 
     name: str
     host: str
     labels: tuple[str, ...]
     ops: tuple[OpRecord, ...]
+    costs: tuple[RegionCost, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the host last."""
         owned = {label: [op for op in self.ops if (op.owner or self.host) == label] for label in self.labels}
-        return tuple(Share(label, len(ops), sum(op.macs for op in ops)) for label, ops in owned.items())
+        return tuple(
+            Share(label, len(ops), sum(op.macs for op in ops), self._cost(label)) for label, ops in owned.items()
+        )
+
+    def _cost(self, label: str) -> Cost | None:
+        known = [one.cost for one in self.costs if one.label == label and one.cost is not None]
+        return Cost.total(known) if len(known) == sum(one.label == label for one in self.costs) else None
 
     @property
     def macs(self) -> int:
@@ -79,9 +91,19 @@ class Explanation:
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
-        shares = [{"target": s.label, "ops": s.ops, "macs": s.macs} for s in self.shares()]
+        shares = [
+            {"target": s.label, "ops": s.ops, "macs": s.macs, "cost": s.cost and s.cost.record()} for s in self.shares()
+        ]
+        regions = [one.record() for one in self.costs]
         ops = [{**op.record(), "owner": op.owner or self.host} for op in self.ops]
-        return {"name": self.name, "host": self.host, "offloaded": self.offloaded, "targets": shares, "ops": ops}
+        return {
+            "name": self.name,
+            "host": self.host,
+            "offloaded": self.offloaded,
+            "targets": shares,
+            "regions": regions,
+            "ops": ops,
+        }
 
 
 def _sentence(reason: Reason) -> str:
@@ -89,21 +111,25 @@ def _sentence(reason: Reason) -> str:
     return f"{about}{reason.reason}"
 
 
-def explain(build: Build) -> Explanation:
+def explain(build: Build, *, costs: bool = False) -> Explanation:
     """Where the ops of a model go.
 
     Args:
         build: was run up to ``lower`` at least, so that what owners refuse is known.
+        costs: whether to ask the accelerators what their regions cost.
 
     Raises:
         UsageError: it began with loops or with a program, which have no ops.
+        PluginError: a pattern or the hook ``estimate_cost`` is at fault.
     """
     placement, members = build.placement, build.members
     if placement is None or has_loops(placement.source):
         raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
     with blaming(placement.source.spans, members.__getitem__):
-        return Explanation(build.name, members.host.label, labels, placement.records())
+        records = placement.records()
+    asked = region_costs(build.fused, members) if costs and build.fused is not None else ()
+    return Explanation(build.name, members.host.label, labels, records, asked)
 
 
 def require_offload(found: Explanation, least: float) -> None:

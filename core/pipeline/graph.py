@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..relay.expr import Call, Expr, Function, Var
 from ..relay.module import IRModule
 from ..relay.visit import nested_exprs, nested_functions
-from ..tir.nodes import PrimFunc
 
 __all__ = ["as_function", "has_loops", "parts_of", "unique_name"]
 
@@ -18,7 +17,7 @@ def as_function(call: Call) -> Function:
 
 def has_loops(module: IRModule) -> bool:
     """Whether a module, or a part of it, was lowered already."""
-    return any(isinstance(function, PrimFunc) for function in module.functions.values())
+    return any(not isinstance(function, Function) for function in module.functions.values())
 
 
 def parts_of(function: Function) -> set[Expr]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from ..relay.extern import Extern
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
@@ -71,6 +72,8 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
             functions[var] = Function(function.params, done[function.body], dict(function.attrs))
             if var.name == "main":
                 became = done
+        elif isinstance(function, Extern):
+            functions[var] = function
     functions.update({var: func for func, var in flat.items()})
     kept = spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
     return IRModule(functions, kept, module.signature), became

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -11,6 +12,8 @@ from ..errors import PluginError, UsageError
 from ..hookspecs import Pass, Runtime, Strategy
 from ..partition import Owner
 from ..plugins import LoadedPlugin, PluginHost
+from ..relay.extern import Extern
+from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
 from ..target import Limits, Target
 from ..tir.nodes import PrimFunc
@@ -84,9 +87,9 @@ class Member:
             raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
         return limits
 
-    def undeclared(self, func: PrimFunc) -> str | None:
-        """What loops use of a device though the plugin does not declare it, in words; None where there is nothing."""
-        if not uses_device(func):
+    def undeclared(self, func: PrimFunc | Extern) -> str | None:
+        """What a function uses though the plugin does not declare it, in words; None where there is nothing."""
+        if isinstance(func, PrimFunc) and not uses_device(func):
             return None
         if self.runtime is None:
             return "a device, for which hook runtime gives no driver"
@@ -115,6 +118,15 @@ class Members:
     def all(self) -> tuple[Member, ...]:
         """Accelerators, then the host."""
         return (*self.accelerators, self.host)
+
+    @property
+    def plugins(self) -> tuple[LoadedPlugin, ...]:
+        """Their plugins, each once."""
+        return tuple({id(member.plugin): member.plugin for member in self.all}.values())
+
+    def known_ops(self) -> AbstractContextManager[None]:
+        """Within it the operators of all plugins of the build are known by their names."""
+        return known_ops({name: custom.op for plugin in self.plugins for name, custom in plugin.ops.items()})
 
     def __getitem__(self, label: str) -> Member:
         """The target of that label, which there is."""

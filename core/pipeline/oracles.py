@@ -3,26 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..relay.module import IRModule
+from .stages import Form
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ORACLES", "Oracle", "litert", "onnxruntime"]
+__all__ = ["ORACLES", "Kept", "Oracle", "kept_states", "litert", "onnxruntime"]
 
 Oracle = Callable[[Sequence["np.ndarray"]], "list[np.ndarray]"]
-"""A model, ready to run: outputs from inputs, each in the model's order."""
+"""A model, ready to run: outputs from inputs, each in the model's order. What it keeps goes on from run to run."""
 
 
-def litert(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
+@dataclass(frozen=True)
+class Kept:
+    """An input of a model and the output that is its value in the next run.
+
+    Args:
+        input, output: their names.
+        initial: the input in the first run.
+    """
+
+    input: str
+    output: str
+    initial: np.ndarray
+
+
+def kept_states(form: Form, pairs: Mapping[str, str]) -> list[Kept]:
+    """What an oracle must be told of a model whose inputs and outputs ``pairs`` makes states, by their names.
+
+    Args:
+        form: the model as it was read with these pairs.
+        pairs: the output for each input.
+    """
+    import numpy as np
+
+    if not pairs or not isinstance(form, IRModule) or form.signature is None:
+        return []
+    types = {state.name: form.main.params[state.input].tensor for state in form.signature.states}
+    initial = {state.name: state.initial for state in form.signature.states}
+    return [
+        Kept(name, output, np.frombuffer(initial[name], types[name].dtype).reshape(types[name].shape))
+        for name, output in pairs.items()
+    ]
+
+
+def litert(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] = ()) -> Oracle:
     """A TFLite model with LiteRT's reference kernels, which define the format's integer arithmetic.
 
     Args:
         model: the file.
-        shapes: of its inputs, in its order.
+        shapes: of its inputs, in its order, without those that are kept.
+        kept: inputs that take what an output gave; its variables it keeps itself.
 
     Raises:
         UsageError: LiteRT is not installed, or does not take the file.
@@ -35,28 +72,44 @@ def litert(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
         interpreter = Interpreter(
             model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
         )
-        details = interpreter.get_input_details()
-        for detail, shape in zip(details, shapes, strict=True):
-            interpreter.resize_tensor_input(detail["index"], shape)
+        inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+        names = [name for name in inputs if name not in {state.input for state in kept}]
+        for name, shape in zip(names, shapes, strict=True):
+            interpreter.resize_tensor_input(inputs[name], shape)
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
         raise UsageError(f"LiteRT does not take the model: {error}", where=str(model)) from error
 
-    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for detail, array in zip(details, inputs, strict=True):
-            interpreter.set_tensor(detail["index"], array)
+    def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        for name, array in given.items():
+            interpreter.set_tensor(inputs[name], array)
         interpreter.invoke()
-        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+        return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
 
-    return run
+    return _keeping(run, names, kept)
 
 
-def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
+def _keeping(
+    run: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]], names: Sequence[str], kept: Sequence[Kept]
+) -> Oracle:
+    """``run``, from inputs to outputs by name, as an oracle of the inputs ``names`` that carries on what is kept."""
+    values = {state.input: state.initial for state in kept}
+
+    def once(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        outputs = run({**dict(zip(names, inputs, strict=True)), **values})
+        values.update({state.input: outputs.pop(state.output) for state in kept})
+        return list(outputs.values())
+
+    return once
+
+
+def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] = ()) -> Oracle:
     """An ONNX model with onnxruntime on the CPU, with its default optimisation, on one thread.
 
     Args:
         model: the file.
         shapes: of its inputs; unused, as onnxruntime takes any that fit.
+        kept: inputs that take what an output gave.
 
     Raises:
         UsageError: onnxruntime is not installed, or does not take the file.
@@ -74,16 +127,17 @@ def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]]) -> Oracle:
         session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except faults as error:
         raise UsageError(f"onnxruntime does not take the model: {error}", where=str(model)) from error
-    names = [tensor.name for tensor in session.get_inputs()]
+    states = {state.input for state in kept}
+    names = [tensor.name for tensor in session.get_inputs() if tensor.name not in states]
+    outputs = [tensor.name for tensor in session.get_outputs()]
 
-    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        results: list[np.ndarray] = session.run(None, dict(zip(names, inputs, strict=True)))
-        return results
+    def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
 
-    return run
+    return _keeping(run, names, kept)
 
 
-ORACLES: Mapping[str, Callable[[Path, Sequence[tuple[int, ...]]], Oracle]] = {
+ORACLES: Mapping[str, Callable[[Path, Sequence[tuple[int, ...]], Sequence[Kept]], Oracle]] = {
     "litert": litert,
     "onnxruntime": onnxruntime,
 }

@@ -1,7 +1,7 @@
 """Lowering the regions of accelerators: offered to their owners' hooks, checked, and merged into the module.
 
-A lowered region stays a function of its own, with the attribute ``Compiler``; its body calls loops. So every form from
-here on says what runs for which target.
+A lowered region stays a function of its own, with the attribute ``Compiler``; its body calls loops and externs.
+So every form from here on says what runs for which target.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..errors import InternalError, ModelError, PluginError
 from ..hooktypes import Lowered, Refuse
 from ..partition import Refusal
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
+from ..relay.extern import Extern, Kernel
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.verify import verify
@@ -24,7 +25,7 @@ from .graph import as_function, unique_name
 from .members import Member, Members
 from .offers import lower_match, refusal_fault
 
-__all__ = ["RegionLowering", "label_of", "regions_of"]
+__all__ = ["RegionLowering", "label_of", "layers_of", "regions_of"]
 
 
 def label_of(function: AnyFunction) -> str | None:
@@ -41,10 +42,11 @@ def regions_of(module: IRModule) -> Iterator[tuple[GlobalVar, Function]]:
 
 @dataclass(frozen=True)
 class _Body:
-    """What a region becomes: an expression of its parameters, the loops that it calls, and the layers of its calls."""
+    """What a region becomes: an expression of its parameters, the functions that it calls, and the layers of its
+    calls."""
 
     body: Expr
-    loops: tuple[tuple[GlobalVar, PrimFunc], ...]
+    kernels: tuple[tuple[GlobalVar, Kernel], ...]
     spans: Spans
 
 
@@ -105,34 +107,39 @@ class _Region:
         self.var = var
         self.function = function
         self.matches = matches
-        self.layers = _layers(module, function)
+        self.layers = layers_of(module, function)
 
     def lowered(self) -> _Body | list[Refuse]:
-        """The region as loops, or what its target refuses of it."""
+        """The region lowered, or what its target refuses of it."""
         plugin, function = self.member.plugin, self.function
-        try:
-            result = plugin.call("relay_to_tir", module=self.module, function=function, target=self.member.target)
-        except PluginError as error:
-            located(error, *self.layers, f"region {self.var.name!r}")
-            raise
-        except Refuse as refusal:
-            wrong = refusal_fault(refusal, function)
-            if wrong is not None:
-                raise self.fault(wrong) from refusal
-            whole = refusal.at is function or (refusal.at is function.body and isinstance(function.body, Tuple))
-            return [Refuse(refusal.reason, None if whole else refusal.at)]
-        return self.by_matches() if result is None else self.adopted(result)
+        for hook in ("relay_to_runtime", "relay_to_tir"):
+            try:
+                result = plugin.call(hook, module=self.module, function=function, target=self.member.target)
+            except PluginError as error:
+                located(error, *self.layers, f"region {self.var.name!r}")
+                raise
+            except Refuse as refusal:
+                wrong = refusal_fault(refusal, function)
+                if wrong is not None:
+                    raise self.fault(wrong, f"hook {hook}") from refusal
+                whole = refusal.at is function or (refusal.at is function.body and isinstance(function.body, Tuple))
+                return [Refuse(refusal.reason, None if whole else refusal.at)]
+            if result is not None:
+                return self.adopted(result, hook)
+        return self.by_matches()
 
-    def fault(self, what: str, hook: str = "hook relay_to_tir", layers: tuple[str, ...] | None = None) -> PluginError:
-        error = self.member.plugin.fault(f"{what} in {hook}, for region {self.var.name!r}")
+    def fault(self, what: str, place: str, layers: tuple[str, ...] | None = None) -> PluginError:
+        error = self.member.plugin.fault(f"{what} in {place}, for region {self.var.name!r}")
         return located(error, *(self.layers if layers is None else layers))
 
     def check_devices(self, body: _Body) -> None:
-        """Loops that drive a device use what their plugin declares as its memories and intrinsics."""
-        for var, func in body.loops:
+        """What is for a target uses what its plugin declares: memories, queues, intrinsics, routines."""
+        for var, func in body.kernels:
             used = self.member.undeclared(func)
             if used is not None:
-                raise self.fault(f"gave loops {var.name!r} that use {used},", "a lowering")
+                kind = "an extern" if isinstance(func, Extern) else "loops"
+                uses = "uses" if isinstance(func, Extern) else "use"
+                raise self.fault(f"gave {kind} {var.name!r} that {uses} {used},", "a lowering")
 
     def by_matches(self) -> _Body | list[Refuse]:
         """Every match by itself."""
@@ -184,32 +191,36 @@ class _Region:
             self.matches[key] = made
         return self.matches[key], name.rpartition(".")[2]
 
-    def adopted(self, result: object) -> _Body:
-        """What ``relay_to_tir`` gave, checked, as the body of the region."""
+    def adopted(self, result: object, hook: str) -> _Body:
+        """What a hook gave for the whole region, checked, as its body."""
+        place = f"hook {hook}"
         if not isinstance(result, tuple) or len(result) != 2:
-            raise self.fault("gave no pair of a module and its entry")
+            raise self.fault("gave no pair of a module and its entry", place)
         module, entry = result
         if not isinstance(module, IRModule) or not isinstance(entry, GlobalVar):
-            raise self.fault("gave no pair of an IRModule and a GlobalVar")
+            raise self.fault("gave no pair of an IRModule and a GlobalVar", place)
         if entry not in module.functions:
-            raise self.fault(f"gave the entry {entry.name!r}, which its module does not have")
+            raise self.fault(f"gave the entry {entry.name!r}, which its module does not have", place)
         try:
             verify(module)
         except InternalError as error:
-            raise self.fault(f"gave a module that is not sound: {error.what} ({error.where}),") from error
+            raise self.fault(f"gave a module that is not sound: {error.what} ({error.where}),", place) from error
+        if hook == "relay_to_tir" and any(isinstance(function, Extern) for function in module.functions.values()):
+            raise self.fault("gave an extern, which hook relay_to_runtime may give,", place)
         if entry.type is not self.function.type:
             raise self.fault(
                 f"gave the entry {entry.name!r} of type {entry.type}, not {self.function.type} (inputs in order, then "
-                "results; constants are given by an entry function that calls the loops),"
+                "results; constants are given by an entry function that calls the loops),",
+                place,
             )
         function = module.functions[entry]
-        if isinstance(function, PrimFunc):
+        if not isinstance(function, Function):
             call = Call(entry, self.function.params)
             return _Body(call, ((entry, function),), Spans({call: self.layers}))
-        return self.adopted_function(module, function)
+        return self.adopted_function(module, function, place)
 
-    def adopted_function(self, module: IRModule, function: Function) -> _Body:
-        loops: dict[GlobalVar, PrimFunc] = {}
+    def adopted_function(self, module: IRModule, function: Function, place: str) -> _Body:
+        kernels: dict[GlobalVar, Kernel] = {}
         spans = Spans()
         done: dict[Expr, Expr] = dict(zip(function.params, self.function.params, strict=True))
         for expr in post_order(function.body):
@@ -219,32 +230,36 @@ class _Region:
             if not isinstance(expr, Call) or is_view(expr):
                 continue
             called = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else None
-            if not isinstance(called, PrimFunc) or not isinstance(expr.op, GlobalVar):
+            if called is None or isinstance(called, Function) or not isinstance(expr.op, GlobalVar):
                 name = expr.op.name if isinstance(expr.op, (GlobalVar, Op)) else "a function"
-                raise self.fault(f"gave an entry that calls {name}, which is not lowered,")
-            for buffer, arg in zip(called.buffers("constant"), expr.args[len(called.buffers("input")) :], strict=True):
+                raise self.fault(f"gave an entry that calls {name}, which is not lowered,", place)
+            constants = called.buffers("constant") if isinstance(called, PrimFunc) else ()
+            for buffer, arg in zip(constants, expr.args[len(called.buffers("input")) :], strict=True):
                 if not isinstance(arg, Constant):
-                    raise self.fault(
-                        f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,"
-                    )
-            loops[expr.op] = called
+                    what = f"gave an entry in which constant {buffer.name!r} of {expr.op.name!r} is computed,"
+                    raise self.fault(what, place)
+            kernels[expr.op] = called
             spans.add(done[expr], module.spans[expr] or self.layers)
-        return _Body(done[function.body], tuple(loops.items()), spans)
+        return _Body(done[function.body], tuple(kernels.items()), spans)
 
 
 def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> IRModule:
-    """``module`` with regions replaced by what they became; loops that are equal are one function."""
+    """``module`` with regions replaced by what they became; loops that are equal are one function, and externs that are
+    equal and for one target."""
     functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
-    known = {function: var for var, function in functions.items() if isinstance(function, PrimFunc)}
+    known: dict[tuple[Kernel, str | None], GlobalVar] = {
+        (function, None): var for var, function in functions.items() if isinstance(function, PrimFunc)
+    }
     taken = {var.name for var in functions}
     spans = Spans(dict(module.spans))
     for var, function, region in made:
         renamed: dict[GlobalVar, GlobalVar] = {}
-        for old, func in region.loops:
-            if func not in known:
-                known[func] = GlobalVar(unique_name(old.name, taken), func_type(func))
-                functions[known[func]] = func
-            renamed[old] = known[func]
+        for old, func in region.kernels:
+            key = func, label_of(function) if isinstance(func, Extern) else None
+            if key not in known:
+                known[key] = GlobalVar(unique_name(old.name, taken), func_type(func))
+                functions[known[key]] = func
+            renamed[old] = known[key]
         done: dict[Expr, Expr] = {}
         for expr in post_order(region.body):
             done[expr] = with_children(expr, [done[child] for child in children(expr)])
@@ -259,9 +274,11 @@ def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> 
 def _is_lowered(module: IRModule, function: Function) -> bool:
     """Whether nothing is left to lower: a region that only renames its inputs computes nothing either."""
     calls = (expr for expr in post_order(function.body) if isinstance(expr, Call) and not is_view(expr))
-    return all(isinstance(call.op, GlobalVar) and isinstance(module.functions[call.op], PrimFunc) for call in calls)
+    return all(
+        isinstance(call.op, GlobalVar) and isinstance(module.functions[call.op], (PrimFunc, Extern)) for call in calls
+    )
 
 
-def _layers(module: IRModule, function: Function) -> tuple[str, ...]:
+def layers_of(module: IRModule, function: Function) -> tuple[str, ...]:
     """The layers of everything that a function computes."""
     return tuple(dict.fromkeys(layer for expr in post_order(function.body) for layer in module.spans[expr]))

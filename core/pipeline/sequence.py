@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..errors import InternalError, ModelError
-from ..program import Buffer, Call, Program, Quantisation
-from ..program.program import Role
+from ..program import Buffer, Call, Program, Quantisation, Queue, place_waits
+from ..program.program import Role, arguments, drives_device
 from ..relay import expr as relay
+from ..relay.extern import Extern, Kernel
 from ..relay.module import IRModule, Signature, TensorInfo
 from ..relay.types import TensorType, TupleType
 from ..relay.visit import post_order
 from ..tir import te
+from ..tir.dtype import itemsize
 from ..tir.nodes import Buffer as TirBuffer
-from ..tir.nodes import PrimFunc
-from ..tir.visit import uses_device
 from .fuse import is_view
 from .graph import unique_name
+from .keep import evaluation_order, in_place, moves
 from .lower import copy_of
 from .regions import label_of
 
@@ -25,26 +28,35 @@ __all__ = ["sequence", "sequence_tracing"]
 
 
 def sequence(module: IRModule, name: str) -> Program:
-    """The calls of ``main``, and of the regions that it calls, in the order in which they run.
+    """The calls of ``main``, and of the regions that it calls, in the order in which they begin, and waits between.
 
     A view (reshape, squeeze) is the same buffer as its argument. An output that would be the memory of an input, a
-    constant or another output is made by a copy.
+    state, a constant or another output is made by a copy. The new value of a state is written over the old one by the
+    step that computes it, where nobody needs the old one any more, else by a copy at the end.
 
     Args:
-        module: lowered: ``main`` calls loops and regions, regions call loops.
+        module: lowered: ``main`` calls loops and regions, regions call loops and externs.
         name: of the model, an ASCII identifier.
 
     Raises:
-        ModelError: a PrimFunc is given a computed value where it takes a constant, or drives a device outside of a
-            region, so that nobody knows which.
+        ModelError: loops are given a computed value where they take a constant; something drives a device outside of a
+            region, so that nobody knows which; or is started on a queue that its device does not have.
         InternalError: something is not lowered.
     """
     return sequence_tracing(module, name)[0]
 
 
-def sequence_tracing(module: IRModule, name: str) -> tuple[Program, dict[relay.Expr, tuple[str, ...]]]:
-    """As `sequence`; also the names of the buffers that hold the value of each expression of ``main``."""
-    sequencer = _Sequencer(module, name)
+def sequence_tracing(
+    module: IRModule, name: str, reuse: bool = True, depths: Mapping[tuple[str, str], int] = MappingProxyType({})
+) -> tuple[Program, dict[relay.Expr, tuple[str, ...]]]:
+    """As `sequence`; also the names of the buffers that hold the value of each expression of ``main``.
+
+    Args:
+        module, name: as for `sequence`.
+        reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
+        depths: how many launches each queue takes before one is waited for, by label of the device and name.
+    """
+    sequencer = _Sequencer(module, name, reuse, depths)
     return sequencer.run(), sequencer.where
 
 
@@ -53,24 +65,33 @@ Where = dict[relay.Expr, tuple[str, ...]]
 
 
 class _Sequencer:
-    def __init__(self, module: IRModule, name: str) -> None:
+    def __init__(self, module: IRModule, name: str, reuse: bool, depths: Mapping[tuple[str, str], int]) -> None:
         self.module = module
+        self.depths = depths
+        self.reuse = reuse
         self.main = module.main
         self.name = name
         self.signature = module.signature or Signature.of(self.main)
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[relay.Constant, str] = {}
         self.steps: list[Call] = []
-        self.functions: dict[str, PrimFunc] = {}
+        self.functions: dict[str, Kernel] = {}
         self.where: Where = {}
         self.numbers = itertools.count()
 
     def run(self) -> Program:
-        for param, info in zip(self.main.params, self.signature.inputs, strict=True):
+        for param, info in zip(self.signature.of_inputs(self.main.params), self.signature.inputs, strict=True):
             self.where[param] = (self._add(f"in_{param.name}", "input", param.tensor, info=info),)
-        self._walk(self.main, self.where, None, ())
+        for state in self.signature.states:
+            param, info = self.main.params[state.input], TensorInfo(state.name)
+            made = self._add(f"state_{param.name}", "state", param.tensor, state.initial, info)
+            self.where[param] = (made,)
+        for expr in evaluation_order(self.main, self.signature):
+            if expr not in self.where:
+                self.where[expr] = self._place(expr, self.where, None, ())
         self._name_outputs()
-        return Program(self.name, tuple(self.buffers.values()), tuple(self.steps), self.functions)
+        self._keep_states()
+        return self._with_waits(self._program())
 
     def _walk(
         self, function: relay.Function, where: Where, label: str | None, layers: tuple[str, ...]
@@ -78,7 +99,7 @@ class _Sequencer:
         """The buffers that hold the result of ``function``, after its steps.
 
         Args:
-            function: ``main``, or a region.
+            function: a region.
             where: has the buffers of its parameters.
             label: of the region's target.
             layers: of the call of the region.
@@ -104,7 +125,7 @@ class _Sequencer:
         own = self.module.spans[expr]
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
-            if isinstance(function, PrimFunc):
+            if not isinstance(function, relay.Function):
                 args = [where[arg][0] for arg in expr.args]
                 # Regions of the model's own that compute the same share their expressions, and so the layers of these.
                 # What a pass makes of a region and says no layers of is for all of the region's.
@@ -117,29 +138,49 @@ class _Sequencer:
         raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
 
     def _step(
-        self, name: str, function: PrimFunc, args: list[str], layers: tuple[str, ...], label: str | None
+        self, name: str, function: Kernel, args: list[str], layers: tuple[str, ...], label: str | None
     ) -> tuple[str, ...]:
         self.functions[name] = function
-        taken = len(function.buffers("input"))
-        for given in args[taken:]:
+        inputs = function.buffers("input")
+        for given in args[len(inputs) :]:
             if self.buffers[given].role != "constant":
                 what = f"{name!r} is given a value that is computed where it takes a constant"
                 raise ModelError(what, where=", ".join(layers) or None)
-        device = label if uses_device(function) else None
-        if uses_device(function) and label is None:
+        device = label if drives_device(function) else None
+        if drives_device(function) and label is None:
             what = f"{name!r} drives a device, and is called outside of a region, so that nobody knows which"
             raise ModelError(what, where=", ".join(layers) or None, hint="call it in a function with Compiler=LABEL")
+        queue, constants = None, args[len(inputs) :]
+        if isinstance(function, Extern):
+            queue = function.queue
+            if queue is not None and (device or "", queue) not in self.depths:
+                what = f"{name!r} is started on queue {queue!r}, which device {device!r} does not have"
+                raise ModelError(what, where=", ".join(layers) or None)
+            types = [(TensorType((len(blob.data),), "uint8"), blob.data) for blob in function.blobs]
+            constants = [self._add(self._fresh("c"), "constant", type_, data) for type_, data in types]
+        taken = [self._aligned(one, b) for one, b in zip(args[: len(inputs)], inputs, strict=True)]
+        constants = [self._aligned(one, b) for one, b in zip(constants, function.buffers("constant"), strict=True)]
         made = tuple(
-            self._add(self._fresh("t"), "intermediate", TensorType(b.shape, b.dtype))
+            self._aligned(self._add(self._fresh("t"), "intermediate", TensorType(b.shape, b.dtype)), b)
             for b in function.buffers("output")
         )
         spaces = tuple(self._space(buffer, function, label) for buffer in function.buffers("workspace"))
-        self.steps.append(Call(name, (*args[:taken], *made, *args[taken:], *spaces), layers, device))
+        self.steps.append(Call(name, (*taken, *made, *constants, *spaces), layers, device, queue))
         return made
 
-    def _space(self, buffer: TirBuffer, function: PrimFunc, label: str | None) -> str:
+    def _aligned(self, name: str, asked: TirBuffer) -> str:
+        """The buffer, or a copy of it, where a function can take it as ``asked``."""
+        buffer = self.buffers[name]
+        if buffer.alignment >= asked.alignment:
+            return name
+        if buffer.role in ("input", "output"):  # memory of the caller is aligned to its elements
+            return self._aligned(self._copy(buffer), asked)
+        self.buffers[name] = replace(buffer, alignment=asked.alignment)
+        return name
+
+    def _space(self, buffer: TirBuffer, function: Kernel, label: str | None) -> str:
         """Memory for a workspace: in the arena, or in a memory of the device that it is meant for."""
-        name = self._add(self._fresh("t"), "workspace", TensorType(buffer.shape, buffer.dtype))
+        name = self._aligned(self._add(self._fresh("t"), "workspace", TensorType(buffer.shape, buffer.dtype)), buffer)
         for memory in function.memories:
             if memory.name == buffer.scope:
                 alignment = max(buffer.alignment, memory.alignment)
@@ -149,17 +190,62 @@ class _Sequencer:
     def _name_outputs(self) -> None:
         """Turn the buffers of the results into outputs, in the model's order."""
         renamed: dict[str, str] = {}
-        for position, name in enumerate(self.where[self.main.body]):
-            if self.buffers[name].role != "intermediate" or name in renamed:
+        results = self.signature.of_outputs(self.where[self.main.body])
+        needing = self._needing_alignment()
+        for position, name in enumerate(results):
+            if self.buffers[name].role != "intermediate" or name in renamed or name in needing:
                 name = self._copy(self.buffers[name])
             renamed[name] = f"out_{position}"
         type_ = self.main.body.type
-        types = type_.fields if isinstance(type_, TupleType) else (self.main.body.tensor,)
-        for (name, new), info, result in zip(renamed.items(), self.signature.outputs, types, strict=True):
-            del self.buffers[name]
+        types = self.signature.of_outputs(type_.fields if isinstance(type_, TupleType) else (self.main.body.tensor,))
+        for new, info, result in zip(renamed.values(), self.signature.outputs, types, strict=True):
             self._add(new, "output", result, info=info)
-        self.steps = [replace(step, args=tuple(renamed.get(a, a) for a in step.args)) for step in self.steps]
-        self.where = {expr: tuple(renamed.get(n, n) for n in names) for expr, names in self.where.items()}
+        self._rename(renamed)
+
+    def _keep_states(self) -> None:
+        """Have the new values of states written."""
+        results = self.where[self.main.body]
+        values = {self.where[self.main.params[s.input]][0]: results[s.output] for s in self.signature.states}
+        values = {state: value for state, value in values.items() if state != value}
+        taken = list(values.values())
+        for state, value in values.items():
+            free = self.buffers[value].role == "intermediate" and taken.count(value) == 1 and state not in taken
+            if self.reuse and free and in_place(self._program(), state, value):
+                self._rename({value: state})
+        aside: dict[str, str] = {}
+        for target, source in moves({state: value for state, value in values.items() if value in self.buffers}):
+            made = self._copy(self.buffers[aside.get(source, source)])
+            if target is None:
+                aside[source] = made
+            else:
+                # Not what `where` has: a copy is no value of main.
+                self.steps[-1] = replace(self.steps[-1], args=_renamed(self.steps[-1].args, {made: target}))
+                del self.buffers[made]
+
+    def _needing_alignment(self) -> set[str]:
+        """The buffers that a step needs to be aligned to more than their elements."""
+        program = self._program()
+        passed = [pair for _, step in program.calls for pair in arguments(program, step)]
+        return {name for param, name in passed if param.buffer.alignment > itemsize(param.buffer.dtype)}
+
+    def _with_waits(self, program: Program) -> Program:
+        """``program`` with the queues that it uses, and waits for what is started on them."""
+        used = dict.fromkeys((call.device, call.queue) for _, call in program.calls if call.device and call.queue)
+        queues = tuple(Queue(device, queue, self.depths[device, queue]) for device, queue in used)
+        return replace(program, steps=place_waits(self.steps, self.functions, self.depths), queues=queues)
+
+    def _program(self) -> Program:
+        return Program(self.name, tuple(self.buffers.values()), tuple(self.steps), self.functions)
+
+    def _rename(self, renamed: dict[str, str]) -> None:
+        """Put other buffers, which there are, in the place of intermediates."""
+        for name, new in renamed.items():
+            old = self.buffers.pop(name)
+            if self.buffers[new].role == "state":
+                alignment = max(old.alignment, self.buffers[new].alignment)
+                self.buffers[new] = replace(self.buffers[new], alignment=alignment)
+        self.steps = [replace(step, args=_renamed(step.args, renamed)) for step in self.steps]
+        self.where = {expr: _renamed(names, renamed) for expr, names in self.where.items()}
 
     def _copy(self, source: Buffer) -> str:
         """A step that copies ``source``; gives the name of the copy."""
@@ -192,6 +278,10 @@ class _Sequencer:
             quantisation=_quantisation(info) if info else None,
         )
         return name
+
+
+def _renamed(names: tuple[str, ...], renamed: dict[str, str]) -> tuple[str, ...]:
+    return tuple(renamed.get(name, name) for name in names)
 
 
 def _quantisation(info: TensorInfo) -> Quantisation | None:

@@ -16,6 +16,7 @@ from ..partition import Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
 from ..relay.expr import Expr, Function, Tuple, TupleGetItem
+from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
@@ -28,7 +29,7 @@ from .loops import flatten_all_tracing, simplify_all, unroll_all
 from .lower import lower_tracing
 from .members import Members
 from .passes import run_passes
-from .regions import RegionLowering
+from .regions import RegionLowering, label_of, regions_of
 from .sequence import sequence_tracing
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
@@ -71,6 +72,7 @@ class Build:
         name: of the model, an ASCII identifier.
         members: the targets that it is built for.
         after: told of what stages give.
+        reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -78,8 +80,9 @@ class Build:
         rewriters: the plugins' passes, as ``kind.pass``, that gave ``main`` other calls after it was lowered.
     """
 
-    def __init__(self, name: str, members: Members, after: Observer | None = None) -> None:
+    def __init__(self, name: str, members: Members, after: Observer | None = None, *, reuse: bool = True) -> None:
         self.name = name
+        self._reuse = reuse
         self.members = members
         self.placement: Placement | None = None
         self.fused: IRModule | None = None
@@ -207,8 +210,16 @@ class Build:
                 made, moved = flatten_all_tracing(module)
                 self._became = {expr: moved.get(now, now) for expr, now in self._became.items()}
                 return made
-        program, self._where = sequence_tracing(module, self.name)
+        program, self._where = sequence_tracing(module, self.name, self._reuse, self._depths(module))
         return program
+
+    def _depths(self, module: IRModule) -> dict[tuple[str, str], int]:
+        """How many launches the queues take that externs of the module may be started on."""
+        if all(not isinstance(f, Extern) or f.queue is None for f in module.functions.values()):
+            return {}
+        labels = dict.fromkeys(label_of(function) for _, function in regions_of(module))
+        runtimes = [(label, self.members[label].runtime) for label in labels if label is not None]
+        return {(label, q.name): q.depth for label, runtime in runtimes if runtime for q in runtime.launch_queues}
 
     def _place_anew(self, refusals: list[Refusal]) -> None:
         placement = self.placement

@@ -5,24 +5,29 @@ references of a kernel's ops are given what the compiled model had as its inputs
 that causes it and nowhere else. What that does not see shows in the outputs: those of the artifact itself must be the
 same (else its plan of memory is wrong), and agree with the references of the model as it was imported (else a pass
 before the kernels changed its meaning).
+
+A model that keeps something from one run to the next is looked at over several frames. In each, everything begins with
+the state that the artifact had; so that the new states, which are compared as outputs are, carry the proof on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from ..artifact import Artifact
 from ..errors import UsageError, VerificationError
 from ..program import Program, plan
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
+from ..relay.module import IRModule, Signature
 from ..relay.visit import post_order
 from .driver import LoadedModel, make_artifact
 from .fuse import is_view
 from .graph import has_loops
 from .members import Members
+from .oracles import Oracle
 from .regions import label_of
 from .stages import Build
 
@@ -45,6 +50,10 @@ __all__ = [
 TOLERANCE = 1e-5
 """How far a float may be from its reference, as a part of the largest element of the reference. Integers must be
 equal."""
+
+
+_FRAMES = 3
+"""How many runs of a model with states are looked at before it is reset, and run once more."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ class KernelCheck:
         layers: the model's layers that it computes.
         difference: how they compare.
         sides: both, where they differ.
+        frame: in which run, from 0.
     """
 
     kernel: str
@@ -108,6 +118,7 @@ class KernelCheck:
     layers: tuple[str, ...]
     difference: Difference
     sides: Sides | None = None
+    frame: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,18 +138,22 @@ class Skipped:
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """An output of the artifact beside another's.
+    """An output of the artifact, or the new value of a state, beside another's.
 
     Args:
-        name: the model's own name of the output.
+        name: the model's own name for it.
         against: whose: ``inspected`` is the artifact compiled without reuse of memory, ``references`` the references
-            of the model as imported; else another runtime.
+            of the model as imported, ``first run`` the artifact itself before it was reset; else another runtime.
         difference: how they compare.
+        role: which of the two it is.
+        frame: in which run, from 0; the last one of a model with states comes after a reset.
     """
 
     name: str
     against: str
     difference: Difference
+    role: Literal["output", "state"] = "output"
+    frame: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,14 +161,17 @@ class Verification:
     """What `verify` found.
 
     Args:
-        kernels: in the order in which they run.
+        kernels: in the order in which they run, frame by frame.
         skipped: those that are not among them, in their order before plugins' passes over the loops.
-        outputs: in the model's order, first against ``inspected``, then against ``references``.
+        outputs: frame by frame in the model's order, first against ``inspected``, then against ``references``, then
+            against another runtime.
+        frames: how many runs there were.
     """
 
     kernels: tuple[KernelCheck, ...]
     skipped: tuple[Skipped, ...]
     outputs: tuple[OutputCheck, ...]
+    frames: int = 1
 
 
 def compare(got: np.ndarray, expected: np.ndarray) -> Difference:
@@ -188,9 +206,13 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Difference:
 
 
 def check_outputs(
-    got: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], against: str
+    got: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    against: str,
+    role: Literal["output", "state"] = "output",
+    frame: int = 0,
 ) -> tuple[OutputCheck, ...]:
-    """Each output beside its reference.
+    """Each output, or state, beside its reference.
 
     Raises:
         VerificationError: one has another type.
@@ -198,9 +220,9 @@ def check_outputs(
     checks = []
     for name, array in got.items():
         try:
-            checks.append(OutputCheck(name, against, compare(array, expected[name])))
+            checks.append(OutputCheck(name, against, compare(array, expected[name]), role, frame))
         except VerificationError as error:
-            error.where = f"output {name!r} against {against}"
+            error.where = f"{role} {name!r} against {against}"
             raise
     return tuple(checks)
 
@@ -211,6 +233,7 @@ def verify(
     members: Members,
     inputs: Mapping[str, np.ndarray],
     *,
+    oracle: tuple[str, Callable[[], Oracle]] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Compare every kernel of the compiled model with its reference, and the outputs of the artifact.
@@ -219,7 +242,9 @@ def verify(
         loaded: the model.
         artifact: what `build_loaded` made of it.
         members: what it was built for.
-        inputs: arrays by the model's own names of its inputs.
+        inputs: arrays by the model's own names of its inputs. Of a model with states they are those of the first frame;
+            the ones after it have the same elements in another order.
+        oracle: name of another runtime, and what makes the model ready to run there from the beginning.
         progress: told of each part of the work that begins.
 
     Raises:
@@ -230,27 +255,68 @@ def verify(
     if isinstance(form, Program) or has_loops(form):
         raise UsageError("a form that was lowered already has no ops to compare with", hint="verify the model's file")
     tell = progress or (lambda what: None)
+    peer = None if oracle is None else oracle[1]()
     tell("compile without reuse of memory")
     inspected = _Inspected(loaded, members)
-    tell("run")
-    found = inspected.run(inputs)
-    got = artifact.run(inputs)
-    tell("compare kernels with their references")
-    kernels, skipped = inspected.kernels()
-    tell("compare outputs with the references of the whole model")
-    params = (param.name for param in form.main.params)
-    ordered = [inputs[name] for name in inspected.session.inputs]
-    results = evaluate(form, dict(zip(params, ordered, strict=True)))
-    references = dict(zip(got, results, strict=True))
-    outputs = (*check_outputs(got, found, "inspected"), *check_outputs(got, references, "references"))
-    return Verification(kernels, skipped, outputs)
+    kernels: list[KernelCheck] = []
+    skipped: tuple[Skipped, ...] = ()
+    outputs: list[OutputCheck] = []
+    with artifact.session() as session:
+        states = session.save().arrays
+        frames = list(_frames(inputs, _FRAMES if states else 1))
+        first: dict[str, np.ndarray] = {}
+        for number, frame in enumerate(frames):
+            tell(f"frame {number + 1} of {len(frames)}" if states else "run, and compare with the references")
+            before = session.save().arrays
+            found, found_states = inspected.run(frame, before)
+            got = session.run(frame)
+            after = session.save().arrays
+            checks, skipped = inspected.kernels(number)
+            kernels += checks
+            expected, expected_states = _references(form, [frame[name] for name in session.inputs], before)
+            for against, theirs, their_states in (
+                ("inspected", found, found_states),
+                ("references", dict(zip(got, expected, strict=True)), expected_states),
+            ):
+                outputs += check_outputs(got, theirs, against, frame=number)
+                outputs += check_outputs(after, their_states, against, "state", number)
+            if oracle is not None and peer is not None:
+                results = peer([frame[name] for name in session.inputs])
+                outputs += check_outputs(got, dict(zip(got, results, strict=True)), oracle[0], frame=number)
+            first = first or got
+        if states:
+            tell("reset, and run the first frame again")
+            session.reset()
+            outputs += check_outputs(session.save().arrays, states, "first run", "state", len(frames))
+            outputs += check_outputs(session.run(frames[0]), first, "first run", frame=len(frames))
+    return Verification(tuple(kernels), skipped, tuple(outputs), len(frames))
+
+
+def _frames(inputs: Mapping[str, np.ndarray], count: int) -> Iterator[dict[str, np.ndarray]]:
+    """As many sets of inputs, of the same elements."""
+    import numpy as np
+
+    for number in range(count):
+        yield {name: np.roll(array, 7 * number) for name, array in inputs.items()}
+
+
+def _references(
+    form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]
+) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
+    """The outputs, and the new values of the states by name, that the references of the model's ops give."""
+    main = form.main
+    signature = form.signature or Signature.of(main)
+    given = {param.name: array for param, array in zip(signature.of_inputs(main.params), inputs, strict=True)}
+    given.update({main.params[state.input].name: states[state.name] for state in signature.states})
+    results = evaluate(form, given)
+    return signature.of_outputs(results), {state.name: results[state.output] for state in signature.states}
 
 
 class _Inspected:
     """A model compiled with memory for every value of its own."""
 
     def __init__(self, loaded: LoadedModel, members: Members) -> None:
-        build = Build(loaded.name, members)
+        build = Build(loaded.name, members, reuse=False)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused = program, build.fused
@@ -260,11 +326,22 @@ class _Inspected:
         self.session = make_artifact(self.program, self.memory, members).session()
         self.values: dict[str, np.ndarray] = {}
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs; notes the values of all buffers."""
+    def run(
+        self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """The outputs and the new states; notes the values of all buffers, of states the old ones.
+
+        Args:
+            inputs: by name.
+            states: what they are before the run, by name.
+        """
         import numpy as np
 
+        from ..runtime.state import SessionState
+
+        self.session.restore(SessionState(None, states))
         outputs = self.session.run(inputs)
+        self.values.update(zip((buffer.name for buffer in self.program.states), states.values(), strict=True))
         for buffers, arrays in (
             (self.program.inputs, self.session.inputs),
             (self.program.outputs, self.session.outputs),
@@ -275,10 +352,11 @@ class _Inspected:
         for buffer in self.program.role("intermediate"):
             offset = self.memory.offsets[buffer.name]
             self.values[buffer.name] = self.session.read_arena(offset, buffer.shape, buffer.dtype)
-        return outputs
+        return outputs, self.session.save().arrays
 
-    def kernels(self) -> tuple[tuple[KernelCheck, ...], tuple[Skipped, ...]]:
-        """All results of kernels and regions beside their references, and those that have nothing to stand beside."""
+    def kernels(self, frame: int) -> tuple[tuple[KernelCheck, ...], tuple[Skipped, ...]]:
+        """All results of kernels and regions in the last run, which was that of ``frame``, beside their references; and
+        those that have nothing to stand beside."""
         checks: list[KernelCheck] = []
         skipped: list[Skipped] = []
         for expr in post_order(self.fused.main.body):
@@ -296,11 +374,12 @@ class _Inspected:
             given = {param.name: array for param, array in zip(function.params, inputs, strict=True)}
             for buffer, expected in zip(results, evaluate(function, given), strict=True):
                 checks.append(self.check(name, label, layers, buffer, expected, inputs))
-        return (*checks, *self.copies()), tuple(skipped)
+        checks += self.copies()
+        return tuple(replace(check, frame=frame) for check in checks), tuple(skipped)
 
     def writer_of(self, buffer: str) -> str:
         """The function whose step writes ``buffer``."""
-        return next(step.function for step in self.program.steps if buffer in step.args)
+        return next(step.function for _, step in self.program.calls if buffer in step.args)
 
     def value(self, expr: Expr) -> np.ndarray:
         """What the compiled model had as the value of ``expr``, which is known."""
@@ -328,7 +407,9 @@ class _Inspected:
     def copies(self) -> Iterator[KernelCheck]:
         """The outputs for which no op stands: copies of what is an input, a constant or another output."""
         sources = self.buffers_of(self.fused.main.body) or ()
+        if sources and self.fused.signature is not None:
+            sources = self.fused.signature.of_outputs(sources)
         for output, source in zip(self.program.outputs, sources, strict=bool(sources)):
             if output.name != source:
-                step = next(step for step in self.program.steps if output.name in step.args)
+                step = next(step for _, step in self.program.calls if output.name in step.args)
                 yield self.check(step.function, None, step.layers, output.name, self.values[source], ())

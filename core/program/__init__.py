@@ -1,7 +1,24 @@
 """Programs: what runs in which order over one table of buffers, and where each buffer is in memory."""
 
 from .check import check_plan
+from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
-from .program import Buffer, Call, Program, Quantisation, verify
+from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait, verify
+from .relocate import relocate
 
-__all__ = ["Buffer", "Call", "Plan", "Program", "Quantisation", "check_plan", "live_ranges", "plan", "verify"]
+__all__ = [
+    "Buffer",
+    "Call",
+    "Plan",
+    "Program",
+    "Quantisation",
+    "Queue",
+    "Step",
+    "Wait",
+    "check_plan",
+    "live_ranges",
+    "place_waits",
+    "plan",
+    "relocate",
+    "verify",
+]

@@ -5,31 +5,42 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..errors import InternalError
+from .order import Event, Touch, order_faults
 from .plan import Plan
-from .program import Buffer, Call, Program, arguments
+from .program import Buffer, Call, Program, Wait, arguments
+from .relocate import relocated_buffers
 
 __all__ = ["check_plan"]
 
 
 def check_plan(program: Program, plan: Plan) -> None:
-    """Check that no two buffers that are live together overlap, but for in-place pairs that a kernel allows.
+    """Check that no two buffers that are live together overlap, but for in-place pairs that a kernel allows; and that
+    nothing touches memory that a launch may still be at.
 
     Args:
         program: a program that `verify` accepts.
         plan: offsets for it, from any planner.
 
     Raises:
-        InternalError: names the buffers and the step.
+        InternalError: names the buffers and the steps.
     """
     buffers = {buffer.name: buffer for buffer in program.buffers if buffer.in_arena}
-    _check_places(program, plan, buffers)
-    last = {name: position for position, step in enumerate(program.steps) for name in step.args if name in buffers}
+    states = {buffer.name: buffer for buffer in program.states}
+    _check_places(program, plan, buffers | states)
+    kept = _Memory()
+    for name, buffer in states.items():
+        clash = kept.add(name, plan.offsets[name], buffer.nbytes)
+        if clash is not None:
+            raise InternalError(f"state {name!r} overlaps state {clash!r}", where=f"program {program.name!r}")
+    _check_constants(program, plan)
+    _check_order(program, plan)
+    last = {name: position for position, step in program.calls for name in step.args if name in buffers}
     dying: list[list[str]] = [[] for _ in program.steps]
     for name, position in last.items():
         dying[position].append(name)
     memory = {pool: _Memory() for pool in plan.pool_bytes}
     live: set[str] = set()
-    for position, step in enumerate(program.steps):
+    for position, step in program.calls:
         where = f"program {program.name!r}, step {position} ({step.function})"
         new = [name for name in step.args if name in buffers and name not in live]
         # An output in place takes over from its input; all else must find its memory free while the inputs are live.
@@ -64,7 +75,7 @@ def check_plan(program: Program, plan: Plan) -> None:
 def _check_places(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
     where = f"program {program.name!r}"
     for name in sorted(buffers.keys() ^ plan.offsets.keys()):
-        fault = "has no offset" if name in buffers else "has an offset and is not in the arena"
+        fault = "has no offset" if name in buffers else "has an offset and no memory is planned for it"
         raise InternalError(f"{name!r} {fault}", where=where)
     for pool in sorted({buffer.pool for buffer in buffers.values()} ^ plan.pool_bytes.keys()):
         raise InternalError(f"the plan and the program do not both use pool {pool!r}", where=where)
@@ -81,6 +92,54 @@ def _check_places(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> N
             raise InternalError(what, where=where)
         if offset % buffer.alignment:
             raise InternalError(f"{name!r} at {offset} is not aligned to {buffer.alignment}", where=where)
+
+
+def _check_constants(program: Program, plan: Plan) -> None:
+    where = f"program {program.name!r}"
+    relocated = relocated_buffers(program)
+    end, before = 0, ""
+    constants = sorted(program.role("constant"), key=lambda buffer: plan.constants.get(buffer.name, -1))
+    starts: dict[int, Buffer] = {}
+    for buffer in constants:
+        start = plan.constants.get(buffer.name, -1)
+        if start < 0 or start % buffer.alignment or start + buffer.nbytes > plan.constant_bytes:
+            what = (
+                f"constant {buffer.name!r} is at {start}, in {plan.constant_bytes} bytes aligned to {buffer.alignment}"
+            )
+            raise InternalError(what, where=where)
+        other = starts.setdefault(start, buffer)
+        shared = other.data == buffer.data and not {other.name, buffer.name} & relocated.keys()
+        if (other is buffer and start < end) or (other is not buffer and not shared):
+            raise InternalError(f"constant {buffer.name!r} overlaps {before!r}", where=where)
+        end, before = max(end, start + buffer.nbytes), buffer.name
+
+
+def _check_order(program: Program, plan: Plan) -> None:
+    """What is started on queues, against the bytes that every step touches."""
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+
+    def touch(name: str, writes: bool) -> Touch:
+        low = plan.offsets.get(name)  # an array of the caller is a space of its own
+        space = f"the array {name}" if low is None else f"the pool {buffers[name].pool}"
+        return Touch(name, space, low or 0, (low or 0) + buffers[name].nbytes, writes)
+
+    events = [
+        Event("wait", step.device, step.queue, step.pending)
+        if isinstance(step, Wait)
+        else Event(
+            step.function,
+            step.device,
+            step.queue,
+            None,
+            tuple(
+                touch(n, p.role in ("output", "workspace")) for p, n in arguments(program, step) if p.role != "constant"
+            ),
+        )
+        for step in program.steps
+    ]
+    depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
+    for position, what in order_faults(events, depths):
+        raise InternalError(what, where=f"program {program.name!r}, step {position} ({events[position].name})")
 
 
 def _may_replace(program: Program, step: Call, out: str, victim: str) -> bool:

@@ -1,18 +1,22 @@
-"""Memory planning: an offset in its pool for every intermediate and workspace.
+"""Memory planning: an offset in its pool for every intermediate, workspace and state.
 
-A buffer is live from the step that writes it to the last step that uses it, a workspace in its one step. Buffers
+A buffer is live from the step that writes it until the last step that uses it has finished, a workspace in its one
+step; a launch has finished when it was waited for. Buffers
 whose lives overlap do not overlap in memory, except where a kernel allows an output to replace an input that dies.
-The pools are the arena of the host, and each memory of each device.
+The pools are the arena of the host, and each memory of each device. States are live all the time, in a pool of their
+own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import ModelError
+from .hazards import finish_positions
 from .packing import Block, Budget, Packer, lower_bound
-from .program import Buffer, Program, arguments
+from .program import STATE_POOL, Buffer, Call, Program, arguments
+from .relocate import lay_out
 
 __all__ = ["Plan", "live_ranges", "plan"]
 
@@ -23,28 +27,37 @@ _WORK_PER_BUFFER = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Where every intermediate and workspace is.
+    """Where every intermediate, workspace and state is.
 
     Args:
-        offsets: byte offset of each of them in its pool.
+        offsets: byte offset of each of them, and of each state, in its pool.
         pool_bytes: bytes needed of each pool that the program uses.
         lower_bound: bytes live at once in each pool at its worst step, where every in-place pair counts once. No plan
             of this program can be smaller.
+        constants: byte offset of each constant in the weights.
+        constant_bytes: size of the weights.
     """
 
     offsets: Mapping[str, int]
     pool_bytes: Mapping[str, int]
     lower_bound: Mapping[str, int]
+    constants: Mapping[str, int] = field(default_factory=dict)
+    constant_bytes: int = 0
 
     @property
     def host_pools(self) -> tuple[str, ...]:
-        """The pools that are memory of the host, by name."""
-        return tuple(sorted(pool for pool in self.pool_bytes if "." not in pool))
+        """The pools of the arena, which is memory of the host, by name."""
+        return tuple(sorted(pool for pool in self.pool_bytes if "." not in pool and pool != STATE_POOL))
 
     @property
     def arena_bytes(self) -> int:
-        """Memory of the host that one context needs."""
+        """Memory of the host that one run needs."""
         return sum(self.pool_bytes[pool] for pool in self.host_pools)
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of the host that one context keeps from run to run."""
+        return self.pool_bytes.get(STATE_POOL, 0)
 
 
 def plan(program: Program, *, reuse: bool = True) -> Plan:
@@ -75,15 +88,26 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
         )  # nothing can be gained where all is live at once
         found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
         offsets.update(found)
-    made = Plan(offsets, pool_bytes, bounds)
+    if program.states:
+        pool_bytes[STATE_POOL] = bounds[STATE_POOL] = _place_states(program.states, offsets)
+    made = Plan(offsets, pool_bytes, bounds, *lay_out(program))
     _check_memories(program, made)
     return made
+
+
+def _place_states(states: Sequence[Buffer], offsets: dict[str, int]) -> int:
+    """Put states one after the other, the most aligned ones first, so that no byte is lost but at odd sizes."""
+    end = 0
+    for buffer in sorted(states, key=lambda buffer: -buffer.alignment):
+        offsets[buffer.name] = -(-end // buffer.alignment) * buffer.alignment
+        end = offsets[buffer.name] + buffer.nbytes
+    return end
 
 
 def _check_memories(program: Program, made: Plan) -> None:
     """ModelError where a step needs more of a device's memory than there is."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    for step in program.steps:
+    for _, step in program.calls:
         for memory in program.functions[step.function].memories:
             pool = f"{step.device}.{memory.name}"
             mine = [name for name in step.args if buffers[name].pool == pool]
@@ -100,25 +124,41 @@ def _check_memories(program: Program, made: Plan) -> None:
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
     """First and last step of each arena buffer, both included."""
     in_arena = {buffer.name for buffer in program.buffers if buffer.in_arena}
+    finished = finish_positions(program)
     ranges: dict[str, tuple[int, int]] = {}
-    for position, step in enumerate(program.steps):
+    for position, step in program.calls:
         for name in step.args:
             if name in in_arena:
-                ranges[name] = (ranges.get(name, (position,))[0], position)
+                start, end = ranges.get(name, (position, position))
+                ranges[name] = start, max(end, finished[position])
     return ranges
 
 
 def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """Which output may take the memory of which input: intermediates of one size and pool, the input's last use."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
+    finished = finish_positions(program)
+    uses: dict[str, list[tuple[int, Call]]] = {}
+    for position, step in program.calls:
+        for name in dict.fromkeys(step.args):
+            uses.setdefault(name, []).append((position, step))
     links: dict[str, str] = {}
-    for position, step in enumerate(program.steps):
+    for position, step in program.calls:
         may_alias = set(program.functions[step.function].may_alias)
         if not may_alias:
             continue
         passed: dict[str, list[str]] = {}  # a buffer may be passed for several parameters
         for param, name in arguments(program, step):
             passed.setdefault(name, []).append(param.buffer.name)
+
+        def is_last(name: str, position: int = position, step: Call = step) -> bool:
+            """Whether all others that use it have finished before this step."""
+            own = None if step.queue is None else (step.device, step.queue)
+            return all(
+                at == position or finished[at] < position or (at < position and (one.device, one.queue) == own)
+                for at, one in uses[name]
+            )
+
         options: dict[str, list[str]] = {}
         for param, out in arguments(program, step):
             if param.role == "output" and buffers[out].role == "intermediate":
@@ -126,7 +166,7 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
                     name
                     for name, params in passed.items()
                     if buffers[name].role == "intermediate"
-                    and ranges[name][1] == position
+                    and is_last(name)
                     and buffers[name].pool == buffers[out].pool
                     and buffers[name].nbytes == buffers[out].nbytes
                     and all((param.buffer.name, given) in may_alias for given in params)

@@ -1,4 +1,4 @@
-"""The call form: which kernel runs when, over one table of buffers, and what must hold of it.
+"""The call form: which function runs when, over one table of buffers, and what must hold of it.
 
 This is the last form before memory planning and code generation, and the only one that knows an execution order:
 planner, C, profile and verification all walk the same list of calls.
@@ -8,20 +8,44 @@ from __future__ import annotations
 
 import keyword
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InternalError
+from ..relay.extern import Extern, Kernel
 from ..tir.dtype import DTYPES, bounds, is_integer, itemsize
-from ..tir.nodes import Memory, Param, PrimFunc
+from ..tir.nodes import Memory, Param
 from ..tir.scalar import round_float32
 from ..tir.visit import uses_device
+from .order import Event, Touch, order_faults
 
-__all__ = ["ROLES", "Buffer", "Call", "Fault", "Program", "Quantisation", "Role", "arguments", "faults", "verify"]
+__all__ = [
+    "ROLES",
+    "STATE_POOL",
+    "Buffer",
+    "Call",
+    "Fault",
+    "Program",
+    "Quantisation",
+    "Queue",
+    "Role",
+    "Step",
+    "Wait",
+    "arguments",
+    "default_pool",
+    "drives_device",
+    "faults",
+    "parameters",
+    "verify",
+]
 
-Role = Literal["input", "output", "constant", "workspace", "intermediate"]
-ROLES: tuple[Role, ...] = ("input", "output", "constant", "workspace", "intermediate")
+Role = Literal["input", "output", "state", "constant", "workspace", "intermediate"]
+ROLES: tuple[Role, ...] = ("input", "output", "state", "constant", "workspace", "intermediate")
+
+STATE_POOL = "state"
+"""The memory that all states are in, and nothing else."""
 
 _MAX_EXTENT = 2**31 - 1
 """What the index type of kernels and the shape tables in C can hold."""
@@ -30,12 +54,17 @@ _MAX_BYTES = 2**63 - 1
 _MAX_ALIGNMENT = 4096
 
 _MAY_BE_PASSED_AS: dict[str, tuple[Role, ...]] = {
-    "input": ("input", "constant", "intermediate", "output"),
-    "output": ("intermediate", "output"),
+    "input": ("input", "constant", "intermediate", "output", "state"),
+    "output": ("intermediate", "output", "state"),
     "constant": ("constant",),
     "workspace": ("workspace",),
 }
 """Role of a kernel's parameter -> roles of the buffers that may be passed there."""
+
+
+def default_pool(role: Role) -> str:
+    """The pool of a buffer of which nothing else is said."""
+    return STATE_POOL if role == "state" else "ram"
 
 
 @dataclass(frozen=True)
@@ -53,14 +82,15 @@ class Buffer:
     Args:
         name: an ASCII identifier, unique in its program.
         role: ``input`` and ``output`` belong to the caller, ``constant`` to the weights; ``intermediate`` and
-            ``workspace`` (undefined before and after its call) live in the arena.
+            ``workspace`` (undefined before and after its call) live in the arena. A ``state`` is the context's: it
+            holds what the run before left in it, until a step writes it.
         shape: extents, all positive; ``()`` is a scalar. Dense and row-major.
         dtype: element type.
         alignment: of the first byte, in bytes; a power of two. 0 stands for the element's size, which is also all
             that can be asked of a caller's memory.
-        pool: the memory that an intermediate or workspace lives in: of the host, or ``DEVICE.MEMORY`` for a workspace
-            in a memory of a device.
-        data: the bytes of a constant, little-endian; None for every other role.
+        pool: the memory that an intermediate or workspace lives in: of the host, by default ``ram``, or
+            ``DEVICE.MEMORY`` for a workspace in a memory of a device. That of states is `STATE_POOL`.
+        data: the bytes of a constant, or of a state before the first run, little-endian; None for every other role.
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
     """
@@ -70,7 +100,7 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: str
     alignment: int = 0
-    pool: str = "ram"
+    pool: str = ""
     data: bytes | None = None
     tensor: str | None = None
     quantisation: Quantisation | None = None
@@ -78,6 +108,8 @@ class Buffer:
     def __post_init__(self) -> None:
         if self.alignment == 0 and self.dtype in DTYPES:
             object.__setattr__(self, "alignment", itemsize(self.dtype))
+        if not self.pool:
+            object.__setattr__(self, "pool", default_pool(self.role))
 
     @property
     def size(self) -> int:
@@ -90,7 +122,7 @@ class Buffer:
 
     @property
     def in_arena(self) -> bool:
-        """Whether memory is planned for it."""
+        """Whether it lives in memory that is used again: the arena, or a memory of a device."""
         return self.role in ("intermediate", "workspace")
 
     @property
@@ -100,38 +132,81 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Queue:
+    """Where a device takes launches, which it runs one after the other.
+
+    Args:
+        device: its label.
+        name: by which its plugin declares it.
+        depth: how many launches may be unfinished at once.
+    """
+
+    device: str
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True)
 class Call:
-    """One step: a kernel applied to buffers.
+    """One step: a function applied to buffers. With a queue it is a launch: it is started, and goes on until a wait.
 
     Args:
         function: a name in `Program.functions`.
-        args: buffer names, in the order of the kernel's parameters: inputs, outputs, constants, workspaces. Argument
+        args: buffer names, in the order of the function's parameters: inputs, outputs, constants, workspaces. Argument
             and parameter agree in dtype and bytes, not necessarily in shape: a reshape costs nothing.
         layers: names of the model's layers that this step computes, any text.
-        device: label of the device that the kernel drives; None for a kernel of the host alone.
+        device: label of the target that it is for: of the device that loops drive, of any that an extern is for; None
+            for loops of the host alone.
+        queue: of the device, on which it is started; None where it has finished when the step ends.
     """
 
     function: str
     args: tuple[str, ...]
     layers: tuple[str, ...] = ()
     device: str | None = None
+    queue: str | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One step: the host waits until at most ``pending`` launches of a queue are unfinished.
+
+    Args:
+        device: label of the device.
+        queue: one of its queues.
+        pending: how many launches, the last ones, may go on.
+    """
+
+    device: str
+    queue: str
+    pending: int = 0
+
+
+Step = Call | Wait
 
 
 @dataclass(frozen=True)
 class Program:
-    """A model as a list of calls.
+    """A model as a list of steps.
 
     Args:
         name: an ASCII identifier; prefix of everything in the generated C.
         buffers: all buffers. Inputs and outputs stand in the order in which the model has them.
-        steps: the calls in the order in which they run.
-        functions: the kernels by name; equal kernels are one.
+        steps: in the order in which the host comes to them.
+        functions: what is called, by name; equal loops are one.
+        queues: on which steps start something.
     """
 
     name: str
     buffers: tuple[Buffer, ...]
-    steps: tuple[Call, ...]
-    functions: Mapping[str, PrimFunc]
+    steps: tuple[Step, ...]
+    functions: Mapping[str, Kernel]
+    queues: tuple[Queue, ...] = ()
+
+    @property
+    def calls(self) -> tuple[tuple[int, Call], ...]:
+        """The calls, each with its position among the steps."""
+        return tuple((position, step) for position, step in enumerate(self.steps) if isinstance(step, Call))
 
     def role(self, role: Role) -> tuple[Buffer, ...]:
         """The buffers of one role, in the table's order."""
@@ -146,19 +221,33 @@ class Program:
         return self.role("output")
 
     @property
+    def states(self) -> tuple[Buffer, ...]:
+        return self.role("state")
+
+    @property
     def devices(self) -> tuple[str, ...]:
-        """The labels of the devices that it runs on, in order of their first call."""
-        return tuple(dict.fromkeys(step.device for step in self.steps if step.device is not None))
+        """The labels of the targets that calls are for, in order of their first one."""
+        return tuple(dict.fromkeys(step.device for _, step in self.calls if step.device is not None))
 
     def memories(self, device: str) -> dict[str, Memory]:
-        """The memories of the device that its kernels use, by name."""
-        functions = dict.fromkeys(step.function for step in self.steps if step.device == device)
+        """The memories of the device that its functions use, by name."""
+        functions = dict.fromkeys(step.function for _, step in self.calls if step.device == device)
         return {memory.name: memory for name in functions for memory in self.functions[name].memories}
 
 
+def parameters(function: Kernel) -> tuple[Param, ...]:
+    """Everything that a call of it is given, in order."""
+    return function.parameters if isinstance(function, Extern) else function.params
+
+
+def drives_device(function: Kernel) -> bool:
+    """Whether a call of it is for a target other than the host."""
+    return isinstance(function, Extern) or uses_device(function)
+
+
 def arguments(program: Program, step: Call) -> Iterator[tuple[Param, str]]:
-    """The parameters of the step's kernel, each with the name of the buffer that is passed for it."""
-    return zip(program.functions[step.function].params, step.args, strict=True)
+    """The parameters of the step's function, each with the name of the buffer that is passed for it."""
+    return zip(parameters(program.functions[step.function]), step.args, strict=True)
 
 
 @dataclass(frozen=True)
@@ -187,7 +276,8 @@ def verify(program: Program) -> None:
     for fault in faults(program):
         place = f"program {program.name!r}"
         if fault.step is not None:
-            place += f", step {fault.step} ({program.steps[fault.step].function})"
+            step = program.steps[fault.step]
+            place += f", step {fault.step} ({step.function if isinstance(step, Call) else 'wait'})"
         elif fault.buffer is not None:
             place += f", buffer {program.buffers[fault.buffer].name!r}"
         elif fault.function is not None:
@@ -203,6 +293,7 @@ def faults(program: Program) -> Iterator[Fault]:
         yield fault
     if not own:  # what follows may rely on names, sizes and dtypes
         yield from _flow_faults(program)
+        yield from _queue_faults(program)
 
 
 def _is_name(text: str) -> bool:
@@ -225,10 +316,27 @@ def _own_faults(program: Program) -> Iterator[Fault]:
     for name in program.functions:
         if not _is_name(name):
             yield Fault(f"{name!r} is not a name for a function", function=name)
+    queues = {(queue.device, queue.name): queue for queue in program.queues}
+    for queue in program.queues:
+        if not (_is_name(queue.device) and _is_name(queue.name)):
+            yield Fault(f"{queue.name!r} of {queue.device!r} is not a name for a queue")
+        if queues[queue.device, queue.name] is not queue:
+            yield Fault(f"two queues of {queue.device!r} are called {queue.name!r}")
+        if not 1 <= queue.depth <= _MAX_EXTENT:
+            yield Fault(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
     for position, step in enumerate(program.steps):
-        for what in _call_faults(program, step, taken):
-            yield Fault(what, step=position)
-    called = {step.function for step in program.steps}
+        if step.queue is not None and (step.device, step.queue) not in queues:
+            yield Fault(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
+        elif isinstance(step, Wait) and not 0 <= step.pending < queues[step.device, step.queue].depth:
+            yield Fault(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
+        if isinstance(step, Call):
+            for what in _call_faults(program, step, taken):
+                yield Fault(what, step=position)
+    started = {(step.device, step.queue) for _, step in program.calls}
+    for queue in program.queues:
+        if (queue.device, queue.name) not in started:
+            yield Fault(f"no step starts anything on queue {queue.name!r} of {queue.device!r}")
+    called = {step.function for _, step in program.calls}
     for name in program.functions:
         if name not in called:
             yield Fault(f"no step calls function {name!r}", function=name)
@@ -244,6 +352,8 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"buffer {name!r}: {buffer.pool!r} is not a name for a pool"
     elif buffer.in_scratch and buffer.role != "workspace":
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
+    elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
+        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}; {STATE_POOL!r} is that of all states"
     if buffer.dtype not in DTYPES:
         yield f"buffer {name!r} has unknown dtype {buffer.dtype!r}"
         return
@@ -258,12 +368,12 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
             f"{buffer.role} {name!r} asks for alignment {buffer.alignment}, "
             f"but a caller's {buffer.dtype} array may start at any multiple of {smallest}"
         )
-    if buffer.role == "constant" and buffer.data is None:
-        yield f"constant {name!r} has no data"
-    elif buffer.data is not None and buffer.role != "constant":
-        yield f"{buffer.role} {name!r} has data, which only constants have"
+    if buffer.role in ("constant", "state") and buffer.data is None:
+        yield f"{buffer.role} {name!r} has no data"
+    elif buffer.data is not None and buffer.role not in ("constant", "state"):
+        yield f"{buffer.role} {name!r} has data, which only constants and states have"
     elif buffer.data is not None and len(buffer.data) != buffer.nbytes:
-        yield f"constant {name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
+        yield f"{buffer.role} {name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
     if buffer.quantisation is not None:
         yield from _quantisation_faults(buffer, buffer.quantisation)
 
@@ -288,10 +398,13 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
         yield f"{step.function!r} writes nothing"
     if step.device is not None and not _is_name(step.device):
         yield f"{step.device!r} is not a label of a device"
-    if uses_device(function) != (step.device is not None):
+    if drives_device(function) != (step.device is not None):
         yield f"{step.function!r} drives {'a device, and none is named' if step.device is None else 'no device'}"
-    if len(step.args) != len(function.params):
-        yield f"{step.function!r} takes {len(function.params)} buffers, not {len(step.args)}"
+    queue = function.queue if isinstance(function, Extern) else None
+    if step.queue != queue:
+        yield f"{step.function!r} is for {'no queue' if queue is None else f'queue {queue!r}'}, not {step.queue!r}"
+    if len(step.args) != len(parameters(function)):
+        yield f"{step.function!r} takes {len(parameters(function))} buffers, not {len(step.args)}"
         return
     memories = {memory.name: memory for memory in function.memories}
     for param, name in arguments(program, step):
@@ -313,6 +426,25 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
         pool = None if memory is None else f"{step.device}.{memory.name}"
         if given.in_arena and (given.pool != pool if pool else given.in_scratch):
             yield f"{passed} is in pool {given.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
+    for blob in function.blobs if isinstance(function, Extern) else ():
+        position = [param.buffer.name for param in parameters(function)].index(blob.name)
+        passed_blob = step.args[position]
+        if passed_blob in buffers and buffers[passed_blob].data != blob.data:
+            yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
+
+
+def _updates(program: Program, step: Call, buffer: Buffer) -> bool:
+    """Whether the step takes a state and writes its new value in place, as its function allows."""
+    passed = [param for param, name in arguments(program, step) if name == buffer.name]
+    out = [param.buffer.name for param in passed if param.role == "output"]
+    given = [param.buffer.name for param in passed if param.role == "input"]
+    allowed = set(program.functions[step.function].may_alias)
+    return (
+        buffer.role == "state"
+        and len(out) == 1
+        and len(out) + len(given) == len(passed)
+        and all((out[0], name) in allowed for name in given)
+    )
 
 
 def _flow_faults(program: Program) -> Iterator[Fault]:
@@ -321,13 +453,14 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
     buffers = {buffer.name: buffer for buffer in program.buffers}
     writer: dict[str, int] = {}
     used: dict[str, int] = {}
-    for position, step in enumerate(program.steps):
+    for position, step in program.calls:
         written = {name for param, name in arguments(program, step) if param.role == "output"}
         for param, name in arguments(program, step):
             buffer = buffers[name]
             if param.role == "input" and buffer.role in ("intermediate", "output") and name not in writer:
                 yield Fault(f"{buffer.role} {name!r} is read before it is written", step=position)
-            if param.role != "input" and step.args.count(name) > 1 and (name in written or buffer.role == "workspace"):
+            twice = param.role != "input" and step.args.count(name) > 1 and not _updates(program, step, buffer)
+            if twice and (name in written or buffer.role == "workspace"):
                 yield Fault(f"{buffer.role} {name!r} is written and passed twice in one call", step=position)
             if buffer.role == "workspace" and used.get(name, position) != position:
                 yield Fault(f"workspace {name!r} is used by step {used[name]} too", step=position)
@@ -337,7 +470,7 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
                 yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
             writer.setdefault(name, position)
     known: dict[tuple[str | None, str], Memory] = {}
-    for position, step in enumerate(program.steps):
+    for position, step in program.calls:
         for memory in program.functions[step.function].memories:
             if known.setdefault((step.device, memory.name), memory) is not memory:
                 what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
@@ -345,5 +478,36 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
     for position, buffer in enumerate(program.buffers):
         if buffer.role == "output" and buffer.name not in writer:
             yield Fault(f"no step writes output {buffer.name!r}", buffer=position)
-        elif buffer.role not in ("input", "output") and buffer.name not in used:
+        elif buffer.role not in ("input", "output", "state") and buffer.name not in used:
             yield Fault(f"no step uses {buffer.role} {buffer.name!r}", buffer=position)
+
+
+def _queue_faults(program: Program) -> Iterator[Fault]:
+    """What is wrong with externs and the order of what is started on queues, whatever the plan of memory."""
+    targets: dict[str, str | None] = {}
+    uses = Counter(name for _, step in program.calls for name in step.args)
+    for position, step in program.calls:
+        function = program.functions[step.function]
+        if not isinstance(function, Extern):
+            continue
+        if targets.setdefault(step.function, step.device) != step.device:
+            yield Fault(f"{step.function!r} is called for {targets[step.function]!r} before", step=position)
+        relocated = {blob.name for blob in function.blobs if blob.relocations}
+        for param, name in arguments(program, step):
+            if param.buffer.name in relocated and uses[name] > 1:
+                yield Fault(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
+    sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
+    events = []
+    for one in program.steps:
+        if isinstance(one, Wait):
+            events.append(Event("wait", one.device, one.queue, one.pending))
+            continue
+        touches = [
+            Touch(name, name, 0, sizes[name], param.role in ("output", "workspace"))
+            for param, name in arguments(program, one)
+            if param.role != "constant"
+        ]
+        events.append(Event(one.function, one.device, one.queue, None, tuple(touches)))
+    depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
+    for position, what in order_faults(events, depths):
+        yield Fault(what, step=position)

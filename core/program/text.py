@@ -9,12 +9,17 @@
         t = intermediate(int32, (1, 49, 4), align(16), pool='sram')
         s = workspace(int32, (4,))
         y = output(int8, (1, 4))
-        matmul(x, t, w, s, layers=['model/dense'])      # a step: the kernel and its buffers; device='npu' if it has one
+        h = state(int8, (1, 4), sha256='5e884898...')   # its bytes before the first run
+        queue('npu', 'commands', 2)                     # of a device, and how many launches it takes
+        matmul(x, t, w, s, layers=['model/dense'])      # a step: the function and its buffers
+        conv(x, t, c, device='npu', queue='commands')   # one for a device, started on a queue
+        wait('npu', 'commands', 1)                      # until at most one launch is unfinished; by default none
         pool(t, y)
 
     @prim_func
-    def matmul(...):                                    # each kernel, in the loop form of `uma.tir.text`, after the
-        ...                                             # memories and intrinsics that kernels use
+    def matmul(...):                                    # each function, in the form of `uma.tir.text`, after the
+        ...                                             # memories and intrinsics that kernels use, or in that of
+                                                        # `uma.relay.extern_text`
 
 What is printed from a program that `verify` accepts parses to an equal program.
 """
@@ -27,11 +32,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ..errors import TextError
+from ..relay.extern import Extern, Kernel
+from ..relay.extern_text import parse_extern, print_extern
 from ..tir.dtype import DTYPES, itemsize
 from ..tir.nodes import PrimFunc
 from ..tir.source import Source
 from ..tir.text import Defined, Definitions, parse_def, print_func
-from .program import ROLES, Buffer, Call, Program, Quantisation, faults
+from ..tir.text_exprs import called
+from .program import ROLES, Buffer, Call, Program, Quantisation, Queue, Step, Wait, default_pool, faults
 
 __all__ = ["parse_program", "print_program"]
 
@@ -42,10 +50,21 @@ def print_program(program: Program) -> tuple[str, dict[str, bytes]]:
     """The text of a verified program, and its constants: their bytes by their SHA-256 in hexadecimal digits."""
     lines = ["@program", f"def {program.name}():"]
     lines += [f"    {_declaration(buffer)}" for buffer in program.buffers]
+    lines += [f"    queue({queue.device!r}, {queue.name!r}, {queue.depth})" for queue in program.queues]
     lines += [f"    {_step(step)}" for step in program.steps]
-    definitions = Definitions(program.functions.values(), [program.name, *program.functions])
-    functions = [print_func(function, name, definitions) for name, function in program.functions.items()]
+    loops = [function for function in program.functions.values() if isinstance(function, PrimFunc)]
+    externs = [function for function in program.functions.values() if isinstance(function, Extern)]
+    memories = [memory for extern in externs for memory in extern.memories]
+    definitions = Definitions(loops, [program.name, *program.functions], memories)
     constants = {_digest(buffer.data): buffer.data for buffer in program.buffers if buffer.data is not None}
+    functions = []
+    for name, function in program.functions.items():
+        if isinstance(function, Extern):
+            text, blobs = print_extern(function, name, definitions)
+            functions.append(text)
+            constants |= blobs
+        else:
+            functions.append(print_func(function, name, definitions))
     return "\n".join(["\n".join(lines) + "\n", *definitions.texts(), *functions]), constants
 
 
@@ -72,7 +91,7 @@ def _declaration(buffer: Buffer) -> str:
     parts = [buffer.dtype, str(buffer.shape)]
     if buffer.alignment != itemsize(buffer.dtype):
         parts.append(f"align({buffer.alignment})")
-    if buffer.pool != "ram":
+    if buffer.pool != default_pool(buffer.role):
         parts.append(f"pool={buffer.pool!r}")
     if buffer.tensor is not None:
         parts.append(f"tensor={buffer.tensor!a}")
@@ -83,11 +102,15 @@ def _declaration(buffer: Buffer) -> str:
     return f"{buffer.name} = {buffer.role}({', '.join(parts)})"
 
 
-def _step(step: Call) -> str:
+def _step(step: Step) -> str:
+    if isinstance(step, Wait):
+        return f"wait({step.device!r}, {step.queue!r}{f', {step.pending}' if step.pending else ''})"
     # ascii, not repr: which characters repr leaves alone differs between versions of Python.
     words = [f"layers={list(step.layers)!a}"] if step.layers else []
     if step.device is not None:
         words.append(f"device={step.device!r}")
+    if step.queue is not None:
+        words.append(f"queue={step.queue!r}")
     return f"{step.function}({', '.join([*step.args, *words])})"
 
 
@@ -99,7 +122,7 @@ class _Parser:
     def program(self) -> Program:
         module = self.source.parse()
         heads: list[ast.FunctionDef] = []
-        functions: dict[str, PrimFunc] = {}
+        functions: dict[str, Kernel] = {}
         nodes: dict[str, ast.AST] = {}
         defined = Defined(self.source)
         for node in module.body:
@@ -110,7 +133,11 @@ class _Parser:
             if [_name(decorator) for decorator in node.decorator_list] == ["program"]:
                 heads.append(node)
                 continue
-            name, function = parse_def(node, defined)
+            function: Kernel
+            if [called(decorator) for decorator in node.decorator_list] == ["extern"]:
+                name, function = parse_extern(node, defined, self.content)
+            else:
+                name, function = parse_def(node, defined)
             if name in functions:
                 raise self.error(node, f"two functions are called {name!r}")
             functions[name], nodes[name] = function, node
@@ -122,19 +149,22 @@ class _Parser:
         if any([head.args.args, head.args.posonlyargs, head.args.kwonlyargs, head.args.vararg, head.args.kwarg]):
             raise self.error(head, "a program has no parameters: its inputs are buffers")
         buffers: list[Buffer] = []
-        steps: list[Call] = []
+        steps: list[Step] = []
+        queues: list[Queue] = []
         buffer_nodes: list[ast.stmt] = []
         step_nodes: list[ast.stmt] = []
         for statement in head.body:
             if isinstance(statement, ast.Assign):
                 buffers.append(self.buffer(statement))
                 buffer_nodes.append(statement)
+            elif _is_of_queue(statement, "queue"):
+                queues.append(Queue(*self.queue(statement, None)))
             elif isinstance(statement, ast.Expr):
                 steps.append(self.step(statement.value))
                 step_nodes.append(statement)
             else:
                 raise self.error(statement, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
-        program = Program(head.name, tuple(buffers), tuple(steps), functions)
+        program = Program(head.name, tuple(buffers), tuple(steps), functions, tuple(queues))
         for fault in faults(program):
             place: ast.AST = head
             if fault.buffer is not None:
@@ -171,13 +201,33 @@ class _Parser:
             shape=self.shape(call.args[1]),
             dtype=dtype,
             alignment=self.alignment(call.args[2]) if len(call.args) == 3 else 0,
-            pool=self.string(words["pool"]) if "pool" in words else "ram",
+            pool=self.string(words["pool"]) if "pool" in words else "",
             data=self.data(words["sha256"]) if "sha256" in words else None,
             tensor=self.string(words["tensor"]) if "tensor" in words else None,
             quantisation=quantisation,
         )
 
-    def step(self, node: ast.expr) -> Call:
+    def queue(self, node: ast.AST, default: int | None) -> tuple[str, str, int]:
+        """Device and name of a queue, and a number."""
+        call = node.value if isinstance(node, ast.Expr) else node
+        assert isinstance(call, ast.Call)
+        least = 3 if default is None else 2
+        if call.keywords or not least <= len(call.args) <= 3:
+            last = "depth" if default is None else "pending"
+            raise self.error(call, f"expected '{_name(call.func)}(device, name, {last})'")
+        number = self.integer(call.args[2]) if len(call.args) == 3 else default or 0
+        return self.string(call.args[0]), self.string(call.args[1]), number
+
+    def content(self, node: ast.AST, digest: str) -> bytes:
+        """The bytes of a blob; the one who asks compares them with the digest."""
+        data = self.constants.get(digest)
+        if data is None:
+            raise self.error(node, "the bytes of this blob are missing", hint="keep the constants with the text")
+        return data
+
+    def step(self, node: ast.expr) -> Step:
+        if _is_of_queue(node, "wait"):
+            return Wait(*self.queue(node, 0))
         function = _name(node.func) if isinstance(node, ast.Call) else ""
         if not isinstance(node, ast.Call) or not function:
             raise self.error(node, "expected 'function(buffer, ...)'")
@@ -187,14 +237,15 @@ class _Parser:
             if not args[-1]:
                 raise self.error(arg, "expected the name of a buffer")
         layers: list[str] = []
-        words = self.words(node, ("layers", "device"))
+        words = self.words(node, ("layers", "device", "queue"))
         if "layers" in words:
             listed = words["layers"]
             if not isinstance(listed, ast.List):
                 raise self.error(listed, "expected a list of names")
             layers = [self.string(layer) for layer in listed.elts]
         device = self.string(words["device"]) if "device" in words else None
-        return Call(function, tuple(args), tuple(layers), device)
+        queue = self.string(words["queue"]) if "queue" in words else None
+        return Call(function, tuple(args), tuple(layers), device, queue)
 
     def words(self, call: ast.Call, known: Sequence[str]) -> dict[str, ast.expr]:
         """The keyword arguments of ``call``; Python's own parser refuses to have one twice."""
@@ -253,3 +304,10 @@ class _Parser:
 def _name(node: ast.AST) -> str:
     """The name that ``node`` is; the empty string where it is something else."""
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_of_queue(node: ast.AST, word: str) -> bool:
+    """Whether ``node`` is ``word`` called with a device's name. A function may be called so, too, but takes buffers."""
+    call = node.value if isinstance(node, ast.Expr) else node
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return called(node) == word and isinstance(first, ast.Constant)

@@ -1,7 +1,8 @@
 """The graph form: types, expressions, modules, their text, traversal, and the operators."""
 
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
-from .module import IRModule, Signature, Spans, TensorInfo
+from .extern import Blob, Extern, Field, Relocation
+from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
 from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
@@ -9,10 +10,13 @@ from .visit import children, free_vars, post_order, rewrite, substitute, users
 
 __all__ = [
     "Attr",
+    "Blob",
     "Bounds",
     "Call",
     "Constant",
     "Expr",
+    "Extern",
+    "Field",
     "FixedPoint",
     "FloatScale",
     "FuncType",
@@ -20,8 +24,10 @@ __all__ = [
     "GlobalVar",
     "IRModule",
     "Op",
+    "Relocation",
     "Signature",
     "Spans",
+    "StateInfo",
     "TensorInfo",
     "TensorType",
     "Tuple",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ModelError, PluginError
 from ..tir.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from .extern import Extern
 from .types import FuncType, TensorType, TupleType
 from .visit import nested_exprs
 
-__all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "TensorInfo", "func_type"]
+__all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "StateInfo", "TensorInfo", "func_type"]
 
-AnyFunction = Function | PrimFunc
+T = TypeVar("T")
+
+AnyFunction = Function | PrimFunc | Extern
 
 
 class Spans:
@@ -108,11 +111,45 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
+class StateInfo:
+    """A value that a model keeps from one run to the next: what a result gives is what a parameter takes then.
+
+    Args:
+        name: the model's own name for it, any text.
+        input: position of the parameter of ``main`` that takes the old value.
+        output: position of the result of ``main``, of the same type, that is the new value.
+        initial: the value before the first run: the elements' bytes, little-endian, dense and row-major.
+    """
+
+    name: str
+    input: int
+    output: int
+    initial: bytes
+
+
+@dataclass(frozen=True)
 class Signature:
-    """The inputs and outputs of a model, in the order of the parameters and results of ``main``."""
+    """What a model calls its inputs and outputs, and what it keeps.
+
+    Args:
+        inputs: what the caller gives: the parameters of ``main``, in order, without those that are state.
+        outputs: what the caller gets: the results of ``main``, in order, without those that are state.
+        states: what the model keeps from one run to the next.
+    """
 
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    states: tuple[StateInfo, ...] = ()
+
+    def of_inputs(self, every: Sequence[T]) -> tuple[T, ...]:
+        """Of one thing for each parameter of ``main``, those that are for the inputs."""
+        kept = {state.input for state in self.states}
+        return tuple(one for position, one in enumerate(every) if position not in kept)
+
+    def of_outputs(self, every: Sequence[T]) -> tuple[T, ...]:
+        """Of one thing for each result of ``main``, those that are for the outputs."""
+        kept = {state.output for state in self.states}
+        return tuple(one for position, one in enumerate(every) if position not in kept)
 
     @staticmethod
     def of(main: Function) -> Signature:
@@ -123,18 +160,20 @@ class Signature:
 
 
 def func_type(function: AnyFunction) -> FuncType:
-    """What a function takes and gives. A PrimFunc takes its inputs and constants and gives its outputs."""
+    """What a function takes and gives. A PrimFunc takes its inputs and constants and gives its outputs; the constants
+    of an Extern are inside it."""
     if isinstance(function, Function):
         assert isinstance(function.type, FuncType)
         return function.type
-    taken = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + function.buffers("constant")]
+    constants = function.buffers("constant") if isinstance(function, PrimFunc) else ()
+    taken = [TensorType(b.shape, b.dtype) for b in function.buffers("input") + constants]
     given = [TensorType(b.shape, b.dtype) for b in function.buffers("output")]
     return FuncType(tuple(taken), given[0] if len(given) == 1 else TupleType(tuple(given)))
 
 
 @dataclass(frozen=True)
 class IRModule:
-    """Functions of the graph form and of the loop form under names; ``main`` is the model.
+    """Functions of the graph form, loops and what back-ends made under names; ``main`` is the model.
 
     Args:
         functions: each under a `GlobalVar` of its name and type.
@@ -152,9 +191,9 @@ class IRModule:
     def __post_init__(self) -> None:
         functions: dict[Any, Any] = dict(self.functions)
         for var, function in functions.items():
-            if not isinstance(var, GlobalVar) or not isinstance(function, (Function, PrimFunc)):
+            if not isinstance(var, GlobalVar) or not isinstance(function, (Function, PrimFunc, Extern)):
                 given = f"{type(function).__name__} under {type(var).__name__}"
-                raise ModelError(f"a module has {given}, not a Function or PrimFunc under a GlobalVar")
+                raise ModelError(f"a module has {given}, not a Function, PrimFunc or Extern under a GlobalVar")
         spans: object = self.spans
         signature: object = self.signature
         if not isinstance(spans, Spans) or not isinstance(signature, (Signature, NoneType)):

@@ -9,7 +9,10 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
@@ -43,6 +46,7 @@ __all__ = [
     "Scale",
     "Text",
     "get_op",
+    "known_ops",
     "register_op",
     "registered_ops",
 ]
@@ -388,6 +392,20 @@ class Op:
 
 
 _OPS: dict[str, Op] = {}
+"""The core's own."""
+
+_KNOWN: ContextVar[Mapping[str, Op]] = ContextVar("known_ops", default=MappingProxyType({}))
+"""Those of plugins, where they are known."""
+
+
+@contextmanager
+def known_ops(ops: Mapping[str, Op]) -> Iterator[None]:
+    """Within it ``ops``, by their names, are found beside the core's: plugins of other builds know nothing of them."""
+    token = _KNOWN.set(MappingProxyType({**_KNOWN.get(), **ops}))
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
 
 
 def register_op(op: Op) -> Op:
@@ -403,10 +421,10 @@ def register_op(op: Op) -> Op:
 
 
 def registered_ops() -> Mapping[str, Op]:
-    """All ops by name, in the order of their names."""
+    """All ops by name, in the order of their names; those of plugins where they are known, see `known_ops`."""
     from . import ops  # noqa: F401 - its modules register the core's ops
 
-    return dict(sorted(_OPS.items()))
+    return dict(sorted({**_KNOWN.get(), **_OPS}.items()))
 
 
 def get_op(name: str) -> Op:

@@ -13,8 +13,12 @@
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
 belongs to. Attributes that hold their default are left out. Where a function of the module has the name of an op, the
 op is called with ``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
-`uma.tir.text` has them. Constants of up to 16 elements stand in the text, larger ones beside it, by
-the SHA-256 of their bytes.
+`uma.tir.text` has them; for what back-ends made see `uma.relay.extern_text`. Constants of up to 16 elements stand in
+the text, larger ones beside it, by the SHA-256 of their bytes. Before all that may stand what the model calls its
+inputs and outputs, and what it keeps from one run to the next:
+
+    signature(inputs=[tensor('x', scale=0.5, zero_point=3)], outputs=[tensor('y')],
+              states=[state('last', input=1, output=1, initial=zeros(64))])
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,9 +38,11 @@ from ..tir.scalar import round_float32
 from ..tir.source import Source
 from ..tir.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
-from .module import AnyFunction, IRModule, Signature, Spans, TensorInfo, func_type
+from .extern import Extern, Kernel
+from .extern_text import parse_extern, print_extern
+from .module import AnyFunction, IRModule, Signature, Spans, StateInfo, TensorInfo, func_type
 from .op import FixedPoint, FloatScale, Op, get_op
-from .types import FuncType, TensorType, TupleType, Type
+from .types import MAX_BYTES, FuncType, TensorType, TupleType, Type
 from .verify import faults
 from .visit import post_order
 
@@ -59,26 +66,25 @@ def print_module(module: IRModule) -> tuple[str, dict[str, np.ndarray]]:
     printer = _Printer(module)
     parts = []
     if module.signature is not None:
-        parts.append(_print_signature(module.signature))
+        parts.append(printer.signature(module.signature))
     loops = [function for function in module.functions.values() if isinstance(function, PrimFunc)]
-    definitions = Definitions(loops, [var.name for var in module.functions])
+    externs = [function for function in module.functions.values() if isinstance(function, Extern)]
+    memories = [memory for extern in externs for memory in extern.memories]
+    definitions = Definitions(loops, [var.name for var in module.functions], memories)
     parts += definitions.texts()
     for var, function in module.functions.items():
         if isinstance(function, PrimFunc):
             parts.append(print_func(function, var.name, definitions))
+        elif isinstance(function, Extern):
+            parts.append(printer.extern(function, var.name, definitions))
         else:
             parts.append("\n".join(printer.function(function, var.name, "")))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n", printer.constants
 
 
-def _print_signature(signature: Signature) -> str:
-    def tensor(info: TensorInfo) -> str:
-        quantised = "" if info.scale is None else f", scale={info.scale!r}, zero_point={info.zero_point!r}"
-        return f"tensor({info.name!r}{quantised})"
-
-    inputs = ", ".join(map(tensor, signature.inputs))
-    outputs = ", ".join(map(tensor, signature.outputs))
-    return f"signature(inputs=[{inputs}], outputs=[{outputs}])"
+def _tensor_info(info: TensorInfo) -> str:
+    quantised = "" if info.scale is None else f", scale={info.scale!r}, zero_point={info.zero_point!r}"
+    return f"tensor({info.name!r}{quantised})"
 
 
 def _type(type_: Type) -> str:
@@ -104,6 +110,36 @@ class _Printer:
         self.spans = module.spans
         self.globals = {var.name for var in module.functions}
         self.constants: dict[str, np.ndarray] = {}
+
+    def signature(self, signature: Signature) -> str:
+        sides = [
+            f"inputs=[{', '.join(map(_tensor_info, signature.inputs))}]",
+            f"outputs=[{', '.join(map(_tensor_info, signature.outputs))}]",
+        ]
+        if signature.states:
+            sides.append(f"states=[{', '.join(map(self.state_info, signature.states))}]")
+        return f"signature({', '.join(sides)})"
+
+    def extern(self, extern: Extern, name: str, definitions: Definitions) -> str:
+        import numpy as np
+
+        text, contents = print_extern(extern, name, definitions)
+        self.constants.update({digest: np.frombuffer(data, np.uint8) for digest, data in contents.items()})
+        return text
+
+    def state_info(self, state: StateInfo) -> str:
+        import numpy as np
+
+        initial = state.initial
+        if not any(initial):
+            shown = f"zeros({len(initial)})"
+        elif len(initial) <= INLINE_ELEMENTS:
+            shown = str(list(initial))
+        else:
+            digest = hashlib.sha256(initial).hexdigest()
+            self.constants[digest] = np.frombuffer(initial, np.uint8)
+            shown = repr(digest)
+        return f"state({state.name!r}, input={state.input}, output={state.output}, initial={shown})"
 
     def function(self, function: Function, name: str, indent: str) -> Iterator[str]:
         """The lines of a definition."""
@@ -216,10 +252,12 @@ class _Parser:
         self.constants = constants
         self.globals: dict[str, GlobalVar] = {}
         self.spans = Spans()
+        self.zeros_left = MAX_BYTES
+        """What zeros of states may still take: a short text could ask for more than there is."""
 
     def module(self) -> IRModule:
         signature: Signature | None = None
-        loops: dict[str, PrimFunc] = {}
+        lowered: dict[str, Kernel] = {}
         nodes: dict[str | None, ast.stmt] = {}
         definitions: list[ast.FunctionDef] = []
         defined = Defined(self.source)
@@ -236,13 +274,16 @@ class _Parser:
                 raise self.source.error(statement, f"function {name!r} is defined twice")
             nodes[name] = statement
             definitions.append(statement)
-            if self._decorator(statement) == "prim_func":
-                loops[name] = parse_def(statement, defined)[1]
+            mark = self._decorator(statement)
+            if mark == "prim_func":
+                lowered[name] = parse_def(statement, defined)[1]
+            elif mark == "extern":
+                lowered[name] = parse_extern(statement, defined, self.content)[1]
             with self.at(statement):
-                type_ = func_type(loops[name]) if name in loops else self.declared(statement)
+                type_ = func_type(lowered[name]) if name in lowered else self.declared(statement)
                 self.globals[name] = GlobalVar(name, type_)
         functions: dict[GlobalVar, AnyFunction] = {
-            self.globals[d.name]: loops[d.name] if d.name in loops else self.function(d) for d in definitions
+            self.globals[d.name]: lowered[d.name] if d.name in lowered else self.function(d) for d in definitions
         }
         module = IRModule(functions, self.spans, signature)
         for fault in faults(module):
@@ -264,17 +305,19 @@ class _Parser:
     def _decorator(self, definition: ast.FunctionDef) -> str:
         marks = definition.decorator_list
         mark = marks[0].func if len(marks) == 1 and isinstance(marks[0], ast.Call) else marks[0] if marks else None
-        if len(marks) != 1 or not isinstance(mark, ast.Name) or mark.id not in ("function", "prim_func"):
-            raise self.source.error(definition, "a function is marked with @function or @prim_func")
+        if len(marks) != 1 or not isinstance(mark, ast.Name) or mark.id not in ("function", "prim_func", "extern"):
+            raise self.source.error(definition, "a function is marked with @function, @prim_func or @extern")
         return mark.id
 
     def signature(self, node: ast.expr) -> Signature:
         given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
         called = node.func if isinstance(node, ast.Call) and not node.args else None
-        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) != {"inputs", "outputs"}:
+        sides = {"inputs", "outputs"}
+        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) - {"states"} != sides:
             raise self.source.error(node, "expected signature(inputs=[...], outputs=[...])")
-        sides = {side: tuple(map(self.tensor_info, self.elements(value))) for side, value in given.items()}
-        return Signature(sides["inputs"], sides["outputs"])
+        inputs, outputs = (tuple(map(self.tensor_info, self.elements(given[side]))) for side in ("inputs", "outputs"))
+        states = self.elements(given["states"]) if "states" in given else []
+        return Signature(inputs, outputs, tuple(map(self.state_info, states)))
 
     def elements(self, node: ast.expr) -> list[ast.expr]:
         if not isinstance(node, (ast.List, ast.Tuple)):
@@ -289,6 +332,36 @@ class _Parser:
             if list(map(type, name)) == [str] and kinds in ({}, {"scale": float, "zero_point": int}):
                 return TensorInfo(name[0], given.get("scale"), given.get("zero_point"))
         raise self.source.error(node, "expected tensor('name') or tensor('name', scale=0.5, zero_point=3)")
+
+    def state_info(self, node: ast.expr) -> StateInfo:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "state":
+            name = [self.value(arg) for arg in node.args]
+            given = {k.arg: k.value for k in node.keywords}
+            if list(map(type, name)) == [str] and set(given) == {"input", "output", "initial"}:
+                taken, made = (self.value(given[side]) for side in ("input", "output"))
+                if type(taken) is int and type(made) is int:
+                    return StateInfo(name[0], taken, made, self.initial(given["initial"]))
+        raise self.source.error(node, "expected state('name', input=1, output=1, initial=zeros(64))")
+
+    def initial(self, node: ast.expr) -> bytes:
+        """The bytes of a state's initial value: ``zeros(64)``, ``[1, 2]`` byte for byte, or a digest."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zeros":
+            sizes = [self.value(arg) for arg in node.args]
+            if list(map(type, sizes)) == [int] and not node.keywords and 0 <= sizes[0] <= self.zeros_left:
+                self.zeros_left -= sizes[0]
+                return bytes(sizes[0])
+        elif isinstance(node, ast.List):
+            octets = [self.value(element) for element in node.elts]
+            if all(type(octet) is int and 0 <= octet < 256 for octet in octets):
+                return bytes(octets)
+        elif type(digest := self.value(node)) is str:
+            if digest not in self.constants:
+                raise self.source.error(node, "the bytes of this state are missing", "keep the constants with the text")
+            initial = self.constants[digest].tobytes()
+            if hashlib.sha256(initial).hexdigest() != digest:
+                raise self.source.error(node, "the bytes of this state are not those of its digest")
+            return initial
+        raise self.source.error(node, "expected zeros(bytes), a list of bytes, or a digest")
 
     def declared(self, definition: ast.FunctionDef) -> FuncType:
         """The type that a definition states."""
@@ -441,6 +514,12 @@ class _Parser:
             if not _is_element(value, type_.dtype):
                 raise self.source.error(element, f"expected a number that {type_.dtype} holds")
         return const(np.array(values, dtype=type_.dtype).reshape(type_.shape))
+
+    def content(self, node: ast.AST, digest: str) -> bytes:
+        """The bytes that came with the text under a digest."""
+        if digest not in self.constants:
+            raise self.source.error(node, f"no bytes {digest!r} came with the text")
+        return self.constants[digest].tobytes()
 
     def stored(self, node: ast.expr, digest: str, type_: TensorType) -> Constant:
         """The constant of that digest: its bytes, whatever array they came as."""

@@ -11,7 +11,7 @@ from ..tir.dtype import bounds, is_integer
 from ..tir.nodes import PrimFunc
 from ..tir.verify import verify as verify_prim_func
 from .expr import Call, Constant, Function, GlobalVar, Var
-from .module import IRModule, Signature, TensorInfo, func_type
+from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
 from .visit import global_callees, nested_functions, post_order
 
@@ -43,8 +43,8 @@ def verify(module: IRModule) -> None:
     - Every function has the type of its `GlobalVar`, and names are unique.
     - Functions are closed, nested ones too.
     - A called `GlobalVar` is a function of the module; functions do not call each other in a circle.
-    - The signature, if there is one, has a tensor for each parameter and result of ``main``, and what it says of
-      quantisation their types can hold.
+    - The signature, if there is one, has a tensor or a state for each parameter and result of ``main``; what it says
+      of quantisation their types can hold, and the two of a state are of one type, as its initial value is.
     - PrimFuncs hold what `uma.tir.verify` asks for.
 
     Raises:
@@ -127,17 +127,48 @@ def _circle(module: IRModule) -> list[GlobalVar]:
 
 def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
     results: tuple[Type, ...] = main.body.type.fields if isinstance(main.body.type, TupleType) else (main.body.type,)
+    params = tuple(param.type for param in main.params)
+    yield from _state_faults(signature.states, params, results)
     sides = (
-        ("input", signature.inputs, tuple(param.type for param in main.params)),
-        ("output", signature.outputs, results),
+        ("input", signature.inputs, signature.of_inputs(params)),
+        ("output", signature.outputs, signature.of_outputs(results)),
     )
     for side, tensors, types in sides:
         if len(tensors) != len(types):
-            yield Fault(f"the signature names {len(tensors)} {side}s, main has {len(types)}")
+            states = f" besides {len(signature.states)} states" if signature.states else ""
+            yield Fault(f"the signature names {len(tensors)} {side}s, main has {len(types)}{states}")
             continue
         for info, type_ in zip(tensors, types, strict=True):
             for what in _quantisation_faults(info, type_):
                 yield Fault(f"{side} {info.name!r} {what}")
+
+
+def _state_faults(
+    states: tuple[StateInfo, ...], params: tuple[Type, ...], results: tuple[Type, ...]
+) -> Iterator[Fault]:
+    names: set[str] = set()
+    taken: set[tuple[str, int]] = set()
+    for state in states:
+        if state.name in names:
+            yield Fault(f"two states are called {state.name!r}")
+        names.add(state.name)
+        places = (("parameter", state.input, params), ("result", state.output, results))
+        types: list[Type] = []
+        for what, position, every in places:
+            if not 0 <= position < len(every):
+                yield Fault(f"state {state.name!r} is {what} {position} of main, which has {len(every)}")
+                continue
+            if (what, position) in taken:
+                yield Fault(f"{what} {position} of main is two states")
+            taken.add((what, position))
+            types.append(every[position])
+        if len(types) < 2:
+            continue
+        before, after = types
+        if before is not after or not isinstance(before, TensorType):
+            yield Fault(f"state {state.name!r} takes {before} and gives {after}")
+        elif len(state.initial) != before.nbytes:
+            yield Fault(f"state {state.name!r} of {before.nbytes} bytes begins with {len(state.initial)}")
 
 
 def _quantisation_faults(info: TensorInfo, type_: Type) -> Iterator[str]:

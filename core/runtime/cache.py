@@ -34,7 +34,13 @@ _GRACE_S = 600.0
 _ABANDONED_S = 24 * 3600.0
 
 
-def library_key(files: Mapping[str, str], sources: Sequence[str], flags: Sequence[str], compiler: Compiler) -> str:
+def library_key(
+    files: Mapping[str, str],
+    sources: Sequence[str],
+    flags: Sequence[str],
+    compiler: Compiler,
+    libraries: Sequence[Path] = (),
+) -> str:
     """Digest of all that a compiled library depends on.
 
     Args:
@@ -42,6 +48,10 @@ def library_key(files: Mapping[str, str], sources: Sequence[str], flags: Sequenc
         sources: which of them are compiled, in order.
         flags: the compiler's flags, in order. With a ``native`` one the CPU of this machine counts too.
         compiler: by its identity.
+        libraries: files of the libraries that it is linked with, in order; by path, size and time of their last change.
+
+    Raises:
+        ToolchainError: one of the libraries is gone.
     """
     groups: tuple[Sequence[str], ...] = (
         [__version__],
@@ -50,6 +60,7 @@ def library_key(files: Mapping[str, str], sources: Sequence[str], flags: Sequenc
         flags,
         [compiler.identity],
         [host_cpu_id()] if native_flags(flags) else [],
+        [_stamp(library) for library in libraries],
     )
     digest = hashlib.sha256()
     for group in groups:
@@ -58,6 +69,16 @@ def library_key(files: Mapping[str, str], sources: Sequence[str], flags: Sequenc
             raw = text.encode()
             digest.update(b"%d %s\n" % (len(raw), raw))
     return digest.hexdigest()
+
+
+def _stamp(library: Path) -> str:
+    try:
+        status = library.stat()
+    except OSError as error:
+        raise ToolchainError(
+            f"a library cannot be read any more: {error.strerror}", where=str(library), hint="install it again"
+        ) from error
+    return f"{status.st_size} {status.st_mtime_ns} {library}"
 
 
 def default_folder() -> Path:

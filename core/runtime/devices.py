@@ -127,6 +127,10 @@ class Devices:
             counted[info.label] = {name: int(device.driver.counter(device, i)) for i, name in enumerate(info.counters)}
         return counted
 
+    def began(self, context: Any) -> bool:
+        """Whether the last run of ``context``, which a fault stopped, had come to its steps."""
+        return bool(self._descriptor.fault(context).step != -1)
+
     def fault(self, context: Any, layers: Sequence[Sequence[str]]) -> DeviceError:
         """What stopped the last run of ``context``; ``layers`` are those of each step."""
         fault = self._descriptor.fault(context)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -19,15 +20,16 @@ from ..errors import InternalError, ModelError, ToolchainError, UsageError
 from ..tir.dtype import DTYPES, itemsize
 from .abi import Array, abi, aligned, text
 from .devices import DeviceInfo, Devices, device_infos
+from .state import SessionState
 
-__all__ = ["DeviceInfo", "NativeModel", "Session", "TensorInfo"]
+__all__ = ["DeviceInfo", "NativeModel", "Session", "SessionState", "TensorInfo"]
 
 _BUFFER_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What a compiled model says of one input or output: its name in the model, element type and shape."""
+    """What a compiled model says of one input, output or state: its name in the model, element type and shape."""
 
     name: str
     dtype: str
@@ -49,14 +51,16 @@ class NativeModel:
         name: what the model must be called.
         inputs, outputs: what must go in and come out, in the order of the C interface. Their names are used instead of
             the library's, which cuts long ones.
+        states: what it must keep from one run to the next, in the order of the C interface.
         devices: what it runs on, in the order of the C interface, with what only the artifact knows of them.
+        model_digest: of the model that it was built from, by which states know their model.
         layers: of each step, for errors.
 
     Attributes:
         name: C identifier of the model.
         arena_bytes: working memory that a session needs, in bytes.
-        inputs, outputs, devices: as given, else as the library describes them.
-        layers: as given.
+        inputs, outputs, states, devices: as given, else as the library describes them.
+        layers, model_digest: as given.
 
     Raises:
         ToolchainError: the library cannot be loaded or has no model in it.
@@ -71,8 +75,10 @@ class NativeModel:
         name: str | None = None,
         inputs: Sequence[TensorInfo] | None = None,
         outputs: Sequence[TensorInfo] | None = None,
+        states: Sequence[TensorInfo] | None = None,
         devices: Sequence[DeviceInfo] | None = None,
         layers: Sequence[Sequence[str]] = (),
+        model_digest: str | None = None,
     ) -> None:
         ffi, version = abi().ffi, abi().version
         self.path = Path(path).absolute()
@@ -100,7 +106,9 @@ class NativeModel:
         self.arena_bytes = int(self._descriptor.arena_bytes)
         self.inputs = _tensors("input", self._descriptor.inputs, self._descriptor.n_inputs, inputs, where)
         self.outputs = _tensors("output", self._descriptor.outputs, self._descriptor.n_outputs, outputs, where)
+        self.states = _tensors("state", self._descriptor.states, self._descriptor.n_states, states, where)
         self.devices = device_infos(self._descriptor, devices, where)
+        self.model_digest = model_digest
         self.layers = tuple(tuple(step) for step in layers)
 
     def step_ns(self) -> Array:
@@ -132,6 +140,10 @@ class Session:
     has the session any more. Simulators are the session's own. Hardware is there once: no two sessions may be open
     on it.
 
+    Of a model that keeps something from one run to the next, each session has a state of its own. It is what the model
+    says it is before the first run, and again after ``reset``; ``save`` and ``restore`` take it out and put it back. A
+    run that a device stopped may have changed a part of it: then the session runs again after ``reset`` or ``restore``.
+
     Attributes:
         model: the model; it stays loaded as long as the session lives.
         inputs, outputs: by name, the arrays that the C code reads and writes, C-contiguous and aligned to 64 bytes.
@@ -145,8 +157,14 @@ class Session:
         descriptor = model._descriptor
         arena = aligned(descriptor.arena_bytes, max(descriptor.arena_alignment, 1))
         context = aligned(descriptor.context_bytes, _BUFFER_ALIGNMENT)
+        state = aligned(descriptor.state_bytes, max(descriptor.state_alignment, 1))
         # Pointers do not keep what they point to alive.
-        self._memory = (arena, context)
+        self._memory = (arena, context, state)
+        self._states: dict[str, Array] = {}
+        for position, info in enumerate(model.states):
+            start = descriptor.state_offsets[position]
+            self._states[info.name] = state[start : start + info.nbytes].view(info.dtype).reshape(info.shape)
+        self._broken = False
         self._lock = threading.Lock()
 
         def pointer(array: Array) -> Any:
@@ -184,8 +202,8 @@ class Session:
         if self._devices is not None:
             self._devices.open()
             devices = self._devices.table
-        arena = ffi.cast("void *", self._memory[0].ctypes.data)
-        status = descriptor.init(self._context, arena, descriptor.arena_bytes, devices)
+        arena, _, state = (ffi.cast("void *", memory.ctypes.data) for memory in self._memory)
+        status = descriptor.init(self._context, arena, descriptor.arena_bytes, state, descriptor.state_bytes, devices)
         if status != 0:
             self._fail("initialisation", status)
         # Converting the pointers once leaves one C call, and no Python frame around it, per invocation.
@@ -221,7 +239,7 @@ class Session:
         Raises:
             DeviceError: a device stopped the run, or could not be opened.
             InternalError: the C code refused; it names its status.
-            UsageError: the session was closed.
+            UsageError: the session was closed, or its state needs a `reset` or a `restore`.
         """
         status = self._invoke()
         if status is None:
@@ -229,6 +247,76 @@ class Session:
             status = self._invoke()
         if status:
             self._fail("a run", status)
+
+    def reset(self) -> None:
+        """Make the state what the model says it is before the first run.
+
+        Raises:
+            UsageError: another thread is running this session, or it was closed.
+            DeviceError: a device could not be opened.
+        """
+        with self._alone():
+            self._reset()
+
+    def save(self) -> SessionState:
+        """The state as it is, as new arrays.
+
+        Raises:
+            UsageError: another thread is running this session, it was closed, or a run was stopped half-way.
+            DeviceError: a device could not be opened.
+        """
+        with self._alone():
+            if self._broken:
+                raise self._half_way("saving the state")
+            arrays = {name: array.copy() for name, array in self._states.items()}
+            return SessionState(self.model.model_digest, MappingProxyType(arrays))
+
+    def restore(self, state: SessionState) -> None:
+        """Go on from a state that a session of this model had. Where that cannot be, the session is as it was.
+
+        Args:
+            state: from `save`, or read from a file; of a build of the same model, for whatever target.
+
+        Raises:
+            ModelError: it is of another model.
+            UsageError: another thread is running this session, or it was closed.
+            DeviceError: a device could not be opened.
+        """
+        model = self.model
+        known = {info.name: str(info) for info in model.states}
+        given = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
+        other = None not in (state.model, model.model_digest) and state.model != model.model_digest
+        if other or given != known:
+            held = ", ".join(f"{name!r}: {type_}" for name, type_ in known.items()) or "nothing"
+            what = "the state is that of another model" if other else f"the state does not fit: the model keeps {held}"
+            raise ModelError(what, where=f"model {model.name}", hint="restore what a session of this model saved")
+        with self._alone():
+            self._reset()
+            for name, array in state.arrays.items():
+                np.copyto(self._states[name], array)
+
+    def _reset(self) -> None:
+        if self._states:
+            status = self.model._descriptor.reset(self._context)
+            if status:
+                self._fail("a reset", status)
+        self._broken = False
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The session, whose context was made, for one thread."""
+        if not self._lock.acquire(blocking=False):
+            raise UsageError(
+                "a session was used by two threads at once",
+                where=f"model {self.model.name}",
+                hint="give each thread a session of its own",
+            )
+        try:
+            if self._invoke is _not_open:
+                self._open()
+            yield
+        finally:
+            self._lock.release()
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What the devices counted in the last run: label of the device -> name of the counter -> value.
@@ -256,24 +344,16 @@ class Session:
 
         Raises:
             ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
-            UsageError: another thread is running this session, or it was closed.
+            UsageError: another thread is running this session, it was closed, or its state needs a `reset`.
             DeviceError: a device stopped the run, or could not be opened.
             InternalError: the C code refused; it names its status.
         """
         arrays = self._checked(inputs)
-        if not self._lock.acquire(blocking=False):
-            raise UsageError(
-                "a session was run by two threads at once",
-                where=f"model {self.model.name}",
-                hint="give each thread a session of its own",
-            )
-        try:
+        with self._alone():
             for name, array in arrays.items():
                 np.copyto(self.inputs[name], array)
             self.invoke()
             return {name: array.copy() for name, array in self.outputs.items()}
-        finally:
-            self._lock.release()
 
     def read_arena(self, offset: int, shape: tuple[int, ...], dtype: str) -> Array:
         """A copy of what lies at ``offset`` bytes of the arena, as the last run left it.
@@ -312,8 +392,18 @@ class Session:
     def _fail(self, what: str, status: int) -> None:
         name = abi().statuses.get(status, "an unknown status")
         if name == "UMA_ERR_DEVICE" and self._devices is not None:
+            self._broken = bool(self._states) and self._devices.began(self._context)
             raise self._devices.fault(self._context, self.model.layers)
+        if name == "UMA_ERR_STATE" and self._broken:
+            raise self._half_way(what)
         raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")
+
+    def _half_way(self, what: str) -> UsageError:
+        return UsageError(
+            f"{what} needs a state that no device left half-way, as one did when it stopped the run before",
+            where=f"model {self.model.name}",
+            hint="reset the session, or restore a state that was saved",
+        )
 
 
 def _not_open() -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "native_flags",
     "refused_file_names",
     "refused_flags",
+    "try_link",
 ]
 
 KNOWN_COMPILERS = re.compile(r"(?:cc|gcc|clang|(?:gcc|clang)-[1-9][0-9]?(?:\.[0-9]{1,2})?|ziglang)", re.ASCII)
@@ -254,6 +255,7 @@ def compile_shared(
     flags: Sequence[str],
     output: Path,
     *,
+    libraries: Sequence[Path] = (),
     jobs: int = 2,
     timeout_s: float = _COMPILE_TIMEOUT_S,
 ) -> Path:
@@ -268,6 +270,7 @@ def compile_shared(
         sources: which of `files` to compile, one object each.
         flags: for each compilation; ``-fPIC``, ``-shared`` and ``-lm`` are added.
         output: where the library goes; replaced if it exists.
+        libraries: files of other libraries that it needs, which it will find where they are now.
         jobs: how many compilers run at once.
         timeout_s: seconds that one compiler may take.
 
@@ -293,7 +296,7 @@ def compile_shared(
     try:
         # Beside the output, so that the last step is a rename within one file system.
         with tempfile.TemporaryDirectory(prefix=".uma-build-", dir=output.parent, ignore_cleanup_errors=True) as name:
-            library = _build(compiler, files, sources, flags, Path(name), jobs, timeout_s)
+            library = _build(compiler, files, sources, flags, libraries, Path(name), jobs, timeout_s)
             os.replace(library, output)
     except OSError as error:
         raise ToolchainError(
@@ -309,6 +312,7 @@ def _build(
     files: Mapping[str, str | bytes],
     sources: Sequence[str],
     flags: Sequence[str],
+    libraries: Sequence[Path],
     folder: Path,
     jobs: int,
     timeout_s: float,
@@ -340,8 +344,41 @@ def _build(
             running.stop()
             raise
     library = folder / ".library.so"  # a name that no file of the caller's can have
-    step("link the library", ("-shared", "-fPIC", *objects, "-o", library.name, "-lm"))
+    step("link the library", ("-shared", "-fPIC", *objects, "-o", library.name, *_linked(libraries), "-lm"))
     return library
+
+
+def _linked(libraries: Sequence[Path]) -> list[str]:
+    # By its path, a library is the one that was found, whatever else lies in its folder; none begins with a hyphen.
+    # -Wl would split a path at its commas.
+    files = [str(library.absolute()) for library in libraries]
+    folders = dict.fromkeys(str(library.absolute().parent) for library in libraries)
+    return [*files, *(text for folder in folders for text in ("-Xlinker", "-rpath", "-Xlinker", folder))]
+
+
+def try_link(compiler: Compiler, program: str, arguments: Sequence[str]) -> tuple[bool, str]:
+    """Whether a program links, and what compiler and linker print about it.
+
+    Args:
+        compiler: from `find_compiler`.
+        program: C, with a ``main``.
+        arguments: for the linker. The files that it takes are printed, a line for each.
+
+    Raises:
+        ToolchainError: the compiler hung or could not be started, or no temporary folder can be made.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="uma-link-", ignore_cleanup_errors=True) as name:
+            Path(name, "program.c").write_text(program, encoding="utf-8")
+            command = (*compiler.command, "-w", "-fno-builtin", "program.c", "-o", "program", *arguments, "-Wl,-t")
+            status, text = _run(command, cwd=Path(name), timeout_s=_PROBE_TIMEOUT_S)
+    except OSError as error:
+        raise ToolchainError(
+            f"cannot write what the compiler needs: {error.strerror}",
+            where="the folder for temporary files",
+            hint="make room there, or choose another one with TMPDIR",
+        ) from error
+    return status == 0, text
 
 
 class _Running:

@@ -2,8 +2,8 @@
 
 `nodes` says what a `PrimFunc` consists of and means, `verify` what it must be, `text` how it is written. Kernels come
 from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. What an
-accelerator has are `Memory` and `Intrinsic`, which `Copy` and `Exec` use. `unroll`, `flatten` and `hoist_scratch` bring
-a function into the form that the code generator and the memory planner take.
+accelerator has are `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and `Exec` use. `unroll`, `flatten` and
+`hoist_scratch` bring a function into the form that the code generator and the memory planner take.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from .nodes import (
     Memory,
     Param,
     PrimFunc,
+    Queue,
     Select,
     Seq,
     Stmt,
@@ -44,6 +45,7 @@ from .nodes import (
     Update,
     Var,
     View,
+    Wait,
     const,
     maximum,
     minimum,
@@ -100,6 +102,7 @@ __all__ = [
     "Memory",
     "Param",
     "PrimFunc",
+    "Queue",
     "Select",
     "Seq",
     "Stmt",
@@ -108,6 +111,7 @@ __all__ = [
     "Update",
     "Var",
     "View",
+    "Wait",
     "bodies",
     "buffers",
     "buffers_read",

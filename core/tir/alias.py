@@ -28,7 +28,8 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     """The pairs (output, input) of names that may be one memory, as far as can be shown.
 
     They have one dtype and size, and each load of the input stands before each store to the output in the text of the
-    loops around both, and what a store writes in one round of these loops no load reads in a later round.
+    loops around both, and what a store writes in one round of these loops no load reads in a later round. What a copy
+    reads that is only started may be read any time later.
     """
     inputs = [param.buffer for param in params if param.role == "input"]
     outputs = [param.buffer for param in params if param.role == "output"]
@@ -39,7 +40,8 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     accesses: list[_Access] = []
     _collect(body, (), ranges, accesses)
     known = Bounds(ranges)
-    return tuple((out.name, x.name) for out, x in pairs if _safe(out, x, accesses, known))
+    started = {part.source.buffer for part in walk(body) if isinstance(part, Copy) and part.queue is not None}
+    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, accesses, known))
 
 
 def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], accesses: list[_Access]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .bounds import Bounds
 from .dtype import is_float
 from .nodes import (
@@ -38,7 +40,7 @@ def flatten(func: PrimFunc) -> PrimFunc:
     """
     params = tuple([Param(_flat(param.buffer), param.role) for param in func.params])
     body = _Place(Bounds({})).statement(func.body)
-    return PrimFunc(params, body, func.may_alias, func.memories)
+    return replace(func, params=params, body=body)
 
 
 def flat_element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

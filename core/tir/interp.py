@@ -9,11 +9,14 @@ Iterations of a parallel loop run backwards: what depends on their order does no
 
 An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
 against the buffer that the view is of. An accelerator's memory begins uninitialised.
+
+The data of a copy that was started arrive when it is waited for, no sooner, and what it writes is uninitialised until
+then. Whoever touches that, writes what it reads, or ends the life of a buffer of it, is at fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -38,6 +41,7 @@ from .nodes import (
     Intrinsic,
     Load,
     PrimFunc,
+    Queue,
     Select,
     Seq,
     Stmt,
@@ -46,6 +50,7 @@ from .nodes import (
     Update,
     Var,
     View,
+    Wait,
 )
 from .printer import headline
 from .scalar import Fault, binary, cast, function, unary
@@ -85,7 +90,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
     import numpy as np
 
     verify(func)
-    machine = _Machine()
+    machine = _Machine(_Flights())
     given = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
     if set(arrays) != given:
         names = ", ".join(sorted(set(arrays) ^ given))
@@ -101,6 +106,8 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
             elements = array.ravel().tolist()
         machine.memory[buffer] = elements
     machine.statement(func.body)()
+    for flight in machine.flights.all():
+        raise InterpreterError(f"{flight} is never waited for", where=headline(flight.copy))
     outputs = {}
     for buffer in func.buffers("output"):
         elements = machine.memory[buffer]
@@ -133,13 +140,78 @@ class _Window:
         return position
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """A copy that was started and has not been waited for.
+
+    Args:
+        copy: the statement.
+        queue: that it is on.
+        to, source: the memory of the buffers.
+        written, read: the positions of its elements in these.
+        values: that will be written.
+    """
+
+    copy: Copy
+    queue: Queue
+    to: list[Value]
+    source: list[Value]
+    written: frozenset[int]
+    read: frozenset[int]
+    values: Mapping[int, Value]
+
+    def __str__(self) -> str:
+        return f"a copy to {self.copy.to.buffer.name!r} on queue {self.queue.name!r}"
+
+
+class _Flights:
+    """The copies in flight, by queue, in the order in which they were started."""
+
+    def __init__(self) -> None:
+        self.queues: dict[Queue, list[_Flight]] = {}
+
+    def all(self) -> list[_Flight]:
+        return [flight for flights in self.queues.values() for flight in flights]
+
+    def writing(self, elements: list[Value], position: int) -> _Flight | None:
+        """The one that writes an element."""
+        found = (f for f in self.all() if f.to is elements and position in f.written)
+        return next(found, None)
+
+    def check_free(self, buffer: Buffer, elements: list[Value], positions: Iterable[int]) -> None:
+        """Raise a fault if elements cannot be written now."""
+        for flight in self.all():
+            for same, used, does in (
+                (flight.to is elements, flight.written, "writes"),
+                (flight.source is elements, flight.read, "reads"),
+            ):
+                if same and not used.isdisjoint(positions):
+                    what = f"an element of {buffer.name!r} is written while {flight} {does} it"
+                    raise Fault(f"{what}: {headline(flight.copy)}")
+
+    def start(self, flight: _Flight) -> None:
+        for position in flight.written:
+            flight.to[position] = None
+        self.queues.setdefault(flight.queue, []).append(flight)
+
+    def wait(self, queue: Queue, pending: int) -> None:
+        flights = self.queues.pop(queue, [])
+        ended = len(flights) - min(pending, len(flights))
+        for flight in flights[:ended]:
+            for position, value in flight.values.items():
+                flight.to[position] = value
+        if flights[ended:]:
+            self.queues[queue] = flights[ended:]
+
+
 class _Machine:
     """Memory, variables, and the translation of nodes to closures over them.
 
-    One that runs the description of an intrinsic has windows for its parameters.
+    One that runs the description of an intrinsic has windows for its parameters, and sees the copies in flight.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, flights: _Flights) -> None:
+        self.flights = flights
         self.memory: dict[Buffer, list[Value]] = {}
         self.values: dict[Var, Value] = {}
         self.compiled: dict[Expr, Evaluate] = {}
@@ -181,6 +253,8 @@ class _Machine:
             return self.copy(stmt)
         if isinstance(stmt, Exec):
             return self.exec(stmt)
+        if isinstance(stmt, Wait):
+            return lambda: self.flights.wait(stmt.queue, stmt.pending)
         if isinstance(stmt, Block):
             return self.statement(stmt.body)
         assert isinstance(stmt, Seq)  # the last kind there is
@@ -192,7 +266,10 @@ class _Machine:
 
         def run() -> None:
             new = value()
-            memory[buffer][place()] = new
+            elements, position = memory[buffer], place()
+            if self.flights.queues:
+                self.flights.check_free(buffer, elements, (position,))
+            elements[position] = new
 
         return run
 
@@ -204,7 +281,9 @@ class _Machine:
             elements, position = memory[buffer], place()
             old = elements[position]
             if old is None:
-                raise Fault(f"an element of {buffer.name!r} is updated before it is written")
+                raise self.missing(buffer, position, "updated")
+            if self.flights.queues:
+                self.flights.check_free(buffer, elements, (position,))
             elements[position] = combine(old, value())
 
         return run
@@ -247,8 +326,13 @@ class _Machine:
         memory, buffer, body = self.memory, stmt.buffer, self.statement(stmt.body)
 
         def run() -> None:
-            memory[buffer] = [None] * buffer.size
+            elements: list[Value] = [None] * buffer.size
+            memory[buffer] = elements
             body()
+            for flight in self.flights.all():
+                if flight.to is elements or flight.source is elements:
+                    what = f"{buffer.name!r} ceases to exist, and {flight} has not been waited for"
+                    raise InterpreterError(what, where=headline(flight.copy))
 
         return run
 
@@ -266,7 +350,7 @@ class _Machine:
         return lambda: _Window(view.buffer, tuple([index() for index in start]), view.axes)
 
     def copy(self, stmt: Copy) -> Run:
-        memory, to, source = self.memory, stmt.to.buffer, stmt.source.buffer
+        memory, to, source, queue = self.memory, stmt.to.buffer, stmt.source.buffer, stmt.queue
         to_window, source_window = self.window(stmt.to), self.window(stmt.source)
         shape = [self.expr(extent) for extent in stmt.shape]
 
@@ -282,8 +366,15 @@ class _Machine:
                 raise Fault(f"a copy writes elements of {to.name!r} twice, or reads what it writes")
             values = [memory[source][position] for position in read]
             if None in values:
-                raise Fault(f"an element of {source.name!r} is copied before it is written")
-            for position, value in zip(written, values, strict=True):
+                raise self.missing(source, read[values.index(None)], "copied")
+            if self.flights.queues:
+                self.flights.check_free(to, memory[to], written)
+            arriving = dict(zip(written, values, strict=True))
+            if queue is not None:
+                places = (frozenset(written), frozenset(read))
+                self.flights.start(_Flight(stmt, queue, memory[to], memory[source], *places, arriving))
+                return
+            for position, value in arriving.items():
                 memory[to][position] = value
 
         return run
@@ -291,7 +382,7 @@ class _Machine:
     def exec(self, stmt: Exec) -> Run:
         intrinsic = stmt.intrinsic
         if intrinsic not in self.intrinsics:
-            machine = _Machine()
+            machine = _Machine(self.flights)
             # Their places are those of the windows: which these are is known when it runs.
             machine.windows.update((param, _Window(param, (), ())) for param in intrinsic.params)
             self.intrinsics[intrinsic] = machine, machine.statement(intrinsic.description)
@@ -353,12 +444,21 @@ class _Machine:
         memory, buffer, place = self.memory, expr.buffer, self.place(expr.buffer, expr.indices)
 
         def run() -> Value:
-            value = memory[buffer][place()]
+            position = place()
+            value = memory[buffer][position]
             if value is None:
-                raise Fault(f"an element of {buffer.name!r} is read before it is written")
+                raise self.missing(buffer, position, "read")
             return value
 
         return run
+
+    def missing(self, buffer: Buffer, position: int, used: str) -> Fault:
+        """The use of an element that holds no value."""
+        flight = self.flights.writing(self.memory[buffer], position)
+        if flight is None:
+            return Fault(f"an element of {buffer.name!r} is {used} before it is written")
+        what = f"an element of {buffer.name!r} is {used} while {flight} writes it"
+        return Fault(f"{what}: {headline(flight.copy)}")
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
         """Evaluates to the position of an element within the memory of its buffer."""

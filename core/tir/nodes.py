@@ -73,6 +73,7 @@ __all__ = [
     "Memory",
     "Param",
     "PrimFunc",
+    "Queue",
     "Role",
     "Select",
     "Seq",
@@ -82,6 +83,7 @@ __all__ = [
     "Update",
     "Var",
     "View",
+    "Wait",
     "const",
     "maximum",
     "minimum",
@@ -229,11 +231,13 @@ class Block(Stmt):
 class Memory(Node):
     """An accelerator's own memory: the scope of the buffers in it. The host cannot address it, only copy to and from.
 
-    A transfer is one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when the data
-    has arrived. Placeholders: ``{device}``, a ``uma_device *``; ``{to}`` and ``{from}``, on the side of the memory the
-    byte address within it as a ``uint32_t``, on the side of the host a pointer; ``{row_bytes}``, the bytes that lie
-    side by side; and for a transfer of many rows at once ``{rows}``, ``{to_stride}`` and ``{from_stride}``, their
-    number and the bytes from one to the next. Numbers are positive, but for strides of 0 (the same row again).
+    A transfer is one expression of C of type ``int32_t``, 0 or a fault code of the device. One of ``copy_in`` and
+    ``copy_out`` returns when the data has arrived; one of ``start_in`` and ``start_out`` when it is in a `Queue`, after
+    it has waited for room where that is full. Placeholders: ``{device}``, a ``uma_device *``; ``{to}`` and ``{from}``,
+    on the side of the memory the byte address within it as a ``uint32_t``, on the side of the host a pointer;
+    ``{row_bytes}``, the bytes that lie side by side; and for a transfer of many rows at once ``{rows}``,
+    ``{to_stride}`` and ``{from_stride}``, their number and the bytes from one to the next. Numbers are positive, but
+    for strides of 0 (the same row again). A transfer that is started also has ``{queue}``, the index of its queue.
 
     Args:
         name: the scope; unique within a function.
@@ -241,6 +245,8 @@ class Memory(Node):
         alignment: of every buffer in it, in bytes; a power of two.
         copy_in: the transfer from the host; empty where there is none.
         copy_out: the transfer to the host; empty where there is none.
+        start_in: starts a transfer from the host; empty where queues do not take it.
+        start_out: starts a transfer to the host; empty where queues do not take it.
     """
 
     name: str
@@ -248,6 +254,8 @@ class Memory(Node):
     alignment: int = 1
     copy_in: str = ""
     copy_out: str = ""
+    start_in: str = ""
+    start_out: str = ""
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -256,14 +264,42 @@ class Memory(Node):
         require(type(self.nbytes) is int and 0 < self.nbytes <= 2**32, f"{what} has {self.nbytes!r} bytes")
         aligned = type(self.alignment) is int and self.alignment > 0 and self.alignment & (self.alignment - 1) == 0
         require(aligned, f"{what} has alignment {self.alignment!r}")
-        for field, text in (("copy_in", self.copy_in), ("copy_out", self.copy_out)):
+        for field in ("copy_in", "copy_out", "start_in", "start_out"):
+            text = getattr(self, field)
             rows = _ROWS if ctext.placeholders(text) & set(_ROWS) else ()
-            fault = ctext.fault_in(text, ("device", *_TRANSFER, *_ROWS), (*_TRANSFER, *rows)) if text else None
+            known = ("device", *_TRANSFER, *_ROWS, *(("queue",) if field.startswith("start") else ()))
+            fault = ctext.fault_in(text, known, (*_TRANSFER, *rows)) if text else None
             require(fault is None, f"{field} of {what}: {fault}")
 
 
 _TRANSFER = ("to", "from", "row_bytes")
 _ROWS = ("rows", "to_stride", "from_stride")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Queue(Node):
+    """What runs transfers while the host goes on, one after the other, in the order in which they were started.
+
+    Where a kernel ends with a fault, transfers may be left in it: the driver ends them when it deactivates the device.
+
+    Args:
+        name: unique within a function.
+        wait: one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when no more than
+            ``{pending}`` of the transfers that were started are unfinished, those started last; it may return later.
+            ``{device}`` is a ``uma_device *``.
+        index: what ``{queue}`` is in the texts of a `Memory`; unique within a function.
+    """
+
+    name: str
+    wait: str
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        _require_name(self.name)
+        what = f"queue {self.name!r}"
+        require(type(self.index) is int and 0 <= self.index < 2**31, f"{what} has index {self.index!r}")
+        fault = ctext.fault_in(self.wait, ("device", "pending"), ())
+        require(fault is None, f"wait of {what}: {fault}")
 
 
 def _require_name(name: str) -> None:
@@ -315,20 +351,24 @@ class View(Node):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Copy(Stmt):
-    """Elements of ``source`` copied to ``to``; the next statement finds them there.
+    """Elements of ``source`` copied to ``to``; without a queue, the next statement finds them there.
 
     Both sides are the host's memory, or one is an accelerator's. The elements written are distinct, and none of them is
-    read.
+    read. With a queue the copy is only started, and it is in flight until a `Wait` covers it. Until then nobody reads
+    or writes the elements that it writes, nor writes those that it reads, and no buffer that it uses ceases to exist.
+    No copy is in flight where the function ends.
 
     Args:
         to: what is written.
         source: what is read.
         shape: how many elements along each axis, int32, not negative; where one is 0 nothing is copied.
+        queue: that it is started on; None where it has ended when the next statement begins.
     """
 
     to: View
     source: View
     shape: tuple[Expr, ...]
+    queue: Queue | None = None
 
     def __post_init__(self) -> None:
         to, source = self.to.buffer, self.source.buffer
@@ -340,6 +380,26 @@ class Copy(Stmt):
         require(host, f"a copy from {source.scope!r} to {to.scope!r} does not pass through the host")
         for extent in self.shape:
             require(extent.dtype == INDEX, f"an extent of a copy to {to.name!r} is {extent.dtype}, not {INDEX}")
+        device = to.scope not in HOST_SCOPES or source.scope not in HOST_SCOPES
+        require(self.queue is None or device, f"a copy to {to.name!r} within the host's memory has no queue")
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Wait(Stmt):
+    """Until all copies that were started on ``queue`` have ended, but for the last ``pending`` of them.
+
+    Every copy counts that was started, also one of nothing.
+    """
+
+    queue: Queue
+    pending: int = 0
+
+    def __post_init__(self) -> None:
+        fits = type(self.pending) is int and 0 <= self.pending <= _MAX_PENDING
+        require(fits, f"a wait for {self.queue.name!r} leaves {self.pending!r} pending, not 0 to {_MAX_PENDING}")
+
+
+_MAX_PENDING = 255
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -444,12 +504,14 @@ class PrimFunc(Node):
         body: what it does; every output element is written before it is read.
         may_alias: pairs (output, input) of parameter names that may be the same memory; all others are distinct.
         memories: the accelerator's memories that it uses.
+        queues: the accelerator's queues that it uses.
     """
 
     params: tuple[Param, ...]
     body: Stmt
     may_alias: tuple[tuple[str, str], ...] = ()
     memories: tuple[Memory, ...] = ()
+    queues: tuple[Queue, ...] = ()
 
     def __post_init__(self) -> None:
         order = [_ROLES.index(param.role) for param in self.params]
@@ -461,6 +523,9 @@ class PrimFunc(Node):
             require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
         scopes = {memory.name for memory in self.memories}
         require(len(scopes) == len(self.memories), "two memories share a name")
+        for what in ("name", "index"):
+            distinct = {getattr(queue, what) for queue in self.queues}
+            require(len(distinct) == len(self.queues), f"two queues share {'an' if what == 'index' else 'a'} {what}")
 
     def buffers(self, role: Role) -> tuple[Buffer, ...]:
         """The parameters of one role, in order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..errors import InternalError
 from .dtype import is_float, itemsize
@@ -29,7 +29,9 @@ from .nodes import (
     Intrinsic,
     Load,
     Memory,
+    Param,
     PrimFunc,
+    Queue,
     Select,
     Seq,
     Stmt,
@@ -38,6 +40,7 @@ from .nodes import (
     Update,
     Var,
     View,
+    Wait,
 )
 from .scalar import round_float32
 from .visit import intrinsics
@@ -47,9 +50,11 @@ __all__ = [
     "LOOPS",
     "OPERATORS",
     "ROLES",
+    "TRANSFERS",
     "UPDATES",
     "Definitions",
     "headline",
+    "print_definition",
     "print_expr",
     "print_func",
     "print_stmt",
@@ -86,31 +91,38 @@ _SELECT, _NOT, _COMPARE, _NEG, _ATOM = 1, 4, 5, 12, 13
 LOOPS = {"serial": "range", "parallel": "parallel", "unrolled": "unrolled"}
 ROLES = {"input": "In", "output": "Out", "constant": "Const", "workspace": "Workspace"}
 UPDATES = {"add": "+=", "mul": "*=", "min": "update_min", "max": "update_max"}
+TRANSFERS = ("copy_in", "copy_out", "start_in", "start_out")
 
 
-_STATEMENTS = ("copy", "may_alias", "memories", "update_min", "update_max")
+_STATEMENTS = ("copy", "may_alias", "memories", "queues", "update_min", "update_max", "wait")
 """The words that are called as statements, which is how intrinsics are."""
 
 
+Definable = Memory | Queue | Intrinsic
+
+
 class Definitions:
-    """The memories and intrinsics of the functions of one text, which defines each once, before them.
+    """The memories, queues and intrinsics of the functions of one text, which defines each once, before them.
 
     Each keeps its name where it can; of several by one name, in different functions, the later ones get a number.
 
     Args:
         funcs: the functions.
         taken: what else the text gives names to.
+        memories: what else it defines.
     """
 
-    def __init__(self, funcs: Iterable[PrimFunc], taken: Collection[str]) -> None:
-        memories: dict[Memory | Intrinsic, None] = {}
-        instructions: dict[Memory | Intrinsic, None] = {}
+    def __init__(self, funcs: Iterable[PrimFunc], taken: Collection[str], memories: Iterable[Memory] = ()) -> None:
+        scopes: dict[Definable, None] = dict.fromkeys(memories)
+        queues: dict[Definable, None] = {}
+        instructions: dict[Definable, None] = {}
         for func in funcs:
-            memories.update(dict.fromkeys(func.memories))
+            scopes.update(dict.fromkeys(func.memories))
+            queues.update(dict.fromkeys(func.queues))
             instructions.update(dict.fromkeys(intrinsics(func)))
-        self.names: dict[Memory | Intrinsic, str] = {}
+        self.names: dict[Definable, str] = {}
         used = {*taken, *_STATEMENTS}
-        for item in (*memories, *instructions):
+        for item in (*scopes, *queues, *instructions):
             name, number = item.name, 0
             while name in used:
                 number += 1
@@ -120,9 +132,10 @@ class Definitions:
 
     def texts(self) -> list[str]:
         """The definitions, each ending in a newline."""
-        memories = [_memory(item, name) for item, name in self.names.items() if isinstance(item, Memory)]
+        lines = [_memory(item, name) for item, name in self.names.items() if isinstance(item, Memory)]
+        lines += [_queue(item, name) for item, name in self.names.items() if isinstance(item, Queue)]
         intrinsics = [_intrinsic(item, name) for item, name in self.names.items() if isinstance(item, Intrinsic)]
-        return ["\n".join(memories) + "\n", *intrinsics] if memories else intrinsics
+        return ["\n".join(lines) + "\n", *intrinsics] if lines else intrinsics
 
 
 def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None) -> str:
@@ -139,14 +152,20 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
         definitions = Definitions([func], [name])
         return "\n".join([*definitions.texts(), print_func(func, name, definitions)])
     lines = []
-    if func.memories:
-        lines.append(f"memories({', '.join(definitions.names[memory] for memory in func.memories)})")
+    for word, used in (("memories", func.memories), ("queues", func.queues)):
+        if used:
+            lines.append(f"{word}({', '.join(definitions.names[item] for item in used)})")
     lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
     body = list(_lines(func.body, definitions.names))
     if body != ["pass"] or not lines:
         lines += body
-    params = [_typed(param.buffer, ROLES[param.role], "global") for param in func.params]
-    return _definition("@prim_func", name, params, lines)
+    return print_definition("@prim_func", name, func.params, lines)
+
+
+def print_definition(mark: str, name: str, params: Sequence[Param], lines: list[str]) -> str:
+    """The text of a definition with a mark of its own: its parameters, and its lines, at least one."""
+    typed = [_typed(param.buffer, ROLES[param.role], "global") for param in params]
+    return _definition(mark, name, typed, lines)
 
 
 def _definition(mark: str, name: str, params: list[str], lines: list[str]) -> str:
@@ -158,8 +177,13 @@ def _memory(memory: Memory, name: str) -> str:
     parts = [str(memory.nbytes)]
     if memory.alignment != 1:
         parts.append(f"align({memory.alignment})")
-    parts += [f'{key}="{text}"' for key, text in (("copy_in", memory.copy_in), ("copy_out", memory.copy_out)) if text]
+    parts += [f'{key}="{text}"' for key in TRANSFERS if (text := getattr(memory, key))]
     return f"{name} = memory({', '.join([*parts, *_own_name(memory.name, name)])})"
+
+
+def _queue(queue: Queue, name: str) -> str:
+    parts = [f'"{queue.wait}"', *([str(queue.index)] if queue.index else []), *_own_name(queue.name, name)]
+    return f"{name} = queue({', '.join(parts)})"
 
 
 def _intrinsic(intrinsic: Intrinsic, name: str) -> str:
@@ -203,11 +227,11 @@ def _described(buffer: Buffer, scope: str) -> list[str]:
     return parts
 
 
-Names = Mapping[Memory | Intrinsic, str]
+Names = Mapping[Definable, str]
 
 
 def _lines(stmt: Stmt, names: Names) -> Iterator[str]:
-    """The lines of a statement, at least one; an intrinsic not in ``names`` has its own."""
+    """The lines of a statement, at least one; a queue or intrinsic not in ``names`` has its own."""
     while isinstance(stmt, (Bind, Alloc)):
         yield _bind(stmt) if isinstance(stmt, Bind) else _alloc(stmt.buffer)
         stmt = stmt.body
@@ -236,7 +260,13 @@ def _lines(stmt: Stmt, names: Names) -> Iterator[str]:
         yield from _indented(stmt.body, names)
     elif isinstance(stmt, Copy):
         shape = ", ".join(print_expr(extent, INDEX) for extent in stmt.shape)
-        yield f"copy({_view(stmt.to)}, {_view(stmt.source)}, ({shape}{',' if len(stmt.shape) == 1 else ''}))"
+        args = [_view(stmt.to), _view(stmt.source), f"({shape}{',' if len(stmt.shape) == 1 else ''})"]
+        if stmt.queue is not None:
+            args.append(names.get(stmt.queue, stmt.queue.name))
+        yield f"copy({', '.join(args)})"
+    elif isinstance(stmt, Wait):
+        pending = f", {stmt.pending}" if stmt.pending else ""
+        yield f"wait({names.get(stmt.queue, stmt.queue.name)}{pending})"
     elif isinstance(stmt, Exec):
         args = [*map(_view, stmt.args), *(print_expr(value, INDEX) for value in stmt.values)]
         yield f"{names.get(stmt.intrinsic, stmt.intrinsic.name)}({', '.join(args)})"

@@ -35,7 +35,7 @@ class _Hoister:
         self.moved = {old.buffer: new.buffer for old, new in zip(func.params, given, strict=True)}
         self.moved.update((buffer, self.slots[place]) for buffer, place in self.places.items())
         made = [Param(buffer, "workspace") for buffer in self.slots]
-        return PrimFunc((*given, *made), self.statement(func.body), func.may_alias, func.memories)
+        return replace(func, params=(*given, *made), body=self.statement(func.body))
 
     def aligned(self, buffer: Buffer) -> Buffer:
         alignment = max(buffer.alignment, self.alignments.get(buffer.scope, 1))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .nodes import Bin, Bind, Call, Expr, Imm, Load, Select, Stmt, Var
 from .visit import operands, walk, with_operands
 
-__all__ = ["may_fault", "share"]
+__all__ = ["may_fault", "share", "unguarded"]
 
 _CHECKED = ("floordiv", "floormod", "truncdiv", "shl", "shr")
 
@@ -35,7 +35,7 @@ def share(value: Expr, name: Callable[[], str], use: Callable[[Expr], Stmt]) -> 
     repeated = {node for node, count in counts.items() if count > 1}
     if not repeated:
         return use(value)
-    always = _unguarded(value)
+    always = unguarded(value)
     bindings: list[tuple[Var, Expr]] = []
     memo: dict[Expr, Expr] = {}
     facts: dict[Expr, tuple[bool, bool]] = {}
@@ -61,7 +61,7 @@ def share(value: Expr, name: Callable[[], str], use: Callable[[Expr], Stmt]) -> 
     return stmt
 
 
-def _unguarded(value: Expr) -> set[Expr]:
+def unguarded(value: Expr) -> set[Expr]:
     """The parts of ``value`` that are evaluated whatever its conditions give."""
     seen = {value}
     stack = [value]

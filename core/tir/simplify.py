@@ -7,6 +7,7 @@ already: simplifying may remove a fault, and never adds one. Simplified is final
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from .bounds import AnyVar, Bounds, Interval
 from .dtype import is_float
@@ -60,7 +61,7 @@ def simplify(func: PrimFunc) -> PrimFunc:
         body = _Statements(func).statement(func.body, _Scope(Bounds({}), {}))
         if body is func.body:
             return func
-        func = PrimFunc(func.params, body, func.may_alias, func.memories)
+        func = replace(func, body=body)
 
 
 def simplify_expr(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Expr:
@@ -162,7 +163,8 @@ class _Statements:
             return seq(*inner)
         if isinstance(stmt, Block) and inner[0] is _NOTHING:
             return _NOTHING
-        if isinstance(stmt, Copy) and any(scope.bounds.of(extent)[1] <= 0 for extent in stmt.shape):
+        # A queue counts also what copies nothing.
+        if isinstance(stmt, Copy) and stmt.queue is None and any(scope.bounds.of(n)[1] <= 0 for n in stmt.shape):
             return _NOTHING
         if isinstance(stmt, Alloc) and stmt.buffer not in buffers(inner[0]):
             return inner[0]

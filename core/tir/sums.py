@@ -8,14 +8,15 @@ from math import prod
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval, fits
 from .dtype import bits, is_integer
-from .nodes import Alloc, Bind, Buffer, For, If, PrimFunc, Stmt, Store, Update, Var
-from .visit import bodies
+from .nodes import Alloc, Bind, Buffer, Copy, Exec, For, If, PrimFunc, Stmt, Store, Update, Var
+from .visit import bodies, buffers_written
 
 __all__ = ["exact_sums"]
 
 
 def exact_sums(func: PrimFunc) -> set[Buffer]:
-    """Local buffers of integers of at least 32 bits all of whose updates are additions that cannot overflow.
+    """Local buffers of integers of at least 32 bits that only loops write, and all of whose updates are additions that
+    cannot overflow.
 
     An element holds what is stored to it and, after that, at most all that the updates in the buffer's scope add to it:
     each as often as the loops around it run that do not count the element's own indices.
@@ -48,6 +49,9 @@ class _Finder:
                 known = known.declare(stmt.var, known.of(stmt.value))
         elif isinstance(stmt, (Store, Update)) and stmt.buffer in self.values:
             self.note(stmt, known.of(stmt.value), loops)
+        elif isinstance(stmt, (Copy, Exec)):
+            for buffer in buffers_written(stmt):
+                self.values.pop(buffer, None)
         if isinstance(stmt, If):
             self.visit(stmt.then, known.assume(stmt.condition) or known, loops)
             if stmt.otherwise is not None:

@@ -39,6 +39,16 @@ Memories and instructions of an accelerator are defined before the functions tha
             copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,))  # to, source, extents
             add(view(t[0], axis(0)), 16)
 
+With a queue, copies run while the host goes on, until it waits for them::
+
+    spad = memory(1024, start_in="dma_start({device}, {queue}, {to}, {from}, {row_bytes})")
+    dma = queue("dma_wait({device}, {pending})")        # its index, if not 0, comes second
+
+    ...
+        queues(dma)                                     # those that the function uses
+        copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,), dma)
+        wait(dma)                                       # for all; wait(dma, 1) for all but the last one
+
 A view starts at an element; ``axis(1, 2)`` goes along dimension 1 by steps of 2. Where two functions of a text have
 different things of one name, ``name="spad"`` keeps the name that a definition cannot have.
 
@@ -52,7 +62,8 @@ What is printed from a function that `verify` accepts parses to that very functi
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from .nodes import (
     INDEX,
@@ -69,27 +80,32 @@ from .nodes import (
     Memory,
     Param,
     PrimFunc,
+    Queue,
     Stmt,
     Store,
     Update,
     Var,
     View,
+    Wait,
     seq,
 )
-from .printer import LOOPS, ROLES, UPDATES, Definitions, print_func
+from .printer import LOOPS, ROLES, TRANSFERS, UPDATES, Definitions, print_func
 from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
 
-__all__ = ["Defined", "Definitions", "parse_def", "parse_func", "print_func"]
+__all__ = ["Defined", "Definitions", "FuncParser", "parse_def", "parse_func", "print_func"]
 
 _LOOP_KINDS = {word: kind for kind, word in LOOPS.items()}
 _ROLE_NAMES = {word: role for role, word in ROLES.items()}
 _UPDATE_OPS = {word: op for op, word in UPDATES.items()}
+_EXAMPLES = {"memory": "spad = memory(1024)", "queue": 'dma = queue("dma_wait({device}, {pending})")'}
+
+Item = TypeVar("Item")
 
 
 def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
-    """The one function that ``text`` defines, after the memories and intrinsics that it needs, and its name.
+    """The one function that ``text`` defines, after the memories, queues and intrinsics that it needs, and its name.
 
     Raises:
         TextError: the text is not such a function, or not one that `verify` accepts.
@@ -101,7 +117,7 @@ def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
         at = next((node for node in statements if not isinstance(node, ast.FunctionDef)), None)
         place = at or (statements[1] if statements else ast.Module([], []))
         raise source.error(place, "expected one function, marked @prim_func")
-    return _Parser(source, defined).function(statements[0])
+    return FuncParser(source, defined).function(statements[0])
 
 
 def parse_def(node: ast.FunctionDef, defined: Defined) -> tuple[str, PrimFunc]:
@@ -114,11 +130,11 @@ def parse_def(node: ast.FunctionDef, defined: Defined) -> tuple[str, PrimFunc]:
     Raises:
         TextError: it is not a function that `verify` accepts.
     """
-    return _Parser(defined.source, defined).function(node)
+    return FuncParser(defined.source, defined).function(node)
 
 
 class Defined:
-    """The memories and intrinsics that a text has defined so far, by the names it gives them.
+    """The memories, queues and intrinsics that a text has defined so far, by the names it gives them.
 
     Args:
         source: the text.
@@ -127,10 +143,11 @@ class Defined:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.memories: dict[str, Memory] = {}
+        self.queues: dict[str, Queue] = {}
         self.intrinsics: dict[str, Intrinsic] = {}
 
     def take(self, node: ast.stmt) -> bool:
-        """Read a statement of the text if it defines a memory or an intrinsic.
+        """Read a statement of the text if it defines a memory, a queue or an intrinsic.
 
         Returns:
             Whether it does.
@@ -138,25 +155,31 @@ class Defined:
         Raises:
             TextError: it does so wrongly, or by a name that is taken.
         """
-        if isinstance(node, ast.Assign) and called(node.value) == "memory":
+        word = called(node.value) if isinstance(node, ast.Assign) else ""
+        if isinstance(node, ast.Assign) and word in _EXAMPLES:
             name = name_of(node.targets[0]) if len(node.targets) == 1 else ""
             if not name:
-                raise self.source.error(node, "expected a name for the memory: spad = memory(1024)")
+                raise self.source.error(node, f"expected a name for the {word}: {_EXAMPLES[word]}")
             self._free(node, name)
-            self.memories[name] = _Parser(self.source, self).memory(node.value, name)
+            if word == "memory":
+                self.memories[name] = FuncParser(self.source, self).memory(node.value, name)
+            else:
+                self.queues[name] = FuncParser(self.source, self).queue(node.value, name)
             return True
         if isinstance(node, ast.FunctionDef) and [called(mark) for mark in node.decorator_list] == ["intrinsic"]:
             self._free(node, node.name)
-            self.intrinsics[node.name] = _Parser(self.source, self).intrinsic(node)
+            self.intrinsics[node.name] = FuncParser(self.source, self).intrinsic(node)
             return True
         return False
 
     def _free(self, node: ast.stmt, name: str) -> None:
-        if name in self.memories or name in self.intrinsics:
+        if name in self.memories or name in self.queues or name in self.intrinsics:
             raise self.source.error(node, f"{name!r} is defined twice")
 
 
-class _Parser(ExprParser):
+class FuncParser(ExprParser):
+    """Reads definitions: of loops, and the parts that those of other functions have in common with them."""
+
     def __init__(self, source: Source, defined: Defined) -> None:
         super().__init__(source)
         self.defined = defined
@@ -165,10 +188,10 @@ class _Parser(ExprParser):
         self.places: dict[Stmt | Param | Buffer, ast.AST] = {}
         self.nesting = 0
 
-    # Memories and intrinsics
+    # Memories, queues and intrinsics
 
     def memory(self, node: ast.expr, name: str) -> Memory:
-        args, words = self.mixed_arguments(node, ("copy_in", "copy_out", "name"))
+        args, words = self.mixed_arguments(node, (*TRANSFERS, "name"))
         align = args[1] if len(args) > 1 else None
         if not 1 <= len(args) <= 2 or (align is not None and called(align) != "align"):
             raise self.error(node, "expected memory(bytes) or memory(bytes, align(bytes))")
@@ -176,6 +199,15 @@ class _Parser(ExprParser):
         given = {key: self.string(value) for key, value in words.items()}
         with self.at(node):
             return Memory(given.pop("name", name), self.integer(args[0]), alignment, **given)
+
+    def queue(self, node: ast.expr, name: str) -> Queue:
+        args, words = self.mixed_arguments(node, ("name",))
+        if not 1 <= len(args) <= 2:
+            raise self.error(node, 'expected queue("how to wait for it") or queue("how to wait for it", index)')
+        index = self.integer(args[1]) if len(args) > 1 else 0
+        own_name = self.string(words["name"]) if "name" in words else name
+        with self.at(node):
+            return Queue(own_name, self.string(args[0]), index)
 
     def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
         mark = node.decorator_list[0]
@@ -216,13 +248,14 @@ class _Parser(ExprParser):
         self.returns_nothing(node)
         params = tuple([self.param(arg) for arg in self.plain_arguments(node.args)])
         body = list(node.body)
-        memories = self.memories(body.pop(0)) if called(body[0]) == "memories" else ()
+        memories = self.declared(body.pop(0), self.defined.memories) if called(body[0]) == "memories" else ()
+        queues = self.declared(body.pop(0), self.defined.queues) if body and called(body[0]) == "queues" else ()
         aliases = []
         while body and called(body[0]) == "may_alias":
             aliases.append(self.may_alias(body.pop(0)))
         stmts = self.block(body) if body else seq()
         with self.at(node):
-            func = PrimFunc(params, stmts, tuple(aliases), memories)
+            func = PrimFunc(params, stmts, tuple(aliases), memories, queues)
         for what, place in faults(func):
             raise self.error(self.places.get(place, node), what)
         return node.name, func
@@ -276,12 +309,13 @@ class _Parser(ExprParser):
                 raise self.error(arg, "may_alias takes the names of an output and an input")
         return names[0], names[1]
 
-    def memories(self, node: ast.stmt) -> tuple[Memory, ...]:
+    def declared(self, node: ast.stmt, known: Mapping[str, Item]) -> tuple[Item, ...]:
+        """What a function uses of the memories, or of the queues, of the text."""
         found = []
         for arg in self.call_arguments(node):
-            if name_of(arg) not in self.defined.memories:
-                raise self.error(arg, "memories takes the names of memories that are defined before")
-            found.append(self.defined.memories[name_of(arg)])
+            if name_of(arg) not in known:
+                raise self.error(arg, f"{called(node)} takes the names of {called(node)} that are defined before")
+            found.append(known[name_of(arg)])
         return tuple(found)
 
     # Statements
@@ -324,6 +358,8 @@ class _Parser(ExprParser):
             return self.update(node, target, called(node), value)
         if isinstance(node, ast.Expr) and called(node) == "copy":
             return self.copy(node)
+        if isinstance(node, ast.Expr) and called(node) == "wait":
+            return self.wait(node)
         if isinstance(node, ast.Expr) and called(node) in self.defined.intrinsics:
             return self.exec(node, self.defined.intrinsics[called(node)])
         raise self.error(node, "not a statement of loops")
@@ -395,13 +431,30 @@ class _Parser(ExprParser):
             return Update(_UPDATE_OPS[sign], element.buffer, element.indices, step)
 
     def copy(self, node: ast.Expr) -> Stmt:
-        to, source, shape = self.call_arguments(node, 3)
+        args = self.call_arguments(node)
+        if not 3 <= len(args) <= 4:
+            raise self.error(node, f"copy takes 3 arguments, or 4 with a queue, not {len(args)}")
+        to, source, shape = args[:3]
         if not isinstance(shape, ast.Tuple):
             raise self.error(shape, "expected the extents of the copy, a tuple")
         into, out_of = self.view(to), self.view(source)
         extents = tuple([self.expr(extent, INDEX) for extent in shape.elts])
+        queue = self.queue_named(args[3]) if len(args) == 4 else None
         with self.at(node):
-            return Copy(into, out_of, extents)
+            return Copy(into, out_of, extents, queue)
+
+    def wait(self, node: ast.Expr) -> Stmt:
+        args = self.call_arguments(node)
+        if not 1 <= len(args) <= 2:
+            raise self.error(node, "expected wait(queue) or wait(queue, pending)")
+        queue, pending = self.queue_named(args[0]), self.integer(args[1]) if len(args) > 1 else 0
+        with self.at(node):
+            return Wait(queue, pending)
+
+    def queue_named(self, node: ast.expr) -> Queue:
+        if name_of(node) not in self.defined.queues:
+            raise self.error(node, "expected the name of a queue that is defined before")
+        return self.defined.queues[name_of(node)]
 
     def exec(self, node: ast.Expr, intrinsic: Intrinsic) -> Stmt:
         params, variables = len(intrinsic.params), len(intrinsic.vars)

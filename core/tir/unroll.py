@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..errors import InternalError
 from .nodes import (
@@ -25,6 +26,7 @@ from .nodes import (
     Update,
     Var,
     View,
+    Wait,
     seq,
 )
 from .printer import headline
@@ -48,7 +50,7 @@ def unroll(func: PrimFunc) -> PrimFunc:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
     body = _Unroller(func).statement(func.body, _Step({}, {}, False))
-    return PrimFunc(func.params, body, func.may_alias, func.memories)
+    return replace(func, body=body)
 
 
 class _Step:
@@ -105,6 +107,8 @@ class _Unroller:
             raise InternalError(f"unrolling the loops adds more than {MAX_STATEMENTS} statements", where=headline(stmt))
         if isinstance(stmt, (Store, Update, Copy, Exec)):
             return map_accesses(stmt, step.expr, step.element, step.view)
+        if isinstance(stmt, Wait):
+            return stmt
         if isinstance(stmt, Seq):
             return seq(*[self.statement(inner, step) for inner in stmt.stmts])
         if isinstance(stmt, For):

@@ -8,8 +8,11 @@
   buffer has fewer than 2**31 elements and is aligned to at most 4096 bytes.
 - What is in an accelerator's memory is read and written by `Copy` and `Exec` only, and copied the ways that the memory
   has.
+- Queues are those of the function, and have no business in a parallel loop, whose steps have no order. What can be seen
+  to touch a copy in flight, or never to wait for one, does not (`inflight`); the rest is for the interpreter to see.
 - An intrinsic's description is as good as a function: loops over its parameters, variables and local buffers, without
-  copies and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as that.
+  copies, waits and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as
+  that.
 - An `Update` is of numbers.
 - Loops, conditions, blocks and the operands of an expression nest at most `MAX_NESTING` deep, and at most `MAX_SCOPES`
   names are bound or allocated around a statement: texts stay readable, C compilers and recursive passes safe.
@@ -18,9 +21,10 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ..errors import InternalError
+from .inflight import flight_faults
 from .nodes import (
     HOST_SCOPES,
     Alloc,
@@ -36,11 +40,13 @@ from .nodes import (
     Memory,
     Param,
     PrimFunc,
+    Queue,
     Seq,
     Stmt,
     Store,
     Update,
     Var,
+    Wait,
 )
 from .printer import headline
 from .visit import bodies, buffers_written, expressions, operands, views, walk
@@ -68,7 +74,7 @@ def verify(func: PrimFunc) -> None:
 
 def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
     """Everything that is wrong with a function, in the order of its text: what, and the place."""
-    checker = _Checker({memory.name: memory for memory in func.memories})
+    checker = _Checker({memory.name: memory for memory in func.memories}, func.queues)
     written = buffers_written(func.body)
     for param in func.params:
         for what in checker.param(param.buffer):
@@ -77,7 +83,10 @@ def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
             checker.read_only[param.buffer] = param.role
         if param.role == "output" and param.buffer not in written:
             yield f"output {param.buffer.name!r} is never written", param
-    yield from checker.statement(func.body, 0, 0)
+    found = list(checker.statement(func.body, 0, 0))
+    yield from found
+    if func.queues and not found:
+        yield from flight_faults(func)
 
 
 def intrinsic_faults(intrinsic: Intrinsic) -> Iterator[tuple[str, Stmt | Buffer]]:
@@ -97,10 +106,13 @@ class _Checker:
 
     Args:
         memories: of the function, by name; None for the description of an intrinsic.
+        queues: of the function.
     """
 
-    def __init__(self, memories: Mapping[str, Memory] | None) -> None:
+    def __init__(self, memories: Mapping[str, Memory] | None, queues: Collection[Queue] = ()) -> None:
         self.memories = memories
+        self.queues = queues
+        self.parallel_loops = 0
         self.declared: set[str] = set()
         self.labels: set[str] = set()
         self.scope: dict[str, Symbol] = {}
@@ -128,8 +140,11 @@ class _Checker:
         for what in self.own(stmt):
             yield what, stmt
         symbol = _declares(stmt)
+        parallel = isinstance(stmt, For) and stmt.kind == "parallel"
+        self.parallel_loops += parallel
         for inner in bodies(stmt):
             yield from self.statement(inner, nesting, scopes)
+        self.parallel_loops -= parallel
         if symbol is not None:
             self.scope.pop(symbol.name, None)
         if isinstance(stmt, Alloc) and stmt.buffer.scope in self.used_bytes:
@@ -157,21 +172,33 @@ class _Checker:
             if isinstance(stmt, Update) and stmt.buffer.dtype == "bool":
                 yield f"{stmt.buffer.name!r} is bool and cannot be updated with {stmt.op}"
 
-        elif isinstance(stmt, (Copy, Exec)):
+        elif isinstance(stmt, (Copy, Exec, Wait)):
             if self.memories is None:
-                yield "a description consists of loops, without copies and intrinsics"
+                yield "a description consists of loops, without copies, waits and intrinsics"
                 return
             for view in views(stmt):
                 yield from self.use(view.buffer)
-            yield from self.copy(stmt, self.memories) if isinstance(stmt, Copy) else self.exec(stmt, self.memories)
+            if isinstance(stmt, Exec):
+                yield from self.exec(stmt, self.memories)
+            elif isinstance(stmt, Copy):
+                yield from self.copy(stmt, self.memories)
+            if not isinstance(stmt, Exec) and stmt.queue is not None:
+                yield from self.queue(stmt.queue)
 
     def copy(self, stmt: Copy, memories: Mapping[str, Memory]) -> Iterator[str]:
         yield from self.write(stmt.to.buffer)
         into, out_of = memories.get(stmt.to.buffer.scope), memories.get(stmt.source.buffer.scope)
-        if into is not None and not into.copy_in:
-            yield f"memory {into.name!r} has no transfer from the host, copy_in"
-        if out_of is not None and not out_of.copy_out:
-            yield f"memory {out_of.name!r} has no transfer to the host, copy_out"
+        way = "copy" if stmt.queue is None else "start"
+        if into is not None and not getattr(into, f"{way}_in"):
+            yield f"memory {into.name!r} has no transfer from the host, {way}_in"
+        if out_of is not None and not getattr(out_of, f"{way}_out"):
+            yield f"memory {out_of.name!r} has no transfer to the host, {way}_out"
+
+    def queue(self, queue: Queue) -> Iterator[str]:
+        if queue not in self.queues:
+            yield f"queue {queue.name!r} is none of the function's"
+        if self.parallel_loops:
+            yield f"queue {queue.name!r} is used in a parallel loop, whose steps have no order"
 
     def exec(self, stmt: Exec, memories: Mapping[str, Memory]) -> Iterator[str]:
         intrinsic = stmt.intrinsic

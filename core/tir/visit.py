@@ -34,6 +34,7 @@ from .nodes import (
     Update,
     Var,
     View,
+    Wait,
     seq,
 )
 
@@ -121,7 +122,7 @@ def views(stmt: Stmt) -> tuple[View, ...]:
 def with_views(stmt: Copy | Exec, replaced: Sequence[View]) -> Stmt:
     """``stmt`` with its `views` replaced."""
     if isinstance(stmt, Copy):
-        return Copy(replaced[0], replaced[1], stmt.shape)
+        return Copy(replaced[0], replaced[1], stmt.shape, stmt.queue)
     return Exec(stmt.intrinsic, tuple(replaced), stmt.values)
 
 
@@ -153,7 +154,9 @@ def rebuild(stmt: Stmt, exprs: Sequence[Expr], inner: Sequence[Stmt]) -> Stmt:
         for view in views(stmt):
             moved.append(View(view.buffer, rest[: len(view.start)], view.axes))
             rest = rest[len(view.start) :]
-        return Copy(moved[0], moved[1], rest) if isinstance(stmt, Copy) else Exec(stmt.intrinsic, tuple(moved), rest)
+        if isinstance(stmt, Copy):
+            return Copy(moved[0], moved[1], rest, stmt.queue)
+        return Exec(stmt.intrinsic, tuple(moved), rest)
     if isinstance(stmt, For):
         return For(stmt.var, exprs[0], inner[0], stmt.kind)
     if isinstance(stmt, If):
@@ -232,9 +235,9 @@ def _executed(stmt: Exec, params: Collection[Buffer]) -> dict[Buffer, None]:
 
 
 def uses_device(func: PrimFunc) -> bool:
-    """Whether ``func`` executes an intrinsic, or copies to or from an accelerator's memory."""
+    """Whether ``func`` executes an intrinsic, copies to or from an accelerator's memory, or waits for a queue."""
     return any(
-        isinstance(part, Exec)
+        isinstance(part, (Exec, Wait))
         or (isinstance(part, Copy) and any(view.buffer.scope not in HOST_SCOPES for view in views(part)))
         for part in walk(func.body)
     )
@@ -315,6 +318,7 @@ def map_accesses(
     if isinstance(stmt, Update):
         return Update(stmt.op, *element(stmt.buffer, stmt.indices), expression(stmt.value))
     if isinstance(stmt, Copy):
-        return Copy(view(stmt.to), view(stmt.source), tuple([expression(extent) for extent in stmt.shape]))
+        shape = tuple([expression(extent) for extent in stmt.shape])
+        return Copy(view(stmt.to), view(stmt.source), shape, stmt.queue)
     values = tuple([expression(value) for value in stmt.values])
     return Exec(stmt.intrinsic, tuple([view(arg) for arg in stmt.args]), values)

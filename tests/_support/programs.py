@@ -47,11 +47,16 @@ def kernel(
 
 @st.composite
 def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, workspaces: bool = True) -> Program:
-    """A verified program of `kernel` calls on one input, with skips, constants and several outputs."""
+    """A verified program of `kernel` calls on one input, with skips, constants, states and several outputs."""
     sizes = st.sampled_from((1, 2, 3, 4, 8, 12))
     count = draw(st.integers(1, max_steps))
     buffers = [Buffer("x", "input", (4,), "int32")]
     values = {"x": 4}
+    unwritten: dict[str, int] = {}
+    for number, size in enumerate(draw(st.lists(sizes, max_size=2))):
+        data = draw(st.binary(min_size=4 * size, max_size=4 * size))
+        buffers.append(Buffer(f"h{number}", "state", (size,), "int32", draw(st.sampled_from((0, 16))), data=data))
+        values[f"h{number}"] = unwritten[f"h{number}"] = size
     steps: list[Call] = []
     functions: dict[str, tir.PrimFunc] = {}
     for position in range(count):
@@ -64,7 +69,13 @@ def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, worksp
         role = "output" if last or draw(st.integers(0, 9)) == 0 else "intermediate"
         alignment = 0 if role == "output" else draw(st.sampled_from((0, 8, 16)))
         out = Buffer(f"t{position}", role, (size,), "int32", alignment, tensor=draw(st.none() | st.text(max_size=5)))
-        buffers.append(out)
+        aliased = in_place and draw(st.booleans())
+        fitting = [name for name, its in unwritten.items() if its == size and (aliased or name not in args)]
+        if fitting and not last and draw(st.booleans()):
+            out = next(buffer for buffer in buffers if buffer.name == fitting[0])
+            del unwritten[out.name]
+        else:
+            buffers.append(out)
         constant = draw(st.sampled_from((0, 0, 1, 3)))
         args += [out.name]
         if constant:
@@ -80,7 +91,7 @@ def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, worksp
             size,
             constant=constant,
             workspace=workspace,
-            in_place=in_place and draw(st.booleans()),
+            in_place=aliased,
         )
         name = next((name for name, known in functions.items() if known is function), f"k{position}")
         functions[name] = function
@@ -89,11 +100,16 @@ def programs(draw: st.DrawFn, max_steps: int = 12, in_place: bool = True, worksp
     return Program("p", tuple(buffers), tuple(steps), functions)
 
 
-def interpret_program(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs by buffer name, computed step by step by the interpreter of the loop form."""
+def interpret_program(
+    program: Program, inputs: Mapping[str, np.ndarray], states: dict[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """The outputs by buffer name, computed step by step by the interpreter of the loop form.
+
+    `states` has what the run before left, nothing before the first; it is given what this run leaves.
+    """
     buffers = {buffer.name: buffer for buffer in program.buffers}
     values = {buffer.name: np.frombuffer(buffer.data, buffer.dtype) for buffer in program.buffers if buffer.data}
-    values.update(inputs)
+    values.update({**inputs, **(states or {})})
     for step in program.steps:
         function = program.functions[step.function]
         passed = list(zip(function.params, step.args, strict=True))
@@ -104,6 +120,8 @@ def interpret_program(program: Program, inputs: Mapping[str, np.ndarray]) -> dic
         }
         results = interpret(function, arrays)
         values.update({name: results[param.buffer.name] for param, name in passed if param.role == "output"})
+    if states is not None:
+        states.update({state.name: values[state.name] for state in program.states})
     return {name: values[name].reshape(buffers[name].shape) for name in (output.name for output in program.outputs)}
 
 

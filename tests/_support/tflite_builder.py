@@ -20,6 +20,7 @@ TYPES = {
     "int32": schema.TensorType.INT32,
     "int64": schema.TensorType.INT64,
     "bool": schema.TensorType.BOOL,
+    "resource": schema.TensorType.RESOURCE,
 }
 
 # Operators whose options have another name than the operator.
@@ -41,19 +42,24 @@ OPTIONS = {
 
 
 class TFLiteBuilder:
-    """One graph, built tensor by tensor and operator by operator."""
+    """One graph, built tensor by tensor and operator by operator; and those that initialise its variables."""
 
     def __init__(self) -> None:
-        self.graph = schema.SubGraphT()
-        self.graph.tensors, self.graph.operators = [], []
-        self.graph.inputs, self.graph.outputs = [], []
-        self.graph.name = "main"
         self.model = schema.ModelT()
         self.model.version = 3
         self.model.description = "test"
-        self.model.subgraphs = [self.graph]
+        self.model.subgraphs = []
         self.model.buffers = [schema.BufferT()]
         self.model.operatorCodes = []
+        self.graph = self._add_graph("main")
+
+    def _add_graph(self, name: str) -> schema.SubGraphT:
+        graph = schema.SubGraphT()
+        graph.tensors, graph.operators = [], []
+        graph.inputs, graph.outputs = [], []
+        graph.name = name
+        self.model.subgraphs.append(graph)
+        return graph
 
     def tensor(
         self,
@@ -117,6 +123,30 @@ class TFLiteBuilder:
                     raise KeyError(f"{kind}Options has no {key}")
                 setattr(operator.builtinOptions, key, value)
         self.graph.operators.append(operator)
+
+    def handle(self, name: str, container: str = "") -> int:
+        """Add a handle of a variable; gives its index."""
+        index = self.tensor((), "resource")
+        self.op("VAR_HANDLE", [], [index], container=container, sharedName=name)
+        return index
+
+    def read(self, handle: int, shape: Sequence[int], dtype: str = "float32", **kwargs: Any) -> int:
+        """Add the value that a variable has; gives its index."""
+        index = self.tensor(shape, dtype, **kwargs)
+        self.op("READ_VARIABLE", [handle], [index])
+        return index
+
+    def assign(self, handle: int, value: int) -> None:
+        """Have a variable assigned."""
+        self.op("ASSIGN_VARIABLE", [handle, value], [])
+
+    def initialise(self, **values: np.ndarray) -> None:
+        """Have variables, by name, assigned once, by a graph of its own."""
+        main, self.graph = self.graph, self._add_graph("init")
+        for name, array in values.items():
+            self.assign(self.handle(name), self.constant(array))
+        self.graph = main
+        self.op("CALL_ONCE", [], [], initSubgraphIndex=len(self.model.subgraphs) - 1)
 
     def finish(self, *outputs: int) -> bytes:
         """The file, whose outputs these are."""

@@ -36,8 +36,9 @@ __asm__(".section .rodata\\n.balign 16\\nscale_weights: .incbin \\"scale_weights
 extern const int8_t scale_weights[];
 static const int32_t shape[] = {4};
 static const uma_tensor_info in = {"x:0", "int8", 1, shape, 4, 0.5f, 3}, out = {"y:0", "int32", 1, shape, 16, 0.0f, 0};
-static uma_status init(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices) {
-    (void)devices;
+static uma_status init(void *context, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
+                       struct uma_device *const *devices) {
+    (void)state, (void)state_bytes, (void)devices;
     *(int32_t **)context = (int32_t *)arena;
     return arena_bytes < 16 ? UMA_ERR_ARENA : UMA_OK;
 }
@@ -49,7 +50,7 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     return UMA_OK;
 }
 static const uma_model model = {
-    UMA_ABI_VERSION, "scale", 16, 16, sizeof(int32_t *), 1, 1, 0, &in, &out, 0, init, invoke, 0, 0
+    UMA_ABI_VERSION, "scale", 16, 16, 0, 1, sizeof(int32_t *), 1, 1, 0, 0, &in, &out, 0, 0, 0, init, 0, invoke, 0, 0
 };
 const uma_model *scale_model(void) { return &model; }
 """
@@ -77,7 +78,7 @@ int main(void) {
     const void *inputs[] = {x};
     void *outputs[] = {y};
     const uma_model *model = scale_model();
-    if (model->init(&context, arena, sizeof arena, 0) || model->invoke(&context, inputs, outputs)) return 1;
+    if (model->init(&context, arena, sizeof arena, 0, 0, 0) || model->invoke(&context, inputs, outputs)) return 1;
     for (i = 0; i < 4; i++) printf("%d ", (int)y[i]);
     return 0;
 }
@@ -92,7 +93,7 @@ FILES: dict[str, str | bytes] = {
     "main.c": MAIN_C,
 }
 METADATA: dict[str, Any] = {
-    "schema_version": 2,
+    "schema_version": 3,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -109,17 +110,20 @@ METADATA: dict[str, Any] = {
     "outputs": [{"name": "y:0", "identifier": "y_0", "shape": [4], "dtype": "int32", "quantization": None}],
     "arena_bytes": 16,
     "constant_bytes": 4,
+    "state": None,
     "devices": [],
     "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "device": None}],
     "compile": {
         "compiler": None,
         "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
+        "libraries": [{"name": "m", "package": None, "symbols": ["cos"]}],
         "sources": ["scale.c"],
         "library_entry": "scale_entry.c",
         "profile": ["scale_profile.c"],
         "example": "main.c",
     },
 }
+STATE: dict[str, Any] = {"bytes": 16, "model": "0" * 64, "tensors": METADATA["outputs"]}
 X = np.array([1, -2, 3, 100], np.int8)
 Y = np.array([1, -4, 9, 400], np.int32)
 
@@ -201,7 +205,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 1, "schema_version is 1, expected 2"),
+            ("schema_version", 2, "schema_version is 2, expected 3"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
@@ -220,9 +224,17 @@ class TestUnsound:
             ("arena_bytes", 1.0, "arena_bytes is 1.0, expected integer"),
             ("arena_bytes", True, "arena_bytes is True, expected integer"),
             ("arena_bytes", 1 << 99, "arena_bytes is a number of more than 64 bits, expected at most"),
+            ("state", {"bytes": 4, "tensors": []}, "state lacks 'model'"),
+            ("state", {**STATE, "model": "0" * 63}, "state.model is '000"),
+            ("state", {**STATE, "tensors": STATE["tensors"] * 2}, "states have one name twice"),
+            ("state", 4, "state is 4, expected object or null"),
             ("calls.0", {"kernel": "k"}, "calls[0] lacks 'layers'"),
             ("compile.compiler", "/bin/gcc", "compile.compiler is '/bin/gcc', which is no known name"),
             ("compile.flags", ["-O3", "-fplugin=x"], "compile.flags has '-fplugin=x', which is not allowed"),
+            ("compile.libraries.0.name", "-x", "compile.libraries[0].name is '-x', which does not match"),
+            ("compile.libraries.0.name", "a/b", "compile.libraries[0].name is 'a/b', which does not match"),
+            ("compile.libraries.0.package", "a b", "compile.libraries[0].package is 'a b', which does not match"),
+            ("compile.libraries.0.symbols", ["f;"], "compile.libraries[0].symbols[0] is 'f;', which does not match"),
             ("compile.sources", ["../x.c"], "compile.sources[0] is '../x.c', which does not match"),
             ("compile.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
             ("compile.sources", ["main.c"], "compile names one file twice"),
@@ -348,6 +360,10 @@ class TestRunning:
     def test_sources_of_another_interface(self) -> None:
         with pytest.raises(ModelError, match=r"the library has the inputs \(int8\[4\]\), expected \(int8\[5\]\)"):
             Artifact(FILES, changed("inputs.0.shape", [5])).run(X)
+
+    def test_other_states(self) -> None:
+        with pytest.raises(ModelError, match=r"the library has the states \(\), expected \(int32\[4\]\)"):
+            Artifact(FILES, changed("state", STATE)).run(X)
 
 
 class TestSaving:

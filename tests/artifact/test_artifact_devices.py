@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
 from uma.codegen import emit_model
 from uma.codegen.devices import Device, device_record
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
-from uma.program import Program, plan
+from uma.program import Buffer, Call, Program, plan
 
 X = np.array([1, -2, 3, 2**30], np.int32)
 
@@ -48,11 +49,13 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
         "outputs": port("y"),
         "arena_bytes": memory.arena_bytes,
         "constant_bytes": files.constant_bytes,
+        "state": {"bytes": memory.state_bytes, "model": "0" * 64, "tensors": port("h")} if program.states else None,
         "devices": [device_record(devices[label], program, memory) for label in program.devices],
         "calls": [{"kernel": s.function, "layers": list(s.layers), "device": s.device} for s in program.steps],
         "compile": {
             "compiler": None,
             "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
+            "libraries": [],
             "sources": list(files.sources),
             "library_entry": files.entry,
             "profile": list(files.profile),
@@ -127,6 +130,30 @@ def test_an_artifact_that_was_saved_says_the_same(tmp_path: Path) -> None:
     assert again.metadata == artifact.metadata
     with pytest.raises(DeviceError, match=r"device 'b' \(fake, sim\) stopped in step 2: fault 7, an address outside"):
         again.run(X)
+
+
+def test_a_profile_leaves_the_state_of_runs_alone() -> None:
+    """Although it takes the devices from them."""
+    program = fake.chain("a")
+    state = Buffer("h", "state", (4,), "int32", data=bytes(16))
+    add = Call("add", ("x", "h", "h"))
+    functions = {**program.functions, "add": kernel([4, 4], 4, in_place=True)}
+    program = replace(program, buffers=(state, *program.buffers), steps=(*program.steps, add), functions=functions)
+    artifact = Artifact(*metadata_of(program, fake.devices(a=fake.runtime())))
+    for _ in range(2):
+        artifact.run(X)
+    artifact.profile(X, repeat=3)
+    assert artifact._session is not None
+    np.testing.assert_array_equal(artifact._session.save().arrays["h"], 2 * X)
+    failing = Artifact(*metadata_of(program, fake.devices(a=fake.runtime("step", 0))))
+    with pytest.raises(DeviceError):
+        failing.run(X)
+    with pytest.raises(UsageError, match="saving the state needs a state that no device left half-way"):
+        failing.profile(X)
+    failing.reset()
+    with pytest.raises(DeviceError):
+        failing.profile(X)
+    np.testing.assert_array_equal(failing._session.save().arrays["h"], 0 * X)  # type: ignore[union-attr]
 
 
 def test_the_makefile_builds_the_driver(tmp_path: Path) -> None:

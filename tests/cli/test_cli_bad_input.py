@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests._support.small_models import NET, Uma
 
-from uma.cli.common import read_arrays
 from uma.errors import UmaError
 from uma.runtime import toolchain
+from uma.runtime.files import read_arrays
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -12,6 +12,7 @@ import pytest
 from tests._support import fake_device
 from tests._support.plugins import HOST, accelerator, entry_of, taking, toy
 from tests._support.small_models import Uma
+from tests._support.stream_plugin import lowering, plugin
 from tests._support.te_lowerings import as_declared, kernel_of, lowered
 
 from uma.cli.common import random_array
@@ -89,12 +90,13 @@ m: 5 ops, 32 multiply-accumulates (MACs)
         done = uma("explain", "m.py", *TARGETS, "--json")
         assert (done.code, done.err) == (0, "")
         record = done.json
-        assert list(record) == ["schema_version", "name", "host", "offloaded", "targets", "ops", "notes"]
+        keys = ["schema_version", "name", "host", "offloaded", "targets", "regions", "ops", "notes"]
+        assert list(record) == keys
         assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])
         assert record["targets"] == [
-            {"target": "npu", "ops": 2, "macs": 8},
-            {"target": "dsp", "ops": 1, "macs": 0},
-            {"target": "plain", "ops": 2, "macs": 24},
+            {"target": "npu", "ops": 2, "macs": 8, "cost": None},
+            {"target": "dsp", "ops": 1, "macs": 0, "cost": None},
+            {"target": "plain", "ops": 2, "macs": 24, "cost": None},
         ]
         fc1, fc2 = (next(op for op in record["ops"] if op["layers"] == [layer]) for layer in ("fc1", "fc2"))
         assert (fc2["owner"], fc2["region"], fc2["pattern"], fc2["macs"]) == ("npu", "npu_1", "npu.dense", 8)
@@ -353,3 +355,40 @@ class TestProfile:
         assert lines[4].split()[0] == "all"
         assert lines[5] == "fake counted in one run:"
         assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
+
+
+class TestStream:
+    def test_text(self, uma: Uma, install: Install) -> None:
+        """What the accelerator is fed stands below what goes where."""
+        install(plugin(lowering("a")))
+        done = uma("explain", "m.py", "--target", "npu", "--target", "plain", "--stream")
+        assert (done.code, done.err) == (0, "")
+        lines = done.out.splitlines()
+        assert lines[lines.index("step 1, fc1/add -> npu, queue a: start") :] == [
+            "step 1, fc1/add -> npu, queue a: start",
+            "    commands, 28 bytes",
+            "    fc1/add: y:",
+            "        0x000000  1:32[6] = 1:0[6] + 2:0[6]",
+        ]
+
+    def test_json(self, uma: Uma, install: Install) -> None:
+        install(plugin(lowering("a")))
+        [stream] = uma("explain", "m.py", "--target", "npu", "--target", "plain", "--stream", "--json").json["streams"]
+        assert stream == {
+            "step": 1,
+            "function": "add0",
+            "target": "npu",
+            "routine": "start",
+            "queue": "a",
+            "layers": ["fc1/add"],
+            "blob": "commands",
+            "bytes": 28,
+            "ports": {},
+            "rows": [{"at": 0, "text": "1:32[6] = 1:0[6] + 2:0[6]", "layer": "fc1/add: y"}],
+        }
+
+    def test_a_model_without_streams(self, uma: Uma, install: Install) -> None:
+        install()
+        given = ("explain", "m.py", "--target", "plain")
+        assert uma(*given, "--stream").out == uma(*given).out
+        assert uma(*given, "--stream", "--json").json["streams"] == []

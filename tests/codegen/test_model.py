@@ -342,6 +342,85 @@ def test_wrong_arguments_give_a_status(compiler: str, tmp_path: Path) -> None:
     run_c(tmp_path, [emit_model(program, plan(program))], ["net.h"], body, compiler)
 
 
+def remembering() -> Program:
+    """y = x + h, h becomes that; and states that begin with one byte over and over, or that nobody uses."""
+    ramp, ones = np.arange(4, dtype=np.int32).tobytes(), b"\xff" * 8
+    program = Program(
+        "net",
+        (
+            Buffer("x", "input", (4,), "int32"),
+            Buffer("h", "state", (4,), "int32", 32, data=ramp, tensor="h:0 */"),
+            Buffer("same", "state", (4,), "int32", data=ramp),
+            Buffer("ones", "state", (2,), "int32", data=ones),
+            Buffer("zeros", "state", (), "float64", data=bytes(8)),
+            Buffer("y", "output", (4,), "int32"),
+        ),
+        (Call("add", ("x", "h", "h")), Call("copy", ("h", "y"))),
+        {"add": kernel([4, 4], 4, in_place=True), "copy": kernel([4], 4)},
+    )
+    verify(program)
+    return program
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_state_is_the_contexts(compiler: str, tmp_path: Path) -> None:
+    body = """
+    static unsigned char UMA_ALIGNAS(64) state[2][net_STATE_BYTES + 48];
+    static const int32_t x[] = {1, 2, 3, 4};
+    static const int32_t once[] = {1, 3, 5, 7}, twice[] = {2, 5, 8, 11};
+    int32_t y[4];
+    double zero = 1;
+    net_context a, b = {NULL, NULL};
+    const net_inputs in = {x};
+    const net_outputs out = {y};
+    const uma_model *model = net_model();
+    memset(state, 0x55, sizeof state);
+    CHECK(net_STATE_BYTES == 48 && net_STATE_ALIGNMENT == 32);
+    CHECK(net_reset(NULL) == UMA_ERR_ARGUMENT && net_reset(&b) == UMA_ERR_ARGUMENT); /* not initialised */
+    CHECK(net_run(&b, &in, &out) == UMA_ERR_ARGUMENT);
+    CHECK(net_init(NULL, NULL, 0, state[0], sizeof state[0]) == UMA_ERR_ARGUMENT);
+    CHECK(net_init(&a, NULL, 0, NULL, sizeof state[0]) == UMA_ERR_ARGUMENT);
+    CHECK(net_init(&a, NULL, 0, state[0], net_STATE_BYTES - 1) == UMA_ERR_STATE);
+    CHECK(net_init(&a, NULL, 0, state[0] + 16, net_STATE_BYTES) == UMA_ERR_STATE);
+    CHECK(net_init(&a, NULL, 0, state[0], net_STATE_BYTES) == UMA_OK);
+    CHECK(net_init(&b, NULL, 0, state[1], sizeof state[1]) == UMA_OK);
+    CHECK(state[0][net_STATE_ones_OFFSET] == 0xff && state[0][net_STATE_ones_OFFSET + 7] == 0xff);
+    memcpy(&zero, state[0] + net_STATE_zeros_OFFSET, sizeof zero);
+    CHECK(zero == 0 && net_STATE_zeros_RANK == 0);
+    CHECK(memcmp(state[0] + net_STATE_h_0_OFFSET, state[0] + net_STATE_same_OFFSET, 16) == 0);
+    CHECK(state[0][net_STATE_BYTES] == 0x55);
+    CHECK(net_run(&a, &in, &out) == UMA_OK && memcmp(y, once, sizeof y) == 0);
+    CHECK(net_run(&a, &in, &out) == UMA_OK && memcmp(y, twice, sizeof y) == 0);
+    CHECK(net_run(&b, &in, &out) == UMA_OK && memcmp(y, once, sizeof y) == 0);
+    CHECK(model->reset(&a) == UMA_OK);
+    CHECK(net_run(&a, &in, &out) == UMA_OK && memcmp(y, once, sizeof y) == 0);
+    CHECK(net_run(&b, &in, &out) == UMA_OK && memcmp(y, twice, sizeof y) == 0);
+    CHECK(model->state_bytes == net_STATE_BYTES && model->state_alignment == 32 && model->n_states == 4);
+    CHECK(strcmp(model->states[0].name, "h:0 */") == 0 && model->states[0].bytes == 16);
+    CHECK(model->state_offsets[3] == net_STATE_zeros_OFFSET && model->states[3].rank == 0);
+    (void)arena;
+    """
+    model = emit_model(remembering(), plan(remembering()))
+    assert model.identifiers["h"] == "h_0"
+    assert model.contents["net_weights.bin"] == np.arange(4, dtype=np.int32).tobytes(), "two states share these bytes"
+    run_c(tmp_path, [model], ["net.h"], body, compiler)
+
+
+def test_a_state_that_nobody_uses(tmp_path: Path) -> None:
+    program = replace(single("int8", (3,)), buffers=(*single("int8", (3,)).buffers, remembering().buffers[1]))
+    body = """
+    static signed char x[3] = {1, 2, 3}, y[3];
+    static unsigned char UMA_ALIGNAS(64) state[net_STATE_BYTES];
+    net_context context;
+    const net_inputs in = {x};
+    const net_outputs out = {y};
+    CHECK(net_init(&context, NULL, 0, state, sizeof state) == UMA_OK);
+    CHECK(net_run(&context, &in, &out) == UMA_OK && y[2] == 3);
+    (void)arena;
+    """
+    run_c(tmp_path, [emit_model(program, plan(program))], ["net.h"], body, "gcc")
+
+
 def test_an_int8_array_may_have_any_address(tmp_path: Path) -> None:
     body = """
     static signed char x[7] = {0, 1, 2, 3, 4, 5, 6}, y[7];
@@ -414,7 +493,7 @@ int main(void)
     net_context context;
     size_t steps = 0, i;
     const uint64_t *ns;
-    if (model->init(&context, arena, sizeof arena, NULL) != UMA_OK) return 1;
+    if (model->init(&context, arena, sizeof arena, NULL, 0, NULL) != UMA_OK) return 1;
     for (i = 0; i < 1000; i++) if (model->invoke(&context, inputs, outputs) != UMA_OK) return 1;
     ns = uma_profile_ns(&steps);
     for (i = 0; i < steps; i++) printf("%lu ", (unsigned long)ns[i]);

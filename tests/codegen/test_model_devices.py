@@ -181,15 +181,15 @@ def test_wrong_devices_give_a_status(compilers: tuple[str, ...], tmp_path: Path)
     {OPEN_NPU}
     CHECK(net_init(&context, NULL, 0, NULL) == UMA_ERR_ARGUMENT)
     CHECK(net_init(&context, NULL, 0, &devices) == UMA_ERR_ARGUMENT)
-    CHECK(model->init(&context, NULL, 0, NULL) == UMA_ERR_ARGUMENT)
-    CHECK(model->init(&context, NULL, 0, table) == UMA_OK && context.devices.npu == &device[0])
+    CHECK(model->init(&context, NULL, 0, NULL, 0, NULL) == UMA_ERR_ARGUMENT)
+    CHECK(model->init(&context, NULL, 0, NULL, 0, table) == UMA_OK && context.devices.npu == &device[0])
     device[0].driver = &driver;
-    CHECK(model->init(&context, NULL, 0, table) == UMA_ERR_ARGUMENT)
+    CHECK(model->init(&context, NULL, 0, NULL, 0, table) == UMA_ERR_ARGUMENT)
     device[0].driver = &fake_driver;
     device[0].parameters = others;
-    CHECK(model->init(&context, NULL, 0, table) == UMA_ERR_ARGUMENT)
+    CHECK(model->init(&context, NULL, 0, NULL, 0, table) == UMA_ERR_ARGUMENT)
     device[0].n_parameters = 1;
-    CHECK(model->init(&context, NULL, 0, table) == UMA_ERR_ARGUMENT)
+    CHECK(model->init(&context, NULL, 0, NULL, 0, table) == UMA_ERR_ARGUMENT)
     """
     run_c(tmp_path, [emit(fake.chain("npu"), fake.devices(npu=fake.runtime("never", 3)))], body, compilers[0])
 

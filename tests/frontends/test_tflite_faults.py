@@ -233,7 +233,8 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
         "the model has 4 operators that cannot be imported:",
         "  'a' (FLOOR): this operator is not supported",
         "  'shapeless' (CEIL): this operator is not supported",
-        "  'd' (CUSTOM 'mine'): this operator is not supported",
+        "  'd' (CUSTOM 'mine'): this operator is not supported "
+        "(no plugin of this build imports it: name a target of the one that does)",
         "  'e' (RELU): operand 0 is missing",
     ]
 

@@ -76,9 +76,23 @@ def movements() -> bytes:
     return builder.finish(small)
 
 
+def variables() -> bytes:
+    builder = TFLiteBuilder()
+    builder.initialise(**{"a/b": np.ones((2, 4), np.float32), "c": np.zeros((1, 4), np.float32)})
+    x = builder.input([1, 4])
+    window, last = builder.handle("a/b"), builder.handle("c", "")
+    joined, new, total = (builder.tensor(shape) for shape in ([3, 4], [2, 4], [1, 4]))
+    builder.op("CONCATENATION", [builder.read(window, [2, 4]), x], [joined], axis=0)
+    builder.op("SLICE", [joined, builder.constant([1, 0], "int32"), builder.constant([2, 4], "int32")], [new])
+    builder.assign(window, new)
+    builder.op("ADD", [x, builder.read(last, [1, 4])], [total])
+    builder.assign(last, total)
+    return builder.finish(total, joined)
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return quantised_network(), float_network(), movements()
+    return quantised_network(), float_network(), movements(), variables()
 
 
 def load(data: bytes) -> None:

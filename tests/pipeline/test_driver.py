@@ -21,10 +21,11 @@ from uma.errors import ModelError, PluginError, TextError, UsageError
 from uma.hookspecs import Code, hookimpl
 from uma.pipeline import STAGES
 from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, load_model, lower_loaded
-from uma.pipeline.dump import Dumper, read_dump, write_whole
+from uma.pipeline.dump import Dumper, read_dump
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program
 from uma.relay.text import parse_module
+from uma.runtime.files import write_whole
 from uma.target import Target, TargetKind
 from uma.tir.nodes import PrimFunc
 

@@ -273,8 +273,8 @@ class TestTotals:
         assert json.loads(json.dumps(record)) == record
         assert (record["name"], record["host"], record["offloaded"]) == ("m", "plain", 30 / 90)
         assert record["targets"] == [
-            {"target": "npu", "ops": 1, "macs": 30},
-            {"target": "plain", "ops": 4, "macs": 60},
+            {"target": "npu", "ops": 1, "macs": 30, "cost": None},
+            {"target": "plain", "ops": 4, "macs": 60, "cost": None},
         ]
         assert [op["owner"] for op in record["ops"]] == ["plain", "plain", "plain", "npu", "plain"]
         assert record["ops"][0] == {

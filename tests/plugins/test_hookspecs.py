@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 import pluggy
 import pytest
-from tests._support.plugins import members_of, module_of
+from tests._support.plugins import checked, members_of, module_of
 
 from uma import hookspecs
 from uma.codegen.devices import Device
-from uma.hookspecs import Code
+from uma.hookspecs import Code, Cost, CustomLayer, CustomTensor
+from uma.pipeline.costs import region_costs
+from uma.pipeline.custom import CustomImporters
+from uma.pipeline.driver import make_artifact
 from uma.pipeline.members import Members
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
+from uma.program import Program, plan
 from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import match
 from uma.relay.text import print_module
@@ -95,6 +99,18 @@ def test_the_example_of_patterns_works(tmp_path: Path, monkeypatch: pytest.Monke
     assert match(pattern, narrow).failure.reason == "clause whole_vectors: rows come in 4s"
 
 
+def test_the_example_of_ops_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = members_of(load_example("ops", "my_device", tmp_path, monkeypatch))
+    with members.known_ops():
+        cubes = call("my_device.cube", X)
+    build, program = checked(module_of(cubes), members)
+    assert build.placement is not None and len(program.steps) == 1
+    [custom] = members.plugins[0].ops.values()
+    importer = CustomImporters(members)("tflite", "AcmeCube")
+    assert importer is not None and [*custom.onnx] == ["com.acme::Cube"]
+    assert importer(CustomLayer("l", "AcmeCube", (CustomTensor("x", X),), ())) == (cubes,)
+
+
 def test_the_example_of_passes_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = host_of(load_example("passes", "my_device", tmp_path, monkeypatch))
     [tidy] = host.plugin_for("my_device").call("passes", target=host.target("my_device"))
@@ -110,10 +126,31 @@ def test_the_example_of_relay_to_tir_works(tmp_path: Path, monkeypatch: pytest.M
     assert "my_device" not in lowered(members, deep)  # refused
 
 
+def test_the_example_of_relay_to_runtime_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = members_of(load_example("relay_to_runtime", "my_library", tmp_path, monkeypatch))
+    program = Build("m", members).run(module_of(call("nn.relu", X)))
+    assert isinstance(program, Program)
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    [y] = make_artifact(program, plan(program), members).run(x).values()
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+    assert "@extern('relu'" in lowered(members, call("nn.relu", X))
+    deep = call("nn.relu", Var("x", TensorType((1, 1, 1, 1, 2), "float32")))
+    assert "my_library" not in lowered(members, deep)  # refused
+
+
 def test_the_example_of_strategies_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = members_of(load_example("strategies", "my_device", tmp_path, monkeypatch))
     text = lowered(members, call("nn.relu", X))
     assert "def relu(" in text
+
+
+def test_the_example_of_estimate_cost_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = members_of(load_example("estimate_cost", "my_device", tmp_path, monkeypatch))
+    x = Var("x", TensorType((3, 7), "int8"))
+    module = Build("m", members).run(module_of(call("nn.relu", x)), "fuse")
+    assert isinstance(module, IRModule)
+    [found] = region_costs(module, members)
+    assert found.cost == Cost(cycles=3, bytes_moved=42)
 
 
 def test_the_example_of_runtime_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 from uma.errors import PluginError
-from uma.hookspecs import Code, Implementation, Lowered, Pass, Refuse, Runtime, Strategy
+from uma.hookspecs import (
+    Code,
+    Cost,
+    Field,
+    Implementation,
+    LaunchQueue,
+    Library,
+    Lowered,
+    Pass,
+    Refuse,
+    Routine,
+    Runtime,
+    Strategy,
+)
 from uma.relay import IRModule
 from uma.tir import PrimFunc, te
 
@@ -20,11 +33,26 @@ def same(module: IRModule) -> IRModule:
 
 SIM = Implementation("my_sim_bus")
 SOURCES = {"my_driver.h": "", "my_driver.c": ""}
+START = Routine("start", "f({device})")
+QUEUE = LaunchQueue("commands", 2, "w({device}, {pending})")
+DRIVERLESS: dict[str, Any] = {
+    "driver": None,
+    "header": None,
+    "sources": {},
+    "implementations": {},
+    "parameters": (),
+    "faults": {},
+    "counters": (),
+}
 GOOD: dict[type, dict[str, Any]] = {
     Code: {},
     Pass: {"phase": "TIR_0", "name": "tidy", "fn": same},
+    Cost: {"cycles": 12.5, "bytes_moved": 3, "energy_j": 0.0},
+    Library: {"name": "stdc++", "package": "a.wheel_of-it", "symbols": ("f", "g")},
     Strategy: {"name": "nn.relu", "lower": lambda function, target: None},
     Implementation: {"bus": "my_sim_bus"},
+    Routine: {"name": "start", "call": "f({device}, {x}, {bases})", "fields": (Field("a", 8),), "ports": ("axi",)},
+    LaunchQueue: {"name": "commands", "depth": 2, "wait": "w({device}, {pending})"},
     Runtime: {
         "driver": "my_driver",
         "header": "my_driver.h",
@@ -49,6 +77,23 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
 @pytest.mark.parametrize(
     ("record", "fields", "message"),
     [
+        (Cost, {"cycles": None}, "Cost has neither cycles nor seconds"),
+        (Cost, {"cycles": -1}, "Cost.cycles is -1, not a number from 0 on"),
+        (Cost, {"cycles": float("nan")}, "Cost.cycles is nan, not a number from 0 on"),
+        (Cost, {"seconds": float("inf")}, "Cost.seconds is inf, not a number from 0 on"),
+        (Cost, {"seconds": True}, "Cost.seconds is True, not a number from 0 on"),
+        (Cost, {"cycles": 1, "bytes_moved": 2.0}, "Cost.bytes_moved is 2.0, not a whole number from 0 on"),
+        (Cost, {"cycles": 1, "energy_j": "2"}, "Cost.energy_j is '2', not a number from 0 on"),
+        *(
+            (Library, {"name": name}, "cannot name a library")
+            for name in ("", "-x", "../x", "/x", "a b", "a;b", "$(x)", "a\n", ":x.a", "a,b", "ä", 3)
+        ),
+        *(
+            (Library, {"name": "x", "package": name}, "library 'x' comes with")
+            for name in ("", "-x", "a b", "a/b", "x-", "a==1", "a[b]", "a\n", "git+x", 3)
+        ),
+        (Library, {"name": "x", "symbols": "abc"}, "symbols of library 'x' are 'abc'"),
+        (Library, {"name": "x", "symbols": ("f;",)}, "a symbol of library 'x' is 'f;', not an identifier of C"),
         (Code, {"cflags": "-O3"}, "Code.cflags must be a tuple of strings"),
         (Code, {"cflags": None}, "Code.cflags must be a tuple of strings"),
         (Code, {"cflags": (3,)}, "Code.cflags: 3 is no compiler flag"),
@@ -86,6 +131,37 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Runtime, {"memories": ("spad",)}, "Runtime.memories is a value of type tuple, not a tuple of Memory"),
         (Runtime, {"intrinsics": None}, "Runtime.intrinsics is a value of type NoneType, not a tuple of Intrinsic"),
         (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
+        (Runtime, {"implementations": ["sim"]}, "Runtime.implementations is a value of type list"),
+        (Runtime, {"queues": ("dma",)}, "Runtime.queues is a value of type tuple, not a tuple of Queue"),
+        (Runtime, {"libraries": "m"}, "Runtime.libraries is 'm', not a tuple of Library"),
+        (Runtime, {"routines": (START, START)}, "Runtime.routines has two of one name"),
+        (
+            Runtime,
+            {"launch_queues": (1,)},
+            "Runtime.launch_queues is a value of type tuple, not a tuple of LaunchQueue",
+        ),
+        (Runtime, {"routines": (Routine("f", "f({x})"),)}, "routine 'f' is not given the device"),
+        (Runtime, {"driver": None}, "Runtime.implementations is for a device, and there is no driver"),
+        (Runtime, DRIVERLESS | {"faults": {1: "x"}}, "Runtime.faults is for a device, and there is no driver"),
+        (Runtime, DRIVERLESS | {"launch_queues": (QUEUE,)}, "Runtime.launch_queues is for a device, and there is no"),
+        (Runtime, DRIVERLESS | {"routines": (START,)}, "routine 'start' drives a device, and there is no driver"),
+        (Runtime, DRIVERLESS | {"header": "x.h"}, "Runtime.header is 'x.h', not a header among the sources"),
+        (Routine, {"name": "a b"}, "Routine.name is 'a b', not an identifier of C"),
+        (Routine, {"call": None}, "call of routine 'start': a value of type NoneType"),
+        (Routine, {"call": "f({device}); g()"}, "call of routine 'start': ';' cannot stand in an expression of C"),
+        (Routine, {"call": "f({device}"}, "call of routine 'start': it is not one expression: mind brackets"),
+        (Routine, {"fields": "ab"}, "fields of routine 'start' are 'ab', not a tuple of Field"),
+        (Routine, {"fields": (Field("a", 8), Field("a", 9))}, "routine 'start' has two fields of one name"),
+        (Routine, {"call": "f({bases})"}, "routine 'start' takes bases and no device"),
+        (Routine, {"call": "f({n_bases})"}, "routine 'start' takes bases and no device"),
+        (Routine, {"ports": ("a-b",)}, "a port of routine 'start' is 'a-b', not an identifier of C"),
+        (Routine, {"describe": "x"}, "describe of routine 'start' is 'x', not a function of bytes"),
+        (LaunchQueue, {"name": ""}, "LaunchQueue.name is '', not an identifier of C"),
+        (LaunchQueue, {"depth": 0}, "depth of queue 'commands' is 0"),
+        (LaunchQueue, {"depth": True}, "depth of queue 'commands' is True"),
+        (LaunchQueue, {"wait": None}, "wait of queue 'commands': a value of type NoneType"),
+        (LaunchQueue, {"wait": "w({device})"}, "wait of queue 'commands': {pending} is not mentioned"),
+        (LaunchQueue, {"wait": "w({device}, {pending}, {x})"}, "wait of queue 'commands': unknown placeholder {x}"),
     ],
 )
 def test_a_malformed_record_is_the_plugins_fault(record: type, fields: dict[str, Any], message: str) -> None:
@@ -125,3 +201,17 @@ def test_lowered_that_does_not_fit_is_the_plugins_fault(func: Any, constants: An
 def test_a_refusal_carries_its_reason() -> None:
     refusal = Refuse("rows come in eights; these are 5")
     assert (str(refusal), refusal.reason, refusal.at) == (refusal.reason, refusal.reason, None)
+
+
+def test_a_total_knows_what_all_parts_know() -> None:
+    one, two = Cost(cycles=3, bytes_moved=10), Cost(cycles=4.5, seconds=0.5, bytes_moved=1)
+    assert Cost.total([one, two]) == Cost(cycles=7.5, bytes_moved=11)
+    assert Cost.total([two]) == two
+    assert Cost.total([one, Cost(seconds=1.0)]) is None
+    assert Cost.total([]) is None
+
+
+def test_a_runtime_without_a_driver_is_one_of_a_library() -> None:
+    made = Runtime(routines=(Routine("f", "f({x})"),), libraries=(Library("m"),))
+    assert made.driver is None and made.routine("f") is made.routines[0]
+    assert made.routine("g") is None and made.launch_queue("f") is None

@@ -135,7 +135,7 @@ def test_plans_of_random_programs_are_sound(program: Program) -> None:
     run_on_bytes(program, memory)
     assert memory == plan(program)
     for pool, size in memory.pool_bytes.items():
-        assert memory.lower_bound[pool] <= size <= first_fit(program)
+        assert memory.lower_bound[pool] <= size <= (memory.state_bytes if pool == "state" else first_fit(program))
 
 
 @settings(max_examples=60)
@@ -300,6 +300,26 @@ def test_plans_do_not_depend_on_the_hash_seed() -> None:
     assert len(printed) == 1
 
 
+def with_states(*sizes: int) -> Program:
+    """A copy from input to output, and states of so many int32, alternately aligned to 4 and 16 bytes."""
+    states = tuple(
+        Buffer(f"h{i}", "state", (size,), "int32", (4, 16)[i % 2], data=bytes(4 * size)) for i, size in enumerate(sizes)
+    )
+    buffers = (Buffer("x", "input", (4,), "int32"), *states, Buffer("y", "output", (4,), "int32"))
+    return Program("p", buffers, (Call("copy", ("x", "y")),), {"copy": kernel([4], 4)})
+
+
+def test_states_have_a_pool_of_their_own() -> None:
+    program = with_states(1, 3, 2, 4)
+    verify(program)
+    made = plan(program)
+    check_plan(program, made)
+    assert made.state_bytes == made.pool_bytes["state"] == made.lower_bound["state"] == 4 * (1 + 4 + 2 + 4)
+    assert made.arena_bytes == 0 and made.host_pools == ()
+    assert made.offsets == {"h1": 0, "h3": 16, "h0": 32, "h2": 36}
+    assert plan(chain([4])).state_bytes == 0
+
+
 class TestCheckPlan:
     program = chain([4, 4, 4])
     good = plan(program)
@@ -316,7 +336,7 @@ class TestCheckPlan:
         self.refuses("'t1' has no offset", offsets={"t0": 0, "t2": 0})
 
     def test_offset_of_something_else(self) -> None:
-        self.refuses("'x' has an offset and is not in the arena", offsets={**self.good.offsets, "x": 0})
+        self.refuses("'x' has an offset and no memory is planned for it", offsets={**self.good.offsets, "x": 0})
 
     def test_pool_of_no_buffer(self) -> None:
         self.refuses("do not both use pool 'sram'", pool_bytes={"ram": 32, "sram": 4})
@@ -333,6 +353,14 @@ class TestCheckPlan:
     @pytest.mark.parametrize("offset", [0, 4, 12])
     def test_overlap_without_permission(self, offset: int) -> None:
         self.refuses("'t1' overlaps 't0', which is live too", offsets={"t0": 0, "t1": offset, "t2": 16})
+
+    def test_states(self) -> None:
+        program = with_states(4, 4)
+        sizes = {"state": 32}
+        self.refuses("'h1' has no offset", program, offsets={"h0": 0}, pool_bytes=sizes)
+        self.refuses("state 'h1' overlaps state 'h0'", program, offsets={"h0": 0, "h1": 0}, pool_bytes=sizes)
+        self.refuses("'h1' at 20 is not aligned", program, offsets={"h0": 0, "h1": 20}, pool_bytes={"state": 36})
+        self.refuses("'h1' at 32 with 16 bytes is not", program, offsets={"h0": 0, "h1": 32}, pool_bytes=sizes)
 
     def test_overlap_with_permission_but_not_in_place(self) -> None:
         self.refuses(

@@ -67,7 +67,7 @@ def test_random_programs_are_accepted(program: Program) -> None:
         (with_buffer("y", role="intermediate"), "a program without an output computes nothing", "program 'net'"),
         (with_buffer("u", name="t"), "two buffers are called 't'", "buffer 't'"),
         (with_buffer("u", name="a b"), "'a b' is not a name for a buffer", "buffer 'a b'"),
-        (with_buffer("u", role="state"), "buffer 'u' has unknown role 'state'", "buffer 'u'"),
+        (with_buffer("u", role="cache"), "buffer 'u' has unknown role 'cache'", "buffer 'u'"),
         (with_buffer("u", pool="*"), "buffer 'u': '*' is not a name for a pool", "buffer 'u'"),
         (with_buffer("u", dtype="int4"), "buffer 'u' has unknown dtype 'int4'", "buffer 'u'"),
         (with_buffer("u", shape=(0,)), "buffer 'u' has shape (0,); extents are 1 to 2147483647", "buffer 'u'"),
@@ -83,7 +83,7 @@ def test_random_programs_are_accepted(program: Program) -> None:
         ),
         (with_buffer("w", data=None), "constant 'w' has no data", "buffer 'w'"),
         (with_buffer("w", data=b"123"), "constant 'w' has 3 bytes of data; its type has 4", "buffer 'w'"),
-        (with_buffer("u", data=ONE), "intermediate 'u' has data, which only constants have", "buffer 'u'"),
+        (with_buffer("u", data=ONE), "intermediate 'u' has data, which only constants and states have", "buffer 'u'"),
         (with_buffer("u", quantisation=Quantisation(1.0, 0)), "intermediate 'u' of int32 has a quantisation", "'u'"),
         (with_buffer("x", quantisation=Quantisation(0.0, 0)), "input 'x' has scale 0.0; it must be positive", "'x'"),
         (with_buffer("x", quantisation=Quantisation(float("nan"), 0)), "input 'x' has scale nan", "buffer 'x'"),
@@ -140,6 +140,56 @@ def test_a_faulty_program_is_refused(program: Program, what: str | None, where: 
         verify(program)
     assert what in caught.value.what
     assert where in (caught.value.where or "")
+
+
+STREAM = Program(
+    "net",
+    (
+        Buffer("x", "input", (4,), "int32"),
+        Buffer("h", "state", (4,), "int32", data=bytes(16)),
+        Buffer("y", "output", (4,), "int32"),
+    ),
+    (Call("add", ("x", "h", "h")), Call("add", ("x", "h", "y"))),
+    {"add": kernel([4, 4], 4, in_place=True)},
+)
+"""``h`` becomes ``h + x`` in place, and is read after that."""
+
+
+def of_state(**changes: Any) -> Program:
+    return replace(STREAM, buffers=tuple(replace(b, **changes) if b.name == "h" else b for b in STREAM.buffers))
+
+
+def of_steps(*args: tuple[str, ...], in_place: bool = True) -> Program:
+    steps = tuple(Call("add", names) for names in args)
+    return replace(STREAM, steps=steps, functions={"add": kernel([4, 4], 4, in_place=in_place)})
+
+
+def test_a_state_is_read_and_written() -> None:
+    verify(STREAM)
+    assert [buffer.name for buffer in STREAM.states] == ["h"]
+    assert STREAM.states[0].pool == "state" and not STREAM.states[0].in_arena
+    verify(of_steps(("x", "h", "y")))
+    verify(of_steps(("x", "h", "y"), ("x", "y", "h"), in_place=False))
+    verify(of_steps(("h", "h", "h"), ("x", "h", "y")))
+    verify(of_steps(("x", "x", "y")))  # one that nobody reads is kept, too
+
+
+@pytest.mark.parametrize(
+    "program, what",
+    [
+        (of_state(data=None), "state 'h' has no data"),
+        (of_state(data=bytes(8)), "state 'h' has 8 bytes of data; its type has 16"),
+        (of_state(pool="ram"), "state 'h' is in pool 'ram'; 'state' is that of all states"),
+        (of_state(role="intermediate", data=None), "intermediate 'h' is in pool 'state'; 'state' is that of all"),
+        (of_steps(("x", "h", "h"), in_place=False), "state 'h' is written and passed twice in one call"),
+        (of_steps(("x", "y", "h"), ("x", "h", "y")), "output 'y' is read before it is written"),
+        (of_steps(("x", "x", "h"), ("x", "x", "h"), ("h", "h", "y")), "state 'h' was written by step 0 already"),
+    ],
+)
+def test_a_faulty_state_is_refused(program: Program, what: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        verify(program)
+    assert what in caught.value.what
 
 
 def test_a_parameter_may_ask_for_more_alignment_than_a_buffer_has() -> None:

@@ -70,6 +70,22 @@ def test_a_program_as_text() -> None:
     assert parse_program(TEXT, {DIGEST: DATA}) == PROGRAM
 
 
+def test_a_state() -> None:
+    function = kernel([1, 1], 1, in_place=True)
+    buffers = (
+        Buffer("x", "input", (1,), "int32"),
+        Buffer("h", "state", (1,), "int32", 16, data=DATA, tensor="h:0"),
+        Buffer("y", "output", (1,), "int32"),
+    )
+    program = Program("net", buffers, (Call("add", ("x", "h", "y")), Call("add", ("h", "x", "h"))), {"add": function})
+    text, constants = print_program(program)
+    assert f"h = state(int32, (1,), align(16), tensor='h:0', sha256='{DIGEST}')\n" in text
+    assert constants == {DIGEST: DATA}
+    assert parse_program(text, constants) == program
+    with pytest.raises(TextError, match="the bytes of this constant are missing"):
+        parse_program(text, {})
+
+
 @given(programs())
 def test_random_programs_are_read_back(program: Program) -> None:
     text, constants = print_program(program)
@@ -141,7 +157,7 @@ def changed(old: str, new: str) -> str:
         (changed("t = intermediate", "t = u = intermediate"), 5, 5, "expected 'buffer = role(dtype, shape, ...)'"),
         (changed("t = intermediate", "t.a = intermediate"), 5, 5, "expected 'buffer = role(dtype, shape, ...)'"),
         (changed("y = output(int32, (4,))", "y = 1"), 7, 5, "expected 'buffer = role(dtype, shape, ...)'"),
-        (changed("= intermediate", "= state"), 5, 9, "expected a role, one of input, output, constant"),
+        (changed("= intermediate", "= cache"), 5, 9, "expected a role, one of input, output, state, constant"),
         (changed("workspace(int32, (2,))", "workspace(int32)"), 6, 9, "expected 'workspace(dtype, shape)' or"),
         (changed("workspace(int32", "workspace(int4"), 6, 19, "expected a dtype, one of bool, int8"),
         (

@@ -6,7 +6,7 @@ import pytest
 
 from uma.errors import ModelError
 from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
-from uma.relay.module import IRModule, Signature, Spans, TensorInfo, func_type
+from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo, func_type
 from uma.relay.types import FuncType, TensorType, TupleType
 from uma.tir import te
 from uma.tir.nodes import PrimFunc
@@ -76,6 +76,15 @@ def test_a_signature_made_up_for_a_function() -> None:
     pair = Function([X], Tuple([X, RELU]))
     assert Signature.of(pair).outputs == (TensorInfo("output0"), TensorInfo("output1"))
     assert Signature.of(Function([X], Tuple([X]))).outputs == (TensorInfo("output"),)
+
+
+def test_what_is_state_is_not_the_callers() -> None:
+    states = (StateInfo("s", 2, 0, b""), StateInfo("t", 0, 3, b""))
+    signature = Signature((TensorInfo("x"),), (TensorInfo("y"), TensorInfo("z")), states)
+    assert signature.of_inputs("abc") == ("b",)
+    assert signature.of_outputs("abcd") == ("b", "c")
+    plain = Signature((), ())
+    assert plain.of_inputs("ab") == plain.of_outputs("ab") == ("a", "b")
 
 
 @pytest.mark.parametrize("given", [{"scale": 0.5}, {"zero_point": 3}])

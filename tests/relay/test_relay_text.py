@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests._support.relay_strategies import SCALES, modules, random_array
 from uma.errors import ModelError, TextError
 from uma.pipeline.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, call, const
-from uma.relay.module import IRModule, Signature, Spans, TensorInfo
+from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from uma.relay.op import FixedPoint
 from uma.relay.text import parse_module, print_module
 from uma.relay.types import TensorType
@@ -187,6 +188,52 @@ def test_names_of_any_text_parse_back(layers: list[str], name: str) -> None:
     round_trip(IRModule.of({"main": Function([X], relu)}, Spans({relu: layers}), signature))
 
 
+def stateful(*initial: bytes, name: str = "s") -> IRModule:
+    """A model that keeps as many int8 values, which go round."""
+    params = [Var(f"s{i}", TensorType((len(data),), "int8")) for i, data in enumerate(initial)]
+    states = tuple(StateInfo(f"{name}{i}", 1 + i, 1 + i, data) for i, data in enumerate(initial))
+    relu = call("nn.relu", X)
+    main = Function([X, *params], Tuple([relu, *(call("nn.relu", param) for param in params)]))
+    return IRModule.of({"main": main}, None, Signature((TensorInfo("x"),), (TensorInfo("y"),), states))
+
+
+def test_states_are_a_part_of_the_signature() -> None:
+    long = bytes(range(17))
+    module = stateful(bytes(64), bytes([1, 0, 255]), long, name="'n\n")
+    text, constants = print_module(module)
+    digest = hashlib.sha256(long).hexdigest()
+    assert {name: array.tobytes() for name, array in constants.items()} == {digest: long}
+    assert text.startswith(
+        "signature(inputs=[tensor('x')], outputs=[tensor('y')], states=["
+        'state("\'n\\n0", input=1, output=1, initial=zeros(64)), '
+        'state("\'n\\n1", input=2, output=2, initial=[1, 0, 255]), '
+        f"state(\"'n\\n2\", input=3, output=3, initial='{digest}')])\n"
+    )
+    assert parse_module(text, constants) == module
+    round_trip(module)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=3), st.text())
+def test_states_of_any_name_and_value_parse_back(initial: list[bytes], name: str) -> None:
+    round_trip(stateful(*initial, name=name))
+
+
+def test_bytes_of_a_state_that_are_missing_or_others() -> None:
+    text, constants = print_module(stateful(bytes(range(17))))
+    with pytest.raises(TextError, match="the bytes of this state are missing"):
+        parse_module(text, {})
+    other = {digest: array + 1 for digest, array in constants.items()}
+    with pytest.raises(TextError, match="the bytes of this state are not those of its digest"):
+        parse_module(text, other)
+
+
+def test_zeros_beyond_all_memory_are_refused() -> None:
+    text, _ = print_module(stateful(bytes(1), bytes(1)))
+    huge = text.replace("zeros(1)", f"zeros({2**31 - 1})")
+    with pytest.raises(TextError, match=r"expected zeros\(bytes\), a list of bytes, or a digest"):
+        parse_module(huge)
+
+
 def test_a_function_shared_by_several_calls_is_printed_once() -> None:
     kernel = Function([X], call("nn.relu", X), {"Primitive": "1"})
     text = round_trip(of(Call(kernel, [Call(kernel, [Call(kernel, [X])])])))
@@ -244,6 +291,7 @@ def body(*lines: str) -> str:
 
 
 SIGNED = "signature(inputs=[tensor('a')], outputs=[tensor('b')])\n"
+STATED = "signature(inputs=[tensor('a')], outputs=[tensor('b')], states=[{}])\n"
 RELU = body("return nn.relu(x)")
 
 BAD: dict[str, tuple[str, int, int, str]] = {
@@ -252,8 +300,13 @@ BAD: dict[str, tuple[str, int, int, str]] = {
     "two signatures": (SIGNED + SIGNED, 2, 1, "expected a function"),
     "defined twice": (RELU + RELU, 5, 1, "function 'main' is defined twice"),
     "no mark": (HEAD.removeprefix("@function\n") + "    return x\n", 1, 1, "a function is marked with @function"),
-    "unknown mark": ("@kernel\n" + RELU.removeprefix("@function\n"), 2, 1, "a function is marked with @function or"),
-    "two marks": ("@function\n" + RELU, 3, 1, "a function is marked with @function or @prim_func"),
+    "unknown mark": (
+        "@kernel\n" + RELU.removeprefix("@function\n"),
+        2,
+        1,
+        "a function is marked with @function, @prim",
+    ),
+    "two marks": ("@function\n" + RELU, 3, 1, "a function is marked with @function, @prim_func or @extern"),
     "async": ("@function\nasync def main(): pass\n", 2, 1, "expected a function"),
     "docstring": ("'''text'''\n", 1, 1, "expected signature(inputs=[...], outputs=[...])"),
     "signature without outputs": ("signature(inputs=[])\n", 1, 1, "expected signature(inputs=[...], outputs=[...])"),
@@ -267,6 +320,19 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         1,
         19,
         "expected tensor(",
+    ),
+    "no state": (STATED.format("3"), 1, 64, "expected state('name', input=1, output=1, initial=zeros(64))"),
+    "state without name": (STATED.format("state(input=1, output=1, initial=zeros(2))"), 1, 64, "expected state('name'"),
+    "state without value": (STATED.format("state('s', input=1, output=1)"), 1, 64, "expected state('name'"),
+    "state at a name": (STATED.format("state('s', input='a', output=1, initial=zeros(2))"), 1, 64, "expected state("),
+    "state of a number": (STATED.format("state('s', input=1, output=1, initial=2)"), 1, 102, "expected zeros("),
+    "state of words": (STATED.format("state('s', input=1, output=1, initial=[256])"), 1, 102, "expected zeros("),
+    "state of zero": (STATED.format("state('s', input=1, output=1, initial=zeros(2, 3))"), 1, 102, "expected zeros("),
+    "state that does not fit": (
+        STATED.format("state('s', input=1, output=0, initial=zeros(2))") + RELU,
+        1,
+        1,
+        "state 's' is parameter 1 of main, which has 1",
     ),
     "signature without main": (SIGNED, 1, 1, "there is a signature, and no main in the graph form"),
     "signature that does not fit": (
@@ -412,7 +478,7 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         body("def g(y: Tensor[(2,), float32]) -> Tensor[(2,), float32]:", "    return y", "return g(x)"),
         3,
         5,
-        "a function is marked with @function or @prim_func",
+        "a function is marked with @function, @prim_func or @extern",
     ),
     "nested loops": (
         body("@prim_func", "def g(y: Tensor[(2,), float32]) -> Tensor[(2,), float32]:", "    return y", "return g(x)"),

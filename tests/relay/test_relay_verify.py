@@ -11,7 +11,7 @@ from tests._support.relay_strategies import modules
 from uma.errors import InternalError
 from uma.pipeline.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, call
-from uma.relay.module import IRModule, Signature, Spans, TensorInfo
+from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from uma.relay.types import FuncType, TensorType
 from uma.relay.verify import faults, verify
 from uma.tir.nodes import Buffer, Param, PrimFunc, Store, const, seq
@@ -61,6 +61,19 @@ NAMED = Spans({OPEN.body: ("layer",)})
 def quantised(scale: float, zero_point: int) -> IRModule:
     signature = Signature((TensorInfo("in", scale, zero_point),), (TensorInfo("out"),))
     return IRModule.of({"main": MAIN}, None, signature)
+
+
+def stateful(*states: StateInfo, wide: bool = False) -> IRModule:
+    """Parameters and results 0 to 2, all of type ``T`` but, perhaps, the last result."""
+    last = call("cast", Y, dtype="int16") if wide else Y
+    main = Function([X, Y, Var("z", T)], Tuple([X, RELU, last]))
+    taken = {s.input for s in states}, {s.output for s in states}
+    infos = [tuple(TensorInfo(str(i)) for i in range(3) if i not in held) for held in taken]
+    return IRModule.of({"main": main}, None, Signature(infos[0], infos[1], states))
+
+
+def state(name: str, input: int, output: int, initial: bytes = bytes(2)) -> StateInfo:
+    return StateInfo(name, input, output, initial)
 
 
 PAIR = IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"), TensorInfo("b")), (TensorInfo("c"),)))
@@ -134,6 +147,30 @@ BAD: dict[str, tuple[IRModule, str, str]] = {
     "scale": (quantised(float("nan"), 0), "input 'in' has scale nan, which is not positive and finite", "signature"),
     "negative scale": (quantised(-1.0, 0), "input 'in' has scale -1.0, which is not positive", "signature"),
     "zero point": (quantised(0.5, 128), "input 'in' of int8 cannot hold its zero point 128", "signature"),
+    "state of no parameter": (stateful(state("s", 3, 0)), "state 's' is parameter 3 of main, which has 3", "signature"),
+    "state of no result": (stateful(state("s", 0, -1)), "state 's' is result -1 of main, which has 3", "signature"),
+    "parameter of two states": (
+        stateful(state("s", 0, 0), state("t", 0, 1)),
+        "parameter 0 of main is two states",
+        "signature",
+    ),
+    "result of two states": (
+        stateful(state("s", 0, 0), state("t", 1, 0)),
+        "result 0 of main is two states",
+        "signature",
+    ),
+    "two states of one name": (stateful(state("s", 0, 0), state("s", 1, 1)), "two states are called 's'", "signature"),
+    "state of two types": (
+        stateful(state("s", 0, 2), wide=True),
+        "state 's' takes Tensor[(2,), int8] and gives Tensor[(2,), int16]",
+        "signature",
+    ),
+    "initial value": (stateful(state("s", 0, 0, b"123")), "state 's' of 2 bytes begins with 3", "signature"),
+    "inputs beside states": (
+        IRModule.of({"main": MAIN}, None, Signature((TensorInfo("a"),), (), (state("s", 0, 0),))),
+        "the signature names 1 inputs, main has 0 besides 1 states",
+        "signature",
+    ),
     "quantised float": (
         IRModule.of({"main": FLOAT}, None, Signature((TensorInfo("x"),), (TensorInfo("y", 0.5, 0),))),
         "output 'y' is quantised, but is Tensor[(), float32]",
@@ -159,6 +196,7 @@ def test_faults_are_found(name: str) -> None:
 def test_good_kernels_pass() -> None:
     verify(IRModule.of({"f": kernel(3)}))
     verify(quantised(0.5, -128))
+    verify(stateful(state("s", 2, 0), state("t", 0, 1)))
 
 
 def test_a_function_that_is_called_often_is_read_once() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import cffi
@@ -19,7 +20,7 @@ from tests._support.programs import kernel
 from uma.codegen import emit_model
 from uma.codegen.devices import Device
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
-from uma.program import Program, plan
+from uma.program import Buffer, Call, Program, plan
 from uma.runtime.native import DeviceInfo, NativeModel, Session
 from uma.runtime.toolchain import compile_shared, find_compiler
 
@@ -121,6 +122,62 @@ class TestRun:
         with build(None).session() as session:
             session.run(X)
             assert session.counters() == {}
+
+
+def remembering(*labels: str) -> Program:
+    """`fake.chain`, and before it a step that adds x to a state."""
+    program = fake.chain(*labels)
+    state = Buffer("h", "state", (4,), "int32", 16, data=np.arange(4, dtype=np.int32).tobytes())
+    return replace(
+        program,
+        buffers=(state, *program.buffers),
+        steps=(Call("add", ("x", "h", "h"), ("sum",)), *program.steps),
+        functions={**program.functions, "add": kernel([4, 4], 4, in_place=True)},
+    )
+
+
+class TestState:
+    def test_goes_on_and_back(self, build: Build) -> None:
+        built = build(program=remembering("a"))
+        with built.session() as session:
+            assert session.save().arrays["h"].tolist() == [0, 1, 2, 3]
+            assert built.log() == "a.open"
+            session.run(X)
+            session.run(X)
+            state = session.save()
+            np.testing.assert_array_equal(state.arrays["h"], np.arange(4) + 2 * X)
+            session.reset()
+            assert session.save().arrays["h"].tolist() == [0, 1, 2, 3]
+            session.restore(state)
+            session.run(X)
+            np.testing.assert_array_equal(session.save().arrays["h"], (np.arange(4) + 3 * X).astype(np.int32))
+
+    @pytest.mark.parametrize("phase", ["step", "deactivate"])
+    def test_a_run_that_was_stopped_half_way(self, build: Build, phase: str) -> None:
+        session = build(program=remembering("a"), a=(phase, 0 if phase == "step" else 5)).session()
+        state = session.save()
+        for mend in (session.reset, lambda: session.restore(state)):
+            with pytest.raises(DeviceError):
+                session.run(X)
+            for use in (lambda: session.run(X), session.invoke, session.save):
+                with pytest.raises(UsageError, match="needs a state that no device left half-way") as caught:
+                    use()
+                assert caught.value.hint == "reset the session, or restore a state that was saved"
+            mend()
+            np.testing.assert_array_equal(session.save().arrays["h"], np.arange(4))
+
+    def test_a_run_that_did_not_begin(self, build: Build) -> None:
+        session = build(program=remembering("a"), a=("activate", 5)).session()
+        for _ in range(2):
+            with pytest.raises(DeviceError):
+                session.run(X)
+            assert session.save().arrays["h"].tolist() == [0, 1, 2, 3]
+
+    def test_a_device_that_cannot_be_opened(self, build: Build) -> None:
+        session = build(program=remembering("a"), a=("open", 3)).session()
+        for use in (session.reset, session.save):
+            with pytest.raises(DeviceError, match="could not be opened"):
+                use()
 
 
 class TestFaults:

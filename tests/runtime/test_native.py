@@ -18,12 +18,13 @@ from hypothesis.extra import numpy as hnp
 
 import uma.runtime
 from uma.errors import InternalError, ModelError, ToolchainError, UsageError
-from uma.runtime.native import NativeModel, Session, TensorInfo
+from uma.runtime.native import NativeModel, Session, SessionState, TensorInfo
 from uma.runtime.toolchain import compile_shared, find_compiler
 
 RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
 
-# y = 2 * x + (number of runs so far), z = sum of q; the arena is checked and used.
+# y = 2 * x + (number of runs so far), z = sum of q; the arena is checked and used. The number is in the context, or in
+# a state.
 DEFAULTS = {
     "abi": "UMA_ABI_VERSION",
     "name": '"demo"',
@@ -32,15 +33,25 @@ DEFAULTS = {
     "n_inputs": "2",
     "outputs": 'INFO("y", "float32", 2, x_shape, 24), INFO("z", "int32", 0, 0, 4)',
     "n_outputs": "2",
+    "states": "{0}",
+    "n_states": "0",
+    "state_bytes": "0",
+    "reset": "",
     "init": "",
     "invoke": "",
 }
 MODEL = """
 #include "uma_runtime.h"
 #define INFO(name, dtype, rank, shape, bytes) {name, dtype, rank, shape, bytes, 0.0f, 0}
-typedef struct { float *arena; int32_t runs; } context_type;
+typedef struct { float *arena; int32_t own; int32_t *runs; } context_type;
 static const int32_t x_shape[] = {2, 3}, q_shape[] = {4}, bad_shape[] = {-1};
-static uma_status init(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices) {
+static uma_status reset(void *context) {
+    %(reset)s
+    *((context_type *)context)->runs = 0;
+    return UMA_OK;
+}
+static uma_status init(void *context, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
+                       struct uma_device *const *devices) {
     context_type *c = (context_type *)context;
     (void)bad_shape;
     if (devices) return UMA_ERR_ARGUMENT;
@@ -48,6 +59,9 @@ static uma_status init(void *context, void *arena, size_t arena_bytes, struct um
     if (context == 0 || arena == 0) return UMA_ERR_ARGUMENT;
     if (arena_bytes < 64 || (uintptr_t)arena %% 32) return UMA_ERR_ARENA;
     c->arena = (float *)arena;
+    if (state_bytes > 0 && (state_bytes < 8 || (uintptr_t)state %% 16)) return UMA_ERR_STATE;
+    c->runs = state_bytes > 0 ? (int32_t *)state + 1 : &c->own;
+    *c->runs = 0;
     return UMA_OK;
 }
 #define x ((const float *)inputs[0])
@@ -59,14 +73,15 @@ static uma_status invoke(void *context, const void *const *inputs, void *const *
     int i;
     %(invoke)s
     for (i = 0; i < 6; i++) c->arena[i] = 2 * x[i];
-    for (i = 0; i < 6; i++) y[i] = c->arena[i] + (float)c->runs;
+    for (i = 0; i < 6; i++) y[i] = c->arena[i] + (float)*c->runs;
     for (*z = 0, i = 0; i < 4; i++) *z += q[i];
-    c->runs++;
+    ++*c->runs;
     return UMA_OK;
 }
-static const uma_tensor_info in[] = {%(inputs)s}, out[] = {%(outputs)s};
-static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, sizeof(context_type), %(n_inputs)s, %(n_outputs)s, 0,
-    in, out, 0, init, invoke, 0, 0};
+static const uma_tensor_info in[] = {%(inputs)s}, out[] = {%(outputs)s}, states[] = {%(states)s};
+static const size_t state_offsets[] = {4};
+static const uma_model model = {%(abi)s, %(name)s, %(arena)s, 32, %(state_bytes)s, 16, sizeof(context_type),
+    %(n_inputs)s, %(n_outputs)s, %(n_states)s, 0, in, out, states, state_offsets, 0, init, reset, invoke, 0, 0};
 const uma_model *uma_model_entry(void);
 const uma_model *uma_model_entry(void) { return &model; }
 """
@@ -284,6 +299,102 @@ class TestInvoke:
         assert min(times) / 1000 < 3e-6
 
 
+STATEFUL = {"n_states": "1", "states": 'INFO("runs/so far", "int32", 0, 0, 4)', "state_bytes": "8"}
+
+
+@pytest.fixture(scope="module")
+def counting(build: Build) -> NativeModel:
+    return NativeModel(build(**STATEFUL), model_digest="ab" * 32)
+
+
+class TestState:
+    """A model that keeps the number of its runs."""
+
+    def runs(self, session: Session) -> int:
+        """The number of runs before this one, as the model tells it."""
+        return int(session.run({"x:0": 0 * X, "q": Q})["y"][0, 0])
+
+    def test_is_described(self, counting: NativeModel, model: NativeModel) -> None:
+        assert counting.states == (TensorInfo("runs/so far", "int32", ()),)
+        assert model.states == () and model.model_digest is None
+
+    def test_other_states_than_the_artifact_says(self, build: Build) -> None:
+        path = build(**STATEFUL)
+        with pytest.raises(ModelError, match=r"the library has the states \(int32\[\]\), expected \(float32\[\]\)"):
+            NativeModel(path, states=[TensorInfo("runs", "float32", ())])
+        assert NativeModel(path, states=[TensorInfo("a longer name", "int32", ())]).states[0].name == "a longer name"
+
+    def test_goes_on_until_it_is_reset(self, counting: NativeModel) -> None:
+        one, two = Session(counting), Session(counting)
+        assert [self.runs(one) for _ in range(3)] == [0, 1, 2]
+        assert self.runs(two) == 0
+        one.reset()
+        assert [self.runs(one), self.runs(two), self.runs(one)] == [0, 1, 1]
+
+    def test_is_saved_and_restored(self, counting: NativeModel) -> None:
+        session = Session(counting)
+        assert session.save().arrays["runs/so far"] == 0
+        self.runs(session)
+        self.runs(session)
+        state = session.save()
+        assert state.model == "ab" * 32
+        assert [self.runs(session) for _ in range(3)] == [2, 3, 4]
+        assert state.arrays["runs/so far"] == 2, "the copy is the caller's own"
+        session.restore(state)
+        assert self.runs(session) == 2
+        assert self.runs(Session(counting)) == 0
+
+    @pytest.mark.parametrize(
+        ("model", "arrays", "what"),
+        [
+            ("cd" * 32, {"runs/so far": np.array(5, np.int32)}, "the state is that of another model"),
+            (None, {"runs": np.array(5, np.int32)}, "the state does not fit: the model keeps 'runs/so far': int32"),
+            (None, {"runs/so far": np.array(5, np.int64)}, "the state does not fit"),
+            (None, {"runs/so far": np.array(5, ">i4")}, "the state does not fit"),
+            (None, {"runs/so far": np.array([5], np.int32)}, "the state does not fit"),
+            (None, {}, "the state does not fit"),
+        ],
+    )
+    def test_of_another_model_changes_nothing(
+        self, counting: NativeModel, model: str | None, arrays: dict[str, np.ndarray[Any, Any]], what: str
+    ) -> None:
+        session = Session(counting)
+        self.runs(session)
+        with pytest.raises(ModelError, match=what) as caught:
+            session.restore(SessionState(model, arrays))
+        assert caught.value.where == "model demo"
+        assert self.runs(session) == 1
+
+    def test_of_a_model_without_a_digest(self, build: Build, counting: NativeModel) -> None:
+        plain = Session(NativeModel(build(**STATEFUL)))
+        plain.restore(SessionState("cd" * 32, {"runs/so far": np.array(5, np.int32)}))
+        assert self.runs(plain) == 5
+        session = Session(counting)
+        session.restore(plain.save())
+        assert self.runs(session) == 6
+
+    def test_of_a_model_that_keeps_nothing(self, session: Session) -> None:
+        session.run({"x:0": X, "q": Q})
+        session.reset()
+        assert not session.save().arrays
+        session.restore(session.save())
+        with pytest.raises(ModelError, match="the state does not fit: the model keeps nothing"):
+            session.restore(SessionState(None, {"x": X}))
+
+    def test_a_reset_that_fails(self, build: Build) -> None:
+        session = Session(NativeModel(build(**STATEFUL, reset="return UMA_ERR_STATE;")))
+        with pytest.raises(InternalError, match=r"a reset of model 'demo' failed with UMA_ERR_STATE \(5\)"):
+            session.reset()
+
+    def test_of_a_closed_session(self, counting: NativeModel) -> None:
+        session = Session(counting)
+        state = session.save()
+        session.close()
+        for use in (session.reset, session.save, lambda: session.restore(state)):
+            with pytest.raises(UsageError, match="the session was closed"):
+                use()
+
+
 class TestStatus:
     @pytest.mark.parametrize(
         ("code", "message"),
@@ -339,9 +450,12 @@ class TestThreads:
         thread.start()
         while slow.outputs["z"] != -1:
             time.sleep(0.001)
-        with pytest.raises(UsageError, match="run by two threads at once") as error:
+        with pytest.raises(UsageError, match="used by two threads at once") as error:
             slow.run({"x:0": X, "q": Q})
         assert "a session of its own" in str(error.value)
+        for use in (slow.reset, slow.save, lambda: slow.restore(SessionState(None, {}))):
+            with pytest.raises(UsageError, match="used by two threads at once"):
+                use()
         slow.inputs["q"][...] = 1
         thread.join()
         assert slow.run({"x:0": X, "q": Q})["z"] == 102

@@ -461,7 +461,7 @@ def within(line: str) -> str:
         ("m = memory(§1.5)", "expected a whole number"),
         ("m = memory(8, align(§x))", "expected a whole number"),
         ("m = memory(8, name=§3)", "expected a string"),
-        ("m = memory(8, size=§3)", "unknown argument 'size'; there is copy_in, copy_out, name"),
+        ("m = memory(8, size=§3)", "unknown argument 'size'; there is copy_in, copy_out, start_in, start_out, name"),
         ("m = §memory(8, align(3))", "memory 'm' has alignment 3"),
         ('m = §memory(8, copy_in="f(")', "copy_in of memory 'm'"),
         ("m = memory(8)\n§m = memory(8)", "'m' is defined twice"),
@@ -473,12 +473,12 @@ def within(line: str) -> str:
         ("@intrinsic('f()')\ndef m(§a): pass", "'a' needs a type such as Operand[int8, (4, 6)] or int32"),
         ("@intrinsic('f()')\ndef m(§a: In[int8, (4,)]): pass", "'a' needs a type such as Operand"),
         ("@intrinsic('f()')\ndef m(n: int32, §a: Operand[int8, (4,)]): pass", "operands come before variables"),
-        ("@intrinsic('f({n})')\ndef m(n: int32):\n    §copy(n)", "copy takes 3 arguments, not 1"),
+        ("@intrinsic('f({n})')\ndef m(n: int32):\n    §copy(n)", "copy takes 3 arguments, or 4 with a queue, not 1"),
         ("@intrinsic('f({n})')\ndef m(n: int32):\n    §b[0] = n", "expected an element of a buffer"),
         (
             "@intrinsic('f({a})')\ndef m(a: Operand[int8, (4,)]):\n    t = alloc(int8, (4,))\n"
             "    §copy(view(a[0]), view(t[0]), ())",
-            "a description consists of loops, without copies and intrinsics",
+            "a description consists of loops, without copies, waits and intrinsics",
         ),
         ("@intrinsic('f({a})')\ndef m(§a: Operand[int8, (4,), align(8192)]): pass", "aligned to more than 4096 bytes"),
         (within("memories(§moon)"), "memories takes the names of memories that are defined before"),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ...errors import ModelError, UsageError
+from ...relay.custom import FindImporter, no_importer
 from ...relay.expr import Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ..model import ImportedModel, clean_text, variable_names
+from ..states import keep_states
 from .arith import ARITH
 from .context import Budget, Context, Converter, Value
+from .custom import convert_custom
 from .fold import FOLDERS, fold
 from .proto import Graph, Input, Node, read_array, read_graph
 from .qdq import to_integers
@@ -29,7 +33,13 @@ BYTES_PER_BYTE = 8
 """What constants that the import computes may take: so much in any case, and so much per byte of the file."""
 
 
-def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
+def from_onnx(
+    data: bytes,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    custom: FindImporter = no_importer,
+) -> ImportedModel:
     """Import an ONNX model.
 
     Where its QDQ form allows, arithmetic between QuantizeLinear and DequantizeLinear becomes that of integers: see
@@ -38,9 +48,11 @@ def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None)
     Args:
         data: the file.
         shapes: of inputs whose dimensions the model leaves open, by input name.
+        states: as for `keep_states`; an input with an initialiser begins with its value.
+        custom: finds importers of operators that are not the core's.
 
     Raises:
-        UsageError: the package ``onnx`` is not installed, or ``shapes`` names no input or contradicts the model.
+        UsageError: the package ``onnx`` is not installed, or ``shapes`` or ``states`` do not fit the model.
         ModelError: the file is malformed, an input's shape is not known, or there are nodes that are wrong or not
             supported: all of them are listed.
     """
@@ -48,15 +60,24 @@ def from_onnx(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None)
 
     # Hostile numbers overflow; what comes of them is checked where it matters.
     with np.errstate(all="ignore"):
+        graph = read_graph(data, states or {})
         module, notes = to_integers(
-            _Importer(read_graph(data), shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data)).run()
+            _Importer(graph, shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data), custom).run()
         )
-    return ImportedModel(module, notes)
+        initial = {
+            value.name: read_array(graph.initializers[value.name], repr(value.name))
+            for value in graph.inputs
+            if value.name in graph.initializers
+        }
+    return ImportedModel(keep_states(module, states or {}, initial), notes)
 
 
 class _Importer:
-    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]], budget_bytes: int) -> None:
+    def __init__(
+        self, graph: Graph, shapes: Mapping[str, Sequence[int]], budget_bytes: int, custom: FindImporter
+    ) -> None:
         self._graph = graph
+        self._custom = custom
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[str, Value] = {}
         self._spans = Spans()
@@ -114,10 +135,9 @@ class _Importer:
         failed: set[str] = set()
         for node in self._graph.nodes:
             try:
-                if node.domain or not (node.op in CONVERTERS or node.op in FOLDERS):
-                    raise ModelError("this operator is not supported")
+                converter = self._converter(node)
                 if not failed.intersection(node.inputs):
-                    self._convert(node)
+                    self._convert(node, converter)
                     continue
             except ModelError as error:
                 hint = f" ({error.hint})" if error.hint else ""
@@ -127,10 +147,22 @@ class _Importer:
             many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
             raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *faults]))
 
-    def _convert(self, node: Node) -> None:
+    def _converter(self, node: Node) -> Converter | None:
+        """How a node becomes expressions; None for one that is supported only where it is known at import."""
+        if not node.domain:
+            if node.op not in CONVERTERS and node.op not in FOLDERS:
+                raise ModelError("this operator is not supported")
+            return CONVERTERS.get(node.op)
+        importer = self._custom("onnx", f"{node.domain}::{node.op}")
+        if importer is None:
+            hint = "no plugin of this build imports it: name a target of the one that does"
+            raise ModelError("this operator is not supported", hint=hint)
+        return partial(convert_custom, importer)
+
+    def _convert(self, node: Node, converter: Converter | None) -> None:
         values = [self._value(name) if name else None for name in node.inputs]
         context = Context(node, values, self._uses, self._constants, self._budget)
-        made = self._made(context)
+        made = self._made(context, converter)
         for position, name in enumerate(node.outputs[len(made) :], len(made)):
             if name and self._uses[name]:
                 raise ModelError(f"its result {position} is used, which is not supported")
@@ -141,15 +173,15 @@ class _Importer:
         for old, new in context.replaced:
             self._spans.moved(old, new)
 
-    def _made(self, context: Context) -> Sequence[Value]:
-        known = fold(context)
+    def _made(self, context: Context, converter: Converter | None) -> Sequence[Value]:
+        op, is_own = context.node.op, not context.node.domain
+        known = fold(context) if is_own else None
         if known is not None:
             return [known]
-        op = context.node.op
-        if op not in CONVERTERS:
+        if converter is None:
             raise ModelError("this operator is supported only for what is known at import")
-        made = CONVERTERS[op](context)
-        if op in QUANT:
+        made = converter(context)
+        if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
             given = parameters(context)
             known_already = self._parameters.setdefault(stored, given)

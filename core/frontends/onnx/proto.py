@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,7 @@ class Graph:
     """What a model computes.
 
     Args:
-        inputs: in the model's order, without those that an initialiser gives a value.
+        inputs: in the model's order, without those that an initialiser gives a value, unless they were asked for.
         outputs: names of tensors, all different.
         nodes: those that the outputs need, each after the nodes that it needs.
         initializers: constants by name, not decoded yet.
@@ -144,8 +144,12 @@ class Graph:
     initializers: Mapping[str, TensorProto]
 
 
-def read_graph(data: bytes) -> Graph:
+def read_graph(data: bytes, kept: Collection[str] = ()) -> Graph:
     """The main graph of an ONNX file.
+
+    Args:
+        data: the file.
+        kept: names of inputs that are inputs although an initialiser gives them a value.
 
     Raises:
         UsageError: the package ``onnx`` is not installed.
@@ -164,7 +168,7 @@ def read_graph(data: bytes) -> Graph:
         raise ModelError(_NO_MODEL, hint=_FORMATS) from error
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError(_NO_MODEL, hint=_FORMATS)
-    return _graph(model)
+    return _graph(model, kept)
 
 
 def dtype_name(elem_type: int, what: str) -> str:
@@ -231,7 +235,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
-def _graph(model: ModelProto) -> Graph:
+def _graph(model: ModelProto, kept: Collection[str]) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
     if graph.sparse_initializer:
@@ -243,7 +247,8 @@ def _graph(model: ModelProto) -> Graph:
             raise ModelError(f"two initialisers are called {name!r}")
         initializers[name] = tensor
     # Before IR version 4 every initialiser was listed as an input too.
-    inputs = tuple(_input(value) for value in graph.input if _text(value.name) not in initializers)
+    listed = ((_text(value.name), value) for value in graph.input)
+    inputs = tuple(_input(value) for name, value in listed if name in kept or name not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
     outputs = tuple(_text(value.name) for value in graph.output)

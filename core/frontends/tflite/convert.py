@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError, UsageError
+from ...relay.custom import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
 from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
 from ...tir.dtype import is_integer
 from ..model import ImportedModel, variable_names
+from ..states import keep_states
 from .arith import ARITH
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
 from .reader import Graph, Operator, Tensor, read
 from .shape import SHAPE
+from .variables import VARIABLE_OPERATORS, Variables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +36,13 @@ OPERATORS: dict[str, Importer] = {**ARITH, **LINEAR, **SHAPE}
 """How each operator is imported, by its name in the schema."""
 
 
-def from_tflite(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = None) -> ImportedModel:
+def from_tflite(
+    data: bytes,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
+    custom: FindImporter = no_importer,
+) -> ImportedModel:
     """Import a TFLite model.
 
     Integer arithmetic is that of TFLite's reference kernels, bit for bit. Every expression that an operator becomes has
@@ -40,12 +51,15 @@ def from_tflite(data: bytes, *, shapes: Mapping[str, Sequence[int]] | None = Non
     Args:
         data: the file.
         shapes: of inputs, by their names in the file, instead of those in the file.
+        states: as for `keep_states`; the model's variables are its states anyway.
+        custom: finds importers of operators that are not the core's.
 
     Raises:
-        UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes`` names no input.
+        UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes`` or ``states`` do not fit.
         ModelError: the file is malformed, or has operators that are not supported: all of them are listed.
     """
-    return _Converter(read(data), shapes or {}).model()
+    imported = _Converter(read(data), shapes or {}, custom).model()
+    return replace(imported, module=keep_states(imported.module, states or {}))
 
 
 class _Unknown(ModelError):
@@ -53,8 +67,9 @@ class _Unknown(ModelError):
 
 
 class _Converter:
-    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]], custom: FindImporter) -> None:
         self._graph = graph
+        self._custom = custom
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[int, Expr | None] = {}  # None where something failed before
         self._constants: dict[int, np.ndarray] = {}
@@ -62,6 +77,7 @@ class _Converter:
         self._spans = Spans()
         self._faults: list[str] = []
         self._dequantised: list[str] = []
+        self._variables = Variables(graph, self._decoded)
 
     def model(self) -> ImportedModel:
         """The imported model."""
@@ -71,12 +87,13 @@ class _Converter:
         if self._faults:
             many = f"{len(self._faults)} operators" if len(self._faults) > 1 else "an operator"
             raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *self._faults]))
-        results = [self._result(index) for index in self._graph.outputs]
+        results = [self._result(index) for index in self._graph.outputs] + self._variables.results()
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
         signature = Signature(
             tuple(_info(tensors[index]) for index in self._graph.inputs),
             tuple(_info(tensors[index]) for index in self._graph.outputs),
+            self._variables.states(len(self._graph.inputs), len(self._graph.outputs)),
         )
         notes = []
         if self._dequantised:
@@ -96,7 +113,8 @@ class _Converter:
                 known = ", ".join(repr(tensor.name) for tensor in tensors)
                 raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known or 'none'}")
         params = []
-        for tensor, name in zip(tensors, variable_names(tensor.name for tensor in tensors), strict=True):
+        names = variable_names([*(tensor.name for tensor in tensors), *self._variables.names])
+        for tensor, name in zip(tensors, names[: len(tensors)], strict=True):
             where = f"input {tensor.name!r}"
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
                 what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
@@ -107,7 +125,7 @@ class _Converter:
                 raise ModelError(error.what, where=where, hint="give its shape, if the model leaves it open") from error
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
-        return params
+        return params + self._variables.declare(names[len(tensors) :])
 
     def _value(self, tensor: Tensor) -> Expr:
         if tensor.index not in self._values:
@@ -122,29 +140,36 @@ class _Converter:
 
     def _constant(self, tensor: Tensor) -> np.ndarray | None:
         """The contents of a constant; None for another tensor."""
-        import numpy as np
-
         if tensor.index in self._values:
             value = self._value(tensor)
             return value.data if isinstance(value, Constant) else None
+        if tensor.index not in self._constants:
+            array = self._decoded(tensor)
+            if array is None:
+                return None
+            self._constants[tensor.index] = array
+        return self._constants[tensor.index]
+
+    def _decoded(self, tensor: Tensor) -> np.ndarray | None:
+        """What the file has for a tensor of any of its graphs; None for one that is computed."""
+        import numpy as np
+
         if tensor.odd is not None:
             raise ModelError(f"{tensor.name!r}: {tensor.odd}")
         if tensor.data is None and 0 not in tensor.shape:
             return None
-        if tensor.index not in self._constants:
-            element = np.dtype(tensor.dtype)
-            # Not numpy's product: it wraps around.
-            expected = math.prod(tensor.shape) * element.itemsize
-            held = 0 if tensor.data is None else len(tensor.data)
-            if min(tensor.shape, default=1) < 0 or expected != held:
-                raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {tensor.dtype} has {held} bytes")
-            self._budget -= held
-            if self._budget < 0:
-                raise ModelError("the file is damaged: its constants share more bytes than it has")
-            raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
-            array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
-            self._constants[tensor.index] = array.reshape(tensor.shape)
-        return self._constants[tensor.index]
+        element = np.dtype(tensor.dtype)
+        # Not numpy's product: it wraps around.
+        expected = math.prod(tensor.shape) * element.itemsize
+        held = 0 if tensor.data is None else len(tensor.data)
+        if min(tensor.shape, default=1) < 0 or expected != held:
+            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {tensor.dtype} has {held} bytes")
+        self._budget -= held
+        if self._budget < 0:
+            raise ModelError("the file is damaged: its constants share more bytes than it has")
+        raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
+        array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
+        return np.asarray(array.reshape(tensor.shape))
 
     def _result(self, index: int) -> Expr:
         tensor = self._graph.tensors[index]
@@ -158,10 +183,12 @@ class _Converter:
     def _convert(self, operator: Operator) -> None:
         """Give the operator's results a value, or note why that cannot be."""
         outputs = [self._graph.tensors[index] for index in operator.outputs]
+        if operator.name == "VAR_HANDLE":
+            outputs = []  # it stands for a variable, and has no value
         layer = Layer(operator, self._graph.tensors, self._value, self._constant)
         values: Sequence[Expr | None]
         try:
-            values = made = self._results(operator.name, layer, outputs)
+            values = made = self._results(operator, layer, outputs)
         except _Unknown:
             values = [None] * len(outputs)
         except ModelError as error:
@@ -169,23 +196,24 @@ class _Converter:
             self._faults.append(f"  {operator.layer!r} ({operator.name}): {error.what}{hint}")
             values = [self._stand_in(tensor) for tensor in outputs]
         else:
-            self._name(operator, made)
+            if operator.name not in VARIABLE_OPERATORS:
+                self._name(operator, made)
             if layer.dequantised_weights:
                 self._dequantised.append(repr(operator.layer))
         for tensor, value in zip(outputs, values, strict=True):
             self._values.setdefault(tensor.index, value)
 
-    def _results(self, name: str, layer: Layer, outputs: Sequence[Tensor]) -> Sequence[Expr]:
-        if name not in OPERATORS:
-            raise ModelError("this operator is not supported")
-        if not outputs:
+    def _results(self, operator: Operator, layer: Layer, outputs: Sequence[Tensor]) -> Sequence[Expr]:
+        on_variables = operator.name in VARIABLE_OPERATORS
+        importer = None if on_variables else self._importer(operator)
+        if not outputs and not on_variables:
             raise ModelError("it has no result")
         for position, tensor in enumerate(outputs):
             if tensor.odd is not None:
                 raise ModelError(f"{tensor.name!r}: {tensor.odd}")
             if tensor.index in self._values or tensor.data is not None or tensor in outputs[:position]:
                 raise ModelError(f"it writes {tensor.name!r}, which has a value already")
-        made = OPERATORS[name](layer)
+        made = self._variables.run(operator, layer.value) if importer is None else importer(layer)
         results = [made] if isinstance(made, Expr) else made
         if len(results) != len(outputs):
             raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
@@ -200,6 +228,26 @@ class _Converter:
                     f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}"
                 )
         return results
+
+    def _importer(self, operator: Operator) -> Importer:
+        if operator.custom_code is None:
+            if operator.name not in OPERATORS:
+                raise ModelError("this operator is not supported")
+            return OPERATORS[operator.name]
+        importer = self._custom("tflite", operator.custom_code)
+        if importer is None:
+            hint = "no plugin of this build imports it: name a target of the one that does"
+            raise ModelError("this operator is not supported", hint=hint)
+        return partial(self._own, operator, importer)
+
+    def _own(self, operator: Operator, importer: CustomImporter, layer: Layer) -> Expr | Sequence[Expr]:
+        """The results of an operator that a plugin imports."""
+        inputs = tuple(
+            _custom_tensor(layer.tensor(i), layer.value(i)) if layer.has(i) else None for i in range(layer.count)
+        )
+        outputs = tuple(_custom_tensor(layer.output(i)) for i in range(layer.outputs))
+        code = operator.custom_code or ""
+        return importer(CustomLayer(operator.layer, code, inputs, outputs, options=operator.custom_options))
 
     def _stand_in(self, tensor: Tensor) -> Expr | None:
         """A value of a failed operator's result, so that what follows is looked at too; None where that is in vain."""
@@ -217,6 +265,11 @@ class _Converter:
             known.add(expr)
             self._spans.add(expr, [operator.layer])
             stack.extend(child for child in children(expr) if child not in known)
+
+
+def _custom_tensor(tensor: Tensor, value: Expr | None = None) -> CustomTensor:
+    info = _info(tensor)
+    return CustomTensor(tensor.name, value, tensor.shape, tensor.dtype, info.scale, info.zero_point)
 
 
 def _info(tensor: Tensor) -> TensorInfo:

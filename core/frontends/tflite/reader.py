@@ -7,8 +7,8 @@ read here, once; whatever goes wrong with the bytes goes wrong here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, UsageError
@@ -73,6 +73,8 @@ class Operator:
         inputs: tensor numbers; -1 stands for an optional one that is absent.
         outputs: tensor numbers.
         options: those of its options that `OPTIONS` names.
+        custom_code: of an operator that is not the schema's; None of one that is.
+        custom_options: of one that is not, as in the file.
     """
 
     name: str
@@ -80,17 +82,28 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    custom_code: str | None = None
+    custom_options: bytes = b""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The main graph of a file. ``tensors`` has those that something mentions, by their numbers."""
+    """A graph of a file.
+
+    Args:
+        tensors: those that something mentions, by their numbers.
+        operators: in the order in which they run.
+        inputs, outputs: tensor numbers.
+        file_bytes: size of the whole file.
+        initialisers: the graphs that an operator of this one runs once, before the first run, by their numbers.
+    """
 
     tensors: Mapping[int, Tensor]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     file_bytes: int
+    initialisers: Mapping[int, Graph] = field(default_factory=dict)
 
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
@@ -103,6 +116,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "ADD": ("AddOptions", _ACTIVATION),
     "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
     "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY"}),
+    "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
     "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", {**_WINDOW, **_DILATION}),
@@ -131,9 +145,10 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "SUB": ("SubOptions", _ACTIVATION),
     "SUM": ("ReducerOptions", _REDUCER),
+    "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),
 }
 """The options that are read: operator -> (table of the schema, {our name: accessor}). Absent ones have the schema's
-defaults; a name that ends in AsNumpy is a vector and becomes a tuple."""
+defaults; a name that ends in AsNumpy is a vector and becomes a tuple; text is bytes."""
 
 # A table without fields: its vtable (two sizes), then the distance back to it. Read from, it gives every default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
@@ -197,10 +212,18 @@ class _Reader:
             raise ModelError(f"the file has schema version {model.Version()}, not 3")
         if model.SubgraphsLength() < 1:
             raise ModelError("the file has no graph")
-        graph = model.Subgraphs(0)
         codes = [
             self._code(model.OperatorCodes(i)) for i in self._tables(model.OperatorCodesLength(), "operator codes")
         ]
+        main = self._graph(model, 0, codes)
+        if not main.outputs or -1 in main.outputs or -1 in main.inputs:
+            raise ModelError("the file is damaged: its graph lacks an output or an input")
+        named = {op.options["init_subgraph"] for op in main.operators if op.name == "CALL_ONCE"}
+        there = sorted(number for number in named if 0 < number < model.SubgraphsLength())
+        return replace(main, initialisers={number: self._graph(model, number, codes) for number in there})
+
+    def _graph(self, model: Any, number: int, codes: Sequence[tuple[str, str | None]]) -> Graph:
+        graph = model.Subgraphs(number)
         operators = [graph.Operators(i) for i in self._tables(graph.OperatorsLength(), "operators")]
         operands = [(self._vector(op.InputsAsNumpy()), self._vector(op.OutputsAsNumpy())) for op in operators]
         inputs, outputs = self._vector(graph.InputsAsNumpy()), self._vector(graph.OutputsAsNumpy())
@@ -217,19 +240,23 @@ class _Reader:
             code = op.OpcodeIndex()
             if not 0 <= code < len(codes):
                 raise ModelError(f"the file is damaged: it has {len(codes)} operator codes and mentions number {code}")
+            name, custom = codes[code]
             if -1 in given:
-                raise ModelError(f"the file is damaged: an operator {codes[code]} lacks a result")
+                raise ModelError(f"the file is damaged: an operator {name} lacks a result")
             layer = tensors[given[0]].name if given else f"operator {len(made)}"
-            made.append(Operator(codes[code], layer, taken, given, self._options(codes[code], op)))
-        if not outputs or -1 in outputs or -1 in inputs:
-            raise ModelError("the file is damaged: its graph lacks an output or an input")
+            options = b"" if custom is None else bytes(self._vector(op.CustomOptionsAsNumpy()))
+            made.append(Operator(name, layer, taken, given, self._options(name, op), custom, options))
         return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
 
-    def _code(self, code: Any) -> str:
+    def _code(self, code: Any) -> tuple[str, str | None]:
+        """What messages call an operator, and its custom code."""
         # Codes above 126 do not fit the older field, which then holds 127.
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         name = self._operators.get(number, f"operator {number}")
-        return f"{name} {self._text(code.CustomCode())!r}" if name == "CUSTOM" else name
+        if name != "CUSTOM":
+            return name, None
+        custom = self._text(code.CustomCode())
+        return f"{name} {custom!r}", custom
 
     def _options(self, name: str, op: Any) -> dict[str, Any]:
         if name not in OPTIONS:
@@ -244,7 +271,11 @@ class _Reader:
         options = {}
         for key, accessor in wanted.items():
             value = getattr(table, accessor)()
-            options[key] = self._vector(value) if accessor.endswith("AsNumpy") else value
+            if accessor.endswith("AsNumpy"):
+                value = self._vector(value)
+            elif value is None or isinstance(value, bytes):
+                self._spend(len(value := value or b""))
+            options[key] = value
         return options
 
     def _text(self, raw: bytes | None) -> str:

@@ -73,7 +73,7 @@ def _zero_points(attrs: Attrs) -> tuple[int, int]:
 def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    # float64 holds every partial sum of the integer forms exactly, and BLAS is fast at it.
+    # float64 holds every partial sum of the integer forms exactly, and numpy is fast at it.
     data_zero, weight_zero = _zero_points(attrs)
     rank = len(attrs.strides)
     x = data.astype(np.float64) - data_zero

@@ -19,6 +19,13 @@ extern "C" {
 
 typedef struct uma_device uma_device;
 
+/* Memory that a launch or a call may touch: the constants of the model, the arena, arrays of the caller, states. */
+typedef struct uma_region {
+    void *at;
+    size_t bytes;
+    int32_t writable; /* nobody may write where this is 0 */
+} uma_region;
+
 /* The registers of a device, each of 32 bits, by their offset in bytes. The addresses of host memory that a driver
  * writes into them are 64 bits wide. The same driver works on any bus: a simulator, or uma_mmio.h.
  */
@@ -40,7 +47,8 @@ typedef struct uma_driver {
     int32_t (*open)(uma_device *device);
     /* Before each run: brings the device into a known state, also after a fault, and sets its counters to 0. */
     int32_t (*activate)(uma_device *device);
-    /* After each run, also after one that failed. */
+    /* After each run, also after one that failed: then the device may still be at work on what was started. It is
+     * stopped here; once this returns, nothing touches the memory that the run was given. */
     int32_t (*deactivate)(uma_device *device);
     int32_t (*close)(uma_device *device);
     int32_t n_counters;

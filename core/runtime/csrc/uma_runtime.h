@@ -1,8 +1,8 @@
 /* What every model that UMA generates has in common.
  *
- * A model is constant data and code: it owns no memory, calls no allocator and keeps nothing between calls. All that
- * it works on is a context and an arena, both given by the caller, so that one model can run in several contexts, and
- * several models live in one image. The devices that a model runs on are the caller's as well: see uma_device.h.
+ * A model is constant data and code: it owns no memory and calls no allocator. All that it works on is a context, an
+ * arena and, where it keeps something from one run to the next, memory for this state; all given by the caller, so that
+ * one model can run in several contexts, and several models live in one image. The devices that a model runs on are the caller's as well: see uma_device.h.
  */
 #ifndef UMA_RUNTIME_H
 #define UMA_RUNTIME_H
@@ -11,13 +11,15 @@
 #include <stdint.h>
 
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
-#define UMA_ABI_VERSION 2
+#define UMA_ABI_VERSION 3
 
 #define UMA_OK 0
 #define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
 #define UMA_ERR_DEVICE 4   /* a device reported a fault: the context says which one, in which step */
+#define UMA_ERR_STATE 5    /* the state's memory is too small or not aligned, or a run that a device stopped left it so
+                            * that only a reset helps */
 
 /* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
@@ -68,16 +70,25 @@ typedef struct uma_model {
     const char *name;
     size_t arena_bytes; /* 0: init takes a null arena */
     size_t arena_alignment;
+    size_t state_bytes; /* 0: it keeps nothing from one run to the next, and init takes a null state */
+    size_t state_alignment;
     size_t context_bytes;
     int32_t n_inputs;
     int32_t n_outputs;
+    int32_t n_states;
     int32_t n_devices;
     const uma_tensor_info *inputs;
     const uma_tensor_info *outputs;
+    const uma_tensor_info *states;
+    const size_t *state_offsets; /* where in the state's memory each of them is */
     const struct uma_device_info *devices;
-    /* Makes a context: context_bytes bytes aligned as a pointer is. The arena stays the context's until it is dropped.
-     * The devices, which are open, come in the order of the table, each another one; null if the model has none. */
-    uma_status (*init)(void *context, void *arena, size_t arena_bytes, struct uma_device *const *devices);
+    /* Makes a context: context_bytes bytes aligned as a pointer is. Arena and state stay the context's until it is
+     * dropped. The state is made what it is before the first run. The devices, which are open, come in the order of
+     * the table, each another one; null if the model has none. */
+    uma_status (*init)(void *context, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
+                       struct uma_device *const *devices);
+    /* Makes the state of a context what it is before the first run. Null in a model that keeps nothing. */
+    uma_status (*reset)(void *context);
     /* Runs the model once. Inputs and outputs come in the order of the tables and may not overlap. */
     uma_status (*invoke)(void *context, const void *const *inputs, void *const *outputs);
     /* What stopped the last run that gave UMA_ERR_DEVICE; and uma_device_open. Null in a model without devices. */

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import uma
+from uma.hookspecs import Cost
 from uma.pipeline.driver import load_model, start_build
 from uma.pipeline.explain import explain
 from uma.pipeline.members import resolve_targets
@@ -26,7 +28,7 @@ MODELS = {"kws_ref_model": 0.85, "vww_96_int8": 0.85, "pretrainedResnet_quant": 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", ["matrix_unit", "matrix_unit -activation_bytes=4096 -weight_bytes=2048"])
-def test_models_are_exact(models: Path, name: str, target: str) -> None:
+def test_models_are_exact(models: Path, name: str, target: str, record_property: Callable[[str, object], None]) -> None:
     litert = pytest.importorskip("ai_edge_litert.interpreter")
     path = models / "mlperf-tiny" / f"{name}.tflite"
     resolver = litert.OpResolverType.BUILTIN_REF
@@ -42,6 +44,22 @@ def test_models_are_exact(models: Path, name: str, target: str) -> None:
             interpreter.invoke()
             (made,) = session.run(x).values()
             np.testing.assert_array_equal(made, interpreter.get_tensor(scores["index"]))
+        counted = session.counters()["matrix_unit"]
+    cost = estimated(path, target)
+    ratio = f"{cost.cycles:.0f} cycles estimated, {counted['cycles']} counted: {cost.cycles / counted['cycles']:.3f}"
+    record_property("measured", f"{target}, {name}: {ratio}")
+    assert cost == Cost(cycles=counted["cycles"], bytes_moved=counted["bytes_in"] + counted["bytes_out"])
+
+
+def estimated(path: Path, target: str) -> Cost:
+    """What the unit's plugin tells of all its regions of a model."""
+    members = resolve_targets([target, "c"], PLUGINS)
+    loaded = load_model(path, members)
+    build = start_build(loaded, members)
+    build.run(loaded.form, "lower")
+    unit, _ = explain(build, costs=True).shares()
+    assert unit.cost is not None
+    return unit.cost
 
 
 @pytest.mark.parametrize(("name", "least"), MODELS.items())

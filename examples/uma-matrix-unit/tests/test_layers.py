@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import uma
-from uma.hookspecs import Lowered
+from uma.hookspecs import Cost, Lowered
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate
@@ -21,6 +21,7 @@ from uma.relay.pattern import Match, match
 from uma.target import Target
 from uma.tir import interpret, verify
 from uma_matrix_unit import KIND
+from uma_matrix_unit.cost import cost_of
 from uma_matrix_unit.layer import shape_of
 from uma_matrix_unit.machine import Machine
 from uma_matrix_unit.supported import make_patterns
@@ -250,4 +251,9 @@ def test_compiled_layers_are_exact_on_the_simulator(drawn: list[Layer], target: 
         np.testing.assert_array_equal(array, evaluate(function, {"x": layer.input()})[0])
     counted = session.counters()["matrix_unit"]
     assert counted["cycles"] > counted["macs"] / 64 > 0
+    machine = SMALL if target == TARGETS[0] else LARGE
+    found = [taken for function in functions if (taken := matched(function, machine)) is not None]
+    assert Cost.total([cost_of(shape_of(taken), machine) for taken in found]) == Cost(
+        cycles=counted["cycles"], bytes_moved=counted["bytes_in"] + counted["bytes_out"]
+    )
     session.close()

@@ -1,17 +1,18 @@
 """An accelerator to copy: target kind ``matrix_unit``, an int8 matrix unit with its simulator and driver in C.
 
 Read README.md, the machine's data sheet, then `machine` (memories and instructions), `supported` (what it takes),
-`tiling`, `layer` and `lower` (loops over copies and instructions), and ``csrc`` (driver and simulator).
+`tiling`, `layer` and `lower` (loops over copies and instructions), `cost`, and ``csrc`` (driver and simulator).
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
 
-from uma.hookspecs import Implementation, Pattern, Runtime, hookimpl
+from uma.hookspecs import Cost, Implementation, Pattern, Runtime, hookimpl
+from uma.relay import Function
 from uma.target import Attribute, Target, TargetKind
 
-__all__ = ["FAULTS", "KIND", "patterns", "register_target", "runtime"]
+__all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
 KIND = TargetKind(
     "matrix_unit",
@@ -78,6 +79,17 @@ def patterns(target: Target) -> list[Pattern]:
     from .supported import make_patterns
 
     return make_patterns(Machine.of(target))
+
+
+@hookimpl
+def estimate_cost(function: Function, target: Target) -> Cost | None:
+    """Cycles and bytes, by counting the commands."""
+    from .cost import cost_of
+    from .machine import Machine
+    from .supported import shapes_in
+
+    machine = Machine.of(target)
+    return Cost.total([cost_of(shape, machine) for shape in shapes_in(function, machine)])
 
 
 @hookimpl

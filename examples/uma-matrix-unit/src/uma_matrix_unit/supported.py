@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from uma.hookspecs import Clause, Failed, Lowered, Pattern
-from uma.relay import FixedPoint, FloatScale, Function
+from uma.relay import Call, FixedPoint, FloatScale, Function, post_order
 from uma.relay.pattern import Match, Term, any_, any_of, constant, match, op, optional, wildcard
 from uma.target import Target
 
 from .layer import largest_sum, layer_of, power_of_two, scale_of, shape_of
 from .lower import lower
 from .machine import LANES, ROUNDINGS, Machine
-from .tiling import choose_tiling, window_bytes
+from .tiling import Shape, choose_tiling, window_bytes
 
-__all__ = ["make_patterns"]
+__all__ = ["make_patterns", "shapes_in"]
 
 
 def make_patterns(machine: Machine) -> list[Pattern]:
@@ -46,6 +46,18 @@ def make_patterns(machine: Machine) -> list[Pattern]:
         _pattern("matrix_unit.conv1d", _layer("qnn.conv1d", strides=any_, padding=any_), clauses, machine),
         _pattern("matrix_unit.dense", _layer("qnn.dense"), [few, *clauses], machine),
     ]
+
+
+def shapes_in(region: Function, machine: Machine) -> list[Shape]:
+    """The layers of a region, one for each match that it calls."""
+    patterns = {pattern.name: pattern for pattern in make_patterns(machine)}
+    shapes = []
+    for expr in post_order(region.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            found = match(patterns[expr.op.attr("Composite") or ""], expr.op.body)
+            assert isinstance(found, Match)
+            shapes.append(shape_of(found))
+    return shapes
 
 
 def _layer(product_op: str, **opened: Any) -> Term:

@@ -1,0 +1,95 @@
+"""Waits: where the host must wait for what it started, as late and for as little as is safe.
+
+Two steps must not swap where one writes what the other touches. Launches of one queue never do; all else is kept in
+order by waits. A launch that is n-th to last on its queue has finished once at most n - 1 are unfinished, so a wait for
+it lets those after it go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..relay.extern import Kernel, access_of
+from .program import Call, Program, Step, Wait, parameters
+
+__all__ = ["finish_positions", "place_waits"]
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """The buffers that a call reads and writes."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    @staticmethod
+    def of(call: Call, function: Kernel) -> _Accesses:
+        accesses = [(access_of(param.role), name) for param, name in zip(parameters(function), call.args, strict=True)]
+        return _Accesses(
+            frozenset(name for access, name in accesses if access != "write"),
+            frozenset(name for access, name in accesses if access != "read"),
+        )
+
+    def before(self, other: _Accesses) -> bool:
+        """Whether these must have happened before the other ones may."""
+        return not self.writes.isdisjoint(other.reads | other.writes) or not self.reads.isdisjoint(other.writes)
+
+
+def place_waits(
+    calls: Sequence[Call], functions: Mapping[str, Kernel], depths: Mapping[tuple[str, str], int]
+) -> tuple[Step, ...]:
+    """``calls`` with the waits that they need.
+
+    Args:
+        calls: in an order that is right where each has finished before the next one begins.
+        functions: what they call.
+        depths: how many launches each queue, by device and name, takes before one is waited for.
+    """
+    steps: list[Step] = []
+    flying: dict[tuple[str, str], list[_Accesses]] = {}
+
+    def wait(queue: tuple[str, str], pending: int) -> None:
+        steps.append(Wait(*queue, pending))
+        del flying[queue][: len(flying[queue]) - pending]
+
+    for call in calls:
+        accesses = _Accesses.of(call, functions[call.function])
+        own = (call.device or "", call.queue or "")
+        for queue, launches in flying.items():
+            if queue == own:
+                pending = depths[queue] - 1
+            elif call.queue is None and call.device == queue[0]:
+                pending = 0  # what is not started on a queue has the device to itself
+            else:
+                last = [position for position, launch in enumerate(launches) if launch.before(accesses)]
+                pending = len(launches) - 1 - last[-1] if last else len(launches)
+            if pending < len(launches):
+                wait(queue, pending)
+        steps.append(call)
+        if call.queue is not None:
+            flying.setdefault(own, []).append(accesses)
+    for queue, launches in flying.items():
+        if launches:
+            wait(queue, 0)
+    return tuple(steps)
+
+
+def finish_positions(program: Program) -> list[int]:
+    """For each step the position of the step at whose end it has finished: itself, or for a launch the wait that covers
+    it; the number of steps where none does."""
+    found = list(range(len(program.steps)))
+    flying: dict[tuple[str, str], list[int]] = {}
+    for position, step in enumerate(program.steps):
+        if step.queue is None or step.device is None:
+            continue
+        launches = flying.setdefault((step.device, step.queue), [])
+        if isinstance(step, Call):
+            launches.append(position)
+            found[position] = len(program.steps)
+        else:
+            finished = launches[: max(0, len(launches) - step.pending)]
+            del launches[: len(finished)]
+            for launch in finished:
+                found[launch] = position
+    return found

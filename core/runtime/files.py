@@ -1,0 +1,87 @@
+"""Arrays in files, read as hostile data and written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["read_arrays", "save_arrays", "write_whole"]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, or replace one, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written, or what is there is no plain file.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "what is there is no plain file")
+    staged = path.with_name(f".uma-{secrets.token_hex(8)}")
+    try:
+        staged.write_bytes(content)
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by name; that of an ``.npy`` file under the empty name.
+
+    Raises:
+        UsageError: the file cannot be opened.
+        ModelError: it holds something else, or more than there is memory for. Objects are not unpickled.
+    """
+    import tokenize
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    try:
+        file = path.open("rb")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
+    try:
+        with file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            return {name: loaded[name] for name in loaded.files}
+    except (
+        EOFError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, SyntaxError, ValueError,
+        tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
+        hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
+        raise ModelError(f"the file does not hold arrays: {error}", where=str(path), hint=hint) from error
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """What ``numpy.savez`` writes, but for any names.
+
+    Raises:
+        UsageError: the file cannot be written; ``what`` says in the message what should have been.
+    """
+    import io
+    import zipfile
+
+    import numpy as np
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error

@@ -1,0 +1,41 @@
+"""Which BLAS is there, and what it calls its functions."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from uma.hookspecs import Library
+from uma.runtime import find_library
+
+__all__ = ["ALTERNATIVES", "library_of", "sources"]
+
+ALTERNATIVES = {
+    library.name: library
+    for library in (
+        Library("openblas", symbols=("cblas_sgemm",)),
+        # A wheel, the functions of which have names of their own, so that it bears another BLAS beside it.
+        Library("scipy_openblas", "scipy-openblas32", symbols=("scipy_cblas_sgemm",)),
+        Library("blas", symbols=("cblas_sgemm",)),
+        Library("cblas", symbols=("cblas_sgemm",)),
+    )
+}
+"""By name, the best one first."""
+
+
+def library_of(name: str) -> Library:
+    """The library of that name; of ``auto`` the first that is there.
+
+    Where there is none it is the one that pip installs: the core says that it is missing, and what to do.
+    """
+    if name != "auto":
+        return ALTERNATIVES[name]
+    there = (library for library in ALTERNATIVES.values() if find_library(library) is not None)
+    return next(there, ALTERNATIVES["scipy_openblas"])
+
+
+def sources(library: Library) -> dict[str, str]:
+    """The C files for a library."""
+    folder = files(__package__) / "csrc"
+    names = ("uma_blas.h", "uma_blas.c")
+    made = {"uma_blas_library.h": f"#define UMA_BLAS_SGEMM {library.symbols[0]}\n"}
+    return made | {name: (folder / name).read_text(encoding="utf-8") for name in names}

@@ -1,0 +1,164 @@
+"""A whole region becomes one stream: commands for all of its layers, and memory for what passes between them."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from uma.hookspecs import Blob, Extern, Pattern, Refuse
+from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, Tuple, post_order
+from uma.relay.pattern import Match, match
+from uma.tir import Buffer, Param
+
+from .commands import REGIONS
+from .layer import Draft, drafts_of
+from .stream import Place, Step, Stream, write_stream
+
+__all__ = ["QUEUE_NAME", "ROUTINE", "Region"]
+
+ROUTINE, QUEUE_NAME = "stm_start", "stream"
+"""What an `Extern` of this target calls, and where it is launched."""
+
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A step whose operands are tensors still: bytes from the start of one on, by the name of the address. What has a
+    place already is that."""
+
+    draft: Draft
+    operands: Mapping[str, tuple[Expr | Place, int]]
+    layers: tuple[str, ...]
+
+
+@dataclass
+class _Life:
+    """A tensor that one match makes: its size, the steps that write it first and use it last."""
+
+    nbytes: int
+    first: int
+    last: int
+
+
+class Region:
+    """A region with all its matches taken apart, and a place for every tensor.
+
+    Args:
+        function: the region.
+        patterns: what the target takes, by name.
+        chunk_bytes: half of the weight memory.
+        spans: the layers of the region's expressions.
+    """
+
+    def __init__(self, function: Function, patterns: Mapping[str, Pattern], chunk_bytes: int, spans: Spans) -> None:
+        self._function, self._patterns, self._chunk_bytes, self._spans = function, patterns, chunk_bytes, spans
+        self._uses: list[_Use] = []
+        self._lives: dict[Expr, _Life] = {}
+        self._places: dict[Expr, Place] = {param: Place(f"input{n}", 0) for n, param in enumerate(function.params)}
+        self._features = 0
+        for expr in post_order(function.body):
+            if isinstance(expr, Call) and isinstance(expr.op, Function):
+                self._take(expr, expr.op)
+        self._give_out()
+        self._place_features()
+        self.stream: Stream = write_stream([self._step(use) for use in self._uses], chunk_bytes)
+
+    @property
+    def results(self) -> tuple[Expr, ...]:
+        """What the region gives, without the tuple around several."""
+        body = self._function.body
+        return body.fields if isinstance(body, Tuple) else (body,)
+
+    def lowered(self) -> tuple[IRModule, GlobalVar]:
+        """The region as a module of one `Extern`.
+
+        Raises:
+            Refuse: it has more inputs and outputs than the machine takes regions of memory.
+        """
+        params, results = self._function.params, self.results
+        # Besides inputs and outputs there are the constants and the arena.
+        if len(params) + len(results) > REGIONS - 2:
+            # Without its last result it has fewer; until it fits, the core asks again.
+            last = next(held for held in map(_held, reversed(results)) if held in self._lives)
+            raise Refuse(
+                f"a stream may use {REGIONS} regions of memory, two of them for constants and intermediate results; "
+                f"this one has {len(params)} inputs and {len(results)} outputs",
+                at=last,
+            )
+        taken = [
+            *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
+            *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
+        ]
+        if self._features:
+            features = Buffer("features", (self._features,), "uint8", alignment=_ALIGNMENT)
+            taken.append(Param(features, "workspace"))
+        stream = self.stream
+        marks, relocations = tuple(stream.marks), tuple(stream.relocations)
+        blobs = [Blob("stream", bytes(stream.data), _ALIGNMENT, relocations, marks)]
+        if stream.weights:
+            blobs.append(Blob("weights", bytes(stream.weights), _ALIGNMENT))
+        extern = Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)
+        module = IRModule.of({"stream": extern})
+        return module, module.global_var("stream")
+
+    def _take(self, expr: Call, function: Function) -> None:
+        """Notes the commands of one match."""
+        found = match(self._patterns[function.attr("Composite") or ""], function.body)
+        assert isinstance(found, Match)  # it is what the pattern took
+        given: dict[Expr, Expr] = dict(zip(function.params, expr.args, strict=True))
+        names = [name for name in ("data", "left", "right") if name in found.captures]
+        tensors = {name: _held(given[found[name]]) for name in names} | {"out": expr}
+        first = len(self._uses)
+        for draft in drafts_of(found, self._chunk_bytes):
+            operands: dict[str, tuple[Expr | Place, int]] = {
+                address: (tensors[name], offset) for address, (name, offset) in draft.places.items()
+            }
+            self._uses.append(_Use(draft, operands, self._spans[expr]))
+        last = len(self._uses) - 1
+        self._lives[expr] = _Life(math.prod(expr.shape), first, last)
+        for tensor in tensors.values():
+            if tensor in self._lives:
+                self._lives[tensor].last = last
+
+    def _give_out(self) -> None:
+        """Has results made where they belong, or copied there if they are something else as well."""
+        for number, result in enumerate(self.results):
+            tensor, place = _held(result), Place(f"output{number}", 0)
+            if tensor not in self._places:
+                self._places[tensor] = place
+                continue
+            draft = Draft("dma", {"bytes": math.prod(result.shape)}, {})
+            self._uses.append(_Use(draft, {"to": (place, 0), "from": (tensor, 0)}, self._spans[result]))
+
+    def _place_features(self) -> None:
+        """Puts what is neither input nor output into one workspace: large ones first, each as low as it can be beside
+        those that live at the same time.
+        """
+        placed: list[tuple[int, _Life]] = []
+        inner = [(expr, life) for expr, life in self._lives.items() if expr not in self._places]
+        for expr, life in sorted(inner, key=lambda one: -one[1].nbytes):
+            offset = 0
+            for start, other in placed:
+                alive = life.first <= other.last and other.first <= life.last
+                if alive and start < offset + life.nbytes and offset < start + other.nbytes:
+                    offset = -(-(start + other.nbytes) // _ALIGNMENT) * _ALIGNMENT
+            bisect.insort(placed, (offset, life), key=lambda one: one[0])
+            self._places[expr] = Place("features", offset)
+            self._features = max(self._features, offset + life.nbytes)
+
+    def _step(self, use: _Use) -> Step:
+        places = {}
+        for name, (operand, offset) in use.operands.items():
+            symbol, start = operand if isinstance(operand, Place) else self._places[operand]
+            places[name] = Place(symbol, start + offset)
+        return Step(use.draft, places, use.layers)
+
+
+def _held(expr: Expr) -> Expr:
+    """The tensor whose memory ``expr`` is: that of a reshaped tensor is the tensor's own."""
+    while isinstance(expr, Call) and not isinstance(expr.op, Function):
+        expr = expr.args[0]
+    return expr
