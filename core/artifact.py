@@ -25,8 +25,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import json_schema
+from .drivers import Library
 from .errors import InternalError, ModelError, UmaError, UsageError
-from .hooktypes import Library
 from .runtime.cache import Cache, library_key
 from .runtime.elf import text_bytes
 from .runtime.libraries import require_library

@@ -18,19 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from .hooktypes import (
-    Code,
-    Cost,
-    Implementation,
-    LaunchQueue,
-    Library,
-    Lowered,
-    Pass,
-    Refuse,
-    Routine,
-    Runtime,
-    Strategy,
-)
+from .drivers import Implementation, LaunchQueue, Library, Routine, Runtime
+from .hooktypes import Code, Cost, Lowered, Pass, Refuse, Strategy
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern

@@ -29,7 +29,7 @@ LAYERS = [
     ["tir"],
     ["relay"],
     ["program", "target"],
-    ["hooktypes"],
+    ["drivers", "hooktypes"],
     ["hookspecs"],
     ["plugins"],
     ["frontends", "partition", "codegen"],

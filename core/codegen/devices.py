@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..drivers import Implementation, Routine, Runtime
 from ..errors import InternalError, ModelError, PluginError, UsageError
-from ..hooktypes import Implementation, Routine, Runtime
 from ..program import Plan, Program
 from ..relay.extern import Extern, Field
 from ..target import Target

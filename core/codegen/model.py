@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from ..drivers import Routine
 from ..errors import InternalError
-from ..hooktypes import Routine
 from ..program import Buffer, Call, Plan, Program, Wait, relocate
 from ..program.relocate import base_buffers
 from ..relay.extern import Extern

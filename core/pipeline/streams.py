@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen.devices import fields_of, targets
-from ..hooktypes import Routine
+from ..drivers import Routine
 from ..program import Plan, Program, relocate
 from ..relay.extern import Blob, Extern
 from ..target.kind import shown

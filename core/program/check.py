@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..errors import InternalError
+from .constants import relocated_buffers
 from .order import Event, Touch, order_faults
 from .plan import Plan
 from .program import Buffer, Call, Program, Wait, arguments
-from .relocate import relocated_buffers
 
 __all__ = ["check_plan"]
 

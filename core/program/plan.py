@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ModelError
+from .constants import lay_out
 from .hazards import finish_positions
 from .packing import Block, Budget, Packer, lower_bound
 from .program import STATE_POOL, Buffer, Call, Program, arguments
-from .relocate import lay_out
 
 __all__ = ["Plan", "live_ranges", "plan"]
 

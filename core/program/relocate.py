@@ -1,59 +1,20 @@
-"""Where constants are, and what belongs into the holes of blobs now that everything has a place."""
+"""What belongs into the holes of blobs now that everything has a place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..errors import PluginError
-from ..relay.extern import Blob, Extern, Field, Relocation
-from .program import Buffer, Call, Program, arguments
+from ..relay.extern import Blob, Field, Relocation
+from .constants import relocated_buffers
+from .plan import Plan
+from .program import Call, Program, arguments
 
-if TYPE_CHECKING:
-    from .plan import Plan
-
-__all__ = ["ARENA_BASE", "CONSTANTS_BASE", "base_buffers", "lay_out", "relocate", "relocated_buffers"]
+__all__ = ["ARENA_BASE", "CONSTANTS_BASE", "base_buffers", "relocate"]
 
 CONSTANTS_BASE = 0
 ARENA_BASE = 1
 """Positions in the table of bases that a routine is given. The arrays of the caller and the states follow."""
-
-_ALIGNMENT = 16
-"""Of every constant, in bytes, or more where it asks for more."""
-
-
-def relocated_buffers(program: Program) -> dict[str, tuple[Call, Blob]]:
-    """The constants that hold blobs with relocations, each with the call that it is passed to and the blob."""
-    found: dict[str, tuple[Call, Blob]] = {}
-    for _, step in program.calls:
-        function = program.functions[step.function]
-        blobs = {blob.name: blob for blob in function.blobs} if isinstance(function, Extern) else {}
-        for param, name in arguments(program, step) if blobs else ():
-            if param.role == "constant" and blobs[param.buffer.name].relocations:
-                found[name] = step, blobs[param.buffer.name]
-    return found
-
-
-def lay_out(program: Program) -> tuple[dict[str, int], int]:
-    """Place the constants one after the other, in the order of the program's table, each at a multiple of 16 bytes or
-    of its own alignment if that is larger. Equal constants share their bytes, but for those that relocations change.
-
-    Returns:
-        The byte offset of each, by buffer name, and the bytes that all take.
-    """
-    relocated = relocated_buffers(program)
-    shares: dict[bytes | str, list[Buffer]] = {}
-    for buffer in program.role("constant"):
-        assert buffer.data is not None  # the program is verified
-        shares.setdefault(buffer.name if buffer.name in relocated else buffer.data, []).append(buffer)
-    offsets: dict[str, int] = {}
-    end = 0
-    for buffers in shares.values():
-        alignment = max(_ALIGNMENT, *(buffer.alignment for buffer in buffers))
-        start = -(-end // alignment) * alignment
-        offsets.update((buffer.name, start) for buffer in buffers)
-        end = start + buffers[0].nbytes
-    return offsets, end
 
 
 def base_buffers(program: Program, step: Call) -> tuple[str, ...]:

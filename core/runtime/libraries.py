@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..drivers import Library
 from ..errors import ToolchainError
-from ..hooktypes import Library
 from .toolchain import Compiler, find_compiler, try_link
 
 __all__ = ["find_library", "require_library"]

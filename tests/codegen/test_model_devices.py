@@ -14,8 +14,8 @@ from tests._support.programs import kernel
 
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device, device_record
+from uma.drivers import Implementation
 from uma.errors import InternalError, PluginError, UsageError
-from uma.hooktypes import Implementation
 from uma.program import Program, plan
 from uma.target import Attribute, Target, TargetKind
 

@@ -15,7 +15,8 @@ from tests._support.stream_programs import FIELDS_OF
 from uma.codegen.weights import assemble
 from uma.errors import InternalError, PluginError
 from uma.program import Buffer, Call, Plan, Program, check_plan, plan, relocate, verify
-from uma.program.relocate import base_buffers, lay_out
+from uma.program.constants import lay_out
+from uma.program.relocate import base_buffers
 from uma.relay import Blob, Extern, Field, Relocation
 from uma.tir import Buffer as TirBuffer
 from uma.tir import Memory, Param
