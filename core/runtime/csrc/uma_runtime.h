@@ -2,7 +2,8 @@
  *
  * A model is constant data and code: it owns no memory and calls no allocator. All that it works on is a context, an
  * arena and, where it keeps something from one run to the next, memory for this state; all given by the caller, so that
- * one model can run in several contexts, and several models live in one image. The devices that a model runs on are the caller's as well: see uma_device.h.
+ * one model can run in several contexts, and several models live in one image. The devices that a model runs on are the
+ * caller's as well: see uma_device.h.
  */
 #ifndef UMA_RUNTIME_H
 #define UMA_RUNTIME_H
