@@ -23,7 +23,7 @@ from .hooktypes import Code, Cost, Lowered, Pass, Refuse, Strategy
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern
-from .target import Target, TargetKind
+from .target import Alias, Target, TargetKind
 
 if TYPE_CHECKING:
     from .relay import Function, GlobalVar, IRModule
@@ -77,13 +77,13 @@ _hookspec = pluggy.HookspecMarker(PROJECT)
 
 
 @_hookspec(firstresult=True)
-def register_target() -> Sequence[TargetKind]:  # type: ignore[empty-body]  # a specification has no body
-    """Declare the target kinds that this plugin serves, exactly those that its entry points name.
+def register_target() -> Sequence[TargetKind | Alias]:  # type: ignore[empty-body]  # a specification has no body
+    """Declare the target kinds that this plugin serves and its aliases, exactly those that its entry points name.
 
     Called once, after the plugin was imported.
 
     Returns:
-        A list or tuple of kinds.
+        A list or tuple of kinds, and of aliases, which are names that stand for whole targets.
 
     Example::
 

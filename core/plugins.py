@@ -23,8 +23,10 @@ from . import hookspecs
 from .errors import PluginError, ToolchainError, UsageError
 from .relay.custom import CustomOp
 from .relay.op import known_ops
-from .target import Target, TargetKind, parse_target
-from .target.kind import shown, suggest
+from .target import Alias, Target, TargetKind, read_target
+from .target.forms import COMPOSITE_KIND
+from .target.kind import COMPOSITE, shown, suggest
+from .target.project import project_targets
 from .version import __version__
 
 __all__ = ["GROUP", "LoadedPlugin", "PluginEntry", "PluginHost", "default_host", "installed_plugins"]
@@ -70,6 +72,7 @@ class LoadedPlugin:
     entry: PluginEntry
     kinds: Mapping[str, TargetKind]
     hooks: pluggy.HookRelay
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
     ops: Mapping[str, CustomOp] = field(default_factory=dict)
 
     def call(self, hook: str, **arguments: object) -> Any:
@@ -169,7 +172,8 @@ class PluginHost:
             installed = f"installed kinds: {', '.join(names)}" if names else "no plugin is installed"
             raise UsageError(
                 f"there is no target kind {shown(kind)}",
-                hint=f"{suggest(kind, names)}{installed}; a plugin brings its kinds with it: pip install PLUGIN",
+                hint=f"{suggest(kind, (*names, COMPOSITE))}{installed}; a plugin brings its kinds with it: "
+                "pip install PLUGIN",
             )
         entry, *others = owners
         if others:
@@ -193,27 +197,50 @@ class PluginHost:
         return plugin
 
     def kind(self, name: str) -> TargetKind:
-        """The target kind ``name``. Raises as `plugin_for`."""
-        return self.plugin_for(name).kinds[name]
+        """The target kind ``name``. Raises as `plugin_for`, and UsageError for an alias."""
+        kinds = self.plugin_for(name).kinds
+        if name not in kinds:
+            raise UsageError(f"{name!r} is no target kind: it stands for a whole target")
+        return kinds[name]
 
-    def kinds(self) -> dict[str, TargetKind | PluginError]:
-        """Every promised kind, sorted by name, or why it cannot be had. Imports every plugin."""
-        found: dict[str, TargetKind | PluginError] = {}
+    def named(self, name: str) -> TargetKind | Alias:
+        """The target kind or alias ``name``, of a plugin or of the project that the current folder belongs to.
+
+        Raises:
+            UsageError: there is none; or the project's are malformed.
+            PluginError: as `plugin_for`.
+        """
+        if name not in self.names():
+            if name == COMPOSITE:
+                return COMPOSITE_KIND
+            project = project_targets()
+            if name in project:
+                return project[name]
+        plugin = self.plugin_for(name)
+        return plugin.aliases[name] if name in plugin.aliases else plugin.kinds[name]
+
+    def hosts(self) -> tuple[TargetKind, ...]:
+        """The kinds that can be hosts, sorted by name, but those of broken plugins. Imports every plugin."""
+        return tuple(kind for kind in self.kinds().values() if isinstance(kind, TargetKind) and kind.is_host)
+
+    def kinds(self) -> dict[str, TargetKind | Alias | PluginError]:
+        """Every promised kind and alias, sorted by name, or why it cannot be had. Imports every plugin."""
+        found: dict[str, TargetKind | Alias | PluginError] = {}
         for name in self.names():
             try:
-                found[name] = self.kind(name)
+                found[name] = self.named(name)
             except PluginError as error:
                 found[name] = error
         return found
 
-    def target(self, text: str) -> Target:
-        """The target that ``text`` describes.
+    def target(self, given: str | Mapping[str, object] | Target) -> Target:
+        """The target that a text, JSON or a dict describes.
 
         Raises:
-            UsageError: the text is malformed, or names a kind, an attribute or a value that does not exist.
+            UsageError: it is malformed, or names a kind, an attribute or a value that does not exist.
             PluginError: as `plugin_for`.
         """
-        return parse_target(text, self.kind)
+        return read_target(given, self.named)
 
 
 @functools.cache
@@ -252,7 +279,8 @@ def _load(entry: PluginEntry, promised: set[str]) -> LoadedPlugin:
         if not implemented and inspect.isroutine(inspect.getattr_static(plugin, hook, None)):
             raise entry.fault(f"has a function {hook} without the mark @uma.hookimpl", _report(entry))
     given = _attempt(entry, "failed in hook register_target", _report(entry), manager.hook.register_target)
-    loaded = LoadedPlugin(entry, _check_kinds(entry, promised, given), manager.hook)
+    kinds, aliases = _check_kinds(entry, promised, given)
+    loaded = LoadedPlugin(entry, kinds, manager.hook, aliases)
     return replace(loaded, ops=_check_ops(loaded, loaded.call("ops") or ()))
 
 
@@ -296,21 +324,22 @@ def _check_compatible(entry: PluginEntry) -> None:
             raise entry.fault(f"needs {_CORE}{requirement.specifier}, this is {_CORE} {__version__}", hint)
 
 
-def _check_kinds(entry: PluginEntry, promised: set[str], given: Any) -> dict[str, TargetKind]:
+def _check_kinds(entry: PluginEntry, promised: set[str], given: Any) -> tuple[dict[str, TargetKind], dict[str, Alias]]:
     if not isinstance(given, hookspecs.RESULTS["register_target"]):
         what = "does not implement" if given is None else f"gave {shown(given)} from"
         raise entry.fault(f"{what} hook register_target, which gives a list of TargetKind", _report(entry))
     for kind in given:
-        if not isinstance(kind, TargetKind):
+        if not isinstance(kind, (TargetKind, Alias)):
             raise entry.fault(f"gave {shown(kind)} from hook register_target among its TargetKinds", _report(entry))
-    kinds = {kind.name: kind for kind in given}
-    if len(kinds) < len(given) or set(kinds) != promised:
-        registered = ", ".join(kind.name for kind in given) or "none"
+    names = [kind.name for kind in given]
+    if len(set(names)) < len(names) or set(names) != promised or COMPOSITE in names:
         raise entry.fault(
-            f"registers the kinds {registered}, but its entry points name {', '.join(sorted(promised))}",
+            f"registers the kinds {', '.join(names) or 'none'}, but its entry points name {', '.join(sorted(promised))}"
+            + (f"; {COMPOSITE!r} is the core's" if COMPOSITE in names else ""),
             _report(entry),
         )
-    return kinds
+    kinds = {kind.name: kind for kind in given if isinstance(kind, TargetKind)}
+    return kinds, {kind.name: kind for kind in given if isinstance(kind, Alias)}
 
 
 def _check_ops(plugin: LoadedPlugin, given: Iterable[CustomOp]) -> dict[str, CustomOp]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..target.kind import shown
-from .common import add_model_arguments, add_output_arguments, shapes, states
+from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
 from .output import Output
 
 __all__ = ["add"]
@@ -54,9 +54,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import finish_build, load_model, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.explain import explain, require_offload
-    from ..pipeline.members import resolve_targets
     from ..pipeline.stages import STAGES
-    from ..plugins import default_host
 
     if args.stop_after is not None:
         if args.stop_after not in STAGES:
@@ -66,9 +64,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         if args.output is not None:
             raise UsageError("--stop-after makes no artifact", hint="leave out --output; --dump DIR keeps the texts")
     start = time.perf_counter()
-    members = resolve_targets(args.target, default_host())
+    members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         out.notes(loaded.notes)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, UsageError
+from ..target.text import MAX_JSON_CHARS
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..pipeline.members import Members
+    from .output import Output
 
 __all__ = [
     "add_input_arguments",
     "add_model_arguments",
     "add_output_arguments",
+    "find_members",
     "make_inputs",
+    "pins",
     "random_array",
     "shapes",
     "states",
+    "target_text",
 ]
 
 _SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
@@ -40,7 +48,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         metavar="T",
         action="append",
         required=target_required,
-        help="what to build for: c, 'c -opt=2'; repeat it for accelerators, in order of priority, and their host",
+        help="what to build for: c, 'c -opt=2', a FILE.json, or a name that the project gives; repeat it for "
+        "accelerators, in order of priority, and their host",
     )
     parser.add_argument("--name", metavar="N", help="prefix of all C names (default: from the file's name)")
     parser.add_argument(
@@ -58,6 +67,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         help="an input that the model keeps itself: each run begins with what this output was in the run before; may "
         "be repeated",
     )
+    parser.add_argument(
+        "--pin",
+        metavar="LAYER=LABEL",
+        action="append",
+        default=[],
+        help="run a layer on the target of that label and no other; 'conv*=npu1' pins all layers whose names fit; may "
+        "be repeated, the last that fits a layer counts",
+    )
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +88,47 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="one input, which goes before --inputs: NAME=@X.npy, or NAME=random:SEED; may be repeated (default: "
         "random:0 for the first, random:1 for the second, ...)",
     )
+
+
+def find_members(args: argparse.Namespace, out: Output) -> Members:
+    """The targets that ``--target`` names; what was decided about them is said.
+
+    Raises:
+        UsageError: one is malformed, or they do not go together, as `resolve_targets` has it; or a file cannot be read.
+        PluginError: a target's plugin is at fault.
+    """
+    from ..pipeline.members import resolve_targets
+    from ..plugins import default_host
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        members = resolve_targets([target_text(text) for text in args.target], default_host())
+    for warning in caught:
+        out.complain(f"uma: warning: {warning.message}")
+    if not out.quiet:
+        for note in members.notes:
+            out.complain(f"note: {note}")
+    return members
+
+
+def target_text(text: str) -> str:
+    """The text of a target, read from the file where ``text`` is the name of one: it ends with ``.json``.
+
+    Raises:
+        UsageError: the file cannot be read, or is larger than a target may be.
+    """
+    if not text.endswith(".json") or text.lstrip()[:1] in ("{", "["):
+        return text
+    try:
+        with open(text, encoding="utf-8") as file:
+            content = file.read(MAX_JSON_CHARS + 1)
+    except OSError as error:
+        raise UsageError(f"the target's file cannot be read: {error.strerror}", where=text) from error
+    except ValueError as error:
+        raise UsageError("the target's file is no text in UTF-8", where=text) from error
+    if content.lstrip()[:1] not in ("{", "["):
+        raise UsageError("the file holds no JSON object and no list", where=text, hint='write it like {"kind": "c"}')
+    return content
 
 
 def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
@@ -108,6 +166,24 @@ def states(args: argparse.Namespace) -> dict[str, str]:
         if given in found:
             raise UsageError(f"--state gives {given!r} twice")
         found[given] = taken
+    return found
+
+
+def pins(args: argparse.Namespace) -> dict[str, str]:
+    """The labels that ``--pin`` pins layers to, by patterns of their names.
+
+    Raises:
+        UsageError: one is malformed, or a pattern has two.
+    """
+    found: dict[str, str] = {}
+    for text in args.pin:
+        # A layer's name may have a = in it, a label has none.
+        pattern, _, label = text.rpartition("=")
+        if not pattern or not label:
+            raise UsageError(f"--pin {text!r} is no pair of a layer and a label", hint="write LAYER=LABEL")
+        if pattern in found:
+            raise UsageError(f"--pin gives {pattern!r} twice")
+        found[pattern] = label
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import add_model_arguments, add_output_arguments, shapes, states
+from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
 from .output import Output
 
 if TYPE_CHECKING:
@@ -58,15 +58,13 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import load_model, start_build
     from ..pipeline.explain import explain
-    from ..pipeline.members import resolve_targets
     from ..pipeline.stages import STAGES
     from ..pipeline.streams import streams
-    from ..plugins import default_host
     from ..program import Program, plan
 
-    members = resolve_targets(args.target, default_host())
+    members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     until = STAGES[-1] if args.stream else "lower"
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)

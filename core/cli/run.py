@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes, states
+from .common import (
+    add_input_arguments,
+    add_model_arguments,
+    add_output_arguments,
+    find_members,
+    make_inputs,
+    pins,
+    shapes,
+    states,
+)
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -81,8 +90,8 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
     if args.model.is_dir():
         from ..artifact import load
 
-        if args.target or args.name or args.shape or args.state:
-            hint = "--target, --name, --shape and --state go with model files"
+        if args.target or args.name or args.shape or args.state or args.pin:
+            hint = "--target, --name, --shape, --pin and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)
     if not args.model.exists():
@@ -90,12 +99,10 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
     from ..pipeline.driver import build_loaded, load_model
-    from ..pipeline.members import resolve_targets
-    from ..plugins import default_host
 
-    members = resolve_targets(args.target, default_host())
+    members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     out.notes(loaded.notes)
     return artifact

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
-from .common import add_output_arguments
+from ..errors import PluginError, UsageError
+from .common import add_output_arguments, target_text
 from .output import Output
 
 if TYPE_CHECKING:
     from ..plugins import PluginHost
-    from ..target import TargetKind
+    from ..target import Alias, Attribute, Target, TargetKind
 
 __all__ = ["add"]
 
@@ -21,7 +22,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "targets",
         help="list target kinds",
-        description="List the target kinds that installed plugins bring, or show one of them.",
+        description="List the target kinds and aliases that installed plugins bring and the targets that the project "
+        "names in [tool.uma.targets] of its pyproject.toml, or show one of them.",
         allow_abbrev=False,
     )
     parser.add_argument("kind", metavar="KIND", nargs="?", help="show this kind's attributes")
@@ -37,51 +39,156 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.explain is not None:
         if args.kind is not None:
             raise UsageError("--explain takes a whole target, and no KIND besides")
-        return _explain(args.explain, host, out)
-    if args.kind is not None:
-        kind = host.kind(args.kind)
-        out.line(f"{kind.name}: {kind.help}")
-        out.table(
-            {
-                f"-{attribute.name}": f"{attribute.help}; {attribute.allowed()}"
-                + ("" if attribute.default is None else f"; default {attribute.default}")
-                for attribute in kind.attributes
-            }
-        )
-        out.result({"kind": _as_json(kind)})
+        return _explain(target_text(args.explain), host, out)
+    return _list(host, out) if args.kind is None else _describe(args.kind, host, out)
+
+
+def _describe(name: str, host: PluginHost, out: Output) -> int:
+    from ..target import Alias
+
+    found = host.named(name)
+    out.line(f"{found.name}: {found.help}")
+    if isinstance(found, Alias):
+        out.line(f"  stands for {_shown(found.expands_to)}")
+        out.result({"alias": _alias_as_json(found)})
         return 0
-    return _list(host, out)
+    out.table({f"-{attribute.name}": _words(attribute) for attribute in found.attributes})
+    out.line(f"and as every {'host' if found.is_host else 'accelerator'} has:")
+    out.table({f"-{attribute.name}": _words(attribute) for attribute in found.common})
+    out.result({"kind": _as_json(found)})
+    return 0
+
+
+def _words(attribute: Attribute) -> str:
+    text = f"{attribute.help}; {attribute.allowed()}"
+    if attribute.required:
+        text += "; required"
+    if attribute.default is not None:
+        text += f"; default {_shown(attribute.default)}"
+    if attribute.also:
+        text += f"; also {', '.join(attribute.also)}"
+    if attribute.deprecated:
+        text += f"; formerly {', '.join(attribute.deprecated)}"
+    return text
 
 
 def _list(host: PluginHost, out: Output) -> int:
-    from ..errors import PluginError
+    from ..target import Alias
+    from ..target.project import project_targets
 
     kinds = host.kinds()
     for name, found in kinds.items():
         if isinstance(found, PluginError):
             out.line(f"{name}: cannot be used: {found.what}")
+        elif isinstance(found, Alias):
+            out.line(f"{name}: {found.help} (stands for {_shown(found.expands_to)})")
         else:
             out.line(f"{name}: {found.help} ({found.device_type}{', host' if found.is_host else ''})")
     if not kinds:
         out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
-    usable = [_as_json(kind) for kind in kinds.values() if not isinstance(kind, PluginError)]
+    project = project_targets()
+    for name, alias in project.items():
+        taken = "; but a plugin has this name, and goes before it" if name in kinds else ""
+        out.line(f"{name}: {alias.help} (stands for {_shown(alias.expands_to)}{taken})")
+    found_kinds = [_as_json(k) for k in kinds.values() if not isinstance(k, (Alias, PluginError))]
+    aliases = [_alias_as_json(a) for a in (*kinds.values(), *project.values()) if isinstance(a, Alias)]
     faults = [{"name": n, "error": e.what} for n, e in kinds.items() if isinstance(e, PluginError)]
-    out.result({"kinds": usable, "unusable": faults})
+    out.result({"kinds": found_kinds, "aliases": aliases, "unusable": faults})
     return 0
 
 
 def _explain(text: str, host: PluginHost, out: Output) -> int:
-    target = host.target(text)
-    out.line(str(target))
-    rows, fields = {}, []
-    for attribute in target.kind.attributes:
-        value, given = target.get_attr(attribute.name), attribute.name in target.attrs
-        origin = "given" if given else "default" if value is not None else "not given"
-        rows[f"-{attribute.name}"] = origin if value is None else f"{value} ({origin})"
-        fields.append({"name": attribute.name, "value": value, "given": given})
-    out.table(rows)
-    out.result({"target": str(target), "kind": target.kind.name, "attributes": fields})
+    from ..target import read_targets
+    from ..target.config import CompilationConfig
+
+    given = read_targets(text, host.named)
+    try:
+        config = CompilationConfig.of(given, host)
+    except UsageError as error:
+        if len(given) > 1 or given[0].nested or given[0].kind.is_host:
+            raise
+        # An accelerator means something even where it cannot be built for alone.
+        members, canonical, notes = [("accelerator", given[0])], given[0], [f"{error.what}; {error.hint}"]
+    else:
+        members = [("host", one) for one in config.hosts] + [("accelerator", one) for one in config.accelerators]
+        canonical, notes = config.canonical, list(config.notes)
+    targets = [one for _, one in members]
+    rows = []
+    out.line(str(canonical))
+    for position, (role, target) in enumerate(members):
+        fields = list(_values(target))
+        more = [other.name for other in targets if _refines(target, other)]
+        rows.append(_explained(role, target, fields, more))
+        table = {f"-{name}": "not given" if value is None else f"{_shown(value)} ({o})" for name, value, o in fields}
+        if len(members) == 1:
+            out.table(table)
+            continue
+        last = position == len(members) - 1
+        refines = f", refines {', '.join(more)}" if more else ""
+        out.line(f"{'└' if last else '├'}─ {role} {target.name}: {target.kind.help}{refines}")
+        width = max(map(len, table), default=0)
+        for name, value in table.items():
+            out.line(f"{' ' if last else '│'}    {name:<{width}}  {value}")
+    for note in notes:
+        out.line(f"note: {note}")
+    record = {"target": str(canonical), "kind": canonical.kind.name, "json": canonical.to_json(), "notes": notes}
+    out.result({**record, "attributes": rows[0]["attributes"] if len(rows) == 1 else [], "targets": rows})
     return 0
+
+
+def _refines(target: Target, other: Target) -> bool:
+    from ..target.config import refines
+
+    return refines(target, other) and not refines(other, target)
+
+
+def _values(target: Target) -> Iterator[tuple[str, Any, str]]:
+    """Name, value and origin of each attribute: all of the kind's own, of the common ones those that say something."""
+    own = {attribute.name for attribute in target.kind.attributes}
+    for attribute in (*target.kind.attributes, *target.kind.common):
+        name, value = attribute.name, target.get_attr(attribute.name)
+        if name in target.derived:
+            origin = "derived" + (f", given {_shown(target.attrs[name])}" if name in target.attrs else "")
+        elif name in target.attrs or (name == "tag" and value is not None):
+            origin = "given"
+        else:
+            origin = "not given" if value is None else "default"
+        if name in own or origin not in ("default", "not given"):
+            yield name, value, origin
+
+
+def _explained(role: str, target: Target, fields: Sequence[tuple[str, Any, str]], more: list[str]) -> dict[str, Any]:
+    given = {*target.attrs, "tag"}
+    return {
+        "role": role,
+        "name": target.name,
+        "kind": target.kind.name,
+        "target": str(target),
+        "refines": more,
+        "attributes": [
+            {"name": name, "value": _plain(value), "given": name in given, "origin": origin}
+            for name, value, origin in fields
+        ],
+    }
+
+
+def _shown(value: object) -> str:
+    """A value as a target's text has it; what an alias stands for, as JSON where it is no text."""
+    from ..target.text import spell
+
+    if isinstance(value, (dict, list)):
+        import json
+
+        return json.dumps(value)
+    return value if isinstance(value, str) else spell(value)  # type: ignore[arg-type]  # what attributes hold
+
+
+def _plain(value: object) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else _shown(value)
+
+
+def _alias_as_json(alias: Alias) -> dict[str, Any]:
+    return {"name": alias.name, "help": alias.help, "expands_to": alias.expands_to}
 
 
 def _as_json(kind: TargetKind) -> dict[str, Any]:
@@ -90,8 +197,19 @@ def _as_json(kind: TargetKind) -> dict[str, Any]:
         "help": kind.help,
         "device_type": kind.device_type,
         "is_host": kind.is_host,
-        "attributes": [
-            {"name": a.name, "help": a.help, "allowed": a.allowed(), "default": a.default, "required": a.required}
-            for a in kind.attributes
-        ],
+        "default_host": kind.default_host,
+        "attributes": [_attribute_as_json(attribute) for attribute in kind.attributes],
+        "common": [_attribute_as_json(attribute) for attribute in kind.common],
+    }
+
+
+def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
+    return {
+        "name": attribute.name,
+        "help": attribute.help,
+        "allowed": attribute.allowed(),
+        "default": _plain(attribute.default),
+        "required": attribute.required,
+        "also": list(attribute.also),
+        "deprecated": list(attribute.deprecated),
     }

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
-from .common import add_input_arguments, add_model_arguments, add_output_arguments, make_inputs, shapes, states
+from .common import (
+    add_input_arguments,
+    add_model_arguments,
+    add_output_arguments,
+    find_members,
+    make_inputs,
+    pins,
+    shapes,
+    states,
+)
 from .output import Output, shorten
 
 if TYPE_CHECKING:
@@ -59,14 +68,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import build_loaded, load_model
-    from ..pipeline.members import resolve_targets
     from ..pipeline.oracles import ORACLES, kept_states
     from ..pipeline.verify import verify
-    from ..plugins import default_host
 
-    members = resolve_targets(args.target, default_host())
+    members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args))
+    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
     inputs = make_inputs(args, declared)

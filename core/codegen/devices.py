@@ -87,8 +87,7 @@ class Device:
     @classmethod
     def of(cls, label: str, target: Target, runtime: Runtime) -> Device:
         """The device that ``target`` describes by its attributes ``impl`` (default ``sim``) and ``base``."""
-        declared = {attribute.name for attribute in target.kind.attributes}
-        impl, base = (target.get_attr(name) if name in declared else None for name in ("impl", "base"))
+        impl, base = target.get_attr("impl"), target.get_attr("base")
         return cls(label, target.kind.name, "sim" if impl is None else impl, runtime, base)
 
     @property
@@ -174,22 +173,31 @@ def _check_declared(program: Program, device: Device) -> None:
 
 
 def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[str, str]:
-    """The files of all devices, by name; those of one kind share theirs.
+    """The files of all devices, by name; those of one kind share theirs, and differ in their parameters alone.
 
     Args:
         devices: of one model.
         generated: names of the files that the core writes for that model.
 
     Raises:
-        PluginError: a file has the name of another one, also where only upper and lower case tell the two apart.
+        PluginError: a file has the name of another one, also where only upper and lower case tell the two apart; or
+            two devices of one kind have different contents for it.
     """
     files: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     owners = {name.lower(): (name, "the core writes") for name in generated}
     for device in devices:
         for name, text in device.sources.items():
             if files.get(name) == text:
                 continue
             other, owner = owners.get(name.lower(), (None, ""))
+            if other == name and kinds.get(name) == device.kind:
+                raise PluginError(
+                    f"the plugin's file {name!r} is another for device {device.label!r} than for others of its kind",
+                    where=f"target kind {device.kind!r}",
+                    hint="one image has each file once: what differs from device to device goes into "
+                    "Runtime(parameters=...)",
+                )
             if other is not None:
                 raise PluginError(
                     f"the plugin's file {name!r} has the name of a file {other!r} that {owner}",
@@ -197,7 +205,7 @@ def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[st
                     hint="names of a plugin's files begin with something of its own; a model's with the model's name",
                 )
             owners[name.lower()] = (name, f"target kind {device.kind!r} brings for device {device.label!r}")
-            files[name] = text
+            files[name], kinds[name] = text, device.kind
     return files
 
 

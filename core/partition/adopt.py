@@ -31,7 +31,8 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
         owners: by label.
 
     Raises:
-        ModelError: such a function is for no owner, or is ``main``; names function and layers.
+        ModelError: such a function is for no owner, or is ``main``, or has something in it that is pinned to another
+            target; names function and layers.
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
     if (label := module.main.attr("Compiler")) is not None:
@@ -76,7 +77,15 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], spans: 
             where=", ".join([f"function {name!r}", *layers]),
             hint=f"the accelerators are {', '.join(owners) or 'none'}",
         )
+    pins = [expr for expr in nested_exprs(function) if isinstance(expr, Call) and expr.pin is not None]
+    for call in pins:
+        if call.pin != label:
+            raise ModelError(
+                f"{call.op_name} is pinned to {call.pin!r}, and the model has it in a function for {label!r}",
+                where=", ".join([f"function {name!r}", *spans[call]]),
+                hint="take one of the two away",
+            )
     whole = without_tuples(function, spans)
     claims = Claims(Graph(whole))
     claims.offer(replace(owners[label], limits=Limits()))
-    return with_composites(whole, claims.order(), spans) if claims.all else function
+    return with_composites(whole, claims.order(), spans) if claims.all or pins else function

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InternalError, PluginError
-from ..relay.expr import Constant, Expr, TupleGetItem, Var
+from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
 from ..relay.types import TensorType
 from ..relay.visit import children
@@ -25,14 +25,14 @@ class Note:
     Args:
         kind: what is in the way, see `uma.partition.ReasonKind`.
         pattern: the name of its pattern.
-        at: the node that is used outside too; None where there is none.
+        at: the node that is used outside too, or that is pinned to another target; None where there is none.
         user: who uses it outside; None where it is a result of the function.
         limit: the name of the limit.
         value: how much of it the match would need.
         most: how much it may.
     """
 
-    kind: Literal["escapes", "limit", "cycle"]
+    kind: Literal["pinned", "escapes", "limit", "cycle"]
     pattern: str
     at: Expr | None = None
     user: Expr | None = None
@@ -47,16 +47,21 @@ class Claims:
     Args:
         graph: of the function.
         withdrawn: what is not to be offered again.
+        heeds_pins: whether pins are for owners. They are not where a host's own ops are grouped.
 
     Attributes:
+        pins: what is pinned, and to what label.
         of: the claim that has a node.
         all: the claims, in the order in which they were made.
         notes: for the label of an owner and a node the first match that could have had it, and why it has not.
         quotient: the graph; nodes are numbered in the order of ``graph``, leaves left out.
     """
 
-    def __init__(self, graph: Graph, withdrawn: Iterable[Withdrawn] = ()) -> None:
+    def __init__(self, graph: Graph, withdrawn: Iterable[Withdrawn] = (), *, heeds_pins: bool = True) -> None:
         self.graph = graph
+        self.pins: dict[Expr, str] = {}
+        if heeds_pins:
+            self.pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
         self.of: dict[Expr, Claim] = {}
         self.all: list[Claim] = []
         self.notes: dict[tuple[str, Expr], Note] = {}
@@ -87,8 +92,25 @@ class Claims:
         for node in claim.nodes:
             self.of[node] = claim
 
-    def offer(self, owner: Owner, freed: Iterable[Expr] | None = None) -> None:
-        """Let an owner claim what its patterns match and nobody has.
+    def offer_pinned(self, owners: Sequence[Owner], freed: Iterable[Expr] | None = None) -> None:
+        """Let owners claim what is pinned to them, before anyone takes what they need for it.
+
+        Args:
+            owners: the owners.
+            freed: where given, nothing else was given back.
+
+        Raises:
+            PatternFault: a test or a predicate of an owner's is at fault.
+        """
+        pinned: dict[str, list[Expr]] = {}
+        for expr in self.pins if freed is None else filter(self.pins.__contains__, freed):
+            pinned.setdefault(self.pins[expr], []).append(expr)
+        for owner in owners:
+            if owner.label in pinned:
+                self.offer(owner, pinned[owner.label], pinned_only=True)
+
+    def offer(self, owner: Owner, freed: Iterable[Expr] | None = None, *, pinned_only: bool = False) -> None:
+        """Let an owner claim what its patterns match and nobody has. What is pinned to another is not for it.
 
         Patterns come in the order of their priority; for each the places where it may be laid from the result of the
         function backwards; at each the first match that can be had.
@@ -96,6 +118,7 @@ class Claims:
         Args:
             owner: the owner.
             freed: where given, patterns of one output are laid only where they can reach one of these.
+            pinned_only: whether only matches are claimed in which something is pinned to the owner.
 
         Raises:
             PatternFault: a test or a predicate of the owner's is at fault.
@@ -105,7 +128,7 @@ class Claims:
             for root in roots_of(pattern, self.graph):
                 if root not in self.of and (above is None or root in above or len(pattern.roots) > 1):
                     try:
-                        self._claim(owner, pattern, root)
+                        self._claim(owner, pattern, root, pinned_only)
                     except PluginError as error:
                         raise PatternFault(error, owner.label, root) from error
 
@@ -122,9 +145,11 @@ class Claims:
             found.update(level)
         return found
 
-    def _claim(self, owner: Owner, pattern: Pattern, root: Expr) -> None:
+    def _claim(self, owner: Owner, pattern: Pattern, root: Expr, pinned_only: bool) -> None:
         for match in find(pattern, root, self.graph, taken=self.of):
             if (owner.label, pattern.name, match.nodes) in self._withdrawn:
+                continue
+            if pinned_only and all(self.pins.get(node) != owner.label for node in match.nodes):
                 continue
             claim = Claim(owner.label, match, self._with_fields(match))
             note = self._obstacle(claim, owner.limits)
@@ -148,6 +173,10 @@ class Claims:
     def _obstacle(self, claim: Claim, limits: Limits) -> Note | None:
         """What is in the way of a claim; where there is nothing, it is one node of the quotient then."""
         match, name = claim.match, claim.match.pattern.name
+        if self.pins:
+            foreign = (node for node in match.nodes if self.pins.get(node, claim.owner) != claim.owner)
+            if (at := next(foreign, None)) is not None:
+                return Note("pinned", name, at=at)
         for node in match.escapes:
             # A field of a root is a result as much as the root.
             if not (isinstance(node, TupleGetItem) and node.tuple in match.roots):

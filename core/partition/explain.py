@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import PluginError
+from ..errors import PluginError, RequirementError
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
@@ -15,7 +15,7 @@ from ..relay.visit import post_order
 from .claims import Note
 from .record import OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 
-__all__ = ["explained"]
+__all__ = ["explained", "require_pins"]
 
 _CLAUSE = "clause "
 
@@ -48,6 +48,52 @@ def explained(
     explainer = _Explainer(module, owners, regions, withdrawn, notes)
     return tuple(explainer.record(call, place) for call, place in _ops(module))
 
+
+def require_pins(
+    module: IRModule,
+    owners: Sequence[Owner],
+    regions: Sequence[Region],
+    withdrawn: Sequence[Withdrawn],
+    notes: Mapping[tuple[str, Expr], Note],
+) -> None:
+    """Check that owners have what is pinned to them. For arguments see `explained`.
+
+    What only moves elements may be left to the host where its layer computes something, too: front-ends put
+    permutations and reshapes around that.
+
+    Raises:
+        RequirementError: an owner does not have it; names every such op, with its layers, the label, and why.
+        PatternFault: a test or a predicate of a plugin's is at fault.
+    """
+    labels = {owner.label for owner in owners}
+    pinned = [(call, inside) for call, inside in _ops(module) if call.pin in labels]
+    if not pinned:
+        return
+    explainer = _Explainer(module, owners, regions, withdrawn, notes)
+    computing = {(call.pin, layer) for call, _ in pinned if not _is_movement(call) for layer in module.spans[call]}
+    lines = []
+    for call, inside in pinned:
+        layers = module.spans[call]
+        is_beside = _is_movement(call) and any((call.pin, layer) in computing for layer in layers)
+        if not is_beside and explainer.place(call, inside).owner != call.pin:
+            found = explainer.record(call, inside)
+            why = "; ".join(reason.sentence for reason in found.why if reason.owner == call.pin)
+            where = ", ".join(layers) or "(no layer)"
+            lines.append(f"{where}: {found.op} is pinned to {call.pin!r}, which does not take it: {why}")
+    if lines:
+        head = [f"{len(lines)} ops cannot run where they are pinned to"] if len(lines) > 1 else []
+        shown = [f"    {line}" if head else line for line in lines[:_MOST_LINES]]
+        more = [f"    and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+        hint = "pin them elsewhere, or leave the choice to the partitioner"
+        raise RequirementError("\n".join([*head, *shown, *more]), hint=hint)
+
+
+def _is_movement(call: Call) -> bool:
+    return isinstance(call.op, Op) and call.op.kind == "injective"
+
+
+_MOST_LINES = 10
+"""Of an error about pins."""
 
 _HOST = _Place()
 
@@ -104,6 +150,10 @@ class _Explainer:
             for node in one.nodes:
                 self._withdrawn.setdefault((one.owner, node), []).append(one)
 
+    def place(self, call: Call, inside: _Place | None) -> _Place:
+        """Where an op is. For arguments see `record`."""
+        return self._places.get(call, _HOST) if inside is None else inside
+
     def record(self, call: Call, inside: _Place | None) -> OpRecord:
         """Of one op.
 
@@ -112,15 +162,16 @@ class _Explainer:
             inside: where the function stands that it is part of; None for ``main``.
         """
         assert isinstance(call.op, Op)
-        place = self._places.get(call, _HOST) if inside is None else inside
+        place = self.place(call, inside)
         macs = call.op.macs(call.attrs, call.type, *(arg.type for arg in call.args)) if call.op.macs else 0
         why: list[Reason] = []
         for owner in self._owners:
             if owner.label != place.owner:
                 why.extend(self._why_not(owner, call, place) if inside is None else [self._given_away(owner, place)])
-        return OpRecord(
-            call.op.name, self._spans[call], int(macs), place.owner, place.pattern, place.region, tuple(why)
-        )
+        layers, taker = self._spans[call], (place.owner, place.pattern, place.region)
+        # A movement of elements that was left to the host, see `require_pins`, is not where its layer is pinned to.
+        pin = None if call.pin in self._ranks and call.pin != place.owner else call.pin
+        return OpRecord(call.op.name, layers, int(macs), *taker, tuple(why), pin)
 
     def _given_away(self, owner: Owner, place: _Place) -> Reason:
         reason = f"the model has it in a function of its own, which is {place.owner or 'the host'}'s"
@@ -128,6 +179,8 @@ class _Explainer:
 
     def _why_not(self, owner: Owner, call: Call, place: _Place) -> list[Reason]:
         label = owner.label
+        if call.pin not in (None, label):
+            return [Reason(label, None, "pinned", None, f"it is pinned to {call.pin}", call.pin)]
         refusals = self._withdrawn.get((label, call))
         if refusals:
             # A match and the smaller ones in it may be refused for one reason.
@@ -142,12 +195,16 @@ class _Explainer:
         note = self._notes.get((label, call))
         if note is None:
             return None
-        value: int | None = None
+        value: str | int | None = None
         if note.kind == "limit":
             value, unit = note.value, {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
             what = f"it has {value} {unit}, and a region of {label} at most {note.most}"
         elif note.kind == "cycle":
             what = "one of its results is needed to compute another of its inputs"
+        elif note.kind == "pinned":
+            assert isinstance(note.at, Call)
+            value = note.at.pin
+            what = f"{described(note.at)} in it is pinned to {value}"
         else:
             what = self._escape(note)
         return Reason(label, note.pattern, note.kind, None, f"pattern {note.pattern} matches, but {what}", value)

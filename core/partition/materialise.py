@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.types import TupleType
-from ..relay.visit import children, post_order, with_children
+from ..relay.visit import children, post_order, with_children, without_pin
 from .outline import outlined
 from .record import Claim, Region
 
@@ -71,13 +71,13 @@ def _called(claim: Claim, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Cal
 
 
 def with_composites(function: Function, order: Sequence[Expr | Claim], spans: Spans) -> Function:
-    """``function`` with matches replaced by calls of their composite functions."""
+    """``function``, which is its owner's, with matches replaced by calls of their composite functions; no pins."""
     done: dict[Expr, Expr] = _leaves(function)
     for item in order:
         if isinstance(item, Claim):
             done.update(_called(item, done, spans)[1])
         else:
-            done[item] = with_children(item, [done[child] for child in children(item)])
+            done[item] = without_pin(with_children(item, [done[child] for child in children(item)]))
             spans.moved(item, done[item])
     return Function(function.params, done[function.body], dict(function.attrs))
 
@@ -87,7 +87,7 @@ def _leaves(function: Function) -> dict[Expr, Expr]:
 
 
 def materialised(
-    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Claim, ...]]
+    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Claim, ...]], labels: Collection[str]
 ) -> tuple[IRModule, list[Region]]:
     """``module`` with a function for every region, and the regions.
 
@@ -95,6 +95,7 @@ def materialised(
         module: its ``main`` is what was placed.
         graph: of ``main``.
         order: what ``main`` computes, each after what it needs: the matches of a region, or what is in none.
+        labels: of the owners. What is pinned to one, and left to the host nevertheless, is not pinned any more.
     """
     main, spans = module.main, Spans(dict(module.spans))
     names = Names(var.name for var in module.functions)
@@ -104,6 +105,8 @@ def materialised(
     for item in order:
         if isinstance(item, Expr):
             done[item] = with_children(item, [done[child] for child in children(item)])
+            if isinstance(item, Call) and item.pin in labels:
+                done[item] = without_pin(done[item])
             spans.moved(item, done[item])
             continue
         label = item[0].owner

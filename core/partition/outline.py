@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import Spans
 from ..relay.types import TupleType
-from ..relay.visit import children, with_children
+from ..relay.visit import children, with_children, without_pin
 
 __all__ = ["outlined"]
 
@@ -20,7 +20,7 @@ def outlined(
     given: Mapping[Expr, Expr],
     spans: Spans,
 ) -> tuple[Call, dict[Expr, Expr]]:
-    """A call of a new function that computes a part of a graph.
+    """A call of a new function that computes a part of a graph. Who runs it is said: there are no pins in it.
 
     Args:
         nodes: the part, in order. What it needs is in it, in ``args``, or constant.
@@ -37,7 +37,7 @@ def outlined(
     params = [Var(f"p{number}", arg.type) for number, arg in enumerate(args)]
     inner: dict[Expr, Expr] = dict(zip(args, params, strict=True))
     for node in nodes:
-        inner[node] = with_children(node, [inner.get(child, child) for child in children(node)])
+        inner[node] = without_pin(with_children(node, [inner.get(child, child) for child in children(node)]))
         spans.moved(node, inner[node])
     alone = len(roots) == 1
     body = inner[roots[0]] if alone else Tuple([field for root in roots for field in _fields(inner[root])])

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..errors import PluginError, UsageError
-from ..relay.expr import Expr, Function, Tuple, TupleGetItem, Var
+from ..errors import ModelError, PluginError, UsageError
+from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule
 from ..relay.pattern import Graph
-from ..relay.visit import post_order
+from ..relay.visit import nested_exprs, post_order
 from .adopt import adopted
 from .claims import Claims, Note
-from .explain import explained
+from .explain import explained, require_pins
 from .grouping import group
 from .materialise import materialised
 from .record import Claim, OpRecord, Owner, Refusal, Region, Withdrawn
@@ -58,6 +58,7 @@ class Placement:
 
         Raises:
             PluginError: a refusal names no region, or what is not in it.
+            RequirementError: what is pinned to an owner was refused, and nothing else of that owner's takes it.
         """
         refused: dict[Claim, str] = {}
         for refusal in refusals:
@@ -74,6 +75,7 @@ class Placement:
             if claim not in refused:
                 claims.keep(claim)
         freed = [node for claim in refused for node in claim.nodes]
+        claims.offer_pinned(self.owners, freed)
         for owner in self.owners:
             claims.offer(owner, freed)
         return _placed(self.source, self.owners, claims, withdrawn, {**self.notes, **claims.notes})
@@ -87,11 +89,12 @@ class Placement:
         return explained(self.source, self.owners, tuple(self.regions.values()), self.withdrawn, self.notes)
 
 
-Partitioner = Callable[[IRModule, Sequence[Owner]], Placement]
-"""Decides what goes where. Accelerators come in order of priority; what none of them gets is the host's."""
+Partitioner = Callable[[IRModule, Sequence[Owner], Sequence[str]], Placement]
+"""Decides what goes where. Accelerators come in order of priority; what none of them gets is a host's. What is pinned
+goes nowhere else. The labels of the hosts come last."""
 
 
-def place(module: IRModule, owners: Sequence[Owner]) -> Placement:
+def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) -> Placement:
     """The eager partitioner: every owner in turn takes all that its patterns match.
 
     An owner's patterns come in the order in which they were registered, each at every place where it may be laid, from
@@ -99,24 +102,44 @@ def place(module: IRModule, owners: Sequence[Owner]) -> Placement:
     what is not among its outputs, is no larger than the owner's limits, and needs nothing that is computed from it.
     Then the matches of an owner become regions, as large as can be.
 
+    Before all that each owner takes the matches that have something in them that is pinned to it. What is pinned is in
+    no match of another.
+
     Args:
         module: canonical relay. Functions with the attribute ``Compiler`` stay what they are: see `adopted`.
         owners: the accelerators, in order of priority.
+        hosts: the labels that stand for a host: what is pinned to one of them no owner gets.
 
     Raises:
         UsageError: two owners have one label.
-        ModelError: a function with the attribute ``Compiler`` is for no owner, or is ``main``.
+        ModelError: a function with the attribute ``Compiler`` is for no owner, or is ``main``; or something is pinned
+            to what is neither an owner nor a host.
+        RequirementError: something is pinned to an owner that does not take it.
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
     labels = [owner.label for owner in owners]
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
+    _check_labels(module, [*labels, *hosts])
     source = adopted(module, {owner.label: owner for owner in owners})
     claims = Claims(Graph(source.main))
+    claims.offer_pinned(owners)
     for owner in owners:
         claims.offer(owner)
     return _placed(source, tuple(owners), claims, (), claims.notes)
+
+
+def _check_labels(module: IRModule, labels: Sequence[str]) -> None:
+    """ModelError where something is pinned to what is no target."""
+    for function in module.functions.values():
+        for expr in nested_exprs(function) if isinstance(function, Function) else ():
+            if isinstance(expr, Call) and expr.pin is not None and expr.pin not in labels:
+                raise ModelError(
+                    f"{expr.op_name} is pinned to {expr.pin!r}, which is no target of this build",
+                    where=", ".join(module.spans[expr]) or None,
+                    hint=f"the targets are {', '.join(labels)}",
+                )
 
 
 def _placed(
@@ -127,7 +150,8 @@ def _placed(
     notes: Mapping[tuple[str, Expr], Note],
 ) -> Placement:
     order = group(claims, {owner.label: owner for owner in owners})
-    module, regions = materialised(source, claims.graph, order)
+    module, regions = materialised(source, claims.graph, order, {owner.label for owner in owners})
+    require_pins(source, owners, regions, withdrawn, notes)
     by_name = MappingProxyType({region.name: region for region in regions})
     return Placement(source, owners, tuple(claims.all), withdrawn, MappingProxyType(dict(notes)), by_name, module)
 

@@ -10,8 +10,8 @@ from ..errors import PluginError, UsageError
 from ..relay.expr import Call, Expr, TupleGetItem
 from ..relay.pattern import Match, PatternTable
 from ..relay.types import TensorType, TupleType
-from ..target.kind import is_name, shown
 from ..target.limits import Limits
+from ..target.values import is_label, shown
 
 __all__ = [
     "Claim",
@@ -33,12 +33,12 @@ class Owner:
     """An accelerator as partitioners see it.
 
     Args:
-        label: of the target; becomes the attribute ``Compiler`` of its regions.
+        label: of the target, a C identifier; becomes the attribute ``Compiler`` of its regions.
         patterns: what it takes, in the order of their priority.
         limits: how large its regions may be.
 
     Raises:
-        UsageError: the label is no name.
+        UsageError: the label is none.
     """
 
     label: str
@@ -47,8 +47,10 @@ class Owner:
 
     def __post_init__(self) -> None:
         label: object = self.label
-        if not isinstance(label, str) or not is_name(label):
-            raise UsageError(f"{shown(label)} cannot label a target", hint="lower-case letters, digits, underscores")
+        if not isinstance(label, str) or not is_label(label):
+            raise UsageError(
+                f"{shown(label)} cannot label a target", hint="a C identifier: letters, digits, underscores"
+            )
 
 
 class PatternFault(PluginError):
@@ -146,6 +148,7 @@ class Withdrawn:
 
 
 ReasonKind = Literal[
+    "pinned",
     "refused",
     "limit",
     "taken",
@@ -166,6 +169,7 @@ ReasonKind = Literal[
 ]
 """Why an owner does not take an op:
 
+- ``pinned``: it, or something that its match needs, is pinned to another target;
 - ``refused``: it was given the op, and gave it back;
 - ``limit``: the match alone is larger than a region may be;
 - ``taken``: another owner has it; ``overlap``: another match has something that a match of it needs;
@@ -195,6 +199,12 @@ class Reason:
     reason: str
     value: str | int | None
 
+    @property
+    def sentence(self) -> str:
+        """The reason with the pattern that it is about."""
+        about = f"{self.pattern}: " if self.pattern and self.pattern not in self.reason else ""
+        return f"{about}{self.reason}"
+
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         return {
@@ -219,6 +229,8 @@ class OpRecord:
         pattern: the name of the pattern that took it; None for the host, and where the model itself gave it away.
         region: the name of the function that it is in; None for the host.
         why: of every owner that did not take it, in their order.
+        pin: the label of the target that it is pinned to; None where it is to none, and where it moves elements only
+            and was left to the host all the same.
     """
 
     op: str
@@ -228,6 +240,7 @@ class OpRecord:
     pattern: str | None
     region: str | None
     why: tuple[Reason, ...]
+    pin: str | None = None
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -238,5 +251,6 @@ class OpRecord:
             "owner": self.owner,
             "pattern": self.pattern,
             "region": self.region,
+            "pin": self.pin,
             "why": [reason.record() for reason in self.why],
         }

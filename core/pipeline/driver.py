@@ -29,6 +29,7 @@ from ..version import __version__
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
 from .members import Members, TargetLike, resolve_targets
+from .pins import Pins, pin_layers
 from .stages import STAGES, Build, Form
 
 __all__ = [
@@ -74,6 +75,7 @@ def build(
     name: str | None = None,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
+    pins: Pins | None = None,
     dump: str | os.PathLike[str] | None = None,
     plugins: PluginHost | None = None,
 ) -> Artifact:
@@ -81,12 +83,15 @@ def build(
 
     Args:
         model: path of a TFLite or ONNX file or of a dumped text form, or a module.
-        target: what to build for: a host, or a list of accelerators in order of priority and a host.
+        target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
+            of these, or a dict from labels to them; accelerators and hosts in order of priority.
         name: prefix of everything in the generated C; by default from the file's name.
         shapes: of inputs whose dimensions the model leaves open, by input name.
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values,
             by their names. They begin with zeros, or with what an ONNX model gives such an input. The variables of a
             TFLite model are its states anyway.
+        pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
+            are named by their labels. Of several that are about one layer the last counts.
         dump: folder for the text of every stage.
         plugins: where targets come from; by default the plugins that are installed.
 
@@ -94,13 +99,15 @@ def build(
         The artifact; nothing has been compiled by the C compiler yet.
 
     Raises:
-        UsageError: a target, the name or a path is wrong.
+        UsageError: a target, the name, a path or a pin is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
+        RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
-    return build_loaded(load_model(model, members, name=name, shapes=shapes, states=states), members, dump=dump)
+    loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
+    return build_loaded(loaded, members, dump=dump)
 
 
 def load_model(
@@ -110,6 +117,7 @@ def load_model(
     name: str | None = None,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
+    pins: Pins | None = None,
 ) -> LoadedModel:
     """Read a model.
 
@@ -119,16 +127,23 @@ def load_model(
         name: what to call it in C; by default the name that it has, or its file's, made an identifier.
         shapes: of inputs whose dimensions the model leaves open.
         states: as for `build`.
+        pins: as for `build`; they need ``members``.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states`` do not fit the model.
+            ``states`` or ``pins`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
+        RequirementError: pins contradict each other, or the model.
     """
     if name is not None and c_identifier(name) != name:
         raise UsageError(f"{name!r} is no name for a model", hint=f"for example {c_identifier(name)}")
     with nullcontext() if members is None else members.known_ops():
-        return _loaded(model, CustomImporters(members), name, shapes, states or {})
+        loaded = _loaded(model, CustomImporters(members), name, shapes, states or {})
+    if not pins:
+        return loaded
+    if members is None:
+        raise UsageError("layers are pinned for no targets", hint="give the targets of the build as well")
+    return replace(loaded, form=pin_layers(loaded.form, pins, members))
 
 
 def _loaded(
@@ -325,9 +340,17 @@ def devices_of(program: Program, members: Members) -> dict[str, Device]:
     Raises:
         ModelError: one of them is no target of the build.
         PluginError: its plugin is at fault.
-        UsageError: the target's attributes do not fit each other.
+        UsageError: the target's attributes do not fit each other, or two devices have their registers at one address.
     """
-    return {label: _device(label, members) for label in program.devices}
+    devices = {label: _device(label, members) for label in program.devices}
+    at: dict[int, str] = {}
+    for device in devices.values():
+        if device.base is not None and (other := at.setdefault(device.base, device.label)) != device.label:
+            raise UsageError(
+                f"{other!r} and {device.label!r} have their registers at one address, {device.base}",
+                hint="give each device a -base of its own",
+            )
+    return devices
 
 
 def _device(label: str, members: Members) -> Device:

@@ -43,7 +43,7 @@ def print_form(form: Form) -> tuple[str, dict[str, np.ndarray]]:
 class Dumper:
     """Writes every stage to ``folder`` as ``N-STAGE.py``; UsageError where it cannot be written.
 
-    What a plugin's pass gives on the way to a stage is ``N-STAGE.KIND.PASS.py``.
+    What a plugin's pass gives on the way to a stage is ``N-STAGE.LABEL.PASS.py``.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

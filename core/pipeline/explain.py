@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import RequirementError, UsageError
 from ..hooktypes import Cost
-from ..partition import OpRecord, Reason
+from ..partition import OpRecord
 from .blame import blaming
 from .costs import RegionCost, region_costs
 from .graph import has_loops
@@ -83,11 +83,12 @@ class Explanation:
         for op in self.ops if ops is None else ops:
             macs = f", {op.macs:,} MACs" if op.macs else ""
             place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.host
-            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}"
+            pinned = "" if op.pin is None else f", pinned to {op.pin}"
+            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}{pinned}"
             before = self.labels[: self.labels.index(op.owner or self.host)]
             for reason in op.why:
                 if reason.owner in before:
-                    yield f"    not {reason.owner}: {_sentence(reason)}"
+                    yield f"    not {reason.owner}: {reason.sentence}"
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -104,11 +105,6 @@ class Explanation:
             "regions": regions,
             "ops": ops,
         }
-
-
-def _sentence(reason: Reason) -> str:
-    about = f"{reason.pattern}: " if reason.pattern and reason.pattern not in reason.reason else ""
-    return f"{about}{reason.reason}"
 
 
 def explain(build: Build, *, costs: bool = False) -> Explanation:

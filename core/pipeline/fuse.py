@@ -33,7 +33,7 @@ def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
     main = module.main
-    claims = Claims(Graph(main))
+    claims = Claims(Graph(main), heeds_pins=False)  # what is left in main is the host's
     claims.offer(Owner("host", patterns))
     spans = Spans(dict(module.spans))
     done: dict[Expr, Expr] = {expr: expr for expr in claims.graph.order if isinstance(expr, (Var, Constant))}

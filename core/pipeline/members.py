@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..errors import PluginError, UsageError
 from ..hookspecs import Pass, Runtime, Strategy
@@ -16,13 +16,14 @@ from ..relay.extern import Extern
 from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
 from ..target import Limits, Target
+from ..target.config import CompilationConfig
 from ..tir.nodes import PrimFunc
 from ..tir.visit import uses_device
 
 __all__ = ["Member", "Members", "TargetLike", "resolve_targets"]
 
-TargetLike: TypeAlias = "str | Target | Sequence[str | Target]"
-"""What a model is built for: one target, or several in order of priority."""
+TargetLike: TypeAlias = "str | Target | Mapping[str, Any] | Sequence[str | Target | Mapping[str, Any]]"
+"""What a model is built for: one target in any form, or several: a list, or a dict from labels to targets."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,12 @@ class Members:
     Args:
         host: runs what the others leave.
         accelerators: in order of priority.
+        notes: which host was added or overridden, in sentences.
     """
 
     host: Member
     accelerators: tuple[Member, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[Member, ...]:
@@ -141,37 +144,15 @@ def resolve_targets(target: TargetLike, host: PluginHost) -> Members:
     """The targets to build a whole model for.
 
     Args:
-        target: one target, or a list of them: exactly one host, and accelerators in order of priority.
+        target: in any form that `CompilationConfig.of` takes.
         host: where targets come from.
 
     Raises:
         UsageError: one is malformed, there is no host or more than one, or two have one label.
         PluginError: a target's plugin is at fault.
     """
-    given = [target] if isinstance(target, (str, Target)) else target
-    if not isinstance(given, (list, tuple)) or not given:
-        raise UsageError(f"{type(target).__name__} is no target", hint="a string, a Target, or a list of them")
-    members: dict[str, Member] = {}
-    for one in given:
-        chosen = host.target(one) if isinstance(one, str) else one
-        if not isinstance(chosen, Target):
-            raise UsageError(f"a target is a string or a Target, not {type(chosen).__name__}")
-        label = chosen.kind.name
-        if label in members:
-            raise UsageError(
-                f"two targets are called {label!r}: {members[label].target} and {chosen}", hint="leave one of them out"
-            )
-        members[label] = Member(label, chosen, host.plugin_for(label))
-    hosts = [member for member in members.values() if member.target.kind.is_host]
-    accelerators = tuple(member for member in members.values() if not member.target.kind.is_host)
-    if not hosts:
-        names = " and ".join(repr(member.label) for member in accelerators)
-        raise UsageError(
-            f"{names} cannot run a whole model alone",
-            hint=f"give a host besides: --target '{accelerators[0].target}' --target HOST",
-        )
-    if len(hosts) > 1:
-        raise UsageError(
-            f"there is more than one host: {', '.join(str(member.target) for member in hosts)}", hint="keep one of them"
-        )
-    return Members(hosts[0], accelerators)
+    config = CompilationConfig.of(target, host)
+    members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
+    if len(config.hosts) > 1:
+        raise UsageError(f"there is more than one host: {', '.join(map(str, config.hosts))}", hint="keep one of them")
+    return Members(members[-1], tuple(members[:-1]), config.notes)

@@ -10,9 +10,10 @@ from ..errors import InternalError, PluginError, UmaError
 from ..hooktypes import Pass, Phase
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.op import Op
 from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
-from ..relay.visit import global_callees, nested_exprs, rewrite
+from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
 from ..tir.nodes import PrimFunc
 from .graph import unique_name
 from .members import Member, Members
@@ -31,7 +32,12 @@ class Step:
 
     @property
     def name(self) -> str:
-        """``kind.pass``: how other plugins refer to it, and what dumps are called."""
+        """``label.pass``: what dumps are called."""
+        return f"{self.member.label}.{self.made.name}"
+
+    @property
+    def reference(self) -> str:
+        """``kind.pass``: how plugins refer to it, whatever its target is called."""
         return f"{self.member.target.kind.name}.{self.made.name}"
 
     def fault(self, what: str, hint: str | None = None) -> PluginError:
@@ -51,7 +57,7 @@ def ordered(members: Members, phase: Phase) -> list[Step]:
     steps.sort(key=lambda step: step.member.label)
     positions: dict[str, list[int]] = {}
     for position, step in enumerate(steps):
-        positions.setdefault(step.name, []).append(position)
+        positions.setdefault(step.reference, []).append(position)
     kinds = {member.target.kind.name for member in members.all}
     later: list[set[int]] = [set() for _ in steps]
     for position, step in enumerate(steps):
@@ -119,7 +125,7 @@ def run_passes(
         module: as it must be at the phase.
         members: the targets of the build.
         phase: one of `PHASES`.
-        after: told of every pass, as ``kind.pass``, and its result.
+        after: told of every pass, as ``label.pass``, and its result.
 
     Raises:
         PluginError: a pass is at fault, or gives what must not be at this phase; it names plugin and pass.
@@ -173,10 +179,30 @@ def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -
     for var, function in regions_of(before):
         if labels.get(var.name, label_of(function)) != label_of(function):
             return Fault(f"the region has lost its owner {label_of(function)!r}", var.name)
+    if phase == "PRE_PARTITIONING" and (lost := _lost_pin(_pins(before), _pins(module))) is not None:
+        return lost
     if next(phase_faults(module, members, phase), None) is None:
         return None
     known = set(phase_faults(before, members, phase))
     return next((fault for fault in phase_faults(module, members, phase) if fault not in known), None)
+
+
+def _pins(module: IRModule) -> dict[str, set[str | None]]:
+    """What the ops of each layer in ``main`` are pinned to; None stands for those that are not."""
+    found: dict[str, set[str | None]] = {}
+    for expr in post_order(module.main.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            for layer in module.spans[expr]:
+                found.setdefault(layer, set()).add(expr.pin)
+    return found
+
+
+def _lost_pin(before: dict[str, set[str | None]], after: dict[str, set[str | None]]) -> Fault | None:
+    """A pin that nothing has any more of a layer that is there still; None where there is none."""
+    for layer, labels in before.items():
+        for label in sorted(filter(None, labels - after.get(layer, labels))):
+            return Fault(f"layer {layer!r} has lost its pin to {label!r}", "main")
+    return None
 
 
 def _own_regions(module: IRModule, label: str) -> IRModule:

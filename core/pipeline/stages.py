@@ -29,6 +29,7 @@ from .loops import flatten_all_tracing, simplify_all, unroll_all
 from .lower import lower_tracing
 from .members import Members
 from .passes import run_passes
+from .pins import write_out_hosts
 from .regions import RegionLowering, label_of, regions_of
 from .sequence import sequence_tracing
 
@@ -62,7 +63,7 @@ class Observer(Protocol):
     """Is told of every stage's result, and of every plugin's pass on the way to it."""
 
     def __call__(self, stage: str, form: Form, made_by: str | None = None) -> None:
-        """``form`` is what ``stage`` gave; or, within it, the pass ``made_by``, named ``kind.pass``."""
+        """``form`` is what ``stage`` gave; or, within it, the pass ``made_by``, named ``label.pass``."""
 
 
 class Build:
@@ -77,7 +78,7 @@ class Build:
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
-        rewriters: the plugins' passes, as ``kind.pass``, that gave ``main`` other calls after it was lowered.
+        rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
     def __init__(self, name: str, members: Members, after: Observer | None = None, *, reuse: bool = True) -> None:
@@ -184,14 +185,15 @@ class Build:
             case "import":
                 return module
             case "canonicalise":
-                return canonicalise(module)
+                return canonicalise(write_out_hosts(module, self.members))
             case "partition":
                 if self.placement is None:
                     owners = [member.owner for member in self.members.accelerators]
                     if has_loops(module):
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
-                        self.placement = place(module, owners)
+                        hosts = [member.label for member in self.members.all if member.target.kind.is_host]
+                        self.placement = place(module, owners, hosts)
                 return self.placement.module
             case "fuse":
                 with blaming(module.spans, lambda _: self.members.host):

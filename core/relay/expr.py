@@ -174,15 +174,30 @@ Callee = Op | GlobalVar | Function
 class Call(Expr):
     """A call of an op, with attributes, or of a function, without.
 
+    Args:
+        op: what is called.
+        args: what it is given.
+        attrs: of the op; what is not given has its default.
+        pin: the label of the target that the op must run on; None where anyone may have it. It is part of the call's
+            identity.
+
     Raises:
-        ModelError: the arguments or the attributes do not fit; the message names the op and their types.
+        ModelError: the arguments or the attributes do not fit, the message names the op and their types; or the pin is
+            no label, or on the call of a function, which says by its attribute ``Compiler`` where it runs.
     """
 
     op: Callee
     args: tuple[Expr, ...]
     attrs: Attrs
+    pin: str | None
 
-    def __init__(self, op: Callee, args: Sequence[Expr], attrs: Mapping[str, Any] | Attrs | None = None) -> None:
+    def __init__(
+        self,
+        op: Callee,
+        args: Sequence[Expr],
+        attrs: Mapping[str, Any] | Attrs | None = None,
+        pin: str | None = None,
+    ) -> None:
         types = tuple(arg.type for arg in args)
         if isinstance(op, Op):
             made = op.make_attrs(dict(attrs.items) if isinstance(attrs, Attrs) else attrs or {})
@@ -195,12 +210,23 @@ class Call(Expr):
             if attrs not in (None, {}, made):
                 raise ModelError("the call of a function takes no attributes")
             type_ = expected.result
-        self._set(op=op, args=tuple(args), attrs=made, type=type_)
+        if pin is not None:
+            if not isinstance(op, Op):
+                hint = "give the function the attribute Compiler: it names the target's label"
+                raise ModelError(f"the call of a function is pinned to {pin!r}, and calls of ops can be", hint=hint)
+            given: object = pin
+            if not isinstance(given, str) or not (given.isascii() and given.isidentifier()):
+                raise ModelError(f"{pin!r} is no label to pin a call to", hint="ASCII letters, digits and underscores")
+        self._set(op=op, args=tuple(args), attrs=made, pin=pin, type=type_)
 
     @property
     def op_name(self) -> str | None:
         """The op's name; None for the call of a function."""
         return self.op.name if isinstance(self.op, Op) else None
+
+    def pinned(self, label: str | None) -> Call:
+        """This call pinned to the target of that label and no other; with None, to none."""
+        return self if label == self.pin else Call(self.op, self.args, self.attrs, label)
 
 
 def call(name: str, *args: Expr, **attrs: Any) -> Call:

@@ -11,8 +11,9 @@
         return v1
 
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
-belongs to. Attributes that hold their default are left out. Where a function of the module has the name of an op, the
-op is called with ``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
+belongs to. A call that is pinned to a target has its label behind it: ``cast(v0, dtype='int8') @ 'npu'``. Attributes
+that hold their default are left out. Where a function of the module has the name of an op, the op is called with
+``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
 `uma.tir.text` has them; for what back-ends made see `uma.relay.extern_text`. Constants of up to 16 elements stand in
 the text, larger ones beside it, by the SHA-256 of their bytes. Before all that may stand what the model calls its
 inputs and outputs, and what it keeps from one run to the next:
@@ -173,7 +174,8 @@ class _Printer:
         if isinstance(expr.op, Op):
             declared = zip(expr.op.attrs, expr.attrs.items, strict=True)
             args += [f"{name}={_value(value)}" for attr, (name, value) in declared if not _is_default(attr, value)]
-            return f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}({', '.join(args)})"
+            made = f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}({', '.join(args)})"
+            return made if expr.pin is None else f"{made} @ {expr.pin!r}"
         callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
         return f"{callee}({', '.join(args)})"
 
@@ -465,6 +467,12 @@ class _Parser:
             if isinstance(node.value, ast.Subscript):
                 raise self.source.error(node.value, "a field is no tuple")
             return TupleGetItem(self.expr(node.value, known), index)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            made = self.expr(node.left, known) if isinstance(node.left, ast.Call) else None
+            label = self.value(node.right)
+            if not isinstance(made, Call) or not isinstance(label, str):
+                raise self.source.error(node, "expected a call and the label that it is pinned to", "cast(x) @ 'npu'")
+            return made.pinned(label)
         if not isinstance(node, ast.Call):
             raise self.source.error(node, "expected a call, a name, a tuple or a field")
         name = self.dotted(node.func)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from .op import Op
 
 __all__ = [
     "children",
@@ -17,6 +18,8 @@ __all__ = [
     "substitute",
     "users",
     "with_children",
+    "with_pin",
+    "without_pin",
 ]
 
 
@@ -36,7 +39,7 @@ def with_children(expr: Expr, new: Sequence[Expr]) -> Expr:
     if all(a is b for a, b in zip(children(expr), new, strict=True)):
         return expr
     if isinstance(expr, Call):
-        return Call(expr.op, new, expr.attrs)
+        return Call(expr.op, new, expr.attrs, expr.pin)
     if isinstance(expr, Tuple):
         return Tuple(new)
     assert isinstance(expr, TupleGetItem)
@@ -106,6 +109,18 @@ def global_callees(function: Function) -> list[GlobalVar]:
     return list(dict.fromkeys(e.op for e in exprs if isinstance(e, Call) and isinstance(e.op, GlobalVar)))
 
 
+def with_pin(expr: Expr, pin: str | None) -> Expr:
+    """``expr`` pinned to a label where it is a call of an op that has no pin of its own; else itself."""
+    if pin is not None and isinstance(expr, Call) and isinstance(expr.op, Op) and expr.pin is None:
+        return expr.pinned(pin)
+    return expr
+
+
+def without_pin(expr: Expr) -> Expr:
+    """``expr`` without its own pin."""
+    return expr.pinned(None) if isinstance(expr, Call) else expr
+
+
 Rule = Callable[[Expr], Expr | None]
 Observer = Callable[[Expr, Expr], None]
 
@@ -116,14 +131,18 @@ def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
     Args:
         root: where to start.
         rule: is given an expression whose children are rewritten already; gives its replacement, or None. What it
-            gives is not rewritten again.
+            gives is not rewritten again. A new call of an op in the place of a pinned one has its pin.
         moved: told of every expression that became another one, for example to hand on spans.
     """
     done: dict[Expr, Expr] = {}
+    there: set[Expr] = set()
     for expr in post_order(root):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
         result = rule(rebuilt)
+        if result is not None and isinstance(rebuilt, Call) and result not in there:
+            result = with_pin(result, rebuilt.pin)
         done[expr] = rebuilt if result is None else result
+        there.add(done[expr])
         if moved is not None and done[expr] is not expr:
             moved(expr, done[expr])
     return done[root]

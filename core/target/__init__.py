@@ -1,7 +1,22 @@
 """Targets: what hardware there is, as kinds with typed attributes."""
 
-from .kind import Attribute, AttributeType, TargetKind, Value
+from .forms import parse_target, read_target, read_targets
+from .kind import Alias, Attribute, AttributeType, TargetKind, Value
 from .limits import Limits
-from .target import Target, parse_target
+from .target import Target
+from .values import ListOf, MapOf
 
-__all__ = ["Attribute", "AttributeType", "Limits", "Target", "TargetKind", "Value", "parse_target"]
+__all__ = [
+    "Alias",
+    "Attribute",
+    "AttributeType",
+    "Limits",
+    "ListOf",
+    "MapOf",
+    "Target",
+    "TargetKind",
+    "Value",
+    "parse_target",
+    "read_target",
+    "read_targets",
+]

@@ -1,88 +1,168 @@
-"""`Target`: one piece of hardware, as its kind and the attributes that were given; its text form; the current one.
+"""`Target`: one piece of hardware, as its kind and the attributes that were given; and the current one.
 
-The text form is ``kind -attribute=value -attribute=value``::
-
-    target    = kind { space "-" attribute "=" value }
-    value     = bare | quoted
-    bare      = one or more of the ASCII letters and digits and _ . + / -
-    quoted    = "'" { any character but ' and \\ | "\\'" | "\\\\" } "'"
-
-What is neither bare nor quoted is refused, so that lists, labels and nested targets can get spellings of their own
-without changing what a text means that is legal today.
+A target has three forms, which hold the same: the object, its text (`text` has the grammar), and its JSON.
 """
 
 from __future__ import annotations
 
-import re
+import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import UsageError
-from .kind import TargetKind, Value, is_name, shown
+from ..errors import PluginError, UsageError
+from .kind import COMPOSITE, Alias, TargetKind
+from .text import spell, too_deep
+from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, Value, is_label, shown
 
-__all__ = ["Target", "parse_target"]
-
-_SEPARATORS = " \t\r\n"
-_GAP = re.compile(f"[{_SEPARATORS}]+")
-_WORD = re.compile(f"[^{_SEPARATORS}]+")
-_OPTION = re.compile(r"-([a-z][a-z0-9_]*)=")
-_BARE = re.compile(r"[A-Za-z0-9_.+/-]+")
-_QUOTED = re.compile(r"'([^'\\]*(?:\\['\\][^'\\]*)*)'")
-_ESCAPE = re.compile(r"\\(.)")
+__all__ = ["Target"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Target:
-    """A target kind and the attributes that were given. Immutable; equal where kind and given attributes are.
+    """A target kind and the attributes that were given. Immutable; equal where all that was given is.
 
     Args:
-        kind: what it is.
+        kind: what it is; or a target in any other form, to be read with the plugins that are installed: a text,
+            JSON, a dict; or a target. What else is given is added to it.
         attrs: attribute name -> value, in any order. What is not given is not stored: defaults are looked up.
+        label: names this piece of hardware in a build; a C identifier.
+        tag: the name that it was asked for by, where that stands for a whole target.
+        host: runs what this target leaves.
 
     Raises:
-        UsageError: an attribute is unknown, missing though required, or has a value that does not fit.
+        UsageError: an attribute is unknown, missing though required, or has a value that does not fit; the label is
+            no identifier; the host cannot be one; or there is too much of it, or too far within each other.
+        PluginError: the kind's canonicaliser is at fault; or a plugin, where it had to be asked for a kind.
     """
 
     kind: TargetKind
+    label: str | None
+    tag: str | None
+    host: Target | None
     _given: dict[str, Value]
 
-    def __init__(self, kind: TargetKind, attrs: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        kind: TargetKind | Target | str | Mapping[str, object],
+        attrs: Mapping[str, object] | None = None,
+        label: str | None = None,
+        tag: str | None = None,
+        host: Target | None = None,
+    ) -> None:
         given = dict(attrs or {})
-        for name in given:
-            kind.attribute(name)
-        checked: dict[str, Value] = {}
-        for attribute in kind.attributes:
-            if attribute.name in given:
-                try:
-                    checked[attribute.name] = attribute.check(given[attribute.name])
-                except UsageError as error:
-                    error.where = f"target kind {kind.name!r}"
-                    raise
-            elif attribute.required:
-                raise UsageError(
-                    f"target kind {kind.name!r} needs attribute {attribute.name!r}",
-                    hint=f"add -{attribute.name}=...: {attribute.allowed()}",
-                )
-        object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "_given", checked)
+        if not isinstance(kind, TargetKind):
+            made = kind if isinstance(kind, Target) else _read(kind)
+            given = {**made.attrs, **{made.kind.attribute(name).name: value for name, value in given.items()}}
+            kind, label, tag, host = made.kind, label or made.label, tag or made.tag, host or made.host
+        for name, value in (("tag", tag), ("host", host)):
+            if value is not None:
+                given[name] = value
+        try:
+            checked = _checked(kind, given)
+            if label is not None and not is_label(label):
+                raise UsageError(f"{shown(label)} is no label", hint="a label is an identifier of C: npu0, main_cpu")
+            given_host, given_tag = checked.pop("host", None), checked.pop("tag", None)
+            fields = {"kind": kind, "label": label, "tag": given_tag, "host": given_host, "_given": checked}
+            for field, content in fields.items():
+                object.__setattr__(self, field, content)
+            self._check_composite()
+            self._check_host()
+            if self._depth > MAX_DEPTH:
+                raise too_deep()
+            if len(str(self)) > MAX_TEXT_CHARS:
+                raise UsageError(f"the text of a target would have more than {MAX_TEXT_CHARS} characters")
+            _ = self._derived  # so that what is wrong with it is said now
+        except UsageError as error:
+            error.where = error.where or f"target kind {kind.name!r}"
+            raise
+
+    def _check_composite(self) -> None:
+        if self.kind.name != COMPOSITE:
+            return
+        if self.label is not None:
+            hint = "give labels to its host and its devices"
+            raise UsageError(f"the label {self.label!r} is given to a composite, which is several targets", hint=hint)
+        if not self.nested:
+            raise UsageError("a composite has neither a host nor devices", hint="composite -host=c -devices=...")
+
+    def _check_host(self) -> None:
+        if self.host is None:
+            return
+        if not self.host.kind.is_host:
+            raise UsageError(f"{self.host.name!r} cannot be the host of {self.name!r}: it runs no whole model")
+        if self.host.host is not None:
+            raise UsageError(f"the host of {self.name!r} has a host itself")
+        if self.kind.name == self.host.kind.name and self._given == self.host._given:
+            raise UsageError(f"{self.name!r} is the host of itself")
+
+    @cached_property
+    def _depth(self) -> int:
+        return 1 + max((nested._depth for nested in self.nested), default=0)
+
+    @property
+    def nested(self) -> tuple[Target, ...]:
+        """The targets within it, its host first."""
+        values: list[Value | None] = [self.host]
+        for value in self._given.values():
+            values += value.values() if isinstance(value, FrozenMap) else value if isinstance(value, tuple) else [value]
+        return tuple(value for value in values if isinstance(value, Target))
+
+    @property
+    def name(self) -> str:
+        """What names it in a build: its label, else the attribute ``compiler`` if given, else the name of its kind."""
+        return self.label or str(self._given.get("compiler", "")) or self.kind.name
+
+    @property
+    def device_type(self) -> str:
+        """The class of hardware: its own, else that of its kind."""
+        return str(self.get_attr("device_type") or self.kind.device_type) if self.kind.has("device_type") else COMPOSITE
 
     @property
     def attrs(self) -> Mapping[str, Value]:
-        """The attributes that were given, in the order in which the kind declares them; without defaults."""
+        """The attributes that were given, in order of declaration, without ``host`` and ``tag``."""
         return MappingProxyType(self._given)
 
-    def get_attr(self, name: str) -> Any:
-        """The value of attribute ``name``, of the type that its declaration says: as given, else its default.
+    @property
+    def derived(self) -> Mapping[str, Value]:
+        """The attributes that the kind's canonicaliser gives, as far as they differ from those that were given."""
+        return MappingProxyType(self._derived)
 
-        ``None`` where it was not given and has no default.
+    @cached_property
+    def _derived(self) -> dict[str, Value]:
+        if self.kind.canonicalise is None:
+            return {}
+        try:
+            found = _checked(self.kind, dict(self.kind.canonicalise(self)), partial=True)
+        except UsageError:
+            raise
+        except Exception as error:
+            brief = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise PluginError(f"target kind {self.kind.name!r}: its canonicaliser failed: {brief}") from error
+        return {name: value for name, value in found.items() if self._given.get(name) != value}
+
+    def get_attr(self, name: str) -> Any:
+        """The value of attribute ``name``, of the type that its declaration says; lists are tuples.
+
+        It is what follows from the other attributes, else what was given, else the default; ``None`` where there is
+        none of these. Within the kind's canonicaliser nothing follows yet.
 
         Raises:
             UsageError: the kind declares no such attribute.
         """
-        return self._given.get(name, self.kind.attribute(name).default)
+        attribute = self.kind.attribute(name)
+        if attribute.name in ("host", "tag"):
+            return getattr(self, attribute.name)
+        derived: Mapping[str, Value] = self.__dict__.get("_derived", {})
+        return derived.get(attribute.name, self._given.get(attribute.name, attribute.default))
+
+    def with_name(self, label: str | None, tag: str | None) -> Target:
+        """The same with another label and tag."""
+        return Target(self.kind, self._given, label, tag, self.host)
 
     @staticmethod
     def current() -> Target:
@@ -106,102 +186,98 @@ class Target:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Target):
             return NotImplemented
-        return self.kind.name == other.kind.name and self._given == other._given
+        return self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((self.kind.name, tuple(self._given.items())))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return (self.label, self.kind.name, tuple(self._given.items()), self.tag, self.host)
+
+    @property
+    def _all(self) -> dict[str, Value]:
+        """What was given, with host and tag."""
+        found: dict[str, Value] = {**self._given}
+        if self.host is not None:
+            found["host"] = self.host
+        if self.tag is not None:
+            found["tag"] = self.tag
+        return found
+
+    @cached_property
+    def _text(self) -> str:
+        head = self.kind.name if self.label is None else f"{self.label}: {self.kind.name}"
+        return " ".join([head, *(f"-{name}={spell(value)}" for name, value in self._all.items())])
 
     def __str__(self) -> str:
         """The canonical text: attributes in the order of their declaration; `parse_target` gives this target back."""
-        return " ".join([self.kind.name, *(f"-{name}={_spell(value)}" for name, value in self._given.items())])
+        return self._text
 
     def __repr__(self) -> str:
         return f"<Target {self}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical JSON form, as dicts, lists and plain values; `from_json` gives this target back."""
+        head = {"kind": self.kind.name} if self.label is None else {"kind": self.kind.name, "label": self.label}
+        return {**head, **{name: _as_json(value) for name, value in self._all.items()}}
+
+    @staticmethod
+    def from_json(record: Mapping[str, object], kinds: Callable[[str], TargetKind | Alias]) -> Target:
+        """The target of a dict, or of what `to_json` gave.
+
+        Args:
+            record: ``kind``, and as they were given ``label``, ``tag``, ``host`` and attributes; targets within it
+                are dicts or texts.
+            kinds: gives the kind or alias of a name.
+
+        Raises:
+            UsageError: something is unknown or does not fit; ``where`` has its path: ``devices[1].array_dim``.
+            PluginError: as `Target`, or from ``kinds``.
+        """
+        from .forms import read_target  # which needs this module
+
+        return read_target(record, kinds)
 
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("uma_target_stack", default=())
 
 
-def _spell(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = repr(value) if isinstance(value, float) else str(value)
-    if _BARE.fullmatch(text):
-        return text
-    return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
-
-
-def parse_target(text: str, kinds: Callable[[str], TargetKind]) -> Target:
-    """Read a target from its text form.
-
-    Args:
-        text: ``kind -attribute=value ...``
-        kinds: gives the kind of a name, or raises `UsageError` where there is none.
-
-    Raises:
-        UsageError: the text is malformed, or names what does not exist or does not fit; ``where`` has the column,
-            counted from 1, and a caret below it.
-    """
-    # Positions are known here, names and values are judged elsewhere: `at` is where what is being judged begins.
-    at = _end(_GAP, text, 0)
-    try:
-        position = _end(_WORD, text, at)
-        name = text[at:position]
-        if not name or name.startswith("-"):
-            raise UsageError("a target begins with its kind", hint="write it like `c -opt=2`")
-        if not is_name(name):
-            raise UsageError(f"{shown(name)} is no target kind", hint="kinds are named like `c` or `my_device`")
-        kind = kinds(name)
-        attrs: dict[str, Value] = {}
-        while (at := _end(_GAP, text, position)) < len(text):
-            option = _OPTION.match(text, at)
-            if option is None:
-                word = text[at : _end(_WORD, text, at)]
-                raise UsageError(f"{shown(word)} is no attribute", hint="write it like `-opt=2`")
-            name = option[1]
-            attribute = kind.attribute(name)
-            if name in attrs:
-                raise UsageError(f"attribute {name!r} is given twice")
-            at = option.end()
-            spelled, position = _read_value(text, at)
-            if position < len(text) and text[position] not in _SEPARATORS:
-                at = position
-                raise _misplaced(text, at)
-            attrs[name] = attribute.parse(spelled)
-        return Target(kind, attrs)
-    except UsageError as error:
-        error.where = _place(text, at)
-        raise
-
-
-def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return match.end() if match else position
-
-
-def _read_value(text: str, position: int) -> tuple[str, int]:
-    if text.startswith("'", position):
-        quoted = _QUOTED.match(text, position)
-        if quoted is None:
+def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = False) -> dict[str, Value]:
+    """What was given under its present names, in the order of declaration; unless ``partial``, all that is needed."""
+    by_name: dict[str, object] = {}
+    for name, value in given.items():
+        attribute = kind.attribute(name)
+        if attribute.name in by_name:
+            raise UsageError(f"attribute {attribute.name!r} is given twice")
+        if name in attribute.deprecated:
+            what = f"attribute {name!r} of target kind {kind.name!r} is now called {attribute.name!r}"
+            warnings.warn(what, FutureWarning, stacklevel=4)
+        by_name[attribute.name] = value
+    checked: dict[str, Value] = {}
+    for attribute in (*kind.attributes, *kind.common):
+        if attribute.name in by_name:
+            checked[attribute.name] = attribute.check(by_name[attribute.name])
+        elif attribute.required and not partial:
             raise UsageError(
-                "the quoted value does not end, or has a stray backslash",
-                hint="end it with '; write \\' for a quote and \\\\ for a backslash",
+                f"target kind {kind.name!r} needs attribute {attribute.name!r}",
+                hint=f"add -{attribute.name}=...: {attribute.allowed()}",
             )
-        return _ESCAPE.sub(r"\1", quoted[1]), quoted.end()
-    bare = _BARE.match(text, position)
-    if bare is not None:
-        return bare.group(), bare.end()
-    if position == len(text) or text[position] in _SEPARATORS:
-        raise UsageError("the attribute has no value", hint="an empty text is written ''")
-    raise _misplaced(text, position)
+    return checked
 
 
-def _misplaced(text: str, position: int) -> UsageError:
-    return UsageError(f"{shown(text[position])} cannot stand here", hint="put the value in single quotes: -name='...'")
+def _as_json(value: Value) -> Any:
+    if isinstance(value, Target):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, FrozenMap) else value
 
 
-def _place(text: str, position: int) -> str:
-    """The column, and a window of the text with a caret: the text may be a megabyte, and may hold anything."""
-    first = max(0, position - 60)
-    window = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[first : first + 120])
-    return f"column {position + 1} of the target\n    {window}\n    {' ' * (position - first)}^"
+def _read(given: str | Mapping[str, object]) -> Target:
+    """A target in another form, with the kinds of the plugins that are installed."""
+    # What finds plugins is built on targets, so that it can only be asked by its name, when the time has come.
+    plugins = importlib.import_module("..plugins", __package__)
+    from .forms import read_target  # which needs this module
+
+    return read_target(given, plugins.default_host().named)

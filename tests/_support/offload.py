@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
+from uma.errors import RequirementError
 from uma.hookspecs import Lowered, Pattern, Refuse, Strategy
 from uma.partition import Claim, Owner, Placement
 from uma.pipeline.driver import make_artifact
@@ -63,7 +64,7 @@ class Case:
     """A model and what it is built for.
 
     Args:
-        module: the model.
+        module: the model, which may have pins.
         owners: the accelerators in order of priority: what they take, and their limits.
         host: kind of the host.
         tape: what accelerators do when they are asked: numbers that are used up one after the other, over and over.
@@ -80,6 +81,7 @@ class Case:
 @st.composite
 def _cases(draw: st.DrawFn, module: IRModule, dtype: partitions.Dtype) -> Case:
     canonical = canonicalise(module)
+    host = draw(st.sampled_from(HOSTS))
     nodes: list[Expr] = [e for e in post_order(canonical.main.body) if isinstance(e, Call) and e.op_name]
     is_given = any(isinstance(e, Call) and isinstance(e.op, Function) for e in post_order(canonical.main.body))
     labels = LABELS[: draw(st.integers(1, 3)) if nodes else is_given]
@@ -87,7 +89,8 @@ def _cases(draw: st.DrawFn, module: IRModule, dtype: partitions.Dtype) -> Case:
         Owner(label, draw(partitions.tables(nodes, label, dtype)), draw(partitions.limits())) for label in labels
     )
     tape = draw(st.lists(st.integers(0, 59), min_size=1, max_size=12))
-    return Case(module, owners, draw(st.sampled_from(HOSTS)), tuple(tape), draw(st.sampled_from([0, 0, 1, 2, 4])))
+    pinned = draw(partitions.pinned(module, [*labels, *[host] * len(labels)]))
+    return Case(pinned, owners, host, tuple(tape), draw(st.sampled_from([0, 0, 1, 2, 4])))
 
 
 @st.composite
@@ -337,6 +340,7 @@ def check_placement(canonical: IRModule, placement: Placement) -> None:
 def check_records(found: Explanation, canonical: IRModule, placement: Placement, reasons: Sequence[str]) -> None:
     """What explain says agrees with where things are."""
     assert Counter(op.op for op in found.ops) == ops_of(canonical, canonical.main)
+    assert all(op.pin in (None, op.owner or found.host) for op in found.ops)
     assert json.loads(json.dumps(found.record())) == found.record()
     assert sum(share.ops for share in found.shares()) == len(found.ops)
     assert len([line for line in found.lines() if not line.startswith("    ")]) == len(found.ops)
@@ -378,7 +382,14 @@ def check(case: Case, *, compiled: bool = False) -> None:
     """
     module = case.module
     offload = Offload(case)
-    program = offload.run()
+    try:
+        program = offload.run()
+    except RequirementError as error:
+        if offload.reasons:
+            assert "is pinned to" in error.what
+        else:
+            partitions.check_impossible(canonicalise(module), case.owners, error)
+        return
     inputs, expected, largest = values_of(module, seed=0)
     got = interpret_program(program, {f"in_{name}": array for name, array in inputs.items()})
     assert_same([got[f"out_{number}"] for number in range(len(expected))], expected, largest)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.errors import PluginError
+from uma.errors import PluginError, RequirementError
 from uma.partition import Owner, Placement, Refusal, Region
+from uma.partition.adopt import adopted
 from uma.relay import (
     Call,
     Constant,
@@ -19,6 +20,7 @@ from uma.relay import (
     Function,
     GlobalVar,
     IRModule,
+    Spans,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -49,6 +51,7 @@ from uma.relay.pattern import (
 from uma.relay.pattern.conditions import Anything
 from uma.relay.types import TupleType
 from uma.relay.verify import verify
+from uma.relay.visit import nested_exprs, with_children
 from uma.target.limits import Limits
 
 FULL = TensorType((2, 4), "int32")
@@ -123,6 +126,7 @@ def check(original: IRModule, placement: Placement) -> None:
     for region in placement.regions.values():
         check_region(placement.module, region, owners[region.owner])
     check_nothing_left(placement)
+    check_pins(placement)
 
 
 def ops_of(module: IRModule, function: Function) -> Counter[str]:
@@ -276,6 +280,59 @@ def check_region(module: IRModule, region: Region, owner: Owner) -> None:
             assert len(claim.match.nodes) in sizes, "the pattern does not match its composite function"
 
 
+def check_pins(placement: Placement) -> None:
+    """What is pinned is where it is pinned to, and nothing that has its place is pinned any more."""
+    labels = {owner.label for owner in placement.owners}
+    for record in placement.records():
+        if record.pin in labels:
+            assert record.owner == record.pin
+        elif record.pin is not None:
+            assert record.owner is None
+    for var, function in placement.module.functions.items():
+        assert isinstance(function, Function)
+        pins = {expr.pin for expr in nested_exprs(function) if isinstance(expr, Call)} - {None}
+        assert not (pins & labels if var.name == "main" else pins)
+
+
+def check_impossible(module: IRModule, owners: Sequence[Owner], error: RequirementError) -> None:
+    """The one op that is pinned to an owner can really not be had; of several each may be in the way of another."""
+    by_label = {owner.label: owner for owner in owners}
+    main = adopted(module, by_label).main
+    pins = [e for e in post_order(main.body) if isinstance(e, Call) and e.pin in by_label]
+    assert pins and "is pinned to" in error.what
+    if len(pins) > 1:
+        return
+    (node,) = pins
+    owner, graph = by_label[node.pin or ""], Graph(main)
+    if owner.limits.nbytes or owner.limits.outputs:
+        return
+    for root in graph.order:
+        for pattern in owner.patterns.rooted_at(root):
+            for match in find(pattern, root, graph):
+                if node not in match.nodes or len(match.roots) > 1 or match.escapes:
+                    continue
+                groups: dict[Expr, object] = {e: "match" if e in match.nodes else e for e in graph.order}
+                foreign = any(isinstance(e, Call) and e.pin not in (None, owner.label) for e in match.nodes)
+                assert foreign or comes_back(groups, "match")
+
+
+@st.composite
+def pinned(draw: st.DrawFn, module: IRModule, labels: Sequence[str]) -> IRModule:
+    """``module``, in half of the cases with a few ops of ``main`` pinned."""
+    calls = [e for e in post_order(module.main.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    if not calls or not labels or draw(st.booleans()):
+        return module
+    chosen = draw(st.dictionaries(st.integers(0, len(calls) - 1), st.sampled_from(labels), min_size=1, max_size=3))
+    pins = {calls[number]: label for number, label in chosen.items()}
+    spans = Spans(dict(module.spans))
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(module.main.body):
+        made = with_children(expr, [done[child] for child in children(expr)])
+        done[expr] = made.pinned(pins.get(expr)) if isinstance(made, Call) else made
+        spans.moved(expr, done[expr])
+    return module.with_main(Function(module.main.params, done[module.main.body], dict(module.main.attrs)), spans)
+
+
 def check_nothing_left(placement: Placement) -> None:
     """What an owner could take without more ado, it has."""
     graph = Graph(placement.source.main)
@@ -287,6 +344,8 @@ def check_nothing_left(placement: Placement) -> None:
         for root in graph.order:
             for pattern in owner.patterns.rooted_at(root):
                 for match in find(pattern, root, graph):
+                    if any(isinstance(node, Call) and node.pin not in (None, owner.label) for node in match.nodes):
+                        continue
                     if len(match.roots) == 1 and not match.escapes and not owned & set(match.nodes):
                         assert (owner.label, pattern.name, match.nodes) in gone
 
@@ -296,7 +355,8 @@ def check_nothing_left(placement: Placement) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, the accelerators, and which refusals come: in each round pairs of a number for a region and for what."""
+    """A model, which may have pins, also to ``host``, the accelerators, and which refusals come: in each round pairs of
+    a number for a region and for what."""
 
     module: IRModule
     owners: tuple[Owner, ...]
@@ -422,7 +482,8 @@ def cases(draw: st.DrawFn) -> Case:
     owners = tuple(Owner(label, draw(tables(nodes, label)), draw(limits())) for label in labels)
     number = st.integers(0, 99)
     rounds = draw(st.lists(st.lists(st.tuples(number, number), min_size=1, max_size=2), max_size=3))
-    return Case(model(body), owners, tuple(map(tuple, rounds)))
+    module = draw(pinned(model(body), [*labels, *["host"] * len(labels)]))
+    return Case(module, owners, tuple(map(tuple, rounds)))
 
 
 def refusals_of(placement: Placement, numbers: tuple[tuple[int, int], ...]) -> Iterator[Refusal]:

@@ -21,7 +21,7 @@ from uma.relay import Expr, Function, IRModule, Spans, free_vars
 from uma.relay.evaluate import evaluate
 from uma.relay.op import get_op
 from uma.relay.pattern import any_, op, wildcard
-from uma.target import Attribute, TargetKind
+from uma.target import Alias, Attribute, TargetKind
 
 from .partitions import inputs_of
 from .programs import interpret_program
@@ -63,7 +63,7 @@ def fused(module: IRModule) -> IRModule:
     return fuse(module, installed_host().host.patterns)
 
 
-def entry_of(*kinds: TargetKind, version: str = "1.0", **hooks: Callable[..., Any]) -> list[PluginEntry]:
+def entry_of(*kinds: TargetKind | Alias, version: str = "1.0", **hooks: Callable[..., Any]) -> list[PluginEntry]:
     """The entries of a plugin that serves ``kinds`` and implements ``hooks``, distribution ``uma-KIND``."""
     name = f"uma_test_plugin_{next(_numbers)}"
     module = ModuleType(name)

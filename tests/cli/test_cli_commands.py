@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests._support.plugins import HOST, accelerator, entry_of
 from tests._support.small_models import NET, Uma
 
 import uma as uma_package
@@ -17,6 +18,7 @@ from uma.cli import main
 from uma.cli.common import random_array
 from uma.pipeline import STAGES
 from uma.plugins import PluginEntry, PluginHost
+from uma.target import Alias, Attribute, read_target
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,7 +212,50 @@ class TestTargets:
         assert rest == [["-mcpu", "x86-64-v3 (given)"], ["-cc", "not given"], ["-opt", "2 (given)"]]
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"
-        assert {"name": "opt", "value": "3", "given": False} in record["attributes"]
+        assert {"name": "opt", "value": "3", "given": False, "origin": "default"} in record["attributes"]
+
+    def test_explain_a_composite(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        host = PluginHost(lambda: entries)
+        dim = Attribute("dim", int, default=8, deprecated=("rows",), help="rows")
+        alias = Alias("duo", "plain -accelerators=npu,'b: npu'", help="two of them")
+        given = accelerator("npu", dim, default_host="plain"), alias
+        entries = [*entry_of(HOST), *entry_of(*given)]
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+        assert uma("targets", "--explain", "duo").out.splitlines() == [
+            "composite -devices=npu,'b: npu' -host=plain",
+            "├─ host plain: a host that leaves everything to the core",
+            "├─ accelerator npu: an accelerator",
+            "│    -dim  8 (default)",
+            "└─ accelerator b: an accelerator",
+            "     -dim  8 (default)",
+        ]
+        record = uma("targets", "--explain", "npu -dim=4", "--json").json
+        assert [(row["role"], row["name"]) for row in record["targets"]] == [("host", "plain"), ("accelerator", "npu")]
+        assert record["notes"] == ["no host was given: 'plain' was added, the default host of 'npu -dim=4'"]
+        assert read_target(record["json"], host.named) == host.target(record["target"])
+        assert "duo: two of them (stands for plain -accelerators=npu,'b: npu')" in uma("targets").out
+        assert uma("targets", "duo").out.endswith("stands for plain -accelerators=npu,'b: npu'\n")
+        assert "formerly rows\n" in uma("targets", "npu").out
+        assert [row["name"] for row in uma("targets", "--json").json["aliases"]] == ["duo"]
+        done = uma("build", "net.py", "--target", "npu -rows=4", "--stop-after", "import")
+        assert done.err.splitlines() == [
+            "uma: warning: attribute 'rows' of target kind 'npu' is now called 'dim'",
+            "note: no host was given: 'plain' was added, the default host of 'npu -dim=4'",
+        ]
+
+    def test_a_target_from_a_file_and_from_the_project(self, uma: Uma, folder: Path) -> None:
+        (folder / "small.json").write_text('{"kind": "c", "opt": "s"}')
+        (folder / "pyproject.toml").write_text("[tool.uma.targets]\nfast = 'c -opt=3'\nc = 'c'")
+        assert uma("targets", "--explain", "small.json").out.startswith("c -opt=s\n")
+        assert uma("targets", "--explain", "fast").out.startswith("c -opt=3 -tag=fast\n")
+        lines = uma("targets").out.splitlines()
+        assert "fast: of pyproject.toml (stands for c -opt=3)" in lines
+        assert "c: of pyproject.toml (stands for c; but a plugin has this name, and goes before it)" in lines
+        (folder / "text.json").write_text("c -opt=s")
+        assert "holds no JSON object" in uma("targets", "--explain", "text.json").error(2)
+        (folder / "bytes.json").write_bytes(b"\xff")
+        assert "no text in UTF-8" in uma("targets", "--explain", "bytes.json").error(2)
+        assert "cannot be read" in uma("targets", "--explain", "none.json").error(2)
 
     def test_a_broken_plugin_and_none_at_all(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = [

@@ -107,6 +107,7 @@ m: 5 ops, 32 multiply-accumulates (MACs)
             "owner": "plain",
             "pattern": None,
             "region": None,
+            "pin": None,
             "why": [
                 {
                     "owner": "npu",

@@ -46,6 +46,7 @@ def test_every_op_in_order() -> None:
         "owner": "npu",
         "pattern": "npu.p0",
         "region": "npu_0",
+        "pin": None,
         "why": [],
     }
 

@@ -450,8 +450,8 @@ def test_merge_is_a_bool() -> None:
 # --- owners ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["", "Npu", "a-b", "1st", 3])
-def test_a_label_is_a_name(label: str) -> None:
+@pytest.mark.parametrize("label", ["", "n pu", "a-b", "1st", "ä", 3])
+def test_a_label_is_an_identifier(label: str) -> None:
     with pytest.raises(UsageError, match="cannot label a target"):
         Owner(label, PatternTable())
 

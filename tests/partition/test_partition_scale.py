@@ -12,7 +12,7 @@ from tests._support.partitions import model
 from tests._support.scale import X, layers, patterns
 
 from uma.partition import Owner, Refusal, place
-from uma.relay import Expr, call, const
+from uma.relay import Call, Expr, call, const
 from uma.relay.pattern import Pattern, PatternTable, any_, op, outputs, wildcard
 from uma.target.limits import Limits
 
@@ -49,6 +49,31 @@ def test_graphs_of_three_sizes(record_property: Callable[[str, object], None]) -
     record_property("measured", "\n".join(lines))
     for count in (10, 100):
         assert regions[count, 50_000] > 4 * regions[count, 10_000] > 0
+
+
+def test_pins_cost_what_ops_cost(record_property: Callable[[str, object], None]) -> None:
+    """Every third op is pinned, to one of two owners or the host: again the same at every size."""
+    both = [
+        Pattern("both", op("clip")(op("maximum")(wildcard("int8"), wildcard("int8")), a_min=any_, a_max=any_)),
+        Pattern("clip", op("clip")(wildcard("int8"), a_min=any_, a_max=any_)),
+    ]
+    owners = [Owner(label, PatternTable(both)) for label in ("a", "b")]
+    times = []
+    for length in SIZES:
+        value: Expr = X
+        for number in range(length // 2):
+            value = call("maximum", value, const(np.int8(number % 100)))
+            value = call("clip", value, a_min=-1 - number % 100, a_max=9)
+            label = {0: "a", 3: "b", 6: "host"}.get(number % 9)
+            value = value.pinned(label) if isinstance(value, Call) else value
+        start = time.process_time()
+        placement = place(model(value, X), owners, ("host",))
+        times.append(time.process_time() - start)
+        taken = {label: sum(claim.owner == label for claim in placement.claims) for label in ("a", "b")}
+        assert taken["b"] == len(range(3, length // 2, 9))
+        assert taken["a"] == length // 2 - taken["b"] - len(range(6, length // 2, 9))
+    per_call = "".join(f"{taken / length * 1e6:8.1f}" for taken, length in zip(times, SIZES, strict=True))
+    record_property("measured", f"partitioning with pins, us CPU per call    {per_call}")
 
 
 def test_regions_of_thousands_of_matches() -> None:

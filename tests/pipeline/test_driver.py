@@ -247,7 +247,7 @@ class TestTargets:
     def test_the_target_is_judged_before_the_model(self) -> None:
         with pytest.raises(UsageError, match="there is no target kind 'd'"):
             uma.build("none.onnx", "d")
-        with pytest.raises(UsageError, match="int is no target"):
+        with pytest.raises(UsageError, match="3 is no target"):
             uma.build("none.onnx", 3)  # type: ignore[arg-type]
 
     def test_a_target_object(self, net: Path) -> None:

@@ -284,6 +284,7 @@ class TestTotals:
             "owner": "plain",
             "pattern": None,
             "region": None,
+            "pin": None,
             "why": [
                 {
                     "owner": "npu",

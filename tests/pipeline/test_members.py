@@ -50,6 +50,9 @@ class TestResolve:
             (("npu", "dsp", "plain"), "npu dsp plain"),
             ([Target(NPU, {"lanes": 2}), Target(HOST)], "npu plain"),
             (Target(HOST), "plain"),
+            ("plain -accelerators=npu,dsp", "npu dsp plain"),
+            ({"one": "npu -lanes=2", "two": "npu", "cpu": "plain"}, "one two cpu"),
+            ("one: npu -lanes=2; two: npu; plain", "one two plain"),
         ],
     )
     def test_a_host_and_accelerators_in_their_order(self, target: Any, labels: str) -> None:
@@ -59,23 +62,29 @@ class TestResolve:
         assert members.accelerators == members.all[:-1]
         for member in members.all:
             assert members[member.label] is members.get(member.label) is member
-            assert member.plugin.kinds[member.label].name == member.target.kind.name
+            assert member.target.kind.name in member.plugin.kinds
         assert members.get("gpu") is None
 
     def test_attributes_are_kept(self) -> None:
         members = resolve_targets(["npu -lanes=2", "plain"], host_of())
         assert members["npu"].target.get_attr("lanes") == 2
 
-    @pytest.mark.parametrize("target", [[], (), None, 3, {"npu", "plain"}, {"a": "plain"}, b"plain"])
+    @pytest.mark.parametrize("target", [None, 3, {"npu", "plain"}, b"plain"])
     def test_what_is_no_target(self, target: Any) -> None:
-        with pytest.raises(UsageError, match=f"{type(target).__name__} is no target") as caught:
+        with pytest.raises(UsageError, match=r"(3|a value of type \w+) is no target") as caught:
             resolve_targets(target, host_of())
-        assert caught.value.hint == "a string, a Target, or a list of them"
+        assert caught.value.hint == "a text, a Target, or a dict with the key 'kind'"
+
+    @pytest.mark.parametrize("target", [[], (), {}])
+    def test_no_target(self, target: Any) -> None:
+        with pytest.raises(UsageError, match="there is no target"):
+            resolve_targets(target, host_of())
 
     @pytest.mark.parametrize("one", [None, 3, ["plain"], HOST])
     def test_what_is_no_target_in_a_list(self, one: Any) -> None:
-        with pytest.raises(UsageError, match=f"a target is a string or a Target, not {type(one).__name__}"):
+        with pytest.raises(UsageError, match=r"is no target|holds a list") as caught:
             resolve_targets(["npu", one], host_of())
+        assert caught.value.where == "[1]"
 
     @pytest.mark.parametrize(
         ("target", "both"),
@@ -89,17 +98,23 @@ class TestResolve:
         with pytest.raises(UsageError) as caught:
             resolve_targets(target, host_of())
         assert caught.value.what == f"two targets are called {both}"
-        assert caught.value.hint == "leave one of them out"
+        kind = both.split("'")[1]
+        assert caught.value.hint == f"give one of them another label: '{kind}_1: {kind}'"
 
     @pytest.mark.parametrize(
-        ("target", "names"),
-        [("npu -lanes=2", "'npu'"), (["npu -lanes=2"], "'npu'"), (["npu -lanes=2", "dsp"], "'npu' and 'dsp'")],
+        ("target", "names", "remedy"),
+        [
+            ("npu", "'npu'", '"other -accelerators=npu"'),
+            (["npu -lanes=2"], "'npu'", "\"other -accelerators='npu -lanes=2'\""),
+            (["npu", "b: dsp"], "'npu' and 'b'", "\"other -accelerators=npu,'b: dsp'\""),
+        ],
     )
-    def test_accelerators_alone(self, target: Any, names: str) -> None:
+    def test_accelerators_alone(self, target: Any, names: str, remedy: str) -> None:
         with pytest.raises(UsageError) as caught:
             resolve_targets(target, host_of())
         assert caught.value.what == f"{names} cannot run a whole model alone"
-        assert caught.value.hint == "give a host besides: --target 'npu -lanes=2' --target HOST"
+        assert caught.value.hint == f"give a host besides: --target {remedy}"
+        assert " ".join(member.label for member in resolve_targets(remedy.strip('"'), host_of()).all).endswith("other")
 
     def test_several_hosts(self) -> None:
         with pytest.raises(UsageError) as caught:

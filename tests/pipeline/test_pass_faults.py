@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests._support.plugins import built, members_of
 from tests._support.regions import CHAIN, MANY, RELU, T, X, Y
 from tests._support.te_lowerings import kernel_of
 
-from uma.errors import ModelError, PluginError, UsageError
+from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hooktypes import PHASES, Pass, Phase, Scope
 from uma.pipeline.members import Members
 from uma.pipeline.phases import phase_faults
@@ -445,4 +446,5 @@ class Watched(Offload):
 @settings(max_examples=40)
 @given(dense_cases() | varied_cases())
 def test_a_pass_that_changes_nothing_is_never_at_fault(case: Case) -> None:
-    Watched(case).run()
+    with suppress(RequirementError):  # of a pin that cannot be met, by which nothing is placed
+        Watched(case).run()

@@ -281,8 +281,9 @@ class TestCompilerFunctions:
 
     def test_for_the_host(self) -> None:
         mine = Function([Y], call("nn.relu", Y), {"Compiler": "plain"})
-        with pytest.raises(ModelError, match="'plain', which is no accelerator of this build"):
-            built(module_of(Call(mine, [X])), members_of(toy("npu", "nn.relu")))
+        build, program = checked(module_of(Call(mine, [X])), members_of(toy("npu", "nn.relu")))
+        assert [(op.owner, op.pin) for op in explain(build).ops] == [(None, "plain")]
+        assert [step.function for step in program.steps] == ["relu"]
 
     def test_is_respected_and_may_hold_raw_ops(self) -> None:
         mine = Function([X, Y], call("subtract", call("nn.relu", X), Y), {"Compiler": "npu"})

@@ -177,6 +177,21 @@ class Plugin:
     assert sys.modules[module].loads == [1]
 
 
+def test_a_plugin_may_bring_aliases_beside_its_kinds(write: Write) -> None:
+    source = RAISES.format("return [TargetKind('npu', help='h'), Alias('duo', 'npu -host=good', help='h')]")
+    module = write("duo", "from uma.target import Alias\n" + source)
+    host = host_of(
+        *(PluginEntry(n, module, "uma-duo", "1") for n in ("npu", "duo")), entry("good", write("good", GOOD))
+    )
+    assert [*host.kinds()] == ["duo", "good", "npu"] and host.hosts() == ()
+    assert host.named("duo") is host.plugin_for("duo").aliases["duo"] and host.named("npu") is host.kind("npu")
+    assert host.named("composite").help == "a host and its devices"
+    with pytest.raises(UsageError, match="'duo' is no target kind: it stands for a whole target"):
+        host.kind("duo")
+    with pytest.raises(UsageError, match="'good' cannot be the host of 'npu'"):
+        host.target("duo")
+
+
 def test_two_owners_of_one_kind_are_named_when_it_is_asked_for(write: Write) -> None:
     good = write("good", GOOD)
     rivals = [PluginEntry("npu", "never", name, version) for name, version in (("uma-b", "2"), ("uma-a", "1"))]
@@ -242,6 +257,7 @@ BROKEN = {
         "registers the kinds twice, twice, but its entry points name twice",
         None,
     ),
+    "composite": (kind_source("composite"), "but its entry points name composite; 'composite' is the core's", None),
 }
 
 

@@ -12,6 +12,9 @@ What holds of it:
   follows a pool or a product follows it directly.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
 - Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
+
+What a pinned call becomes is pinned as it was, and calls that are pinned to two targets do not become one; but for
+movements of elements: where two of these become one, it has the pin of the last that has one.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from ..module import IRModule, Spans
 from ..op import Op
 from ..ops.arith import clip_limits
 from ..ops.common import normalise_axes
-from ..visit import children, post_order, with_children
+from ..visit import children, post_order, with_children, with_pin
 from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
 
 __all__ = ["arrange", "canonicalise"]
@@ -84,9 +87,7 @@ def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
         spans.moved(expr.tuple, first.tuple)
         permuted = children(expr.tuple)
     made = permute(_canonical(first, rules, spans), axes)
-    if _moves(made):
-        _handed(made, spans, *filter(permutation, permuted))
-    return made
+    return _moved(made, spans, *filter(permutation, permuted)) if _moves(made) else made
 
 
 def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
@@ -95,7 +96,7 @@ def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | Non
         return None
     spans.moved(expr, first)
     made = reshape(_canonical(first, rules, spans), expr.shape)
-    return _handed(made, spans, *filter(_moves, children(expr))) if _moves(made) else made
+    return _moved(made, spans, *filter(_moves, children(expr))) if _moves(made) else made
 
 
 def _moves(expr: Expr) -> bool:
@@ -107,6 +108,13 @@ def _handed(new: Expr, spans: Spans, *old: Expr) -> Expr:
     for expr in old:
         spans.moved(expr, new)
     return new
+
+
+def _moved(made: Expr, spans: Spans, *old: Expr) -> Expr:
+    """``made``, a movement of elements in the place of ``old`` ones, with their layers and the last pin of theirs."""
+    for expr in reversed(old):
+        made = with_pin(made, expr.pin if isinstance(expr, Call) else None)
+    return _handed(made, spans, *old)
 
 
 def _fold(expr: Call, spans: Spans) -> Expr | None:
@@ -148,7 +156,7 @@ def _relu(expr: Call, spans: Spans) -> Expr | None:
     inner = expr.args[0]
     if expr.op_name == "clip":
         low, high = clip_limits(expr.attrs, inner.dtype)
-        return _handed(call("nn.relu", inner), spans, expr) if (low, high) == (0, None) else None
+        return _handed(call("nn.relu", inner).pinned(expr.pin), spans, expr) if (low, high) == (0, None) else None
     repeated = expr.op_name == "nn.relu" and isinstance(inner, Call) and inner.op_name == "nn.relu"
     return _handed(inner, spans, expr) if repeated else None
 
@@ -156,11 +164,11 @@ def _relu(expr: Call, spans: Spans) -> Expr | None:
 def _reshapes(expr: Call, spans: Spans) -> Expr | None:
     inner = expr.args[0]
     if expr.op_name in ("sum", "mean") and not _reduces(expr):
-        return _handed(reshape(inner, expr.shape), spans, expr)
+        return _merged(reshape(inner, expr.shape), spans, expr, inner)
     if expr.op_name not in ("reshape", "squeeze"):
         return None
     made = reshape(inner, expr.shape)
-    if made is expr:
+    if with_pin(made, expr.pin) is expr:
         return None
     return _merged(made, spans, expr, inner)
 
@@ -177,7 +185,7 @@ def _merged(made: Expr, spans: Spans, expr: Call, inner: Expr) -> Expr:
     """``made`` of ``expr``, a movement of elements, and ``inner``, which may be another one."""
     if not _moves(made):
         return made  # a movement met its inverse: what is left is not what its layer computes
-    return _handed(made, spans, *filter(_moves, (inner,)), expr)
+    return _moved(made, spans, *filter(_moves, (inner,)), expr)
 
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
@@ -221,11 +229,13 @@ def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
     before, after = data.attrs.pad_width[:rank], data.attrs.pad_width[rank:]
     if not same or before[0] or after[0] or before[-1] or after[-1]:
         return None
+    if len({data.pin, expr.pin, None}) > 2:
+        return None
     added = (*before[1:-1], *after[1:-1])
     padding = tuple(own + more for own, more in zip(expr.attrs.padding, added, strict=True))
     attrs = expr.attrs.replace(padding=padding, **changes)
     try:
-        made = Call(expr.op, [data.args[0], *expr.args[1:]], attrs)
+        made = Call(expr.op, [data.args[0], *expr.args[1:]], attrs, expr.pin or data.pin)
     except ModelError:
         return None  # a pool has no windows that see padding alone
     return _handed(made, spans, data, expr)
@@ -237,11 +247,11 @@ def _global_pool(expr: Call, spans: Spans) -> Expr | None:
     if expr.op_name == "mean" and len(data.shape) >= 3:
         spatial = tuple(range(1, len(data.shape) - 1))
         if normalise_axes(expr.attrs.axis, len(data.shape)) == spatial:
-            pooled = _handed(call("nn.global_avg_pool", data), spans, expr)
+            pooled = _handed(call("nn.global_avg_pool", data).pinned(expr.pin), spans, expr)
             return _handed(reshape(pooled, expr.shape), spans, expr)
     kind = "max" if expr.op_name in _MAX_POOLS else "avg" if expr.op_name in _AVG_POOLS else None
     if kind is not None and not any(expr.attrs.padding) and expr.attrs.pool_size == data.shape[1:-1]:
-        return _handed(call(f"nn.global_{kind}_pool", data), spans, expr)
+        return _handed(call(f"nn.global_{kind}_pool", data).pinned(expr.pin), spans, expr)
     return None
 
 
@@ -267,7 +277,10 @@ def _dense_of_permutation(expr: Call, spans: Spans) -> Expr | None:
     moved = weight.data.reshape(units, *flat.args[0].shape[1:])
     order = [0, *(axes.index(d) for d in range(1, len(axes)))]
     columns = const(moved.transpose(order).reshape(units, -1))
-    return _handed(Call(expr.op, [_handed(reshape(inner, flat.shape), spans, flat), columns], expr.attrs), spans, expr)
+    # A reshape to the shape that is there already is what computes the data.
+    data = reshape(inner, flat.shape)
+    data = _moved(data, spans, flat) if _moves(data) else _handed(data, spans, flat)
+    return _handed(Call(expr.op, [data, columns], expr.attrs, expr.pin), spans, expr)
 
 
 Rule = Callable[[Call, Spans], "Expr | None"]

@@ -81,7 +81,7 @@ def sink_permutation(expr: Expr) -> tuple[Expr, Axes] | None:
     after = axes
     if rename is not None:
         attrs, after = rename(attrs, axes)
-    return Call(op, [arg for arg in args if arg is not None], attrs), after
+    return Call(op, [arg for arg in args if arg is not None], attrs, expr.pin), after
 
 
 def sink_reshape(expr: Expr) -> Call | None:
@@ -114,7 +114,7 @@ def sink_reshape(expr: Expr) -> Call | None:
             args.append(reshape(arg, ()))
         else:
             return None
-    return Call(expr.op, args, attrs)
+    return Call(expr.op, args, attrs, expr.pin)
 
 
 def _before(arg: Expr, axes: Axes) -> Expr | None:
@@ -138,7 +138,7 @@ def _sink_part(expr: TupleGetItem) -> tuple[Expr, Axes] | None:
         return None
     data, axes = found
     attrs, _ = _one_axis(dict(parts.attrs.items), axes)
-    return TupleGetItem(Call(parts.op, [data], attrs), expr.index), axes
+    return TupleGetItem(Call(parts.op, [data], attrs, parts.pin), expr.index), axes
 
 
 Renamed = tuple[dict[str, Any], Axes]

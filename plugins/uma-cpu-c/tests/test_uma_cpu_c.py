@@ -72,7 +72,7 @@ def test_the_compiler_goes_by_a_name_that_the_core_knows(name: str, host: Plugin
         ("c -cc=gcc-", 7),
         ("c -opt=4", 8),
         ("c -opt=fast", 8),
-        ("c -mcpu=-fplugin=x", 17),
+        ("c -mcpu=-fplugin=x", 9),
         ("c -mcpu=-fplugin", 9),
         ("c -mcpu='native -fplugin=x.so'", 9),
         ("c -mcpu=a/b", 9),

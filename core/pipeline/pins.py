@@ -1,0 +1,166 @@
+"""Pins: what the user, or the model, has said of where things run.
+
+A layer is pinned by its name, and then each op of it; an op by its pin; a function by its attribute ``Compiler``. Pins
+of the user go before those that the model came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from ..errors import ModelError, RequirementError, UsageError
+from ..program import Program
+from ..relay.expr import Call, Expr, Function, GlobalVar
+from ..relay.module import IRModule, Spans
+from ..relay.op import Op
+from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin
+from ..target.values import shown, suggest
+from .members import Members
+from .regions import label_of
+
+__all__ = ["Pins", "pin_layers", "write_out_hosts"]
+
+Pins: TypeAlias = Mapping[str, str]
+"""Which layers are pinned, by their names or by patterns of these (``*``, ``?``, ``[...]``; upper and lower case are
+told apart), and to the target of what label. Where several are about one layer the last counts."""
+
+
+def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModule:
+    """``form`` with the ops of some layers pinned.
+
+    Args:
+        form: a model.
+        pins: see `Pins`.
+        members: the targets of the build.
+
+    Raises:
+        UsageError: a pin is malformed, names no target, or no layer; or the form is a program.
+        RequirementError: layers that are one op are pinned to several targets, or a layer is part of a function that is
+            another target's.
+    """
+    if isinstance(form, Program):
+        raise UsageError("layers were pinned in a program, in which everything has its place", hint="pin the model's")
+    wanted = _wanted(form, pins, members)
+    main, spans = form.main, Spans(dict(form.spans))
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(main.body):
+        made = with_children(expr, [done[child] for child in children(expr)])
+        if isinstance(expr, Call) and isinstance(made, Call):
+            labels = _labels(_layers(form, expr), wanted)
+            if isinstance(made.op, Op):
+                _check_same(labels)
+                made = made.pinned(next(iter(labels.values()), made.pin))
+            else:
+                _check_owner(form, made.op, labels, members)
+        done[expr] = made
+        spans.moved(expr, made)
+    return form.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+
+
+def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:
+    """The label that each pinned layer is pinned to."""
+    given: object = pins
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+        raise UsageError(f"{shown(given)} are no pins", hint='layers and labels: pins={"conv*": "npu0"}')
+    known = [member.label for member in members.all]
+    layers = dict.fromkeys(layer for _, names in module.spans for layer in names)
+    found: dict[str, str] = {}
+    for pattern, label in pins.items():
+        if label not in known:
+            hint = suggest(label, known) + f"the targets are {', '.join(known)}"
+            raise UsageError(
+                f"{shown(pattern)} is pinned to {shown(label)}, which is no target of this build", hint=hint
+            )
+        # The name of a layer may have brackets in it.
+        matching = [layer for layer in layers if layer == pattern or fnmatchcase(layer, pattern)]
+        if not matching:
+            hint = suggest(pattern, layers) + "uma explain shows the layers' names"
+            raise UsageError(f"no layer is called {shown(pattern)}, which is pinned to {label!r}", hint=hint)
+        found.update(dict.fromkeys(matching, label))
+    return found
+
+
+def _layers(module: IRModule, expr: Call) -> tuple[str, ...]:
+    """The layers of a call; of the call of a function that says none, those of what is in it."""
+    callee = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
+    if expr in module.spans or not isinstance(callee, Function):
+        return module.spans[expr]
+    return tuple(dict.fromkeys(layer for inner in nested_exprs(callee) for layer in module.spans[inner]))
+
+
+def _labels(layers: tuple[str, ...], wanted: Mapping[str, str]) -> dict[str, str]:
+    """For those of some layers that are pinned the label."""
+    return {layer: wanted[layer] for layer in layers if layer in wanted}
+
+
+def _check_same(labels: Mapping[str, str]) -> None:
+    if len(set(labels.values())) > 1:
+        said = " and ".join(f"{layer!r} to {label!r}" for layer, label in labels.items())
+        raise RequirementError(f"layers that are one op are pinned to several targets: {said}", hint="pin them alike")
+
+
+def _check_owner(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: Members) -> None:
+    """RequirementError where a layer is in a function of the module that is another's than it is pinned to."""
+    function = module.functions[callee] if isinstance(callee, GlobalVar) else callee
+    owner = label_of(function) or members.host.label
+    for layer, label in labels.items():
+        if label != owner:
+            raise RequirementError(
+                f"layer {layer!r} is pinned to {label!r}, and the model has it in a function that is {owner!r}'s",
+                where=f"function {callee.name!r}" if isinstance(callee, GlobalVar) else None,
+                hint="take one of the two away; in texts of later stages everything has its place",
+            )
+
+
+def write_out_hosts(module: IRModule, members: Members) -> IRModule:
+    """``module`` with functions that the model has for a host written where ``main`` calls them, each op pinned; if
+    ``main`` itself is such a function, those of its ops that are not pinned to another target.
+
+    Raises:
+        ModelError: something in such a function is pinned to another target, or is a call of a function.
+    """
+    hosts = {member.label for member in members.all if member.target.kind.is_host}
+    named = {
+        var: function
+        for var, function in module.functions.items()
+        if isinstance(function, Function) and label_of(function) in hosts and var.name != "main"
+    }
+    main, spans = module.main, Spans(dict(module.spans))
+    whole = label_of(main) if label_of(main) in hosts else None
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(main.body):
+        made = with_pin(with_children(expr, [done[child] for child in children(expr)]), whole)
+        spans.moved(expr, made)
+        if isinstance(made, Call) and not isinstance(made.op, Op):
+            function = named.get(made.op) if isinstance(made.op, GlobalVar) else made.op
+            if function is not None and label_of(function) in hosts:
+                made = _written_out(made, function, spans)
+        done[expr] = made
+    attrs = {name: value for name, value in main.attrs if whole is None or name != "Compiler"}
+    written = Function(main.params, done[main.body], attrs)
+    others = (f for var, f in module.functions.items() if var.name != "main" and isinstance(f, Function))
+    needed = {callee for function in (written, *others) for callee in global_callees(function)}
+    kept = {var: f for var, f in module.functions.items() if var not in named or var in needed}
+    return IRModule(kept, spans, module.signature).with_main(written, spans)
+
+
+def _written_out(call: Call, function: Function, spans: Spans) -> Expr:
+    """The result of the call of a function that is a host's, whose ops are pinned to it."""
+    label, layers = label_of(function), spans[call]
+    inner: dict[Expr, Expr] = dict(zip(function.params, call.args, strict=True))
+    for expr in post_order(function.body):
+        if expr in inner:
+            continue
+        made = with_children(expr, [inner[child] for child in children(expr)])
+        if isinstance(expr, Call) and (not isinstance(expr.op, Op) or expr.pin not in (None, label)):
+            what = "a function is called" if expr.op_name is None else f"{expr.op_name} is pinned to {expr.pin!r}"
+            raise ModelError(
+                f"{what} in a function that the model has for {label!r}",
+                where=", ".join(spans[expr] or layers) or None,
+                hint="write it outside of that function",
+            )
+        inner[expr] = with_pin(made, label)
+        spans.add(inner[expr], spans[expr] or layers)
+    return inner[function.body]

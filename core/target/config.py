@@ -1,0 +1,201 @@
+"""`CompilationConfig`: the one place that says which of some targets are hosts and accelerators, and in what order."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..errors import PluginError, UsageError
+from .forms import COMPOSITE_KIND, read_target, read_targets, two_alike
+from .kind import Alias, TargetKind
+from .target import Target
+
+__all__ = ["CompilationConfig", "Plugins", "refines"]
+
+
+class Plugins(Protocol):
+    """Where kinds come from."""
+
+    def named(self, name: str) -> TargetKind | Alias:
+        """The kind or alias of a name; UsageError where there is none, PluginError where it is broken."""
+
+    def hosts(self) -> Sequence[TargetKind]:
+        """The kinds that can be hosts, as far as they are not broken."""
+
+
+def refines(special: Target, general: Target) -> bool:
+    """Whether ``special`` is ``general`` with more said of it: one kind, and all attributes of ``general`` are its.
+
+    `cuda -arch=sm_80 -compiler=cutlass` refines `cuda -arch=sm_80`. Every target refines itself; labels do not count.
+    """
+    return special.kind.name == general.kind.name and general.attrs.items() <= special.attrs.items()
+
+
+@dataclass(frozen=True)
+class CompilationConfig:
+    """The targets of a build, validated: no composites any more, and each with a name of its own.
+
+    Args:
+        hosts: at least one, in order of priority; the first runs the model's entry.
+        accelerators: in order of priority.
+        notes: which host was added or overridden, in sentences.
+    """
+
+    hosts: tuple[Target, ...]
+    accelerators: tuple[Target, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, targets: object, plugins: Plugins) -> CompilationConfig:
+        """The configuration for some targets.
+
+        The first host is the one that a target names as its ``host``, the first of the hosts that do, else the first
+        of the accelerators and composites; else the first host among the targets; else the default host of the first
+        accelerator that has one. The other hosts among the targets follow. Of ``targets``, only the order of hosts
+        and that of accelerators matter.
+
+        Args:
+            targets: in any form that `read_targets` takes; also a `CompilationConfig`.
+            plugins: where kinds come from.
+
+        Raises:
+            UsageError: a target is malformed, two have one name, or there is no host.
+            PluginError: from ``plugins``, or a default host is malformed.
+        """
+        given = targets.targets if isinstance(targets, CompilationConfig) else read_targets(targets, plugins.named)
+        sorter = _Sorter()
+        for target in given:
+            sorter.add(target)
+        offers = [*sorter.offered_by_hosts, *sorter.offered_by_others]
+        notes = []
+        hosts = sorter.hosts
+        if offers:
+            chosen, by = offers[0]
+            if hosts and hosts[0] != chosen and by.kind is not COMPOSITE_KIND:
+                notes.append(f"{_named(chosen)}, which {_named(by)} names, goes before {_named(hosts[0])} as the host")
+            hosts = [chosen, *(host for host in hosts if host != chosen)]
+            for other, by in offers[1:]:
+                if other not in hosts:
+                    notes.append(f"the host {_named(other)}, which {_named(by)} names, gives way to {_named(chosen)}")
+        if not hosts:
+            host, note = _default_host(sorter.accelerators, plugins)
+            hosts, notes = [host], [note]
+        _check_names([*hosts, *sorter.accelerators])
+        return cls(tuple(hosts), tuple(sorter.accelerators), tuple(notes))
+
+    @property
+    def host(self) -> Target:
+        """The host that runs the entry."""
+        return self.hosts[0]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Accelerators, then hosts."""
+        return (*self.accelerators, *self.hosts)
+
+    @property
+    def default(self) -> Target:
+        """The least specialised host that `host` refines: what takes an op of which nothing else is said."""
+        return min((host for host in self.hosts if refines(self.host, host)), key=lambda host: len(host.attrs))
+
+    @property
+    def canonical(self) -> Target:
+        """One target that means all this: the host alone, or a composite of it and the others."""
+        others = (*self.accelerators, *self.hosts[1:])
+        return Target(COMPOSITE_KIND, {"devices": others}, host=self.host) if others else self.host
+
+    def least_specialised(self, device_type: str) -> Target:
+        """The one target of a device type that refines no other of this type.
+
+        Raises:
+            UsageError: there is no target of this type, or several refine no other.
+        """
+        candidates = [target for target in self.targets if target.device_type == device_type]
+        least = [one for one in candidates if all(refines(o, one) or not refines(one, o) for o in candidates)]
+        if len(least) == 1:
+            return least[0]
+        if not candidates:
+            types = sorted({target.device_type for target in self.targets})
+            raise UsageError(f"there is no target of device type {device_type!r}", hint=f"there are {', '.join(types)}")
+        raise UsageError(
+            f"there is no least specialised target of device type {device_type!r}: {', '.join(map(_named, least))}",
+            hint="name one by its label",
+        )
+
+
+class _Sorter:
+    """Takes targets apart: composites into their members, and those into what is said of them and of others."""
+
+    def __init__(self) -> None:
+        self.hosts: list[Target] = []
+        self.accelerators: list[Target] = []
+        self.offered_by_hosts: list[tuple[Target, Target]] = []
+        self.offered_by_others: list[tuple[Target, Target]] = []
+
+    def add(self, target: Target) -> None:
+        """Add a target of the bag, and those within it."""
+        offers = self.offered_by_hosts if target.kind.is_host else self.offered_by_others
+        if target.kind is not COMPOSITE_KIND:
+            (self.hosts if target.kind.is_host else self.accelerators).append(_alone(target))
+        if target.host is not None:
+            offers.append((_alone(target.host), target))
+        for device in (*_driven(target), *(_driven(target.host) if target.host else ())):
+            self.add(device)
+
+
+def _driven(target: Target) -> tuple[Target, ...]:
+    """The devices of a composite, or the accelerators of a host."""
+    if target.kind is COMPOSITE_KIND:
+        return target.get_attr("devices") or ()
+    return (target.get_attr("accelerators") or ()) if target.kind.is_host else ()
+
+
+def _alone(target: Target) -> Target:
+    """What is said of the target itself, and not of those around it; a tag is of them all."""
+    if target.host is None and not (target.kind.is_host and "accelerators" in target.attrs):
+        return target
+    attrs = {n: value for n, value in target.attrs.items() if not (target.kind.is_host and n == "accelerators")}
+    return Target(target.kind, attrs, target.label)
+
+
+def _default_host(accelerators: Sequence[Target], plugins: Plugins) -> tuple[Target, str]:
+    """The default host of the first accelerator that has one, and what to say of that."""
+    for target in accelerators:
+        text = target.kind.default_host
+        if text is None:
+            continue
+        try:
+            host = read_target(text, plugins.named)
+        except UsageError as error:
+            what = f"target kind {target.kind.name!r}: its default host {text!r} cannot be used: {error.what}"
+            raise PluginError(what, where=error.where, hint=error.hint) from error
+        if not host.kind.is_host or host.host is not None or host.get_attr("accelerators"):
+            raise PluginError(f"target kind {target.kind.name!r}: its default host {text!r} is no host alone")
+        return host, f"no host was given: {_named(host)} was added, the default host of {_named(target)}"
+    raise UsageError(
+        f"{' and '.join(repr(target.name) for target in accelerators)} cannot run a whole model alone",
+        hint=f"give a host besides: {_with_host(accelerators, plugins.hosts())}",
+    )
+
+
+def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> str:
+    """The option that would work, with the first host that needs nothing said of it."""
+    for kind in hosts:
+        if not any(attribute.required for attribute in kind.attributes):
+            text = str(Target(kind, {"accelerators": accelerators}))
+            # Within double quotes a shell still reads these; single quotes it does not, and targets have many.
+            return "--target " + (shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"')
+    return "no installed plugin brings one"
+
+
+def _check_names(targets: Iterable[Target]) -> None:
+    found: dict[str, Target] = {}
+    for target in targets:
+        if (other := found.setdefault(target.name, target)) is not target:
+            raise two_alike(other, target)
+
+
+def _named(target: Target) -> str:
+    return f"'{target}'"

@@ -1,0 +1,322 @@
+"""From the forms in which targets are given to `Target`: texts, JSON, dicts, lists, and names that stand for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from ..errors import UsageError
+from .attribute import Attribute
+from .kind import COMPOSITE, Alias, TargetKind
+from .source import Items, Mapped, Node, Option, Record, Source, Spelled
+from .target import Target
+from .text import Fault, placed, read_bag, read_json, too_deep
+from .values import MAX_DEPTH, ListOf, MapOf, is_attribute_name, is_label, shown
+
+__all__ = ["COMPOSITE_KIND", "Kinds", "parse_target", "read_target", "read_targets"]
+
+Kinds: TypeAlias = Callable[[str], TargetKind | Alias]
+"""Gives the kind or alias of a name, or raises `UsageError` where there is none, `PluginError` where it is broken."""
+
+COMPOSITE_KIND = TargetKind(
+    COMPOSITE,
+    (
+        Attribute("devices", ListOf(Target), also=("accelerators",), help="what works for the host, by priority"),
+        Attribute("host", Target, also=("target_host",), help="runs what the devices leave"),
+    ),
+    help="a host and its devices",
+    device_type=COMPOSITE,
+)
+"""The kind that is the core's own."""
+
+_FORMS = "a text, a Target, a dict with the key 'kind', a list of these, or a dict from labels to them"
+
+
+def parse_target(text: str, kinds: Kinds) -> Target:
+    """Read one target from its text or JSON form.
+
+    Args:
+        text: ``kind -attribute=value ...``, or JSON, or the name of an alias.
+        kinds: see `Kinds`.
+
+    Raises:
+        UsageError: the text is malformed, or names what does not exist or does not fit; ``where`` has the column,
+            counted from 1, and a caret below it, and the path of the attribute where it is within another.
+        PluginError: from ``kinds``, or a kind's canonicaliser is at fault.
+    """
+    return read_target(text, kinds)
+
+
+def read_target(given: object, kinds: Kinds) -> Target:
+    """The target that a text, JSON, dict or `Target` describes. Raises as `parse_target`."""
+    with _telling():
+        return _Builder(kinds).target(_opened(given), "", 1)
+
+
+def read_targets(given: object, kinds: Kinds) -> tuple[Target, ...]:
+    """The targets that are given in any form: one, a list of them, a dict of labels, or a text with several.
+
+    Raises:
+        UsageError: as `parse_target`; or there is none; or a label contradicts the one that a target has.
+        PluginError: as `parse_target`.
+    """
+    with _telling():
+        return tuple(_Builder(kinds).bag(Node(given), "", 1))
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except Fault as fault:
+        if fault.spot is not None:
+            fault.error.where = fault.spot.place("" if is_attribute_name(fault.path) else fault.path)
+        elif fault.path:
+            fault.error.where = fault.path
+        raise fault.error from fault.error.__cause__
+
+
+def _opened(given: object) -> Node:
+    """What a user gives: a text may be JSON, which nested ones may not."""
+    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
+        return read_json(given)
+    return Node(given)
+
+
+def _source(node: Node) -> Source | None:
+    """The text that is to be read as a target, where the node is one."""
+    if isinstance(node.value, Spelled):
+        return node.value.source
+    return Source(node.value, node.value) if isinstance(node.value, str) else None
+
+
+def _items(node: Node) -> tuple[Node, ...] | None:
+    if isinstance(node.value, Items):
+        return node.value.nodes
+    return tuple(map(Node, node.value)) if isinstance(node.value, (list, tuple)) else None
+
+
+def _entries(node: Node) -> tuple[Option, ...] | None:
+    if isinstance(node.value, Mapped):
+        return node.value.entries
+    if isinstance(node.value, Mapping):
+        return tuple(Option(name, Node(value)) for name, value in node.value.items())
+    return None
+
+
+class _Builder:
+    """Builds targets; every error is a `Fault`.
+
+    A depth is that of the target which is built: 1 for what the user gave.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._expanding: list[str] = []
+
+    def bag(self, node: Node, path: str, depth: int) -> list[Target]:
+        node = _opened(node.value) if isinstance(node.value, str) else node
+        if (source := _source(node)) is not None:
+            members: list[Target] = []
+            for record in read_bag(source, path, depth):
+                found = self.named(record, path, depth)
+                with placed(path, record.label_spot or record.spot):
+                    _check_names(members, found)
+                members += found
+            return members
+        if (items := _items(node)) is not None:
+            places = [path] if len(items) == 1 else [f"{path}[{i}]" for i in range(len(items))]
+            members = []
+            for item, place in zip(items, places, strict=True):
+                with placed(place, item.spot):
+                    if _items(item) is not None:
+                        raise UsageError("a list of targets holds a list", hint=f"a target is {_FORMS}")
+                members += self.bag(item, place, depth)
+        elif (entries := _entries(node)) is not None and not any(entry.name == "kind" for entry in entries):
+            members = [self.labelled(entry, path, depth) for entry in entries]
+        else:
+            return [self.target(node, path, depth)]
+        if not members:
+            with placed(path, node.spot):
+                raise UsageError("there is no target", hint=f"give {_FORMS}")
+        return members
+
+    def labelled(self, entry: Option, path: str, depth: int) -> Target:
+        with placed(path, entry.spot):
+            _check_label(entry.name)
+        label = str(entry.name)
+        target = self.target(entry.node, f"{path}[{label!r}]", depth)
+        if target.label not in (None, label):
+            with placed(path, entry.spot):
+                raise UsageError(f"the target of label {label!r} has the label {target.label!r}", hint="keep one")
+        with placed(path, entry.spot):
+            return target.with_name(label, target.tag)
+
+    def target(self, node: Node, path: str, depth: int) -> Target:
+        if depth > MAX_DEPTH:
+            with placed("", node.spot):
+                raise too_deep()
+        if isinstance(node.value, Target):
+            return node.value
+        if (source := _source(node)) is not None:
+            first, *others = read_bag(source, path, depth)
+            if others:
+                with placed(path, others[0].spot):
+                    raise UsageError("these are several targets, where one is needed")
+            record = first
+        elif isinstance(node.value, Record):
+            record = node.value
+        elif (entries := _entries(node)) is not None:
+            record = self.record(node, entries, path)
+        else:
+            with placed(path, node.spot):
+                what = "a list" if _items(node) is not None else shown(node.value)
+                raise UsageError(f"{what} is no target", hint="a text, a Target, or a dict with the key 'kind'")
+        targets = self.named(record, path, depth)
+        if len(targets) > 1:
+            with placed(path, record.spot):
+                raise UsageError(f"{record.name!r} stands for several targets, where one is needed")
+        return targets[0]
+
+    def record(self, node: Node, entries: tuple[Option, ...], path: str) -> Record:
+        """The target that a dict or JSON object describes."""
+        given: dict[object, Option] = {}
+        for entry in entries:
+            with placed(path, entry.spot):
+                if entry.name in given:
+                    raise UsageError(f"{shown(entry.name)} is given twice")
+                given[entry.name] = entry
+        with placed(path, node.spot):
+            if "kind" not in given:
+                raise UsageError("a target in JSON has no kind", hint='write it like {"kind": "c", "opt": "2"}')
+        head, label = given.pop("kind"), given.pop("label", None)
+        with placed(path, head.node.spot):
+            if not isinstance(head.node.value, str):
+                raise UsageError(f"{shown(head.node.value)} is no target kind")
+        if label is not None:
+            with placed(path, label.node.spot):
+                _check_label(label.node.value)
+        name = None if label is None else str(label.node.value)
+        return Record(
+            str(head.node.value),
+            name,
+            tuple(given.values()),
+            head.node.spot,
+            None if label is None else label.node.spot,
+        )
+
+    def named(self, record: Record, path: str, depth: int) -> list[Target]:
+        """The target of a record, or the targets that its name stands for."""
+        with placed(path, record.spot):
+            if not is_attribute_name(record.name):
+                raise UsageError(
+                    f"{shown(record.name)} is no target kind", hint="kinds are named like `c` or `my_device`"
+                )
+            kind = COMPOSITE_KIND if record.name == COMPOSITE else self._kinds(record.name)
+        with placed(path, record.label_spot):
+            if record.label is not None:
+                _check_label(record.label)
+        if isinstance(kind, Alias):
+            return self.expanded(record, kind, path, depth)
+        attrs: dict[str, object] = {}
+        seen: set[str] = set()
+        for option in record.options:
+            with placed(path, option.spot):
+                if not isinstance(option.name, str):
+                    raise UsageError(f"{shown(option.name)} is no attribute")
+                attribute = kind.attribute(option.name)
+                if attribute.name in seen:
+                    raise UsageError(f"attribute {attribute.name!r} is given twice")
+                seen.add(attribute.name)
+            inner = f"{path}.{attribute.name}" if path else attribute.name
+            attrs[option.name] = self.value(attribute, option.node, inner, depth)
+        with placed(path, record.spot):
+            return [Target(kind, attrs, record.label)]
+
+    def expanded(self, record: Record, alias: Alias, path: str, depth: int) -> list[Target]:
+        with placed(path, record.options[0].spot if record.options else record.spot):
+            if record.options:
+                raise UsageError(f"{alias.name!r} stands for a whole target, and takes no attributes")
+            if alias.name in self._expanding:
+                raise UsageError(f"{' -> '.join([*self._expanding, alias.name])}: a name stands for itself")
+        self._expanding.append(alias.name)
+        try:
+            targets = self.bag(Node(alias.expands_to), "", depth)
+        except Fault as fault:
+            inner = (
+                f"{fault.path} of what {alias.name!r} stands for" if fault.path else f"what {alias.name!r} stands for"
+            )
+            raise Fault(fault.error, inner, fault.spot) from fault
+        finally:
+            self._expanding.pop()
+        if len(targets) > 1:
+            with placed(path, record.label_spot):
+                if record.label is not None:
+                    raise UsageError(f"{alias.name!r} stands for several targets, which one label cannot name")
+            return targets
+        with placed(path, record.label_spot):
+            return [targets[0].with_name(record.label or targets[0].label, alias.name)]
+
+    def value(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
+        if isinstance(attribute.type, ListOf):
+            items = _items(node)
+            if items is None and isinstance(node.value, (Spelled, Record)):
+                items = (node,)
+            if items is not None:
+                return [self.item(attribute, item, f"{path}[{i}]", depth) for i, item in enumerate(items)]
+        elif isinstance(attribute.type, MapOf):
+            if (entries := _entries(node)) is not None:
+                return self.map(attribute, entries, path, depth)
+        else:
+            return self.item(attribute, node, path, depth)
+        with placed(path, node.spot):
+            return attribute.check(_plain(node))
+
+    def map(self, attribute: Attribute, entries: tuple[Option, ...], path: str, depth: int) -> dict[object, object]:
+        found: dict[object, object] = {}
+        for entry in entries:
+            with placed(path, entry.spot):
+                if entry.name in found:
+                    raise UsageError(f"key {shown(entry.name)} of attribute {attribute.name!r} is given twice")
+            found[entry.name] = self.item(attribute, entry.node, f"{path}.{entry.name}", depth)
+        return found
+
+    def item(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
+        if attribute.holds_targets:
+            return self.target(node, path, depth + 1)
+        with placed(path, node.spot):
+            if isinstance(node.value, Spelled):
+                return attribute.parse(node.value.source.text)
+            if isinstance(node.value, Items):
+                raise UsageError(
+                    f"attribute {attribute.name!r} takes one value, not a list", hint=f"it takes {attribute.allowed()}"
+                )
+            return attribute.check_item(_plain(node), attribute.name)
+
+
+def _plain(node: Node) -> object:
+    """The node's value as far as an error shows it."""
+    if isinstance(node.value, Spelled):
+        return node.value.source.text
+    return {} if isinstance(node.value, (Mapped, Record)) else node.value
+
+
+def _check_names(targets: list[Target], others: list[Target]) -> None:
+    for target in targets:
+        for other in others:
+            if other.name == target.name != COMPOSITE:
+                raise two_alike(target, other)
+
+
+def two_alike(target: Target, other: Target) -> UsageError:
+    """The error for two targets of one name."""
+    return UsageError(
+        f"two targets are called {other.name!r}: {target} and {other}",
+        hint=f"give one of them another label: '{other.name}_1: {other.kind.name}'",
+    )
+
+
+def _check_label(label: object) -> None:
+    if not isinstance(label, str) or not is_label(label):
+        raise UsageError(f"{shown(label)} is no label", hint="a label is an identifier of C: npu0, low_power_cpu")

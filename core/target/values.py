@@ -1,0 +1,130 @@
+"""What attributes of targets hold: names, lists, maps, and how values look in messages."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from .target import Target
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_ITEMS",
+    "MAX_TEXT_CHARS",
+    "MAX_VALUE_CHARS",
+    "AttributeType",
+    "FrozenMap",
+    "ItemType",
+    "ListOf",
+    "MapOf",
+    "Scalar",
+    "Value",
+    "is_attribute_name",
+    "is_label",
+    "is_name",
+    "is_text",
+    "shown",
+    "suggest",
+]
+
+MAX_VALUE_CHARS = 1024
+"""No text of an attribute needs more; what is longer is junk, and is refused before it is copied around."""
+
+MAX_ITEMS = 256
+"""Most items of a list or a map."""
+
+MAX_DEPTH = 8
+"""Most targets within each other."""
+
+MAX_TEXT_CHARS = 1 << 16
+"""Longest text of a target, with all that is nested in it."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ATTRIBUTE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` can name a kind: ``[a-z][a-z0-9_]*``, at most 64 characters."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_attribute_name(text: str) -> bool:
+    """Whether ``text`` can name an attribute or a target of a project: as a kind, and with ``-`` (``mfloat-abi``)."""
+    return _ATTRIBUTE.fullmatch(text) is not None
+
+
+def is_label(text: str) -> bool:
+    """Whether ``text`` can be a label: an identifier of C, at most 64 characters."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_text(value: str) -> bool:
+    """Whether an attribute may hold ``value``: printable, and at most `MAX_VALUE_CHARS` long."""
+    return len(value) <= MAX_VALUE_CHARS and value.isprintable()
+
+
+def shown(value: object) -> str:
+    """``value`` for a message: on one line, quoted, escaped and short; of what is no plain value, the type only."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 60 else repr(value[:57]) + "..."
+    # Python refuses to print integers of thousands of digits, and a repr of someone else's may do anything.
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 128):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """``"did you mean 'x'? "``, or nothing where no name is near."""
+    near = difflib.get_close_matches(name, list(names), n=1) if len(name) <= 64 else []
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
+class FrozenMap(Mapping[str, "Scalar | Target"]):
+    """A map that does not change, can be hashed, and is equal to any mapping of the same items, in any order."""
+
+    def __init__(self, items: Mapping[str, Scalar | Target]) -> None:
+        self._items = dict(sorted(items.items()))
+
+    def __getitem__(self, name: str) -> Scalar | Target:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+Scalar: TypeAlias = str | int | float | bool
+Value: TypeAlias = Union[Scalar, "Target", "tuple[Scalar | Target, ...]", FrozenMap]
+ItemType: TypeAlias = Union[type[str], type[int], type[float], type[bool], tuple[str, ...], "type[Target]"]
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """The type of an attribute that holds a list, in Python a tuple: ``ListOf(str)``, ``ListOf(Target)``."""
+
+    item: ItemType
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """The type of an attribute that holds a map from text to values of one type: ``MapOf(int)``."""
+
+    item: ItemType
+
+
+AttributeType: TypeAlias = ItemType | ListOf | MapOf
+"""``str``, ``int`` (64 bits), ``float`` (finite), ``bool``, the tuple of the strings that are allowed, ``Target``; or
+a list or map of one of these."""

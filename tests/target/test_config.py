@@ -1,0 +1,167 @@
+"""`CompilationConfig`: hosts and accelerators of any targets, in their order of priority."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+from tests._support.target_kinds import ALIASES, KINDS, Registry
+
+from uma.errors import PluginError, UsageError
+from uma.target import TargetKind, read_targets
+from uma.target.config import CompilationConfig
+
+REGISTRY = Registry()
+
+
+def config(given: object) -> CompilationConfig:
+    return CompilationConfig.of(given, REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "accelerators"),
+    [
+        ("c", "c", ""),
+        (["npu", "c"], "c", "npu"),
+        (["c", "npu"], "c", "npu"),
+        ("c -accelerators=npu,arm_acl", "c", "npu; arm_acl"),
+        ("composite -host=c -devices=npu,arm_acl", "c", "npu; arm_acl"),
+        ("composite -host='c -accelerators=npu' -devices=arm_acl", "c", "arm_acl; npu"),
+        ("composite -devices=npu,c", "c", "npu"),
+        ("composite -host=llvm -devices=npu,c", "llvm; c", "npu"),
+        ("composite -host=llvm -devices=npu,(composite -host=llvm -devices=arm_acl)", "llvm", "npu; arm_acl"),
+        ("npu -host=c", "c", "npu"),
+        (["npu -host=c", "arm_acl -host=c"], "c", "npu; arm_acl"),
+        (["npu -host=c", "c"], "c", "npu"),
+        (["llvm", "npu -host=c"], "c; llvm", "npu"),
+        (["llvm -host=c", "npu"], "c; llvm", "npu"),
+        ("lonely", "c -mcpu=generic", "lonely"),
+        ("x: lonely; npu", "c -mcpu=generic", "x: lonely; npu"),
+        (["lonely", "llvm"], "llvm", "lonely"),
+        ("acl", "llvm", "arm_acl"),
+        (["acl", "x: arm_acl"], "llvm", "arm_acl; x: arm_acl"),
+        ("c -accelerators=[]", "c", ""),
+        ("npu -tag=x; c -tag=y", "c -tag=y", "npu -tag=x"),
+        ("c -accelerators=npu -tag=y", "c", "npu"),
+        ("pair", "c", "one: npu; two: npu -array_dim=4"),
+    ],
+)
+def test_hosts_and_accelerators(given: object, hosts: str, accelerators: str) -> None:
+    found = config(given)
+    assert "; ".join(map(str, found.hosts)) == hosts and "; ".join(map(str, found.accelerators)) == accelerators
+    assert found.host is found.hosts[0] and found.targets == (*found.accelerators, *found.hosts)
+    assert config(found) == config(found.canonical) == config(list(found.targets)) == found
+    assert config(found).notes == config(found.canonical).notes == ()
+
+
+def test_all_forms_of_one_machine_are_one() -> None:
+    npu = "npu0: npu -array_dim=4"
+    record = {"kind": "npu", "label": "npu0", "array_dim": 4}
+    forms: list[Any] = [
+        [npu, "arm_acl", "c"],
+        f"c -accelerators='{npu}',arm_acl",
+        f"composite -host=c -devices=({npu}),arm_acl",
+        {"kind": "composite", "target_host": "c", "accelerators": [record, "arm_acl"]},
+        [f"{npu} -host=c", "arm_acl"],
+        {"npu0": "npu -array_dim=4", "arm_acl": "arm_acl", "c": "c"},
+    ]
+    texts = {str(config(form).canonical) for form in forms[:-1]}
+    assert texts == {f"composite -devices='{npu}',arm_acl -host=c"}
+    assert [target.name for target in config(forms[-1]).targets] == ["npu0", "arm_acl", "c"]
+
+
+def test_what_was_decided_is_said() -> None:
+    assert config("lonely").notes == ("no host was given: 'c -mcpu=generic' was added, the default host of 'lonely'",)
+    assert config(["npu -host=c", "arm_acl -host=llvm"]).notes == (
+        "the host 'llvm', which 'arm_acl -host=llvm' names, gives way to 'c'",
+    )
+    assert config(["npu -host=c", "llvm"]).notes == ("'c', which 'npu -host=c' names, goes before 'llvm' as the host",)
+    assert config(["npu", "c"]).notes == config("acl").notes == ()
+
+
+def test_every_interleaving_is_the_same() -> None:
+    hosts, others = ["c", "llvm"], ["npu", "x: npu"]
+    for order in itertools.permutations([*hosts, *others]):
+        if order.index("c") < order.index("llvm") and order.index("npu") < order.index("x: npu"):
+            assert config(list(order)) == config([*hosts, *others])
+    assert config(["llvm", "c"]) != config(["c", "llvm"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("npu", "'npu' cannot run a whole model alone"),
+        (["x: npu", "arm_acl"], "'x' and 'arm_acl' cannot run a whole model alone"),
+        ("composite -devices=npu", "'npu' cannot run a whole model alone"),
+        (["c", "c"], "two targets are called 'c': c and c"),
+        (["c", "c -mcpu=a"], "two targets are called 'c': c and c -mcpu=a"),
+        (["npu", "c -accelerators='npu -array_dim=4'"], "two targets are called 'npu'"),
+        (["npu -host='c -mcpu=a'", "c"], "two targets are called 'c': c -mcpu=a and c"),
+    ],
+)
+def test_targets_that_do_not_go_together(given: object, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        config(given)
+    assert message in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("npu", '"c -accelerators=npu"'),
+        (["npu -note='a b'", "x: arm_acl"], "\"c -accelerators=(npu -note='a b'),'x: arm_acl'\""),
+        ("npu -note='$x'", "'c -accelerators=(npu -note='\"'\"'$x'\"'\"')'"),
+    ],
+)
+def test_an_accelerator_alone_is_refused_with_what_would_work(given: Any, remedy: str) -> None:
+    import shlex
+
+    with pytest.raises(UsageError) as caught:
+        config(given)
+    assert caught.value.hint == f"give a host besides: --target {remedy}"
+    [text] = shlex.split(remedy)
+    assert config(text).accelerators == read_targets(given, REGISTRY.named)
+
+
+def test_without_any_host() -> None:
+    with pytest.raises(UsageError, match="no installed plugin brings one"):
+        CompilationConfig.of("npu", Registry([KINDS[2]]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu", "its default host 'gpu' cannot be used: there is no target kind 'gpu'"),
+        ("npu", "its default host 'npu' is no host alone"),
+        ("c -accelerators=npu", "is no host alone"),
+        ("acl", "its default host 'acl' is no host alone"),
+    ],
+)
+def test_a_default_host_that_is_none_is_the_plugins_fault(text: str, message: str) -> None:
+    kind = TargetKind("odd", help="h", default_host=text)
+    with pytest.raises(PluginError) as caught:
+        CompilationConfig.of("odd", Registry([*KINDS, *ALIASES, kind]))
+    assert message in caught.value.what
+
+
+def test_the_least_specialised() -> None:
+    found = config(["c -mcpu=a -compiler=x", "c -mcpu=a", "one: npu", "two: npu", "cuda -arch=b", "cuda -compiler=y"])
+    assert str(found.least_specialised("cpu")) == str(found.default) == "c -mcpu=a"
+    assert str(found.host) == "c -mcpu=a -compiler=x"
+    with pytest.raises(UsageError, match="no least specialised target of device type 'npu': 'one: npu', 'two: npu'"):
+        found.least_specialised("npu")
+    with pytest.raises(UsageError, match="'cuda -arch=b', 'cuda -compiler=y'"):
+        found.least_specialised("cuda")
+    with pytest.raises(UsageError, match="there is no target of device type 'dsp'") as caught:
+        found.least_specialised("dsp")
+    assert caught.value.hint == "there are cpu, cuda, npu"
+    other = config(["c -mcpu=b", "c -mcpu=a -compiler=x", "npu -device_type=dsp"])
+    assert str(other.default) == "c -mcpu=b" and str(other.least_specialised("dsp")) == "npu -device_type=dsp"
+
+
+def test_a_configuration_is_a_value() -> None:
+    assert config("c") == config(["c"]) and hash(config("c")) == hash(config(["c"]))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config("c").hosts = ()  # type: ignore[misc]
