@@ -504,7 +504,7 @@ def test_random_copies_in_flight_change_nothing(data: st.DataObject, func: PrimF
 
 
 @pytest.mark.soak
-@settings(suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck), max_examples=1_000)
 @given(data=st.data(), func=queued_funcs())
 def test_many_random_copies_in_flight_change_nothing(data: st.DataObject, func: PrimFunc) -> None:
     check_passes(data, func)
