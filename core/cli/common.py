@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,15 +158,7 @@ def states(args: argparse.Namespace) -> dict[str, str]:
     Raises:
         UsageError: one is malformed, or an input has two.
     """
-    found: dict[str, str] = {}
-    for text in args.state:
-        given, _, taken = text.partition("=")
-        if not given or not taken:
-            raise UsageError(f"--state {text!r} is no pair of an input and an output", hint="write INPUT=OUTPUT")
-        if given in found:
-            raise UsageError(f"--state gives {given!r} twice")
-        found[given] = taken
-    return found
+    return _pairs("state", "an input and an output", "INPUT=OUTPUT", (text.partition("=") for text in args.state))
 
 
 def pins(args: argparse.Namespace) -> dict[str, str]:
@@ -175,15 +167,19 @@ def pins(args: argparse.Namespace) -> dict[str, str]:
     Raises:
         UsageError: one is malformed, or a pattern has two.
     """
+    # A layer's name may have a = in it, a label has none.
+    return _pairs("pin", "a layer and a label", "LAYER=LABEL", (text.rpartition("=") for text in args.pin))
+
+
+def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """What a repeated option pairs, of which each text was parted at a ``=``."""
     found: dict[str, str] = {}
-    for text in args.pin:
-        # A layer's name may have a = in it, a label has none.
-        pattern, _, label = text.rpartition("=")
-        if not pattern or not label:
-            raise UsageError(f"--pin {text!r} is no pair of a layer and a label", hint="write LAYER=LABEL")
-        if pattern in found:
-            raise UsageError(f"--pin gives {pattern!r} twice")
-        found[pattern] = label
+    for first, sign, second in given:
+        if not first or not second:
+            raise UsageError(f"--{option} {first + sign + second!r} is no pair of {what}", hint=f"write {form}")
+        if first in found:
+            raise UsageError(f"--{option} gives {first!r} twice")
+        found[first] = second
     return found
 
 
