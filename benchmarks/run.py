@@ -203,7 +203,7 @@ def main() -> int:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     compiler = find_compiler().version.splitlines()[0]
-    flags = uma.build(folder / MODELS["ad_int8"][0], "c").metadata["compile"]["flags"]
+    flags = uma.build(folder / MODELS["ad_int8"][0], "c").metadata["compile"]["hosts"][0]["flags"]
     print(f"{platform.machine()}, Python {platform.python_version()}, {compiler}, {' '.join(flags)}")
     print(f"one thread, {args.rounds} rounds of {args.seconds} s each, medians; above 1 the peer is faster\n")
     rows = [compare(n, *(folder / path for path in MODELS[n]), args.rounds, args.seconds) for n in args.models]

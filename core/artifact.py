@@ -32,6 +32,7 @@ from .runtime.elf import text_bytes
 from .runtime.libraries import require_library
 from .runtime.toolchain import (
     KNOWN_COMPILERS,
+    Part,
     compile_shared,
     find_compiler,
     native_flags,
@@ -50,7 +51,7 @@ __all__ = ["METADATA_FILE", "SCHEMA_VERSION", "Artifact", "CallTime", "Profile",
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the metadata; its form is in ``artifact_schema.json``."""
 
 _MAX_METADATA_BYTES = 1 << 25
@@ -358,15 +359,19 @@ class Artifact:
     def _library(self, variant: Literal["plain", "profile"] = "plain") -> Path:
         """The shared library for this machine, from the cache."""
         how = self._record["compile"]
-        compiler = find_compiler(how["compiler"])
-        sources = how["profile"] if variant == "profile" else [*how["sources"], how["library_entry"]]
+        first, *others = how["hosts"]
+        own = how["profile"] if variant == "profile" else [*first["sources"], how["library_entry"]]
+        parts = [
+            Part(find_compiler(host["compiler"]), sources, host["flags"])
+            for host, sources in ((first, own), *((other, other["sources"]) for other in others))
+        ]
         digests = {name: row["sha256"] for name, row in self._record["files"].items()}
         wanted = [Library(row["name"], row["package"], tuple(row["symbols"])) for row in how["libraries"]]
-        libraries = [require_library(library, compiler, f"model {self.name}") for library in wanted]
-        key = library_key(digests, sources, how["flags"], compiler, libraries)
+        libraries = [require_library(library, parts[0].compiler, f"model {self.name}") for library in wanted]
+        key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:
-            compile_shared(compiler, self.files, sources, how["flags"], output, libraries=libraries)
+            compile_shared(parts, self.files, output, libraries=libraries)
 
         return Cache().library(key, build)
 
@@ -421,13 +426,15 @@ def _problem(record: Any) -> str | None:
     if reason := json_schema.problem(record, _schema()):
         return reason
     how, files = record["compile"], record["files"]
-    if how["compiler"] is not None and not KNOWN_COMPILERS.fullmatch(how["compiler"]):
-        return f"compile.compiler is {how['compiler']!r}, which is no known name of a C compiler"
-    if refused := refused_flags(how["flags"]):
-        return f"compile.flags has {refused[0]!r}, which is not allowed"
+    for host in how["hosts"]:
+        if host["compiler"] is not None and not KNOWN_COMPILERS.fullmatch(host["compiler"]):
+            return f"host {host['label']!r} has the compiler {host['compiler']!r}, which is no known name of one"
+        if refused := refused_flags(host["flags"]):
+            return f"host {host['label']!r} has the flag {refused[0]!r}, which is not allowed"
     if bad := refused_file_names([METADATA_FILE, *{**files, "Makefile": None}]):
         return f"files has {bad[0]!r}, a name that is not allowed or there twice"
-    plain, timed = [*how["sources"], how["library_entry"], how["example"]], how["profile"]
+    sources = [name for host in how["hosts"] for name in host["sources"]]
+    plain, timed = [*sources, how["library_entry"], how["example"]], how["profile"]
     if missing := [name for name in (*plain, *timed) if name not in files]:
         return f"compile names {missing[0]!r}, which is not among the files"
     if any(len(set(names)) != len(names) for names in (plain, timed)):
@@ -438,6 +445,11 @@ def _problem(record: Any) -> str | None:
             values = [row[field] for row in rows]
             if len(set(values)) != len(values):
                 return f"{role} have one {field} twice"
+    hosts = [host["label"] for host in how["hosts"]]
+    if len(set(hosts)) != len(hosts):
+        return "hosts have one label twice"
+    if strange := [call["host"] for call in record["calls"] if call["host"] not in hosts]:
+        return f"a call is for the host {strange[0]!r}, which is not among the hosts"
     return _device_problem(record["devices"], record["calls"])
 
 
@@ -462,20 +474,21 @@ def _device_problem(devices: list[dict[str, Any]], calls: list[dict[str, Any]]) 
 def _makefile(record: Mapping[str, Any]) -> str:
     """Builds a static library and the example for any CPU of the compiler's family, with the flags of the metadata."""
     how = record["compile"]
-    native = native_flags(how["flags"])
-    flags = " ".join(flag for flag in how["flags"] if flag not in native)
+    first, *rest = how["hosts"]
     library, program = f"lib{record['name']}.a", f"{record['name']}_example"
-    objects = " ".join(f"{name}.o" for name in how["sources"])
-    compiled = [*how["sources"], how["example"]]
+    sources = [name for host in how["hosts"] for name in host["sources"]]
+    objects = " ".join(f"{name}.o" for name in sources)
+    compiled = [*sources, how["example"]]
     others = " ".join(sorted(set(record["files"]) - {*compiled, *how["profile"], how["library_entry"], "Makefile"}))
     rules = "\n".join(
         f"{name}.o: {name} $(INCLUDED)\n\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {name} -o $@\n" for name in compiled
     )
     libraries = " ".join(f"-l{name}" for name in (*dict.fromkeys(row["name"] for row in how["libraries"]), "m"))
-    choice = f"CC = {how['compiler']}\n" if how["compiler"] not in (None, "ziglang") else ""
+    own = "".join(
+        f"{name}.o: {line}\n" for host in rest for name in host["sources"] for line in _settings(host).splitlines()
+    )
     return f"""# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...
-{choice}CFLAGS = {flags}
-LDLIBS = {libraries}
+{_settings(first)}LDLIBS = {libraries}
 OBJECTS = {objects}
 INCLUDED = {others}
 
@@ -488,11 +501,18 @@ all: {library} {program}
 	$(CC) $(LDFLAGS) -o $@ {how["example"]}.o {library} $(LDLIBS)
 
 {rules}
-clean:
+{own}clean:
 	rm -f {library} {program} $(OBJECTS) {how["example"]}.o
 
 .PHONY: all clean
 """
+
+
+def _settings(host: Mapping[str, Any]) -> str:
+    """The lines of a Makefile that choose the compiler of a host, where there is one to choose, and its flags."""
+    native = native_flags(host["flags"])
+    choice = f"CC = {host['compiler']}\n" if host["compiler"] not in (None, "ziglang") else ""
+    return f"{choice}CFLAGS = {' '.join(flag for flag in host['flags'] if flag not in native)}\n"
 
 
 def _read(path: Path, sizes: range) -> bytes:

@@ -285,15 +285,22 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         "constant_bytes": files.constant_bytes,
         "state": _state(program, memory, files.identifiers, model or program),
         "devices": [device_record(device, program, memory) for device in devices.values() if device.runtime.driver],
-        "calls": list(_call_records(program, {label for label, made in devices.items() if made.runtime.driver})),
+        "calls": list(
+            _call_records(program, {label for label, made in devices.items() if made.runtime.driver}, host.label)
+        ),
         "compile": {
-            "compiler": code.cc,
-            "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
+            "hosts": [
+                {
+                    "label": host.label,
+                    "compiler": code.cc,
+                    "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
+                    "sources": list(files.sources),
+                }
+            ],
             "libraries": [
                 {"name": library.name, "package": library.package, "symbols": list(library.symbols)}
                 for library in _libraries(devices.values(), code)
             ],
-            "sources": list(files.sources),
             "library_entry": files.entry,
             "profile": list(files.profile),
             "example": files.example,
@@ -302,7 +309,7 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
     return Artifact(files.contents, metadata)
 
 
-def _call_records(program: Program, driven: set[str]) -> Iterator[dict[str, Any]]:
+def _call_records(program: Program, driven: set[str], host: str) -> Iterator[dict[str, Any]]:
     """What the metadata say of each step. A wait is for the layers of the launches that it finishes."""
     finished: dict[int, list[str]] = {}
     for at, position in enumerate(finish_positions(program)):
@@ -312,7 +319,8 @@ def _call_records(program: Program, driven: set[str]) -> Iterator[dict[str, Any]
         name = step.function if isinstance(step, Call) else f"wait_{step.queue}"
         layers = step.layers if isinstance(step, Call) else finished[position]
         device = step.device if step.device in driven else None
-        yield {"kernel": name, "layers": list(dict.fromkeys(layers)), "device": device}
+        runs = (step.host if isinstance(step, Call) else None) or host
+        yield {"kernel": name, "layers": list(dict.fromkeys(layers)), "host": runs, "device": device}
 
 
 def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:

@@ -158,6 +158,7 @@ class Call:
         device: label of the target that it is for: of the device that loops drive, of any that an extern is for; None
             for loops of the host alone.
         queue: of the device, on which it is started; None where it has finished when the step ends.
+        host: label of the host that runs it; None for the one that the program runs on, which also drives devices.
     """
 
     function: str
@@ -165,6 +166,7 @@ class Call:
     layers: tuple[str, ...] = ()
     device: str | None = None
     queue: str | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -398,6 +400,10 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
         yield f"{step.function!r} writes nothing"
     if step.device is not None and not _is_name(step.device):
         yield f"{step.device!r} is not a label of a device"
+    if step.host is not None and not _is_name(step.host):
+        yield f"{step.host!r} is not a label of a host"
+    if step.host is not None and step.device is not None:
+        yield f"{step.function!r} is for device {step.device!r}, and host {step.host!r} drives none"
     if drives_device(function) != (step.device is not None):
         yield f"{step.function!r} drives {'a device, and none is named' if step.device is None else 'no device'}"
     queue = function.queue if isinstance(function, Extern) else None

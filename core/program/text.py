@@ -111,6 +111,8 @@ def _step(step: Step) -> str:
         words.append(f"device={step.device!r}")
     if step.queue is not None:
         words.append(f"queue={step.queue!r}")
+    if step.host is not None:
+        words.append(f"host={step.host!r}")
     return f"{step.function}({', '.join([*step.args, *words])})"
 
 
@@ -237,15 +239,14 @@ class _Parser:
             if not args[-1]:
                 raise self.error(arg, "expected the name of a buffer")
         layers: list[str] = []
-        words = self.words(node, ("layers", "device", "queue"))
+        words = self.words(node, ("layers", "device", "queue", "host"))
         if "layers" in words:
             listed = words["layers"]
             if not isinstance(listed, ast.List):
                 raise self.error(listed, "expected a list of names")
             layers = [self.string(layer) for layer in listed.elts]
-        device = self.string(words["device"]) if "device" in words else None
-        queue = self.string(words["queue"]) if "queue" in words else None
-        return Call(function, tuple(args), tuple(layers), device, queue)
+        places = {word: self.string(words[word]) for word in ("device", "queue", "host") if word in words}
+        return Call(function, tuple(args), tuple(layers), **places)
 
     def words(self, call: ast.Call, known: Sequence[str]) -> dict[str, ast.expr]:
         """The keyword arguments of ``call``; Python's own parser refuses to have one twice."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ..errors import ToolchainError, UsageError
 from ..version import __version__
-from .toolchain import Compiler, host_cpu_id, native_flags
+from .toolchain import Part, host_cpu_id, native_flags
 
 __all__ = ["Cache", "default_folder", "library_key"]
 
@@ -36,18 +36,15 @@ _ABANDONED_S = 24 * 3600.0
 
 def library_key(
     files: Mapping[str, str],
-    sources: Sequence[str],
-    flags: Sequence[str],
-    compiler: Compiler,
+    parts: Sequence[Part],
     libraries: Sequence[Path] = (),
 ) -> str:
     """Digest of all that a compiled library depends on.
 
     Args:
         files: name of each file that the compiler can see, to the SHA-256 of its content, in hexadecimal.
-        sources: which of them are compiled, in order.
-        flags: the compiler's flags, in order. With a ``native`` one the CPU of this machine counts too.
-        compiler: by its identity.
+        parts: which of them are compiled, in order, and with what: compilers count by their identity, and with a flag
+            that names ``native`` the CPU of this machine counts too.
         libraries: files of the libraries that it is linked with, in order; by path, size and time of their last change.
 
     Raises:
@@ -56,10 +53,8 @@ def library_key(
     groups: tuple[Sequence[str], ...] = (
         [__version__],
         [text for name in sorted(files) for text in (name, files[name])],
-        sources,
-        flags,
-        [compiler.identity],
-        [host_cpu_id()] if native_flags(flags) else [],
+        *(group for part in parts for group in (part.sources, part.flags, [part.compiler.identity])),
+        [host_cpu_id()] if any(native_flags(part.flags) for part in parts) else [],
         [_stamp(library) for library in libraries],
     )
     digest = hashlib.sha256()

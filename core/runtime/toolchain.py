@@ -31,6 +31,7 @@ __all__ = [
     "FILE_NAME",
     "KNOWN_COMPILERS",
     "Compiler",
+    "Part",
     "compile_shared",
     "find_compiler",
     "host_cpu_id",
@@ -99,6 +100,21 @@ class Compiler:
     def identity(self) -> str:
         """Digest that differs when this compiler may produce other code than another."""
         return hashlib.sha256("\0".join((*self.command, self.kind, self.version, self.target)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sources that are compiled alike.
+
+    Args:
+        compiler: from `find_compiler`.
+        sources: names of the files, one object each.
+        flags: for each compilation, in order.
+    """
+
+    compiler: Compiler
+    sources: Sequence[str]
+    flags: Sequence[str] = ()
 
 
 def find_compiler(name: str | None = None) -> Compiler:
@@ -249,26 +265,23 @@ def host_cpu_id() -> str:
 
 
 def compile_shared(
-    compiler: Compiler,
+    parts: Sequence[Part],
     files: Mapping[str, str | bytes],
-    sources: Sequence[str],
-    flags: Sequence[str],
     output: Path,
     *,
     libraries: Sequence[Path] = (),
     jobs: int = 2,
     timeout_s: float = _COMPILE_TIMEOUT_S,
 ) -> Path:
-    """Compile `sources` and link them into the shared library `output`.
+    """Compile `parts` and link them into the shared library `output`.
 
     Everything happens in a temporary folder that holds `files` and is the compiler's working folder, so includes and
     ``.incbin`` find what lies beside the source. `output` appears whole or not at all; its folder must exist.
 
     Args:
-        compiler: from `find_compiler`.
+        parts: which of `files` to compile, with what; the compiler of the first one also links. ``-fPIC``, ``-shared``
+            and ``-lm`` are added.
         files: file name to content; text is written as UTF-8.
-        sources: which of `files` to compile, one object each.
-        flags: for each compilation; ``-fPIC``, ``-shared`` and ``-lm`` are added.
         output: where the library goes; replaced if it exists.
         libraries: files of other libraries that it needs, which it will find where they are now.
         jobs: how many compilers run at once.
@@ -281,13 +294,14 @@ def compile_shared(
         UsageError: a flag or a file name is not allowed, or the sources are not among the files.
         ToolchainError: the compiler failed, hung or could not be started, or the output's folder cannot be written.
     """
-    if refused := refused_flags(flags):
+    if refused := refused_flags([flag for part in parts for flag in part.flags]):
         raise UsageError(
             f"the compiler flag {refused[0]!r} is not allowed",
             hint="allowed are optimisation, -march/-mcpu/-mtune, -std, warnings, -g, -D and a list of -f flags",
         )
     if bad_names := refused_file_names([*files]):
         raise UsageError(f"{bad_names[0]!r} is not an allowed name of a source file")
+    sources = [name for part in parts for name in part.sources]
     if missing := [name for name in sources if name not in files]:
         raise UsageError(f"the source {missing[0]!r} is not among the files")
     if not sources:
@@ -296,7 +310,7 @@ def compile_shared(
     try:
         # Beside the output, so that the last step is a rename within one file system.
         with tempfile.TemporaryDirectory(prefix=".uma-build-", dir=output.parent, ignore_cleanup_errors=True) as name:
-            library = _build(compiler, files, sources, flags, libraries, Path(name), jobs, timeout_s)
+            library = _build(parts, files, libraries, Path(name), jobs, timeout_s)
             os.replace(library, output)
     except OSError as error:
         raise ToolchainError(
@@ -308,10 +322,8 @@ def compile_shared(
 
 
 def _build(
-    compiler: Compiler,
+    parts: Sequence[Part],
     files: Mapping[str, str | bytes],
-    sources: Sequence[str],
-    flags: Sequence[str],
     libraries: Sequence[Path],
     folder: Path,
     jobs: int,
@@ -322,7 +334,7 @@ def _build(
         folder.joinpath(file).write_bytes(content.encode() if isinstance(content, str) else content)
     running = _Running()
 
-    def step(what: str, arguments: Sequence[str]) -> None:
+    def step(compiler: Compiler, what: str, arguments: Sequence[str]) -> None:
         command = (*compiler.command, *arguments)
         status, text = _run(command, cwd=folder, timeout_s=timeout_s, running=running)
         if status != 0:
@@ -332,19 +344,25 @@ def _build(
                 hint=_hint(text),
             )
 
-    def compile_one(source: str) -> str:
-        step(f"compile {source}", (*flags, "-fPIC", "-c", source, "-o", f"{source}.o"))
+    def compile_one(part: Part, source: str) -> str:
+        step(part.compiler, f"compile {source}", (*part.flags, "-fPIC", "-c", source, "-o", f"{source}.o"))
         return f"{source}.o"
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
-            objects = list(pool.map(compile_one, sources))
+            objects = list(
+                pool.map(compile_one, *zip(*((part, s) for part in parts for s in part.sources), strict=True))
+            )
         except BaseException:  # an interrupt must not wait for compilers that may take minutes
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
             raise
     library = folder / ".library.so"  # a name that no file of the caller's can have
-    step("link the library", ("-shared", "-fPIC", *objects, "-o", library.name, *_linked(libraries), "-lm"))
+    step(
+        parts[0].compiler,
+        "link the library",
+        ("-shared", "-fPIC", *objects, "-o", library.name, *_linked(libraries), "-lm"),
+    )
     return library
 
 

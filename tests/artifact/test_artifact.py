@@ -93,7 +93,7 @@ FILES: dict[str, str | bytes] = {
     "main.c": MAIN_C,
 }
 METADATA: dict[str, Any] = {
-    "schema_version": 3,
+    "schema_version": 4,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -112,12 +112,17 @@ METADATA: dict[str, Any] = {
     "constant_bytes": 4,
     "state": None,
     "devices": [],
-    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "device": None}],
+    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "host": "c", "device": None}],
     "compile": {
-        "compiler": None,
-        "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
+        "hosts": [
+            {
+                "label": "c",
+                "compiler": None,
+                "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
+                "sources": ["scale.c"],
+            }
+        ],
         "libraries": [{"name": "m", "package": None, "symbols": ["cos"]}],
-        "sources": ["scale.c"],
         "library_entry": "scale_entry.c",
         "profile": ["scale_profile.c"],
         "example": "main.c",
@@ -205,7 +210,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 2, "schema_version is 2, expected 3"),
+            ("schema_version", 3, "schema_version is 3, expected 4"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
@@ -229,15 +234,22 @@ class TestUnsound:
             ("state", {**STATE, "tensors": STATE["tensors"] * 2}, "states have one name twice"),
             ("state", 4, "state is 4, expected object or null"),
             ("calls.0", {"kernel": "k"}, "calls[0] lacks 'layers'"),
-            ("compile.compiler", "/bin/gcc", "compile.compiler is '/bin/gcc', which is no known name"),
-            ("compile.flags", ["-O3", "-fplugin=x"], "compile.flags has '-fplugin=x', which is not allowed"),
+            ("compile.hosts.0.compiler", "/bin/gcc", "host 'c' has the compiler '/bin/gcc', which is no known name"),
+            (
+                "compile.hosts.0.flags",
+                ["-O3", "-fplugin=x"],
+                "host 'c' has the flag '-fplugin=x', which is not allowed",
+            ),
             ("compile.libraries.0.name", "-x", "compile.libraries[0].name is '-x', which does not match"),
             ("compile.libraries.0.name", "a/b", "compile.libraries[0].name is 'a/b', which does not match"),
             ("compile.libraries.0.package", "a b", "compile.libraries[0].package is 'a b', which does not match"),
             ("compile.libraries.0.symbols", ["f;"], "compile.libraries[0].symbols[0] is 'f;', which does not match"),
-            ("compile.sources", ["../x.c"], "compile.sources[0] is '../x.c', which does not match"),
-            ("compile.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
-            ("compile.sources", ["main.c"], "compile names one file twice"),
+            ("compile.hosts.0.sources", ["../x.c"], "compile.hosts[0].sources[0] is '../x.c', which does not match"),
+            ("compile.hosts.0.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
+            ("compile.hosts.0.sources", ["main.c"], "compile names one file twice"),
+            ("compile.hosts", [], "compile.hosts has 0 items"),
+            ("compile.hosts", [METADATA["compile"]["hosts"][0]] * 2, "compile names one file twice"),
+            ("calls.0.host", "d", "a call is for the host 'd', which is not among the hosts"),
             ("compile.profile", [], "compile.profile has 0 items"),
             ("compile.profile", ["y.c"], "compile names 'y.c', which is not among the files"),
             ("compile.profile", ["main.c", "main.c"], "compile names one file twice"),
@@ -322,7 +334,7 @@ class TestRunning:
         for name in ("gcc", "clang"):
             if shutil.which(name) is None:
                 pytest.skip(f"{name} is not installed")
-            other = Artifact(FILES, changed("compile.compiler", name))
+            other = Artifact(FILES, changed("compile.hosts.0.compiler", name))
             assert other._library() != first
             np.testing.assert_array_equal(other.run(X)["y:0"], Y)
         monkeypatch.setattr("uma.runtime.cache.host_cpu_id", lambda: "another")
@@ -404,7 +416,7 @@ class TestSaving:
 
     @pytest.mark.parametrize(("compiler", "line"), [("clang-14", "CC = clang-14\n"), ("ziglang", ""), (None, "")])
     def test_makefile_names_the_compiler(self, compiler: str | None, line: str) -> None:
-        text = Artifact(FILES, changed("compile.compiler", compiler)).source("Makefile")
+        text = Artifact(FILES, changed("compile.hosts.0.compiler", compiler)).source("Makefile")
         assert text.splitlines(keepends=True)[1].startswith(line or "CFLAGS")
 
     def test_makes_parents(self, artifact: Artifact, tmp_path: Path) -> None:
@@ -581,7 +593,7 @@ class TestLoading:
             load(saved)
 
     def test_flags(self, saved: Path) -> None:
-        rewrite(saved, lambda record: record["compile"]["flags"].append("-fplugin=evil.so"))
+        rewrite(saved, lambda record: record["compile"]["hosts"][0]["flags"].append("-fplugin=evil.so"))
         with pytest.raises(ModelError, match=r"-fplugin=evil\.so"):
             load(saved)
 

@@ -51,12 +51,19 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
         "constant_bytes": files.constant_bytes,
         "state": {"bytes": memory.state_bytes, "model": "0" * 64, "tensors": port("h")} if program.states else None,
         "devices": [device_record(devices[label], program, memory) for label in program.devices],
-        "calls": [{"kernel": s.function, "layers": list(s.layers), "device": s.device} for s in program.steps],
+        "calls": [
+            {"kernel": s.function, "layers": list(s.layers), "host": "c", "device": s.device} for s in program.steps
+        ],
         "compile": {
-            "compiler": None,
-            "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
+            "hosts": [
+                {
+                    "label": "c",
+                    "compiler": None,
+                    "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
+                    "sources": list(files.sources),
+                }
+            ],
             "libraries": [],
-            "sources": list(files.sources),
             "library_entry": files.entry,
             "profile": list(files.profile),
             "example": files.example,
@@ -202,7 +209,7 @@ def test_sources_of_other_devices() -> None:
         (changed(devices=[device(more=1)]), "devices[0] has an unknown entry 'more'"),
         (changed(devices={}), "devices is an object, expected array"),
         (changed(calls=[{**METADATA["calls"][0], "device": 1}]), "calls[0].device is 1, expected string or null"),
-        (changed(calls=[{"kernel": "k", "layers": []}]), "calls[0] lacks 'device'"),
+        (changed(calls=[{"kernel": "k", "layers": [], "host": "c"}]), "calls[0] lacks 'device'"),
         ({key: value for key, value in METADATA.items() if key != "devices"}, "the top level lacks 'devices'"),
     ],
 )

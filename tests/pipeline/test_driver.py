@@ -220,8 +220,8 @@ class TestTargets:
         self, code: Code | None, flags: list[str], compiler: str | None, net: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         artifact = uma.build(net, "answer", plugins=Plugin(code).host(monkeypatch))  # type: ignore[call-arg]
-        assert artifact.metadata["compile"]["flags"] == ["-std=c99", *flags]
-        assert artifact.metadata["compile"]["compiler"] == compiler
+        assert artifact.metadata["compile"]["hosts"][0]["flags"] == ["-std=c99", *flags]
+        assert artifact.metadata["compile"]["hosts"][0]["compiler"] == compiler
         assert artifact.metadata["plugins"] == {"uma-answer": "1.2.3"}
         assert artifact.metadata["targets"] == ["answer"]
 

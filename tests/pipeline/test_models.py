@@ -146,7 +146,7 @@ def test_the_c_compiles_without_a_warning(name: str, models: Path, compilers: tu
     artifact = artifact_of(models, name)
     how = artifact.metadata["compile"]
     write(tmp_path, artifact)
-    model, *others = dict.fromkeys([*how["sources"], how["library_entry"], how["example"], *how["profile"]])
+    model, *others = dict.fromkeys([*how["hosts"][0]["sources"], how["library_entry"], how["example"], *how["profile"]])
     for compiler in compilers:
         compile_c(compiler, (*STRICT, "-O1", "-c"), tmp_path, [model], "-o", str(tmp_path / "model.o"))
         compile_c(compiler, (*STRICT, "-fsyntax-only"), tmp_path, others)
@@ -156,7 +156,9 @@ def check_sanitized(artifact: Artifact, compiler: str, folder: Path) -> None:
     """Runs the example program, with sanitizers, on recorded inputs."""
     how = artifact.metadata["compile"]
     write(folder, artifact)
-    compile_c(compiler, SANITIZED, folder, [*how["sources"], how["example"]], "-lm", "-o", str(folder / "program"))
+    compile_c(
+        compiler, SANITIZED, folder, [*how["hosts"][0]["sources"], how["example"]], "-lm", "-o", str(folder / "program")
+    )
     rng = np.random.default_rng(1)
     dtype = np.dtype(artifact.metadata["inputs"][0]["dtype"])
     for run in range(3):
@@ -227,7 +229,11 @@ def test_two_models_and_two_contexts_in_one_image(models: Path, compilers: tuple
     arrays = ", ".join(f"{{{', '.join(map(str, x.ravel().tolist()))}}}" for x in data)
     names = [a.metadata["outputs"][0]["identifier"] for a in (kws, kws, ad)]
     (tmp_path / "main.c").write_text(TWO_MODELS % (arrays, *names))
-    sources = [*kws.metadata["compile"]["sources"], *ad.metadata["compile"]["sources"], "main.c"]
+    sources = [
+        *kws.metadata["compile"]["hosts"][0]["sources"],
+        *ad.metadata["compile"]["hosts"][0]["sources"],
+        "main.c",
+    ]
     for compiler in compilers:
         compile_c(compiler, (*STRICT, "-O1"), tmp_path, sources, "-lm", "-o", str(tmp_path / "program"))
         done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True)

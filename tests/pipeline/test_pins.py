@@ -403,7 +403,7 @@ class TestTwoOfOneKind:
 
     def test_the_driver_is_there_once(self) -> None:
         artifact = self.artifact({"b": "Two"})
-        assert artifact.metadata["compile"]["sources"].count("fake_driver.c") == 1
+        assert artifact.metadata["compile"]["hosts"][0]["sources"].count("fake_driver.c") == 1
         text = artifact.files["model.c"].decode()
         assert text.count("&fake_driver") == 2 and text.count("fake_add(") == 1
         assert "INT64_C(0), INT64_C(9)" in text

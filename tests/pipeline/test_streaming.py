@@ -436,7 +436,10 @@ def test_two_contexts_and_two_models_in_one_image(
     if compiler not in compilers:
         pytest.skip(f"there is no {compiler}")
     artifacts = image(tmp_path)
-    sources = ["program.c", *(source for artifact in artifacts for source in artifact.metadata["compile"]["sources"])]
+    sources = [
+        "program.c",
+        *(source for artifact in artifacts for source in artifact.metadata["compile"]["hosts"][0]["sources"]),
+    ]
     command = [compiler, *flags, "-I.", *sources, "-o", "program", "-lm"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -448,7 +451,7 @@ def test_the_example_program_runs(tmp_path: Path, compilers: tuple[str, ...]) ->
     artifacts = image(tmp_path)
     for artifact in artifacts:
         record = artifact.metadata["compile"]
-        sources = [*record["sources"], record["example"]]
+        sources = [*record["hosts"][0]["sources"], record["example"]]
         flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
         command = [compilers[0], *flags, "-I.", *sources, "-o", "example", "-lm"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

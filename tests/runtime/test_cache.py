@@ -17,7 +17,7 @@ import pytest
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.runtime import cache as cache_module
 from uma.runtime.cache import Cache, default_folder, library_key
-from uma.runtime.toolchain import Compiler
+from uma.runtime.toolchain import Compiler, Part
 
 KEY = "ab" * 32
 GCC = Compiler(("/usr/bin/gcc",), "gcc", "gcc", "12", "x86_64-linux-gnu")
@@ -48,13 +48,9 @@ def age(path: Path, seconds: float) -> None:
 
 class TestKey:
     def key(self, **changes: object) -> str:
-        arguments: dict[str, object] = {
-            "files": {"a.c": "11", "b.h": "22"},
-            "sources": ["a.c"],
-            "flags": ["-O3"],
-            "compiler": GCC,
-        }
-        return library_key(**(arguments | changes))  # type: ignore[arg-type]
+        files = changes.pop("files", {"a.c": "11", "b.h": "22"})
+        part: dict[str, object] = {"sources": ["a.c"], "flags": ["-O3"], "compiler": GCC}
+        return library_key(files, [Part(**(part | changes))])  # type: ignore[arg-type]
 
     def test_everything_counts(self) -> None:
         other = Compiler(("/usr/bin/gcc",), "gcc", "gcc", "13", "x86_64-linux-gnu")
@@ -68,6 +64,8 @@ class TestKey:
             self.key(flags=["-O3", "-g"]),
             self.key(flags=[]),
             self.key(compiler=other),
+            library_key({"a.c": "11", "b.h": "22"}, [Part(GCC, ["a.c"], ["-O3"]), Part(GCC, ["b.h"], ["-O3"])]),
+            library_key({"a.c": "11", "b.h": "22"}, [Part(GCC, ["a.c"], ["-O3"]), Part(other, ["b.h"], ["-O3"])]),
         ]
         assert len(set(keys)) == len(keys)
 

@@ -22,7 +22,7 @@ from uma.codegen.devices import Device
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
 from uma.runtime.native import DeviceInfo, NativeModel, Session
-from uma.runtime.toolchain import compile_shared, find_compiler
+from uma.runtime.toolchain import Part, compile_shared, find_compiler
 
 X = np.array([1, -2, 3, 2**30], np.int32)
 
@@ -33,7 +33,9 @@ class Built:
     def __init__(self, program: Program, devices: Mapping[str, Device], folder: Path) -> None:
         files = emit_model(program, plan(program), devices)
         sources = [*files.sources, files.entry]
-        self.path = compile_shared(find_compiler(), files.contents, sources, ["-O1", "-std=c99"], folder / "m.so")
+        self.path = compile_shared(
+            [Part(find_compiler(), sources, ["-O1", "-std=c99"])], files.contents, folder / "m.so"
+        )
         ffi = cffi.FFI()
         ffi.cdef("extern char fake_log[1024];")
         self._log = ffi.dlopen(str(self.path))

@@ -11,7 +11,7 @@ import pytest
 
 from uma.errors import ToolchainError
 from uma.runtime.elf import text_bytes
-from uma.runtime.toolchain import compile_shared, find_compiler
+from uma.runtime.toolchain import Part, compile_shared, find_compiler
 
 
 def elf(*, wide: bool, order: str, text: bytes = b".text\0", table: int | None = None) -> bytes:
@@ -42,7 +42,7 @@ def test_agrees_with_binutils(tmp_path: Path) -> None:
     if size is None:
         pytest.skip("binutils are not installed")
     source = "int f(int x) { return x * x; }\n"
-    path = compile_shared(find_compiler(), {"x.c": source}, ["x.c"], ["-O2"], tmp_path / "x.so")
+    path = compile_shared([Part(find_compiler(), ["x.c"], ["-O2"])], {"x.c": source}, tmp_path / "x.so")
     report = subprocess.run([size, "-A", path], capture_output=True, text=True, check=True).stdout
     [row] = [line.split() for line in report.splitlines() if line.startswith(".text ")]
     assert text_bytes(path) == int(row[1])

@@ -16,7 +16,7 @@ from uma.errors import ToolchainError
 from uma.hookspecs import Library
 from uma.runtime import find_library
 from uma.runtime.libraries import require_library
-from uma.runtime.toolchain import compile_shared, find_compiler
+from uma.runtime.toolchain import Part, compile_shared, find_compiler
 
 TWICE = "int twice(int x) { return 2 * x; }\n"
 
@@ -175,5 +175,5 @@ def test_what_is_linked_finds_its_libraries_where_they_were(
     for name in compilers:
         output = tmp_path / f"{name}.so"
         libraries = [other, twice]
-        compile_shared(find_compiler(name), {"m.c": source}, ["m.c"], ["-O1"], output, libraries=libraries)
+        compile_shared([Part(find_compiler(name), ["m.c"], ["-O1"])], {"m.c": source}, output, libraries=libraries)
         assert ctypes.CDLL(str(output)).run(20) == 45, shlex.join(map(str, libraries))

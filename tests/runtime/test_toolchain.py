@@ -18,6 +18,7 @@ from uma.errors import ToolchainError, UsageError
 from uma.runtime import toolchain
 from uma.runtime.toolchain import (
     Compiler,
+    Part,
     compile_shared,
     find_compiler,
     host_cpu_id,
@@ -304,7 +305,10 @@ class TestCompiling:
             "unused.c": "this is not C",
         }
         output = tmp_path / "lib.so"
-        assert compile_shared(find_compiler(name), files, ["a.c", "b.c", "w.c"], ["-O2", "-Wall"], output) == output
+        assert (
+            compile_shared([Part(find_compiler(name), ["a.c", "b.c", "w.c"], ["-O2", "-Wall"])], files, output)
+            == output
+        )
         library = ctypes.CDLL(str(output))
         assert (library.twice(21), library.get()) == (42, 42)
         assert os.listdir(tmp_path) == ["lib.so"]
@@ -316,7 +320,7 @@ class TestCompiling:
         with pytest.raises(
             ToolchainError, match=r"could not compile bad.c \(exit status 1\)\n\s+bad.c:2:9: error"
         ) as error:
-            compile_shared(find_compiler(), files, ["good.c", "bad.c"], ["-O1"], output)
+            compile_shared([Part(find_compiler(), ["good.c", "bad.c"], ["-O1"])], files, output)
         assert "-O1 -fPIC -c bad.c" in str(error.value)
         assert os.listdir(tmp_path) == ["lib.so"]
         assert output.read_text() == "old"
@@ -324,54 +328,54 @@ class TestCompiling:
     def test_long_messages_are_cut(self, tmp_path: Path) -> None:
         text = "".join(f"int a{i} = undeclared{i};\n" for i in range(100))
         with pytest.raises(ToolchainError, match=r"\.\.\. \d+ more lines") as error:
-            compile_shared(find_compiler(), {"x.c": text}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": text}, tmp_path / "lib.so")
         assert len(str(error.value).splitlines()) < 20
 
     def test_link_error(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=r"could not link the library.*\n.*add"):
-            compile_shared(find_compiler(), {"a.c": ADD, "b.c": ADD}, ["a.c", "b.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(find_compiler(), ["a.c", "b.c"])], {"a.c": ADD, "b.c": ADD}, tmp_path / "lib.so")
         assert os.listdir(tmp_path) == []
 
     def test_missing_c_library(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", "echo 'x.c:1:10: fatal error: stdint.h: No such file or directory'; exit 1")
         with pytest.raises(ToolchainError) as error:
-            compile_shared(as_compiler(path), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
         assert error.value.hint is not None
         assert "libc6-dev" in error.value.hint
 
     def test_disk_full_for_the_compiler(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", "echo 'x.o: write failed: No space left on device'; exit 1")
         with pytest.raises(ToolchainError, match="hint: the disk is full"):
-            raise_as_text(lambda: compile_shared(as_compiler(path), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so"))
+            raise_as_text(lambda: compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so"))
 
     def test_killed_compiler(self, fake: Fake, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=r"could not compile x.c \(killed by signal 9\)"):
-            compile_shared(as_compiler(fake("cc", "kill -9 $$")), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(as_compiler(fake("cc", "kill -9 $$")), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_hanging_compiler(self, fake: Fake, tmp_path: Path) -> None:
         path = fake("cc", f"{SLEEP} 100")
         with pytest.raises(ToolchainError, match=r"did not finish within 0.2 s"):
-            compile_shared(as_compiler(path), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so", timeout_s=0.2)
+            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
         assert os.listdir(tmp_path) == ["bin"]
 
     def test_vanished_compiler(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot start gone: No such file"):
-            compile_shared(as_compiler(tmp_path / "gone"), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(as_compiler(tmp_path / "gone"), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_compiler_that_makes_nothing(self, fake: Fake, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes: No such file"):
-            compile_shared(as_compiler(fake("cc", "exit 0")), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(as_compiler(fake("cc", "exit 0")), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes") as error:
-            compile_shared(find_compiler(), {"x.c": ADD}, ["x.c"], [], tmp_path / "no" / "lib.so")
+            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "no" / "lib.so")
         assert error.value.where == str(tmp_path / "no")
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
     def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
         with pytest.raises(ToolchainError, match="Permission denied"):
-            compile_shared(find_compiler(), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(self: Path, data: bytes) -> int:
@@ -379,19 +383,19 @@ class TestCompiling:
 
         monkeypatch.setattr(Path, "write_bytes", full)
         with pytest.raises(ToolchainError, match="No space left on device"):
-            compile_shared(find_compiler(), {"x.c": ADD}, ["x.c"], [], tmp_path / "lib.so")
+            compile_shared([Part(find_compiler(), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
         assert os.listdir(tmp_path) == []
 
     def test_refusals(self, tmp_path: Path) -> None:
         compiler, output = find_compiler(), tmp_path / "lib.so"
         with pytest.raises(UsageError, match="'-fplugin=x' is not allowed"):
-            compile_shared(compiler, {"x.c": ADD}, ["x.c"], ["-fplugin=x"], output)
+            compile_shared([Part(compiler, ["x.c"], ["-fplugin=x"])], {"x.c": ADD}, output)
         with pytest.raises(UsageError, match=r"'\.\./x\.c' is not an allowed name"):
-            compile_shared(compiler, {"../x.c": ADD}, ["../x.c"], [], output)
+            compile_shared([Part(compiler, ["../x.c"])], {"../x.c": ADD}, output)
         with pytest.raises(UsageError, match=r"'y\.c' is not among the files"):
-            compile_shared(compiler, {"x.c": ADD}, ["y.c"], [], output)
+            compile_shared([Part(compiler, ["y.c"])], {"x.c": ADD}, output)
         with pytest.raises(UsageError, match="no source"):
-            compile_shared(compiler, {"x.c": ADD}, [], [], output)
+            compile_shared([Part(compiler, [])], {"x.c": ADD}, output)
         assert os.listdir(tmp_path) == []
 
 
