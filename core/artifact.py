@@ -65,12 +65,14 @@ class CallTime:
         kernel: the kernel's name.
         layers: the model's layers that it computes.
         median_ns: over all runs that were measured, in nanoseconds.
+        host: label of the host that runs it, or drives the device.
         device: label of the device that it drives; None for the host alone.
     """
 
     kernel: str
     layers: tuple[str, ...]
     median_ns: float
+    host: str
     device: str | None = None
 
 
@@ -266,7 +268,7 @@ class Artifact:
             raise ModelError(what, where=self.name)
         medians_ns = np.median(np.diff(totals_ns, axis=0), axis=0).tolist()
         times = (
-            CallTime(call["kernel"], tuple(call["layers"]), ns, call["device"])
+            CallTime(call["kernel"], tuple(call["layers"]), ns, call["host"], call["device"])
             for call, ns in zip(calls, medians_ns, strict=True)
         )
         return Profile(tuple(times), outputs, counters)

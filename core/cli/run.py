@@ -127,7 +127,13 @@ def _excerpt(array: np.ndarray) -> str:
 
 def _as_json(profile: Profile) -> dict[str, Any]:
     rows = [
-        {"layers": list(call.layers), "kernel": call.kernel, "device": call.device, "median_us": call.median_ns / 1e3}
+        {
+            "layers": list(call.layers),
+            "kernel": call.kernel,
+            "host": call.host,
+            "device": call.device,
+            "median_us": call.median_ns / 1e3,
+        }
         for call in profile.calls
     ]
     return {"profile": rows, "counters": {label: dict(counted) for label, counted in profile.counters.items()}}
@@ -139,7 +145,7 @@ def _show(profile: Profile, out: Output) -> None:
         (
             shorten(", ".join(call.layers), 48),
             shorten(call.kernel, 32),
-            call.device or "host",
+            call.device or call.host,
             f"{call.median_ns / 1e3:.2f}",
             f"{call.median_ns / (total_ns or 1):.1%}",
         )

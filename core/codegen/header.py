@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..program import Buffer, Plan, Program
 from .devices import Slot
+from .hosts import OtherHost
 from .kernel import C_TYPES
 from .names import c_comment, c_identifier
 
@@ -21,7 +22,7 @@ __all__ = [
     "state_alignment",
 ]
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """``UMA_ABI_VERSION`` that generated code keeps to; it refuses to be compiled with another."""
 
 
@@ -81,7 +82,12 @@ def int32_literal(value: int) -> str:
 
 
 def header_text(
-    program: Program, plan: Plan, inputs: Sequence[Port], outputs: Sequence[Port], slots: Sequence[Slot] = ()
+    program: Program,
+    plan: Plan,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    slots: Sequence[Slot] = (),
+    remote: Sequence[OtherHost] = (),
 ) -> str:
     """``NAME.h``."""
     name = program.name
@@ -150,6 +156,7 @@ uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes{
 {_run_broken(name) if slots and states else ""}\
  */
 uma_status {name}_run({name}_context *context, const {name}_inputs *inputs, const {name}_outputs *outputs);
+{"".join(chr(10) + host.declaration() for host in remote)}\
 
 /* The model as every model is described, for code that works with any. */
 const uma_model *{name}_model(void);

@@ -55,19 +55,20 @@ from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
 
-__all__ = ["C_TYPES", "kernel_source"]
+__all__ = ["C_TYPES", "kernel_prototype", "kernel_source"]
 
 _INDENT = "    "
 
 
-def kernel_source(name: str, func: PrimFunc) -> str:
-    """The definition of a static function.
+def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
+    """The definition of a function.
 
     Args:
         name: of the function, an identifier of C.
         func: well-formed loops. The parameters are pointers, in the same order, ``const`` for inputs and constants,
             and ``uint32_t`` byte addresses for workspaces in an accelerator's memory. Where ``func`` uses a device, a
             ``uma_device *`` comes first, and the function returns an ``int32_t``, 0 or a fault code of the device.
+        is_static: whether it is for its own file alone.
 
     Returns:
         The text, which ends with a line break. It depends on ``name`` and ``func`` only.
@@ -77,7 +78,22 @@ def kernel_source(name: str, func: PrimFunc) -> str:
     """
     writer = _Writer(func)
     text = writer.function(name)
-    return _Writer(func, writer.uneven).function(name) if writer.uneven else text
+    text = _Writer(func, writer.uneven).function(name) if writer.uneven else text
+    return f"static {text}" if is_static else text
+
+
+def kernel_prototype(name: str, func: PrimFunc) -> str:
+    """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon."""
+    shared = {one for pair in func.may_alias for one in pair}
+    params = [_param(param, param.buffer.name in shared) for param in func.params]
+    on_device = uses_device(func)
+    if on_device:
+        params.insert(0, "uma_device *device")
+    start = f"{'int32_t' if on_device else 'void'} {name}"
+    prototype = f"{start}({', '.join(params)})"
+    if len(prototype) > 110:
+        prototype = f"{start}({','.join(f'{chr(10)}{_INDENT}{param}' for param in params)})"
+    return prototype
 
 
 # Beside keywords, these are what letters followed by digits may mean in C: functions of math.h, and macros that
@@ -114,13 +130,9 @@ class _Writer:
         self.uneven: dict[Queue, None] = {}
 
     def function(self, name: str) -> str:
-        shared = {name for pair in self.func.may_alias for name in pair}
-        params = [_param(param, param.buffer.name in shared) for param in self.func.params]
         self.stmt(self.func.body, Bounds({}))
-        on_device = uses_device(self.func)
         head = []
-        if on_device:
-            params.insert(0, "uma_device *device")
+        if uses_device(self.func):
             self.line("return 0;")
             if not self.mentions_device:
                 head.append(f"{_INDENT}(void)device;")
@@ -131,11 +143,7 @@ class _Writer:
             elif buffer.alignment > itemsize(buffer.dtype) and buffer.scope in HOST_SCOPES:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
         head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
-        start = f"static {'int32_t' if on_device else 'void'} {name}"
-        signature = f"{start}({', '.join(params)})"
-        if len(signature) > 120:
-            signature = f"{start}({','.join(f'{chr(10)}{_INDENT}{param}' for param in params)})"
-        return "\n".join([signature, "{", *head, *self.lines, "}", ""])
+        return "\n".join([kernel_prototype(name, self.func), "{", *head, *self.lines, "}", ""])
 
     def line(self, text: str) -> None:
         self.lines.append(f"{_INDENT * self.depth}{text}")

@@ -6,7 +6,7 @@ give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from ..drivers import Routine
 from ..errors import InternalError
 from ..program import Buffer, Call, Plan, Program, Wait, relocate
+from ..program.program import arguments as passed
 from ..program.relocate import base_buffers
 from ..relay.extern import Extern
 from ..tir import ctext
@@ -21,6 +22,7 @@ from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, fields
 from .example import example_text
 from .externs import bases_table, extern_source, takes_bases
 from .header import Port, float_literal, header_text, int32_literal, ports
+from .hosts import OtherHost, other_hosts
 from .kernel import C_TYPES, kernel_source
 from .names import c_comment, c_identifier, c_string
 from .profile import HOOKS, profile_text
@@ -41,6 +43,7 @@ class ModelFiles:
     Args:
         contents: every file by name, the headers that all models share and the files of devices included.
         sources: which of the files to compile into an image.
+        hosts: which of them for other hosts, by label.
         entry: the file that is compiled too where a shared library holds this model alone: ``uma_model_entry()``.
         profile: which of the files to compile instead, for a shared library that times its steps.
         example: a program of its own that runs the model on files or on zeros.
@@ -50,6 +53,7 @@ class ModelFiles:
 
     contents: Mapping[str, str | bytes]
     sources: tuple[str, ...]
+    hosts: Mapping[str, tuple[str, ...]]
     entry: str
     profile: tuple[str, ...]
     example: str
@@ -58,7 +62,12 @@ class ModelFiles:
 
 
 def emit_model(
-    program: Program, plan: Plan, devices: Mapping[str, Device] = MappingProxyType({}), *, weights_array: bool = False
+    program: Program,
+    plan: Plan,
+    devices: Mapping[str, Device] = MappingProxyType({}),
+    *,
+    remote: Collection[str] = (),
+    weights_array: bool = False,
 ) -> ModelFiles:
     """Write a model as C99.
 
@@ -66,6 +75,7 @@ def emit_model(
         program: a program that `verify` accepts; its name is what `c_identifier` makes of it.
         plan: where its buffers are; one that `check_plan` accepts.
         devices: by label, at least those that the program runs on; others do not get into the model.
+        remote: the labels of hosts that are other machines than the first host.
         weights_array: also write the weights as C text, for compilers without ``.incbin``.
 
     Raises:
@@ -73,6 +83,7 @@ def emit_model(
             is not described.
         ModelError: a function uses a memory, a queue, an intrinsic or a routine that is not its target's.
         PluginError: a plugin's file has the name of another file; or a field of a blob cannot hold what belongs there.
+        UsageError: the labels of two hosts differ in upper and lower case alone.
     """
     name = program.name
     if c_identifier(name) != name:
@@ -85,14 +96,18 @@ def emit_model(
     inputs, outputs = ports(program.inputs), ports(program.outputs)
     used = targets(program, devices)
     driven = slots(used)
+    hosts = other_hosts(program, remote)
+    apart = [host for host in hosts.values() if host.is_remote]
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     contents: dict[str, str | bytes] = {
-        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used).text(),
-        f"{name}.h": header_text(program, plan, inputs, outputs, driven),
+        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used, hosts).text(),
+        f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart),
         f"{name}_entry.c": _entry_text(name),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven),
         f"{name}_profile.c": profile_text(name, len(program.steps)),
     }
+    for host in hosts.values():
+        contents |= host.files()
     others = []
     if weights.data:
         contents[f"{name}_weights.bin"] = weights.data
@@ -108,6 +123,7 @@ def emit_model(
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),
         sources=(f"{name}.c", *others),
+        hosts=MappingProxyType({label: (f"{host.stem}.c",) for label, host in hosts.items()}),
         entry=f"{name}_entry.c",
         profile=(f"{name}_profile.c", *others),
         example=f"{name}_main.c",
@@ -129,6 +145,7 @@ class _Source:
         inputs: tuple[Port, ...],
         outputs: tuple[Port, ...],
         used: tuple[Device, ...],
+        hosts: Mapping[str, OtherHost],
     ) -> None:
         self.program = program
         self.plan = plan
@@ -136,6 +153,7 @@ class _Source:
         self.inputs = inputs
         self.outputs = outputs
         self.targets = {device.label: device for device in used}
+        self.hosts = hosts
         self.labels = {step.function: step.device for _, step in program.calls}
         self.slots = {slot.device.label: slot for slot in slots(used)}
         self.name = program.name
@@ -157,7 +175,11 @@ class _Source:
             parts += device_tables(name, tuple(self.slots.values()))
         if self.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
+        parts += [host.prototypes() for host in self.hosts.values() if not host.is_remote]
+        own = {step.function for _, step in self.program.calls if step.host is None}
         for function, kernel in self.program.functions.items():
+            if function not in own:
+                continue
             if isinstance(kernel, Extern):
                 source = extern_source(self.kernel(function), kernel, self.routine(function))
             else:
@@ -301,6 +323,7 @@ class _Source:
 
     def call(self, position: int, step: Call) -> Iterator[str]:
         arguments = [self.argument(self.buffers[arg]) for arg in step.args]
+        host = None if step.host is None else self.hosts[step.host]
         slot = None if step.device is None else self.slots.get(step.device)
         if slot is not None:
             arguments.insert(0, f"context->devices.{slot.identifier}")
@@ -308,18 +331,36 @@ class _Source:
         if isinstance(self.program.functions[step.function], Extern) and takes_bases(self.routine(step.function)):
             regions = list(self.regions(step))
             arguments += ["bases", str(len(regions))]
-        lines = [
-            f"{'' if slot is None else 'code = '}{self.kernel(step.function)}(",
-            *(f"    {argument}," for argument in arguments[:-1]),
-            f"    {arguments[-1]});",
-        ]
+        if host is not None and host.is_remote:
+            lines = list(self.remote_call(host, step, arguments))
+        else:
+            kernel = self.kernel(step.function) if host is None else host.kernel(step.function)
+            lines = [
+                f"{'' if slot is None else 'code = '}{kernel}(",
+                *(f"    {argument}," for argument in arguments[:-1]),
+                f"    {arguments[-1]});",
+            ]
         if regions:
             lines = ["{", *(f"    {line}" for line in [*bases_table(regions), *lines]), "}"]
-        place = "".join(f"{word}{name}" for word, name in ((" on ", step.device), (", queue ", step.queue)) if name)
+        place = "".join(
+            f"{word}{name}" for word, name in ((" on ", step.device or step.host), (", queue ", step.queue)) if name
+        )
         layers = ": " + ", ".join(step.layers) if step.layers else ""
         yield ""
         yield f"/* {c_comment(f'step {position}{place}{layers}')} */"
         yield from [*lines, *self.step_ends(position, slot)]
+
+    def remote_call(self, host: OtherHost, step: Call, arguments: list[str]) -> Iterator[str]:
+        """Has another machine run a kernel."""
+        yield "{"
+        yield "    const uma_span spans[] = {"
+        for argument, (param, name) in zip(arguments, passed(self.program, step), strict=True):
+            written = int(param.role in ("output", "workspace"))
+            yield f"        {{(void *)(uintptr_t){argument}, {self.buffers[name].nbytes}u, {written}}},"
+        yield "    };"
+        call = f"{host.caller}({host.position(step.function)}, spans, {len(arguments)})"
+        yield f"    if ({call} != 0) return UMA_ERR_HOST;"
+        yield "}"
 
     def wait(self, position: int, step: Wait) -> Iterator[str]:
         slot = self.slots[step.device]

@@ -47,7 +47,7 @@ class Claims:
     Args:
         graph: of the function.
         withdrawn: what is not to be offered again.
-        heeds_pins: whether pins are for owners. They are not where a host's own ops are grouped.
+        pins: what is pinned, and to what label; by default what the calls say.
 
     Attributes:
         pins: what is pinned, and to what label.
@@ -57,11 +57,13 @@ class Claims:
         quotient: the graph; nodes are numbered in the order of ``graph``, leaves left out.
     """
 
-    def __init__(self, graph: Graph, withdrawn: Iterable[Withdrawn] = (), *, heeds_pins: bool = True) -> None:
+    def __init__(
+        self, graph: Graph, withdrawn: Iterable[Withdrawn] = (), *, pins: Mapping[Expr, str] | None = None
+    ) -> None:
         self.graph = graph
-        self.pins: dict[Expr, str] = {}
-        if heeds_pins:
-            self.pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
+        if pins is None:
+            pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
+        self.pins = pins
         self.of: dict[Expr, Claim] = {}
         self.all: list[Claim] = []
         self.notes: dict[tuple[str, Expr], Note] = {}

@@ -19,6 +19,7 @@ def outlined(
     attrs: Mapping[str, str],
     given: Mapping[Expr, Expr],
     spans: Spans,
+    pin: str | None = None,
 ) -> tuple[Call, dict[Expr, Expr]]:
     """A call of a new function that computes a part of a graph. Who runs it is said: there are no pins in it.
 
@@ -30,6 +31,7 @@ def outlined(
         attrs: of the function.
         given: what ``args`` are where the call stands.
         spans: is told whose layers the function and the call have.
+        pin: of the call.
 
     Returns:
         The call, and what it makes of the roots and their fields. A function of several roots gives one flat tuple.
@@ -41,7 +43,7 @@ def outlined(
         spans.moved(node, inner[node])
     alone = len(roots) == 1
     body = inner[roots[0]] if alone else Tuple([field for root in roots for field in _fields(inner[root])])
-    call = Call(Function(params, body, attrs), [given[arg] for arg in args])
+    call = Call(Function(params, body, attrs), [given[arg] for arg in args], pin=pin)
     spans.add(call, [layer for node in nodes for layer in spans[node]])
     results: dict[Expr, Expr] = {}
     parts = iter(_fields(call))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ..errors import ModelError, PluginError, UsageError
 from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule
+from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
 from .adopt import adopted
@@ -121,7 +122,7 @@ def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) 
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
-    _check_labels(module, [*labels, *hosts])
+    _check_labels(module, [*labels, *hosts], hosts)
     source = adopted(module, {owner.label: owner for owner in owners})
     claims = Claims(Graph(source.main))
     claims.offer_pinned(owners)
@@ -130,8 +131,8 @@ def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) 
     return _placed(source, tuple(owners), claims, (), claims.notes)
 
 
-def _check_labels(module: IRModule, labels: Sequence[str]) -> None:
-    """ModelError where something is pinned to what is no target."""
+def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
+    """ModelError where something is pinned to what is no target, or a function to what is no host."""
     for function in module.functions.values():
         for expr in nested_exprs(function) if isinstance(function, Function) else ():
             if isinstance(expr, Call) and expr.pin is not None and expr.pin not in labels:
@@ -139,6 +140,12 @@ def _check_labels(module: IRModule, labels: Sequence[str]) -> None:
                     f"{expr.op_name} is pinned to {expr.pin!r}, which is no target of this build",
                     where=", ".join(module.spans[expr]) or None,
                     hint=f"the targets are {', '.join(labels)}",
+                )
+            if isinstance(expr, Call) and expr.pin not in (None, *hosts) and not isinstance(expr.op, Op):
+                raise ModelError(
+                    f"the call of a function is pinned to {expr.pin!r}, which is no host",
+                    where=", ".join(module.spans[expr]) or None,
+                    hint="give the function the attribute Compiler: it names the accelerator's label",
                 )
 
 

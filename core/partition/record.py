@@ -231,6 +231,7 @@ class OpRecord:
         why: of every owner that did not take it, in their order.
         pin: the label of the target that it is pinned to; None where it is to none, and where it moves elements only
             and was left to the host all the same.
+        host: the label of the host that runs it; None where an accelerator has it, and where nobody has asked yet.
     """
 
     op: str
@@ -241,6 +242,7 @@ class OpRecord:
     region: str | None
     why: tuple[Reason, ...]
     pin: str | None = None
+    host: str | None = None
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""

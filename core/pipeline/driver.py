@@ -28,7 +28,7 @@ from ..tir.nodes import PrimFunc
 from ..version import __version__
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
-from .members import Members, TargetLike, resolve_targets
+from .members import Member, Members, TargetLike, resolve_targets
 from .pins import Pins, pin_layers
 from .stages import STAGES, Build, Form
 
@@ -267,11 +267,9 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         ToolchainError: a library that a target needs is missing.
     """
     check_plan(program, memory)
-    host = members.host
-    module = IRModule.of({name: func for name, func in program.functions.items() if isinstance(func, PrimFunc)})
-    code = host.plugin.call("tir_to_runtime", module=module, target=host.target) or Code()
-    _check(code, host.plugin.entry)
+    codes = {member.label: _code(member, program, members) for member in _running_hosts(program, members)}
     devices = devices_of(program, members)
+    driven = {label for label, device in devices.items() if device.runtime.driver}
     files = emit_model(program, memory, devices)
     metadata = {
         "schema_version": SCHEMA_VERSION,
@@ -284,22 +282,21 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         "arena_bytes": memory.arena_bytes,
         "constant_bytes": files.constant_bytes,
         "state": _state(program, memory, files.identifiers, model or program),
-        "devices": [device_record(device, program, memory) for device in devices.values() if device.runtime.driver],
-        "calls": list(
-            _call_records(program, {label for label, made in devices.items() if made.runtime.driver}, host.label)
-        ),
+        "devices": [device_record(devices[label], program, memory) for label in devices if label in driven],
+        "calls": list(_call_records(program, driven, members.host.label)),
         "compile": {
             "hosts": [
                 {
-                    "label": host.label,
+                    "label": label,
                     "compiler": code.cc,
                     "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
-                    "sources": list(files.sources),
+                    "sources": list(files.hosts.get(label, files.sources)),
                 }
+                for label, code in codes.items()
             ],
             "libraries": [
                 {"name": library.name, "package": library.package, "symbols": list(library.symbols)}
-                for library in _libraries(devices.values(), code)
+                for library in _libraries(devices.values(), codes[members.host.label])
             ],
             "library_entry": files.entry,
             "profile": list(files.profile),
@@ -307,6 +304,30 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         },
     }
     return Artifact(files.contents, metadata)
+
+
+def _running_hosts(program: Program, members: Members) -> list[Member]:
+    """The first host, and those that steps are for.
+
+    Raises:
+        ModelError: a step is for a host that is none of the build.
+    """
+    labels = dict.fromkeys(step.host for _, step in program.calls if step.host is not None)
+    known = {host.label: host for host in members.hosts}
+    for label in labels:
+        if label not in known:
+            hint = f"hosts: {', '.join(known)}"
+            raise ModelError(f"the program runs on {label!r}, which is no host of this build", hint=hint)
+    return [members.host, *(known[label] for label in labels if known[label] is not members.host)]
+
+
+def _code(host: Member, program: Program, members: Members) -> Code:
+    """How what a host runs becomes machine code."""
+    own = {step.function for _, step in program.calls if (step.host or members.host.label) == host.label}
+    functions = {name: func for name, func in program.functions.items() if name in own and isinstance(func, PrimFunc)}
+    code = host.plugin.call("tir_to_runtime", module=IRModule.of(functions), target=host.target) or Code()
+    _check(code, host.plugin.entry)
+    return code
 
 
 def _call_records(program: Program, driven: set[str], host: str) -> Iterator[dict[str, Any]]:

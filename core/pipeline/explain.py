@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import RequirementError, UsageError
 from ..hooktypes import Cost
 from ..partition import OpRecord
+from ..relay.expr import Call, Function
+from ..relay.visit import nested_exprs
 from .blame import blaming
 from .costs import RegionCost, region_costs
 from .graph import has_loops
@@ -41,8 +43,8 @@ class Explanation:
 
     Args:
         name: of the model.
-        host: label of the host, which has what nobody else took.
-        labels: of all targets, the host last.
+        host: label of the first host, which has what nobody else took.
+        labels: of all targets, the hosts last.
         ops: in the order in which they are computed, as the canonical form has them.
         costs: of the regions; empty where nobody asked.
     """
@@ -54,11 +56,15 @@ class Explanation:
     costs: tuple[RegionCost, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
-        """What each target has, the host last."""
-        owned = {label: [op for op in self.ops if (op.owner or self.host) == label] for label in self.labels}
+        """What each target has, the hosts last."""
+        owned = {label: [op for op in self.ops if self._runs(op) == label] for label in self.labels}
         return tuple(
             Share(label, len(ops), sum(op.macs for op in ops), self._cost(label)) for label, ops in owned.items()
         )
+
+    def _runs(self, op: OpRecord) -> str:
+        """The label of the target that runs an op."""
+        return op.owner or op.host or self.host
 
     def _cost(self, label: str) -> Cost | None:
         known = [one.cost for one in self.costs if one.label == label and one.cost is not None]
@@ -82,10 +88,10 @@ class Explanation:
         """
         for op in self.ops if ops is None else ops:
             macs = f", {op.macs:,} MACs" if op.macs else ""
-            place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.host
+            place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self._runs(op)
             pinned = "" if op.pin is None else f", pinned to {op.pin}"
             yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}{pinned}"
-            before = self.labels[: self.labels.index(op.owner or self.host)]
+            before = self.labels[: self.labels.index(self._runs(op))]
             for reason in op.why:
                 if reason.owner in before:
                     yield f"    not {reason.owner}: {reason.sentence}"
@@ -96,7 +102,7 @@ class Explanation:
             {"target": s.label, "ops": s.ops, "macs": s.macs, "cost": s.cost and s.cost.record()} for s in self.shares()
         ]
         regions = [one.record() for one in self.costs]
-        ops = [{**op.record(), "owner": op.owner or self.host} for op in self.ops]
+        ops = [{**op.record(), "owner": self._runs(op)} for op in self.ops]
         return {
             "name": self.name,
             "host": self.host,
@@ -123,9 +129,27 @@ def explain(build: Build, *, costs: bool = False) -> Explanation:
         raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
     with blaming(placement.source.spans, members.__getitem__):
-        records = placement.records()
+        records = _with_hosts(placement.records(), build)
     asked = region_costs(build.fused, members) if costs and build.fused is not None else ()
     return Explanation(build.name, members.host.label, labels, records, asked)
+
+
+def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:
+    """``records`` with the hosts of those that no accelerator has."""
+    hosts = {host.label for host in build.members.hosts}
+    chosen: dict[tuple[str | None, tuple[str, ...]], str] = {}
+    for kernel, label in build.on_other_hosts.items():
+        assert isinstance(kernel, Call) and build.fused is not None
+        parts = nested_exprs(kernel.op) if isinstance(kernel.op, Function) else (kernel,)
+        chosen.update({(p.op_name, build.fused.spans[p]): label for p in parts if isinstance(p, Call)})
+    return tuple(
+        one
+        if one.owner is not None
+        else replace(
+            one, host=one.pin if one.pin in hosts else chosen.get((one.op, one.layers), build.members.host.label)
+        )
+        for one in records
+    )
 
 
 def require_offload(found: Explanation, least: float) -> None:

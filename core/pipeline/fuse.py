@@ -1,4 +1,4 @@
-"""Grouping what the host computes into kernels, by the patterns of its plugin: what runs in one nest of loops."""
+"""Grouping what hosts compute into kernels, by the patterns of their plugins: what runs in one nest of loops."""
 
 from __future__ import annotations
 
@@ -10,38 +10,49 @@ from ..partition.record import Claim, Owner
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
-from ..relay.pattern import Graph, PatternTable
+from ..relay.pattern import Graph
 from ..relay.visit import children, with_children
 
 __all__ = ["fuse", "is_view"]
 
 
-def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
+def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     """``module`` with what ``main`` computes itself in kernels: calls of functions with the attribute ``Primitive``.
 
     What a pattern takes is a kernel, whose function has the pattern's name as ``Composite``. Patterns apply as those of
     accelerators do: in the order of the table, from the results backwards, each op once. Every other op is a kernel of
     its own. Only calls that move no data at run time (reshape, squeeze) stay as they are where no pattern takes them.
 
+    An op that is pinned to a host is grouped by that host's patterns, with others that are, and the call of the kernel
+    is pinned in its stead. What is not is grouped by the patterns of the first host.
+
     Larger constants become parameters of a kernel, so that kernels that differ in their weights only are one function.
 
     Args:
         module: in canonical form, perhaps with calls of regions in ``main``.
-        patterns: of the host.
+        hosts: in order of priority; at least one.
 
     Raises:
         PatternFault: a test or a predicate of a plugin's is at fault.
     """
     main = module.main
-    claims = Claims(Graph(main), heeds_pins=False)  # what is left in main is the host's
-    claims.offer(Owner("host", patterns))
+    graph = Graph(main)
+    known = {host.label for host in hosts}
+    calls = [expr for expr in graph.order if isinstance(expr, Call)]
+    # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
+    pins = {call: call.pin for call in calls if call.pin in known}
+    claims = Claims(graph, pins={call: pins.get(call, hosts[0].label) for call in calls} if pins else {})
+    for host in hosts if pins else hosts[:1]:
+        claims.offer(host)
     spans = Spans(dict(module.spans))
     done: dict[Expr, Expr] = {expr: expr for expr in claims.graph.order if isinstance(expr, (Var, Constant))}
     for part in claims.order():
         if isinstance(part, Claim):
-            done.update(_kernel(part.nodes, part.match.roots, {"Composite": part.match.pattern.name}, done, spans))
+            pin = next((pins[node] for node in part.nodes if isinstance(node, Call) and node in pins), None)
+            attrs = {"Composite": part.match.pattern.name}
+            done.update(_kernel(part.nodes, part.match.roots, attrs, done, spans, pin))
         elif isinstance(part, Call) and isinstance(part.op, Op) and not is_view(part):
-            done.update(_kernel((part,), (part,), {}, done, spans))
+            done.update(_kernel((part,), (part,), {}, done, spans, pins.get(part)))
         else:
             done[part] = with_children(part, [done[child] for child in children(part)])
             spans.moved(part, done[part])
@@ -54,10 +65,15 @@ def is_view(expr: Expr) -> bool:
 
 
 def _kernel(
-    nodes: Sequence[Expr], roots: Sequence[Expr], attrs: Mapping[str, str], given: Mapping[Expr, Expr], spans: Spans
+    nodes: Sequence[Expr],
+    roots: Sequence[Expr],
+    attrs: Mapping[str, str],
+    given: Mapping[Expr, Expr],
+    spans: Spans,
+    pin: str | None,
 ) -> dict[Expr, Expr]:
     """What ``roots`` and their fields are when ``nodes``, in order, are a function of their own."""
     inside = set(nodes)
     needed = dict.fromkeys(child for node in nodes for child in children(node) if child not in inside)
     args = [expr for expr in needed if not (isinstance(expr, Constant) and expr.tensor.size == 1)]
-    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, given, spans)[1]
+    return outlined(nodes, roots, args, {**attrs, "Primitive": "1"}, given, spans, pin)[1]

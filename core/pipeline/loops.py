@@ -87,7 +87,7 @@ def _through_views(call: Call, renamed: dict[GlobalVar, GlobalVar], spans: Spans
         return call
     assert isinstance(var.type, FuncType)
     shapes = [tensor_type(wanted).shape for wanted in var.type.params]
-    made = Call(var, [reshape(arg, shape) for arg, shape in zip(call.args, shapes, strict=True)])
+    made = Call(var, [reshape(arg, shape) for arg, shape in zip(call.args, shapes, strict=True)], pin=call.pin)
     spans.add(made, layers)
     given = call.type
     if isinstance(given, TupleType):

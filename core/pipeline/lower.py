@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..errors import InternalError, ModelError
-from ..hooktypes import Lowered, Refuse
+from collections.abc import Sequence
+
+from ..errors import InternalError, ModelError, RequirementError
+from ..hooktypes import Refuse
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, const
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
@@ -22,23 +24,28 @@ from .regions import label_of
 __all__ = ["copy_of", "lower", "lower_tracing"]
 
 
-def lower(module: IRModule, host: Member | None = None) -> IRModule:
+def lower(module: IRModule, hosts: Sequence[Member] = ()) -> IRModule:
     """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
 
     Kernels that are equal but for the constants they are given share one PrimFunc. Calls of regions stay.
 
+    A kernel goes to the host that its call is pinned to, else to the first one that can run it: whose plugin gives
+    loops, or leaves the choice to ops that have loops of their own. The calls that are not for the first host are
+    pinned to theirs.
+
     Args:
-        module: what is left to the host is grouped into kernels.
-        host: asked for each kernel before the ops' own loops are taken; None takes those alone.
+        module: what is left to hosts is grouped into kernels.
+        hosts: asked for each kernel before the ops' own loops are taken; without any, those alone are.
 
     Raises:
-        ModelError: an op has no loops, or ``main`` calls a function of the graph form by its name that is no region.
-        PluginError: the host's plugin is at fault.
+        ModelError: no host can run an op, or ``main`` calls a function of the graph form by its name that is no region.
+        RequirementError: the host that something is pinned to cannot run it.
+        PluginError: the plugin of a host is at fault.
     """
-    return lower_tracing(module, host)[0]
+    return lower_tracing(module, hosts)[0]
 
 
-def lower_tracing(module: IRModule, host: Member | None = None) -> tuple[IRModule, dict[Expr, Expr]]:
+def lower_tracing(module: IRModule, hosts: Sequence[Member] = ()) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower`; also what each expression of ``main`` became."""
     main = module.main
     spans = Spans(dict(module.spans))
@@ -54,7 +61,7 @@ def lower_tracing(module: IRModule, host: Member | None = None) -> tuple[IRModul
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt):
-            rebuilt = _lower_call(rebuilt, kernels, taken, layers, host)
+            rebuilt = _on_host(rebuilt, kernels, taken, layers, hosts)
             if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
                 spans.add(rebuilt, layers)
                 rebuilt = Tuple([rebuilt])
@@ -65,14 +72,58 @@ def lower_tracing(module: IRModule, host: Member | None = None) -> tuple[IRModul
     return IRModule(functions, made.spans, made.signature), done
 
 
+def _on_host(
+    call: Call,
+    kernels: dict[PrimFunc, GlobalVar],
+    taken: set[str],
+    layers: tuple[str, ...],
+    hosts: Sequence[Member],
+) -> Call:
+    """``call`` as a call of loops, by the host that it is pinned to or the first one that can run it."""
+    if not hosts:
+        return _lower_call(call, kernels, taken, layers, None)
+    failures: list[tuple[Member, str, Exception]] = []
+    for host in hosts:
+        if call.pin not in (None, host.label):
+            continue
+        given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
+        try:
+            made = _lower_call(given, kernels, taken, layers, host)
+        except (Refuse, ModelError) as error:
+            failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
+        else:
+            return made.pinned(None if host is hosts[0] else host.label)
+    computed = call.op_name or ", ".join(_op_names(call.op.body) if isinstance(call.op, Function) else ())
+    where = ", ".join(layers) or None
+    if call.pin is not None:
+        what = f"{computed} is pinned to {call.pin!r}, which cannot run it: {failures[0][1]}"
+        raise RequirementError(what, where=where, hint="pin it to another host, or to none")
+    if len(failures) > 1:
+        reasons = "; ".join(f"{host.label}: {reason}" for host, reason, _ in failures)
+        raise ModelError(f"no host can run {computed}: {reasons}", where=where)
+    only, reason, failure = failures[0]
+    if isinstance(failure, Refuse):
+        fault = only.plugin.fault(f"refused what only the host can do: {reason}")
+        raise located(fault, *layers) from failure
+    raise failure
+
+
+def _without_composite(call: Call) -> Call:
+    if not isinstance(call.op, Function) or call.op.attr("Composite") is None:
+        return call
+    attrs = {name: value for name, value in call.op.attrs if name != "Composite"}
+    return Call(Function(call.op.params, call.op.body, attrs), call.args, pin=call.pin)
+
+
 def _lower_call(
     call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...], host: Member | None
 ) -> Call:
+    """``call`` as a call of loops. Raises Refuse as the plugin of the host does."""
     function = call.op if isinstance(call.op, Function) else as_function(call)
     args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
     name = "_".join(_op_names(function.body)) or "copy"
     if host is not None:
-        given = _by_plugin(host, function, layers)
+        given = lower_match(host, function, layers)
         if given is not None:
             return Call(_named(given.func, name, kernels, taken), [*args, *map(const, given.constants)])
     params: dict[Expr, te.Tensor] = {
@@ -94,14 +145,6 @@ def _lower_call(
     laid_out = zip(known, taken_as, kernel.orders, strict=True)
     constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
     return Call(var, [*inputs, *constants, *map(const, kernel.constants)])
-
-
-def _by_plugin(host: Member, function: Function, layers: tuple[str, ...]) -> Lowered | None:
-    try:
-        return lower_match(host, function, layers)
-    except Refuse as refusal:
-        fault = host.plugin.fault(f"refused what only the host can do: {refusal.reason}")
-        raise located(fault, *layers) from refusal
 
 
 def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:

@@ -1,4 +1,4 @@
-"""The targets of one build: a host, and the accelerators before it in order of priority, each with its plugin."""
+"""The targets of one build: hosts, and the accelerators before them, in order of priority, each with its plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
-from ..errors import PluginError, UsageError
+from ..errors import PluginError
 from ..hookspecs import Pass, Runtime, Strategy
 from ..partition import Owner
 from ..plugins import LoadedPlugin, PluginHost
@@ -99,7 +99,7 @@ class Member:
 
     @property
     def owner(self) -> Owner:
-        """This accelerator as partitioners see it."""
+        """This target as partitioners see it."""
         return Owner(self.label, self.patterns, self.limits)
 
 
@@ -108,19 +108,25 @@ class Members:
     """The targets of a build.
 
     Args:
-        host: runs what the others leave.
+        hosts: run what the accelerators leave, in order of priority; at least one. The first runs the model's entry,
+            and drives devices.
         accelerators: in order of priority.
         notes: which host was added or overridden, in sentences.
     """
 
-    host: Member
+    hosts: tuple[Member, ...]
     accelerators: tuple[Member, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
+    def host(self) -> Member:
+        """The first host."""
+        return self.hosts[0]
+
+    @property
     def all(self) -> tuple[Member, ...]:
-        """Accelerators, then the host."""
-        return (*self.accelerators, self.host)
+        """Accelerators, then hosts."""
+        return (*self.accelerators, *self.hosts)
 
     @property
     def plugins(self) -> tuple[LoadedPlugin, ...]:
@@ -148,11 +154,10 @@ def resolve_targets(target: TargetLike, host: PluginHost) -> Members:
         host: where targets come from.
 
     Raises:
-        UsageError: one is malformed, there is no host or more than one, or two have one label.
+        UsageError: one is malformed, there is no host, or two have one label.
         PluginError: a target's plugin is at fault.
     """
     config = CompilationConfig.of(target, host)
     members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
-    if len(config.hosts) > 1:
-        raise UsageError(f"there is more than one host: {', '.join(map(str, config.hosts))}", hint="keep one of them")
-    return Members(members[-1], tuple(members[:-1]), config.notes)
+    count = len(config.accelerators)
+    return Members(tuple(members[count:]), tuple(members[:count]), config.notes)

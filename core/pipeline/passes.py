@@ -10,7 +10,6 @@ from ..errors import InternalError, PluginError, UmaError
 from ..hooktypes import Pass, Phase
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
-from ..relay.op import Op
 from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
 from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
@@ -179,7 +178,7 @@ def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -
     for var, function in regions_of(before):
         if labels.get(var.name, label_of(function)) != label_of(function):
             return Fault(f"the region has lost its owner {label_of(function)!r}", var.name)
-    if phase == "PRE_PARTITIONING" and (lost := _lost_pin(_pins(before), _pins(module))) is not None:
+    if (lost := _lost_pin(_pins(before), _pins(module))) is not None:
         return lost
     if next(phase_faults(module, members, phase), None) is None:
         return None
@@ -188,10 +187,10 @@ def _fault(module: IRModule, before: IRModule, members: Members, phase: Phase) -
 
 
 def _pins(module: IRModule) -> dict[str, set[str | None]]:
-    """What the ops of each layer in ``main`` are pinned to; None stands for those that are not."""
+    """What the calls of each layer in ``main`` are pinned to; None stands for those that are not."""
     found: dict[str, set[str | None]] = {}
     for expr in post_order(module.main.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Op):
+        if isinstance(expr, Call):
             for layer in module.spans[expr]:
                 found.setdefault(layer, set()).add(expr.pin)
     return found
@@ -232,7 +231,7 @@ def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
 
     def rule(expr: Expr) -> Expr | None:
         if isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op in renamed:
-            return Call(renamed[expr.op], expr.args)
+            return Call(renamed[expr.op], expr.args, pin=expr.pin)
         return None
 
     functions: dict[GlobalVar, AnyFunction] = dict(module.functions)

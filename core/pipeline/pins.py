@@ -49,11 +49,9 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
         made = with_children(expr, [done[child] for child in children(expr)])
         if isinstance(expr, Call) and isinstance(made, Call):
             labels = _labels(_layers(form, expr), wanted)
-            if isinstance(made.op, Op):
+            if isinstance(made.op, Op) or _is_hosts(form, made.op, labels, members):
                 _check_same(labels)
                 made = made.pinned(next(iter(labels.values()), made.pin))
-            else:
-                _check_owner(form, made.op, labels, members)
         done[expr] = made
         spans.moved(expr, made)
     return form.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
@@ -101,17 +99,23 @@ def _check_same(labels: Mapping[str, str]) -> None:
         raise RequirementError(f"layers that are one op are pinned to several targets: {said}", hint="pin them alike")
 
 
-def _check_owner(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: Members) -> None:
-    """RequirementError where a layer is in a function of the module that is another's than it is pinned to."""
+def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: Members) -> bool:
+    """Whether a function of the module, with layers that are pinned to ``labels``, is a host's.
+
+    Raises:
+        RequirementError: it is another's than one of them is pinned to.
+    """
     function = module.functions[callee] if isinstance(callee, GlobalVar) else callee
-    owner = label_of(function) or members.host.label
+    owner, hosts = label_of(function), [host.label for host in members.hosts]
     for layer, label in labels.items():
-        if label != owner:
+        if label != owner if owner is not None else label not in hosts:
             raise RequirementError(
-                f"layer {layer!r} is pinned to {label!r}, and the model has it in a function that is {owner!r}'s",
+                f"layer {layer!r} is pinned to {label!r}, and the model has it in a function that is "
+                f"{owner or ' or '.join(hosts)!r}'s",
                 where=f"function {callee.name!r}" if isinstance(callee, GlobalVar) else None,
                 hint="take one of the two away; in texts of later stages everything has its place",
             )
+    return owner is None
 
 
 def write_out_hosts(module: IRModule, members: Members) -> IRModule:
@@ -121,7 +125,7 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
     Raises:
         ModelError: something in such a function is pinned to another target, or is a call of a function.
     """
-    hosts = {member.label for member in members.all if member.target.kind.is_host}
+    hosts = {member.label for member in members.hosts}
     named = {
         var: function
         for var, function in module.functions.items()
@@ -131,7 +135,9 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
     whole = label_of(main) if label_of(main) in hosts else None
     done: dict[Expr, Expr] = {}
     for expr in post_order(main.body):
-        made = with_pin(with_children(expr, [done[child] for child in children(expr)]), whole)
+        made = with_children(expr, [done[child] for child in children(expr)])
+        if isinstance(made, Call) and isinstance(made.op, Op):
+            made = with_pin(made, whole)
         spans.moved(expr, made)
         if isinstance(made, Call) and not isinstance(made.op, Op):
             function = named.get(made.op) if isinstance(made.op, GlobalVar) else made.op

@@ -130,7 +130,7 @@ class _Sequencer:
                 # Regions of the model's own that compute the same share their expressions, and so the layers of these.
                 # What a pass makes of a region and says no layers of is for all of the region's.
                 here = tuple(layer for layer in own if layer in layers)
-                return self._step(expr.op.name, function, args, here or own or layers, label)
+                return self._step(expr.op.name, function, args, here or own or layers, label, expr.pin)
             inner = label_of(function)
             if inner is not None and label is None:
                 params = zip(function.params, expr.args, strict=True)
@@ -138,7 +138,13 @@ class _Sequencer:
         raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
 
     def _step(
-        self, name: str, function: Kernel, args: list[str], layers: tuple[str, ...], label: str | None
+        self,
+        name: str,
+        function: Kernel,
+        args: list[str],
+        layers: tuple[str, ...],
+        label: str | None,
+        host: str | None = None,
     ) -> tuple[str, ...]:
         self.functions[name] = function
         inputs = function.buffers("input")
@@ -165,7 +171,7 @@ class _Sequencer:
             for b in function.buffers("output")
         )
         spaces = tuple(self._space(buffer, function, label) for buffer in function.buffers("workspace"))
-        self.steps.append(Call(name, (*taken, *made, *constants, *spaces), layers, device, queue))
+        self.steps.append(Call(name, (*taken, *made, *constants, *spaces), layers, device, queue, host))
         return made
 
     def _aligned(self, name: str, asked: TirBuffer) -> str:

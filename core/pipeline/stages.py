@@ -15,7 +15,7 @@ from ..hooktypes import Phase
 from ..partition import Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
-from ..relay.expr import Expr, Function, Tuple, TupleGetItem
+from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..relay.pattern import PatternTable
@@ -78,6 +78,7 @@ class Build:
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
+        on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
@@ -88,6 +89,7 @@ class Build:
         self.placement: Placement | None = None
         self.fused: IRModule | None = None
         self.rewriters: tuple[str, ...] = ()
+        self.on_other_hosts: dict[Expr, str] = {}
         self._became: dict[Expr, Expr] = {}
         self._where: dict[Expr, tuple[str, ...]] = {}
         self._after = after
@@ -192,17 +194,23 @@ class Build:
                     if has_loops(module):
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
-                        hosts = [member.label for member in self.members.all if member.target.kind.is_host]
-                        self.placement = place(module, owners, hosts)
+                        self.placement = place(module, owners, [member.label for member in self.members.hosts])
                 return self.placement.module
             case "fuse":
-                with blaming(module.spans, lambda _: self.members.host):
-                    return fuse(module, _NOTHING if has_loops(module) else self.members.host.patterns)
+                hosts = [Owner(m.label, _NOTHING if has_loops(module) else m.patterns) for m in self.members.hosts]
+                with blaming(module.spans, self.members.__getitem__):
+                    return fuse(module, hosts)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
                     raise _Refused(refusals)
-                made, self._became = lower_tracing(lowered, self.members.host)
+                made, self._became = lower_tracing(lowered, self.members.hosts)
+                self.on_other_hosts = {
+                    kernel: call.pin
+                    for kernel, became in self._became.items()
+                    for call in (became.fields if isinstance(became, Tuple) else (became,))
+                    if isinstance(call, Call) and call.pin is not None and not is_view(call)
+                }
                 return made
             case "simplify":
                 return simplify_all(module)

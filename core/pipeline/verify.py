@@ -106,7 +106,7 @@ class KernelCheck:
 
     Args:
         kernel: the name of the kernel, or of the region.
-        target: label of the accelerator; None for the host.
+        target: label of the accelerator, or of the host that it is pinned to; None for the first host that can run it.
         layers: the model's layers that it computes.
         difference: how they compare.
         sides: both, where they differ.
@@ -126,7 +126,7 @@ class Skipped:
     """A kernel of the host, or a region of an accelerator, that cannot be compared: the outputs alone tell of it.
 
     Args:
-        target: label of the accelerator; None for the host.
+        target: label of the accelerator, or of the host that it is pinned to; None for the first host that can run it.
         layers: the model's layers that it computes.
         reason: why, for the user.
     """
@@ -364,7 +364,7 @@ class _Inspected:
                 continue
             function = self.fused.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
             assert isinstance(function, Function)
-            label, layers = label_of(function), self.fused.spans[expr]
+            label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
             results = self.buffers_of(expr)
             if results is None:
                 skipped.append(Skipped(label, layers, f"{self.rewriters} put something else in its place"))

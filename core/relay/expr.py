@@ -178,12 +178,12 @@ class Call(Expr):
         op: what is called.
         args: what it is given.
         attrs: of the op; what is not given has its default.
-        pin: the label of the target that the op must run on; None where anyone may have it. It is part of the call's
-            identity.
+        pin: the label of the target that it must run on; None where anyone may have it, and where the function that is
+            called says by its attribute ``Compiler`` where it runs. It is part of the call's identity.
 
     Raises:
         ModelError: the arguments or the attributes do not fit, the message names the op and their types; or the pin is
-            no label, or on the call of a function, which says by its attribute ``Compiler`` where it runs.
+            no label.
     """
 
     op: Callee
@@ -211,9 +211,6 @@ class Call(Expr):
                 raise ModelError("the call of a function takes no attributes")
             type_ = expected.result
         if pin is not None:
-            if not isinstance(op, Op):
-                hint = "give the function the attribute Compiler: it names the target's label"
-                raise ModelError(f"the call of a function is pinned to {pin!r}, and calls of ops can be", hint=hint)
             given: object = pin
             if not isinstance(given, str) or not (given.isascii() and given.isidentifier()):
                 raise ModelError(f"{pin!r} is no label to pin a call to", hint="ASCII letters, digits and underscores")

@@ -174,10 +174,10 @@ class _Printer:
         if isinstance(expr.op, Op):
             declared = zip(expr.op.attrs, expr.attrs.items, strict=True)
             args += [f"{name}={_value(value)}" for attr, (name, value) in declared if not _is_default(attr, value)]
-            made = f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}({', '.join(args)})"
-            return made if expr.pin is None else f"{made} @ {expr.pin!r}"
-        callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
-        return f"{callee}({', '.join(args)})"
+            callee = f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}"
+        else:
+            callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
+        return f"{callee}({', '.join(args)}){'' if expr.pin is None else f' @ {expr.pin!r}'}"
 
     def constant(self, constant: Constant) -> str:
         type_ = constant.tensor

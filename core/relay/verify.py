@@ -93,8 +93,16 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
             what = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
         elif isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op not in module.functions:
             what = f"call of {expr.op.name!r}, which the module does not have"
+        elif isinstance(expr, Call) and expr.pin is not None and (owner := _owner(module, expr)) is not None:
+            what = f"the call of a function for {owner!r} is pinned to {expr.pin!r}"
         if what is not None:
             yield Fault(what, name, module.spans[expr])
+
+
+def _owner(module: IRModule, call: Call) -> str | None:
+    """The label of the target that the called function is for; None of an op, and of what is for no target."""
+    called = module.functions[call.op] if isinstance(call.op, GlobalVar) else call.op
+    return called.attr("Compiler") if isinstance(called, Function) else None
 
 
 def _callees(module: IRModule, var: GlobalVar) -> list[GlobalVar]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
-from .op import Op
 
 __all__ = [
     "children",
@@ -110,8 +109,8 @@ def global_callees(function: Function) -> list[GlobalVar]:
 
 
 def with_pin(expr: Expr, pin: str | None) -> Expr:
-    """``expr`` pinned to a label where it is a call of an op that has no pin of its own; else itself."""
-    if pin is not None and isinstance(expr, Call) and isinstance(expr.op, Op) and expr.pin is None:
+    """``expr`` pinned to a label where it is a call that has no pin of its own; else itself."""
+    if pin is not None and isinstance(expr, Call) and expr.pin is None:
         return expr.pinned(pin)
     return expr
 
@@ -131,7 +130,7 @@ def rewrite(root: Expr, rule: Rule, moved: Observer | None = None) -> Expr:
     Args:
         root: where to start.
         rule: is given an expression whose children are rewritten already; gives its replacement, or None. What it
-            gives is not rewritten again. A new call of an op in the place of a pinned one has its pin.
+            gives is not rewritten again. A new call in the place of a pinned one has its pin.
         moved: told of every expression that became another one, for example to hand on spans.
     """
     done: dict[Expr, Expr] = {}

@@ -60,7 +60,7 @@ def run(form: Form, name: str = "m", until: str = STAGES[-1], after: Observer | 
 
 def fused(module: IRModule) -> IRModule:
     """``module`` with the kernels that ``c`` asks for."""
-    return fuse(module, installed_host().host.patterns)
+    return fuse(module, [installed_host().host.owner])
 
 
 def entry_of(*kinds: TargetKind | Alias, version: str = "1.0", **hooks: Callable[..., Any]) -> list[PluginEntry]:

@@ -342,7 +342,7 @@ class TestRunning:
 
     def test_profile(self, artifact: Artifact) -> None:
         profile = artifact.profile(X, repeat=3)
-        assert profile.calls == (CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0),)
+        assert profile.calls == (CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0, "c"),)
         np.testing.assert_array_equal(profile.outputs["y:0"], Y)
         np.testing.assert_array_equal(artifact.run(X)["y:0"], Y)
 

@@ -157,7 +157,9 @@ class TestRun:
         assert layers == ["block/relu", "block/relu;twice", "block/pool", "block/scale", "head/mean", "head/softmax"]
         text = uma("run", "net.py", "--target", "c", "--profile").out.splitlines()
         assert text[1].split() == ["layer", "kernel", "on", "us", "share"]
-        assert [line.split()[-4:-2] for line in text[2:-1]] == [[row["kernel"], "host"] for row in record["profile"]]
+        assert [line.split()[-4:-2] for line in text[2:-1]] == [
+            [row["kernel"], row["host"]] for row in record["profile"]
+        ]
         assert text[-1].split()[0] == "all" and text[-1].endswith("100.0%")
 
     def test_json_has_no_numbers_that_json_does_not_know(self, uma: Uma, folder: Path) -> None:

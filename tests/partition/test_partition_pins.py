@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests._support.partitions import BOTH, FULL, ONES, X, Y, check, function_of, model, owner, regions, relu, w
 
-from uma.errors import ModelError, RequirementError, UsageError
+from uma.errors import InternalError, ModelError, RequirementError, UsageError
 from uma.partition import Owner, Placement, Refusal, place
 from uma.relay import Call, Expr, Function, IRModule, Spans, TensorType, Var, call, const, post_order
 from uma.relay.pattern import Clause, Failed, Pattern, PatternTable, any_, op
+from uma.relay.verify import verify
 from uma.relay.visit import nested_exprs
 from uma.target.limits import Limits
 
@@ -232,10 +233,10 @@ def test_what_is_no_label(label: object) -> None:
         call("nn.relu", X).pinned(label)  # type: ignore[arg-type]
 
 
-def test_a_call_of_a_function_is_not_pinned() -> None:
-    with pytest.raises(ModelError, match="the call of a function is pinned to 'a', and calls of ops can be") as caught:
-        Call(Function([P], P), [X]).pinned("a")
-    assert caught.value.hint == "give the function the attribute Compiler: it names the target's label"
+def test_a_call_of_a_function_is_pinned_unless_that_says_where_it_runs() -> None:
+    verify(IRModule.of({"main": Function([X], Call(Function([P], P), [X]).pinned("a"))}))
+    with pytest.raises(InternalError, match="the call of a function for 'b' is pinned to 'a'"):
+        verify(IRModule.of({"main": Function([X], Call(Function([P], P, {"Compiler": "b"}), [X]).pinned("a"))}))
 
 
 def test_labels_as_targets_have_them() -> None:

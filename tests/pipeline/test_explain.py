@@ -81,6 +81,7 @@ class TestOps:
                 Reason("npu", "npu.dense", "clause", "few", "clause few: at most 2 channels (found 4)", "4"),
                 Reason("dsp", "dsp.dense", "clause", "even", "clause even: sums are of int16, not int32", "int32"),
             ),
+            host="plain",
         )
         start = lines(found).index("wide: qnn.dense, 60 MACs -> plain")
         assert lines(found)[start + 1 : start + 3] == [

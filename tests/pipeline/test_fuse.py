@@ -11,7 +11,9 @@ from tests._support.plugins import installed_host, module_of
 from tests._support.relay_strategies import assert_same, modules, random_array, values_of
 
 from uma.errors import PluginError
-from uma.pipeline.fuse import fuse, is_view
+from uma.partition import Owner
+from uma.pipeline.fuse import fuse as fuse_for
+from uma.pipeline.fuse import is_view
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Spans, func_type
@@ -71,6 +73,10 @@ def elementwise(x: Term) -> Term:
 
 CONV_BIAS_RELU = table(conv=op("nn.relu")(op("add")(conv(F), wildcard("float32"))))
 NOTHING = PatternTable()
+
+
+def fuse(module: IRModule, patterns: PatternTable) -> IRModule:
+    return fuse_for(module, [Owner("host", patterns)])
 
 
 def kernels(patterns: PatternTable, *results: Expr) -> list[tuple[str | None, str]]:

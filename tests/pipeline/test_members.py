@@ -117,10 +117,10 @@ class TestResolve:
         assert " ".join(member.label for member in resolve_targets(remedy.strip('"'), host_of()).all).endswith("other")
 
     def test_several_hosts(self) -> None:
-        with pytest.raises(UsageError) as caught:
-            resolve_targets(["plain", "npu", "other -lanes=2"], host_of())
-        assert caught.value.what == "there is more than one host: plain, other -lanes=2"
-        assert caught.value.hint == "keep one of them"
+        members = resolve_targets(["plain", "npu", "other -lanes=2"], host_of())
+        assert [host.label for host in members.hosts] == ["plain", "other"]
+        assert [member.label for member in members.all] == ["npu", "plain", "other"]
+        assert members.host is members.hosts[0]
 
     @pytest.mark.parametrize(
         ("target", "what"),

@@ -56,7 +56,7 @@ class TestIdentity:
         assert with_pin(plain, "npu") is pinned and with_pin(pinned, "c") is pinned and with_pin(plain, None) is plain
         assert with_pin(X, "npu") is X
         nested = Call(Function([X], X), [Y])
-        assert with_pin(nested, "npu") is nested
+        assert with_pin(nested, "npu") is nested.pinned("npu")
         assert without_pin(pinned) is plain and without_pin(X) is X
 
     def test_a_rewrite_hands_it_on(self) -> None:

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
-#define UMA_ABI_VERSION 3
+#define UMA_ABI_VERSION 4
 
 #define UMA_OK 0
 #define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */
@@ -21,6 +21,7 @@
 #define UMA_ERR_DEVICE 4   /* a device reported a fault: the context says which one, in which step */
 #define UMA_ERR_STATE 5    /* the state's memory is too small or not aligned, or a run that a device stopped left it so
                             * that only a reset helps */
+#define UMA_ERR_HOST 6     /* another machine, which runs a part of the model, did not */
 
 /* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
@@ -59,6 +60,13 @@ typedef struct uma_tensor_info {
     float scale; /* real value = scale * (stored value - zero_point); scale 0: not quantised */
     int32_t zero_point;
 } uma_tensor_info;
+
+/* Memory that a kernel on another machine reads or writes. */
+typedef struct uma_span {
+    void *data;
+    size_t bytes;
+    int32_t written; /* 0: it is only read */
+} uma_span;
 
 /* Of uma_device.h. */
 struct uma_device;
