@@ -352,7 +352,7 @@ class TestProfile:
         assert done.code == 0
         lines = done.out.splitlines()
         assert lines[1].split() == ["layer", "kernel", "on", "us", "share"]
-        assert [(line.split()[0], line.split()[2]) for line in lines[2:4]] == [("rise", "host"), ("double", "fake")]
+        assert [(line.split()[0], line.split()[2]) for line in lines[2:4]] == [("rise", "plain"), ("double", "fake")]
         assert lines[4].split()[0] == "all"
         assert lines[5] == "fake counted in one run:"
         assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
