@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -23,10 +24,11 @@ import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Code, Pass, Refuse, Strategy
-from uma.pipeline.driver import build_loaded, load_model, lower_loaded
+from uma.pipeline.driver import build_loaded, finish_build, load_model, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
 from uma.pipeline.explain import explain
 from uma.pipeline.members import Members, resolve_targets
+from uma.pipeline.oracles import litert
 from uma.pipeline.pins import pin_layers
 from uma.plugins import PluginHost
 from uma.program import Program, plan
@@ -363,3 +365,28 @@ def test_code_is_asked_for_what_the_host_runs() -> None:
     assert artifact.metadata["compile"]["hosts"][1]["flags"] == ["-std=c99", "-O0"]
     build_loaded(load_model(CHAIN, name="m"), hosts(tir_to_runtime=tir_to_runtime))
     assert asked == {"other": ["add"]}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU names are those of x86-64")
+@pytest.mark.parametrize("name", ["kws_ref_model", "ad01_int8"])
+def test_two_cpus_of_one_machine_in_one_artifact(name: str, models: Path) -> None:
+    """Every other layer on each: the bytes are those of LiteRT."""
+    path = models / "mlperf-tiny" / f"{name}.tflite"
+    members = resolve_targets("old: c -mcpu=x86-64; new: c -mcpu=native", uma.plugins.default_host())
+    plain = load_model(path, members).form
+    assert isinstance(plain, IRModule)
+    layers = list(dict.fromkeys(layer for _, names in plain.spans for layer in names))
+    loaded = load_model(path, members, pins=dict.fromkeys(layers[1::2], "new"))
+    build = start_build(loaded, members)
+    artifact = finish_build(build, loaded)
+    old, new = artifact.metadata["compile"]["hosts"]
+    assert "-march=x86-64" in old["flags"] and "-march=native" in new["flags"]
+    assert {row["host"] for row in artifact.metadata["calls"]} == {"old", "new"}
+    assert {share.label for share in explain(build).shares() if share.macs} == {"old", "new"}
+    [row] = artifact.metadata["inputs"]
+    reference = litert(path, [tuple(row["shape"])])
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        x = rng.integers(-128, 127, row["shape"], np.int8, endpoint=True)
+        (made,) = artifact.run({row["name"]: x}).values()
+        np.testing.assert_array_equal(made, reference([x])[0])
