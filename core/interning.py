@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 __all__ = ["Node"]
@@ -30,10 +30,11 @@ class Node(metaclass=_Interned):
     """Base of all interned nodes. Subclasses: ``@dataclass(frozen=True, eq=False, slots=True)``."""
 
     __slots__ = ("__weakref__",)
+    __match_args__: ClassVar[tuple[str, ...]]
 
     def _key(self) -> Hashable:
         """What makes this node this node. Fields that hold bare numbers must tell ``1``, ``1.0`` and ``True`` apart."""
-        return tuple([getattr(self, name) for name in self.__match_args__])  # type: ignore[attr-defined]
+        return tuple([getattr(self, name) for name in self.__match_args__])
 
     def __copy__(self) -> Node:
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -22,6 +23,9 @@ from . import build, explain, run, targets, verify
 from .output import Output
 
 __all__ = ["main"]
+
+_COMPLETING = "_ARGCOMPLETE"
+"""Set in the environment where a shell asks for completions of the line that is being written."""
 
 EPILOG = """\
 exit codes: 0 done; 1 a fault of UMA; 2 usage; 3 bad model or input; 4 a stated requirement is not met; 5 plugin;
@@ -64,6 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. ``--help`` and ``--version`` leave through `SystemExit`, as argparse does it.
     """
+    if argv is None and _COMPLETING in os.environ:
+        from .completion import complete
+
+        return complete(_parser())
     given = sys.argv[1:] if argv is None else argv
     out = Output(as_json="--json" in given)  # until the arguments are understood
     with _termination():

@@ -99,6 +99,7 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     """
     from ..pipeline.members import resolve_targets
     from ..plugins import default_host
+    from ..target.config import derivations
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -106,7 +107,8 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
     if not out.quiet:
-        for note in members.notes:
+        targets = [member.target for member in members.all]
+        for note in (*members.notes, *(derivations(targets) if out.verbose else ())):
             out.complain(f"note: {note}")
     return members
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError, UsageError
+from ..target.kind import COMPOSITE
 from .common import add_output_arguments, target_text
 from .output import Output
 
 if TYPE_CHECKING:
     from ..plugins import PluginHost
-    from ..target import Alias, Attribute, Target, TargetKind
+    from ..target import Alias, Attribute, Target, TargetKind, Value
 
 __all__ = ["add"]
 
@@ -53,8 +54,13 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
         out.result({"alias": _alias_as_json(found)})
         return 0
     out.table({f"-{attribute.name}": _words(attribute) for attribute in found.attributes})
-    out.line(f"and as every {'host' if found.is_host else 'accelerator'} has:")
+    general = "target" if found.name == COMPOSITE else "host" if found.is_host else "accelerator"
+    out.line(f"and as every {general} has:")
     out.table({f"-{attribute.name}": _words(attribute) for attribute in found.common})
+    if found.default_host is not None:
+        out.line(f"where no host is given, {found.default_host} is added")
+    if found.canonicalise is not None:
+        out.line("some attributes follow from others: uma targets --explain STRING shows what follows")
     out.result({"kind": _as_json(found)})
     return 0
 
@@ -74,9 +80,13 @@ def _words(attribute: Attribute) -> str:
 
 def _list(host: PluginHost, out: Output) -> int:
     from ..target import Alias
+    from ..target.forms import COMPOSITE_KIND
     from ..target.project import project_targets
 
-    kinds = host.kinds()
+    installed = host.kinds()
+    if not installed:
+        out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
+    kinds = {**installed, COMPOSITE: COMPOSITE_KIND}
     for name, found in kinds.items():
         if isinstance(found, PluginError):
             out.line(f"{name}: cannot be used: {found.what}")
@@ -84,16 +94,15 @@ def _list(host: PluginHost, out: Output) -> int:
             out.line(f"{name}: {found.help} (stands for {_shown(found.expands_to)})")
         else:
             out.line(f"{name}: {found.help} ({found.device_type}{', host' if found.is_host else ''})")
-    if not kinds:
-        out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
     project = project_targets()
     for name, alias in project.items():
         taken = "; but a plugin has this name, and goes before it" if name in kinds else ""
         out.line(f"{name}: {alias.help} (stands for {_shown(alias.expands_to)}{taken})")
     found_kinds = [_as_json(k) for k in kinds.values() if not isinstance(k, (Alias, PluginError))]
-    aliases = [_alias_as_json(a) for a in (*kinds.values(), *project.values()) if isinstance(a, Alias)]
+    aliases = [_alias_as_json(a) for a in kinds.values() if isinstance(a, Alias)]
+    tags = [{**_alias_as_json(alias), "hidden": name in kinds} for name, alias in project.items()]
     faults = [{"name": n, "error": e.what} for n, e in kinds.items() if isinstance(e, PluginError)]
-    out.result({"kinds": found_kinds, "aliases": aliases, "unusable": faults})
+    out.result({"kinds": found_kinds, "aliases": aliases, "tags": tags, "unusable": faults})
     return 0
 
 
@@ -101,10 +110,10 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
     from ..target import read_targets
     from ..target.config import CompilationConfig
 
-    given = read_targets(text, host.named)
     try:
-        config = CompilationConfig.of(given, host)
+        config = CompilationConfig.of(text, host)
     except UsageError as error:
+        given = read_targets(text, host.named)
         if len(given) > 1 or given[0].nested or given[0].kind.is_host:
             raise
         # An accelerator means something even where it cannot be built for alone.
@@ -198,17 +207,30 @@ def _as_json(kind: TargetKind) -> dict[str, Any]:
         "device_type": kind.device_type,
         "is_host": kind.is_host,
         "default_host": kind.default_host,
+        "derives": kind.canonicalise is not None,
         "attributes": [_attribute_as_json(attribute) for attribute in kind.attributes],
         "common": [_attribute_as_json(attribute) for attribute in kind.common],
     }
 
 
 def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
+    from ..target import ListOf, MapOf
+    from ..target.target import as_json
+
+    given = attribute.type
+    item = given.item if isinstance(given, (ListOf, MapOf)) else given
     return {
         "name": attribute.name,
         "help": attribute.help,
+        "type": "choice" if isinstance(item, tuple) else "target" if attribute.holds_targets else item.__name__,
+        "holds": "list" if isinstance(given, ListOf) else "map" if isinstance(given, MapOf) else "one",
+        "choices": list(item) if isinstance(item, tuple) else None,
+        "low": attribute.low,
+        "high": attribute.high,
+        "unit": attribute.unit,
+        "pattern": attribute.pattern,
         "allowed": attribute.allowed(),
-        "default": _plain(attribute.default),
+        "default": None if attribute.default is None else as_json(cast("Value", attribute.default)),
         "required": attribute.required,
         "also": list(attribute.also),
         "deprecated": list(attribute.deprecated),

@@ -24,12 +24,13 @@ from ..program.hazards import finish_positions
 from ..relay.module import IRModule
 from ..runtime.libraries import require_library
 from ..runtime.toolchain import KNOWN_COMPILERS, find_compiler, refused_flags
+from ..target.config import derivations
 from ..tir.nodes import PrimFunc
 from ..version import __version__
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
 from .members import Member, Members, TargetLike, resolve_targets
-from .pins import Pins, pin_layers
+from .pins import Pins, pin_layers, unpinned
 from .stages import STAGES, Build, Form
 
 __all__ = [
@@ -267,6 +268,9 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         ToolchainError: a library that a target needs is missing.
     """
     check_plan(program, memory)
+    own = members.host.label  # the text of a program may be built for hosts in another order
+    steps = [replace(s, host=None) if isinstance(s, Call) and s.host == own else s for s in program.steps]
+    program = replace(program, steps=tuple(steps))
     codes = {member.label: _code(member, program, members) for member in _running_hosts(program, members)}
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
@@ -277,6 +281,7 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         "uma_version": __version__,
         "plugins": {member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
         "targets": [str(member.target) for member in members.all],
+        "notes": [*members.notes, *derivations(member.target for member in members.all)],
         "inputs": [_tensor(b, files.identifiers[b.name]) for b in program.inputs],
         "outputs": [_tensor(b, files.identifiers[b.name]) for b in program.outputs],
         "arena_bytes": memory.arena_bytes,
@@ -357,8 +362,9 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
 def _state(program: Program, memory: Plan, identifiers: Mapping[str, str], model: Form) -> dict[str, Any] | None:
     if not program.states:
         return None
-    # The text has the digests of the constants in it.
-    digest = hashlib.sha256(print_form(model)[0].encode("utf-8", "backslashreplace")).hexdigest()
+    # The text has the digests of the constants in it. What is kept is the same wherever it is computed.
+    text, _ = print_form(unpinned(model) if isinstance(model, IRModule) else model)
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
     tensors = [_tensor(buffer, identifiers[buffer.name]) for buffer in program.states]
     return {"bytes": memory.state_bytes, "model": digest, "tensors": tensors}
 

@@ -15,12 +15,12 @@ from ..program import Program
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
-from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin
+from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin, without_pin
 from ..target.values import shown, suggest
 from .members import Members
 from .regions import label_of
 
-__all__ = ["Pins", "pin_layers", "write_out_hosts"]
+__all__ = ["Pins", "pin_layers", "unpinned", "write_out_hosts"]
 
 Pins: TypeAlias = Mapping[str, str]
 """Which layers are pinned, by their names or by patterns of these (``*``, ``?``, ``[...]``; upper and lower case are
@@ -116,6 +116,28 @@ def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[st
                 hint="take one of the two away; in texts of later stages everything has its place",
             )
     return owner is None
+
+
+def unpinned(module: IRModule) -> IRModule:
+    """``module`` without any pin, of ops and of functions: what it computes, and nothing of where."""
+    spans = Spans()
+    functions = {
+        var: _unpinned(function, module.spans, spans) if isinstance(function, Function) else function
+        for var, function in module.functions.items()
+    }
+    return IRModule(functions, spans, module.signature)
+
+
+def _unpinned(function: Function, before: Spans, spans: Spans) -> Function:
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(function.body):
+        made = without_pin(with_children(expr, [done[child] for child in children(expr)]))
+        if isinstance(made, Call) and isinstance(made.op, Function):
+            made = Call(_unpinned(made.op, before, spans), made.args)
+        spans.add(made, before[expr])
+        done[expr] = made
+    attrs = {name: value for name, value in function.attrs if name != "Compiler"}
+    return Function(function.params, done[function.body], attrs)
 
 
 def write_out_hosts(module: IRModule, members: Members) -> IRModule:

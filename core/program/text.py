@@ -292,7 +292,7 @@ class _Parser:
             value = node.value
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             operand = node.operand.value
-            value = -operand if type(operand) in (int, float) else None  # type: ignore[operator]
+            value = -operand if isinstance(operand, (int, float)) and not isinstance(operand, bool) else None
         found = read(value)
         if found is None:
             raise self.error(node, f"expected {what}")

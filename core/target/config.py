@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..errors import PluginError, UsageError
-from .forms import COMPOSITE_KIND, read_target, read_targets, two_alike
+from .forms import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
 from .kind import Alias, TargetKind
+from .source import Place
 from .target import Target
+from .text import Fault, spell
 
-__all__ = ["CompilationConfig", "Plugins", "refines"]
+__all__ = ["CompilationConfig", "Plugins", "derivations", "refines"]
 
 
 class Plugins(Protocol):
@@ -31,6 +33,20 @@ def refines(special: Target, general: Target) -> bool:
     `cuda -arch=sm_80 -compiler=cutlass` refines `cuda -arch=sm_80`. Every target refines itself; labels do not count.
     """
     return special.kind.name == general.kind.name and general.attrs.items() <= special.attrs.items()
+
+
+def derivations(targets: Iterable[Target]) -> tuple[str, ...]:
+    """What follows from the attributes of some targets, in a sentence for each of which something does."""
+    return tuple(
+        f"from {_named(target)} follows " + ", ".join(_derived(target, name) for name in target.derived)
+        for target in targets
+        if target.derived
+    )
+
+
+def _derived(target: Target, name: str) -> str:
+    given = f" in place of {spell(target.attrs[name])}" if name in target.attrs else ""
+    return f"-{name}={spell(target.derived[name])}{given}"
 
 
 @dataclass(frozen=True)
@@ -61,29 +77,34 @@ class CompilationConfig:
             plugins: where kinds come from.
 
         Raises:
-            UsageError: a target is malformed, two have one name, or there is no host.
+            UsageError: a target is malformed, two have one name, or there is no host; ``where`` says which, by its
+                column in a text, else by its path.
             PluginError: from ``plugins``, or a default host is malformed.
         """
-        given = targets.targets if isinstance(targets, CompilationConfig) else read_targets(targets, plugins.named)
-        sorter = _Sorter()
-        for target in given:
-            sorter.add(target)
+        given = targets.targets if isinstance(targets, CompilationConfig) else targets
+        bag, places = read_placed(given, plugins.named)
+        sorter = _Sorter(places)
+        for target in bag:
+            sorter.add(_Given(target, places[target]))
         offers = [*sorter.offered_by_hosts, *sorter.offered_by_others]
         notes = []
-        hosts = sorter.hosts
+        given_hosts, given_accelerators = sorter.hosts, sorter.accelerators
         if offers:
-            chosen, by = offers[0]
-            if hosts and hosts[0] != chosen and by.kind is not COMPOSITE_KIND:
-                notes.append(f"{_named(chosen)}, which {_named(by)} names, goes before {_named(hosts[0])} as the host")
-            hosts = [chosen, *(host for host in hosts if host != chosen)]
-            for other, by in offers[1:]:
-                if other not in hosts:
+            (chosen, place), by = offers[0]
+            first = given_hosts[0].target if given_hosts else chosen
+            if first != chosen and by.kind is not COMPOSITE_KIND:
+                notes.append(f"{_named(chosen)}, which {_named(by)} names, goes before {_named(first)} as the host")
+            given_hosts = [_Given(chosen, place), *(host for host in given_hosts if host.target != chosen)]
+            for (other, _), by in offers[1:]:
+                if all(other != host.target for host in given_hosts):
                     notes.append(f"the host {_named(other)}, which {_named(by)} names, gives way to {_named(chosen)}")
-        if not hosts:
-            host, note = _default_host(sorter.accelerators, plugins)
-            hosts, notes = [host], [note]
-        _check_names([*hosts, *sorter.accelerators])
-        return cls(tuple(hosts), tuple(sorter.accelerators), tuple(notes))
+        with telling():
+            if not given_hosts:
+                host, note = _default_host(given_accelerators, plugins)
+                given_hosts, notes = [_Given(host, _ADDED)], [note]
+            _check_names([*given_hosts, *given_accelerators])
+        hosts, accelerators = (tuple(one.target for one in some) for some in (given_hosts, given_accelerators))
+        return cls(hosts, accelerators, tuple(notes))
 
     @property
     def host(self) -> Target:
@@ -125,31 +146,54 @@ class CompilationConfig:
         )
 
 
+_ADDED = Place("", None, "", None)
+"""Of what nobody gave."""
+
+
+class _Given(NamedTuple):
+    """A target, and where it was given."""
+
+    target: Target
+    place: Place
+
+
 class _Sorter:
     """Takes targets apart: composites into their members, and those into what is said of them and of others."""
 
-    def __init__(self) -> None:
-        self.hosts: list[Target] = []
-        self.accelerators: list[Target] = []
-        self.offered_by_hosts: list[tuple[Target, Target]] = []
-        self.offered_by_others: list[tuple[Target, Target]] = []
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self.hosts: list[_Given] = []
+        self.accelerators: list[_Given] = []
+        self.offered_by_hosts: list[tuple[_Given, Target]] = []
+        self.offered_by_others: list[tuple[_Given, Target]] = []
 
-    def add(self, target: Target) -> None:
+    def add(self, given: _Given) -> None:
         """Add a target of the bag, and those within it."""
-        offers = self.offered_by_hosts if target.kind.is_host else self.offered_by_others
+        target, drivers = given.target, [given]
         if target.kind is not COMPOSITE_KIND:
-            (self.hosts if target.kind.is_host else self.accelerators).append(_alone(target))
+            (self.hosts if target.kind.is_host else self.accelerators).append(_Given(_alone(target), given.place))
         if target.host is not None:
-            offers.append((_alone(target.host), target))
-        for device in (*_driven(target), *(_driven(target.host) if target.host else ())):
-            self.add(device)
+            host = self._within(given, "host", target.host)
+            (self.offered_by_hosts if target.kind.is_host else self.offered_by_others).append(
+                (_Given(_alone(target.host), host.place), target)
+            )
+            drivers.append(host)
+        for driver in drivers:
+            name, devices = _driven(driver.target)
+            for i, device in enumerate(devices):
+                self.add(self._within(driver, f"{name}[{i}]", device))
+
+    def _within(self, outer: _Given, step: str, target: Target) -> _Given:
+        """A target within another: where it was given itself, else where it is in that."""
+        path = f"{outer.place.path}.{step}" if outer.place.path else step
+        return _Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
 
 
-def _driven(target: Target) -> tuple[Target, ...]:
-    """The devices of a composite, or the accelerators of a host."""
-    if target.kind is COMPOSITE_KIND:
-        return target.get_attr("devices") or ()
-    return (target.get_attr("accelerators") or ()) if target.kind.is_host else ()
+def _driven(target: Target) -> tuple[str, tuple[Target, ...]]:
+    """The devices of a composite, or the accelerators of a host; before them the attribute's name."""
+    name = "devices" if target.kind is COMPOSITE_KIND else "accelerators"
+    drives = target.kind is COMPOSITE_KIND or target.kind.is_host
+    return name, (target.get_attr(name) or ()) if drives else ()
 
 
 def _alone(target: Target) -> Target:
@@ -160,8 +204,9 @@ def _alone(target: Target) -> Target:
     return Target(target.kind, attrs, target.label)
 
 
-def _default_host(accelerators: Sequence[Target], plugins: Plugins) -> tuple[Target, str]:
+def _default_host(given: Sequence[_Given], plugins: Plugins) -> tuple[Target, str]:
     """The default host of the first accelerator that has one, and what to say of that."""
+    accelerators = [one.target for one in given]
     for target in accelerators:
         text = target.kind.default_host
         if text is None:
@@ -174,10 +219,11 @@ def _default_host(accelerators: Sequence[Target], plugins: Plugins) -> tuple[Tar
         if not host.kind.is_host or host.host is not None or host.get_attr("accelerators"):
             raise PluginError(f"target kind {target.kind.name!r}: its default host {text!r} is no host alone")
         return host, f"no host was given: {_named(host)} was added, the default host of {_named(target)}"
-    raise UsageError(
+    fault = UsageError(
         f"{' and '.join(repr(target.name) for target in accelerators)} cannot run a whole model alone",
         hint=f"give a host besides: {_with_host(accelerators, plugins.hosts())}",
     )
+    raise Fault(fault, given[0].place.path, given[0].place.spot)
 
 
 def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> str:
@@ -190,11 +236,13 @@ def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> s
     return "no installed plugin brings one"
 
 
-def _check_names(targets: Iterable[Target]) -> None:
+def _check_names(given: Iterable[_Given]) -> None:
     found: dict[str, Target] = {}
-    for target in targets:
-        if (other := found.setdefault(target.name, target)) is not target:
-            raise two_alike(other, target)
+    for target, place in given:
+        if target.name in found:
+            path, spot = (place.path, place.spot) if target.label is None else (place.label_path, place.label_spot)
+            raise Fault(two_alike(found[target.name], target), path, spot)
+        found[target.name] = target
 
 
 def _named(target: Target) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from typing import TypeAlias
 
 from ..errors import UsageError
 from .attribute import Attribute
 from .kind import COMPOSITE, Alias, TargetKind
-from .source import Items, Mapped, Node, Option, Record, Source, Spelled
+from .source import Items, Mapped, Node, Option, Place, Record, Source, Spelled
 from .target import Target
 from .text import Fault, placed, read_bag, read_json, too_deep
-from .values import MAX_DEPTH, ListOf, MapOf, is_attribute_name, is_label, shown
+from .values import MAX_DEPTH, ListOf, MapOf, check_label, is_attribute_name, shown
 
-__all__ = ["COMPOSITE_KIND", "Kinds", "parse_target", "read_target", "read_targets"]
+__all__ = ["COMPOSITE_KIND", "Kinds", "Places", "parse_target", "read_placed", "read_target", "read_targets", "telling"]
 
 Kinds: TypeAlias = Callable[[str], TargetKind | Alias]
 """Gives the kind or alias of a name, or raises `UsageError` where there is none, `PluginError` where it is broken."""
@@ -29,6 +31,27 @@ COMPOSITE_KIND = TargetKind(
     device_type=COMPOSITE,
 )
 """The kind that is the core's own."""
+
+
+class Places:
+    """Where targets were given. Equal ones may have been given in several places: each object has its own."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Target, Place]] = {}
+
+    def note(self, target: Target, place: Place) -> Target:
+        """Keep the place of ``target``, which is given back."""
+        self._found[id(target)] = target, place
+        return target
+
+    def __getitem__(self, target: Target) -> Place:
+        """The place of this object, which was noted."""
+        return self._found[id(target)][1]
+
+    def get(self, target: Target, default: Place) -> Place:
+        """The place of this object, ``default`` where none was noted."""
+        return self[target] if id(target) in self._found else default
+
 
 _FORMS = "a text, a Target, a dict with the key 'kind', a list of these, or a dict from labels to them"
 
@@ -50,8 +73,8 @@ def parse_target(text: str, kinds: Kinds) -> Target:
 
 def read_target(given: object, kinds: Kinds) -> Target:
     """The target that a text, JSON, dict or `Target` describes. Raises as `parse_target`."""
-    with _telling():
-        return _Builder(kinds).target(_opened(given), "", 1)
+    with telling():
+        return _Builder(kinds, Places()).target(_opened(given), "", 1)
 
 
 def read_targets(given: object, kinds: Kinds) -> tuple[Target, ...]:
@@ -61,12 +84,19 @@ def read_targets(given: object, kinds: Kinds) -> tuple[Target, ...]:
         UsageError: as `parse_target`; or there is none; or a label contradicts the one that a target has.
         PluginError: as `parse_target`.
     """
-    with _telling():
-        return tuple(_Builder(kinds).bag(Node(given), "", 1))
+    return read_placed(given, kinds)[0]
+
+
+def read_placed(given: object, kinds: Kinds) -> tuple[tuple[Target, ...], Places]:
+    """As `read_targets`; and where they, and those within them, were given."""
+    places = Places()
+    with telling():
+        return tuple(_Builder(kinds, places).bag(Node(given), "", 1)), places
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def telling() -> Iterator[None]:
+    """Within, a `Fault` becomes its error, which says where it is: by column and caret in a text, else by its path."""
     try:
         yield
     except Fault as fault:
@@ -106,13 +136,14 @@ def _entries(node: Node) -> tuple[Option, ...] | None:
 
 
 class _Builder:
-    """Builds targets; every error is a `Fault`.
+    """Builds targets, each of them an object of its own, and notes their places; every error is a `Fault`.
 
     A depth is that of the target which is built: 1 for what the user gave.
     """
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, places: Places) -> None:
         self._kinds = kinds
+        self._places = places
         self._expanding: list[str] = []
 
     def bag(self, node: Node, path: str, depth: int) -> list[Target]:
@@ -138,27 +169,36 @@ class _Builder:
         else:
             return [self.target(node, path, depth)]
         if not members:
-            with placed(path, node.spot):
+            with placed(path if path or node.spot else "the targets", node.spot):
                 raise UsageError("there is no target", hint=f"give {_FORMS}")
         return members
 
     def labelled(self, entry: Option, path: str, depth: int) -> Target:
         with placed(path, entry.spot):
-            _check_label(entry.name)
-        label = str(entry.name)
-        target = self.target(entry.node, f"{path}[{label!r}]", depth)
+            label = check_label(entry.name)
+        inner = f"{path}[{label!r}]"
+        target = self.target(entry.node, inner, depth)
         if target.label not in (None, label):
             with placed(path, entry.spot):
                 raise UsageError(f"the target of label {label!r} has the label {target.label!r}", hint="keep one")
         with placed(path, entry.spot):
-            return target.with_name(label, target.tag)
+            named = target.with_name(label, target.tag)
+        place = self._places[target]
+        return self._places.note(named, replace(place, label_path=inner, label_spot=entry.spot or place.spot))
+
+    def placed(self, target: Target, record: Record, path: str) -> Target:
+        """``target``, the place of which is that of a record."""
+        for alias in reversed(self._expanding):
+            path = _within_alias(path, alias)
+        label_path = f"{path}.label" if record.keyed and path else "label" if record.keyed else path
+        return self._places.note(target, Place(path, record.spot, label_path, record.label_spot or record.spot))
 
     def target(self, node: Node, path: str, depth: int) -> Target:
         if depth > MAX_DEPTH:
-            with placed("", node.spot):
+            with placed(path, node.spot):
                 raise too_deep()
         if isinstance(node.value, Target):
-            return node.value
+            return self.placed(copy(node.value), Record(node.value.kind.name, None, (), node.spot), path)
         if (source := _source(node)) is not None:
             first, *others = read_bag(source, path, depth)
             if others:
@@ -194,17 +234,12 @@ class _Builder:
         with placed(path, head.node.spot):
             if not isinstance(head.node.value, str):
                 raise UsageError(f"{shown(head.node.value)} is no target kind")
-        if label is not None:
-            with placed(path, label.node.spot):
-                _check_label(label.node.value)
-        name = None if label is None else str(label.node.value)
-        return Record(
-            str(head.node.value),
-            name,
-            tuple(given.values()),
-            head.node.spot,
-            None if label is None else label.node.spot,
-        )
+        record = Record(head.node.value, None, tuple(given.values()), head.node.spot)
+        if label is None:
+            return record
+        with placed(f"{path}.label" if path else "label", label.node.spot):
+            name = check_label(label.node.value)
+        return replace(record, label=name, label_spot=label.node.spot, keyed=True)
 
     def named(self, record: Record, path: str, depth: int) -> list[Target]:
         """The target of a record, or the targets that its name stands for."""
@@ -216,11 +251,11 @@ class _Builder:
             kind = COMPOSITE_KIND if record.name == COMPOSITE else self._kinds(record.name)
         with placed(path, record.label_spot):
             if record.label is not None:
-                _check_label(record.label)
+                check_label(record.label)
         if isinstance(kind, Alias):
             return self.expanded(record, kind, path, depth)
         attrs: dict[str, object] = {}
-        seen: set[str] = set()
+        seen: dict[str, Option] = {}
         for option in record.options:
             with placed(path, option.spot):
                 if not isinstance(option.name, str):
@@ -228,11 +263,16 @@ class _Builder:
                 attribute = kind.attribute(option.name)
                 if attribute.name in seen:
                     raise UsageError(f"attribute {attribute.name!r} is given twice")
-                seen.add(attribute.name)
+                seen[attribute.name] = option
             inner = f"{path}.{attribute.name}" if path else attribute.name
             attrs[option.name] = self.value(attribute, option.node, inner, depth)
-        with placed(path, record.spot):
-            return [Target(kind, attrs, record.label)]
+        try:
+            return [self.placed(Target(kind, attrs, record.label), record, path)]
+        except UsageError as error:
+            about = seen.get(error.where or "")
+            if about is None:
+                raise Fault(error, path, record.spot) from error
+            raise Fault(error, f"{path}.{error.where}" if path else str(error.where), about.node.spot) from error
 
     def expanded(self, record: Record, alias: Alias, path: str, depth: int) -> list[Target]:
         with placed(path, record.options[0].spot if record.options else record.spot):
@@ -244,10 +284,7 @@ class _Builder:
         try:
             targets = self.bag(Node(alias.expands_to), "", depth)
         except Fault as fault:
-            inner = (
-                f"{fault.path} of what {alias.name!r} stands for" if fault.path else f"what {alias.name!r} stands for"
-            )
-            raise Fault(fault.error, inner, fault.spot) from fault
+            raise Fault(fault.error, _within_alias(fault.path, alias.name), fault.spot) from fault
         finally:
             self._expanding.pop()
         if len(targets) > 1:
@@ -256,7 +293,8 @@ class _Builder:
                     raise UsageError(f"{alias.name!r} stands for several targets, which one label cannot name")
             return targets
         with placed(path, record.label_spot):
-            return [targets[0].with_name(record.label or targets[0].label, alias.name)]
+            named = targets[0].with_name(record.label or targets[0].label, alias.name)
+        return [self.placed(named, record, path)]
 
     def value(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
         if isinstance(attribute.type, ListOf):
@@ -295,6 +333,10 @@ class _Builder:
             return attribute.check_item(_plain(node), attribute.name)
 
 
+def _within_alias(path: str, alias: str) -> str:
+    return f"{path} of what {alias!r} stands for" if path else f"what {alias!r} stands for"
+
+
 def _plain(node: Node) -> object:
     """The node's value as far as an error shows it."""
     if isinstance(node.value, Spelled):
@@ -315,8 +357,3 @@ def two_alike(target: Target, other: Target) -> UsageError:
         f"two targets are called {other.name!r}: {target} and {other}",
         hint=f"give one of them another label: '{other.name}_1: {other.kind.name}'",
     )
-
-
-def _check_label(label: object) -> None:
-    if not isinstance(label, str) or not is_label(label):
-        raise UsageError(f"{shown(label)} is no label", hint="a label is an identifier of C: npu0, low_power_cpu")

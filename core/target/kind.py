@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import PluginError, UsageError
 from .attribute import Attribute
-from .values import AttributeType, ListOf, Value, is_attribute_name, is_name, shown, suggest
+from .values import AttributeType, ListOf, Value, is_attribute_name, is_keyword, is_name, shown, suggest
 
 if TYPE_CHECKING:
     from .limits import Limits
@@ -64,6 +64,7 @@ class TargetKind:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         self._require(is_name(self.name), "its name must match [a-z][a-z0-9_]* and have at most 64 characters")
+        self._require(not is_keyword(self.name), "its name must be no keyword of C or Python: it names targets")
         self._require(is_name(self.device_type), f"device type {shown(self.device_type)} must be a name as well")
         self._require(bool(self.help.strip()), "it needs a help text")
         self._require(not (self.is_host and self.default_host), "a host has no default host")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Items", "Mapped", "Node", "Option", "Record", "Source", "Spelled", "Spot"]
+__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,15 @@ class Spot:
 
     def place(self, path: str = "") -> str:
         """The column, the path, and a window of the text with a caret: it may be a megabyte, and may hold anything."""
-        first = max(0, self.index - 60)
-        window = self.whole[first : first + 120]
+        start = self.whole.rfind("\n", 0, self.index) + 1
+        end = self.whole.find("\n", self.index)
+        line = f"line {self.whole.count(chr(10), 0, start) + 1} of " if "\n" in self.whole.strip() else ""
+        first = max(start, self.index - 60)
+        window = self.whole[first : min(first + 120, len(self.whole) if end < 0 else end)]
         window = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in window)
         within = f", in {path}" if path else ""
-        return f"column {self.index + 1} of the target{within}\n    {window}\n    {' ' * (self.index - first)}^"
+        caret = " " * (self.index - first) + "^"
+        return f"column {self.index - start + 1} of {line}the target{within}\n    {window}\n    {caret}"
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,28 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Record:
-    """A target as its text gives it: a name, perhaps a label, and options."""
+    """A target as its text gives it: a name, perhaps a label, and options.
+
+    Args:
+        keyed: whether the label is one of the keys, as in JSON.
+    """
 
     name: str
     label: str | None
     options: tuple[Option, ...]
     spot: Spot | None = None
     label_spot: Spot | None = None
+    keyed: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a target was given: the path to it from the outermost one, its place in a text; and those of its label."""
+
+    path: str
+    spot: Spot | None
+    label_path: str
+    label_spot: Spot | None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,9 @@ from typing import Any
 from ..errors import PluginError, UsageError
 from .kind import COMPOSITE, Alias, TargetKind
 from .text import spell, too_deep
-from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, Value, is_label, shown
+from .values import MAX_DEPTH, MAX_TEXT_CHARS, FrozenMap, Value, check_label
 
-__all__ = ["Target"]
+__all__ = ["Target", "as_json"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -36,7 +37,8 @@ class Target:
 
     Raises:
         UsageError: an attribute is unknown, missing though required, or has a value that does not fit; the label is
-            no identifier; the host cannot be one; or there is too much of it, or too far within each other.
+            no identifier, or what names the target in its place; the host cannot be one; or there is too much of it,
+            or too far within each other. Where it is about one attribute, ``where`` is that.
         PluginError: the kind's canonicaliser is at fault; or a plugin, where it had to be asked for a kind.
     """
 
@@ -64,14 +66,17 @@ class Target:
                 given[name] = value
         try:
             checked = _checked(kind, given)
-            if label is not None and not is_label(label):
-                raise UsageError(f"{shown(label)} is no label", hint="a label is an identifier of C: npu0, main_cpu")
+            if label is not None:
+                check_label(label)
             given_host, given_tag = checked.pop("host", None), checked.pop("tag", None)
             fields = {"kind": kind, "label": label, "tag": given_tag, "host": given_host, "_given": checked}
             for field, content in fields.items():
                 object.__setattr__(self, field, content)
             self._check_composite()
-            self._check_host()
+            with _about("host"):
+                self._check_host()
+            with _about("compiler"):
+                check_label(self.name)
             if self._depth > MAX_DEPTH:
                 raise too_deep()
             if len(str(self)) > MAX_TEXT_CHARS:
@@ -220,7 +225,7 @@ class Target:
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form, as dicts, lists and plain values; `from_json` gives this target back."""
         head = {"kind": self.kind.name} if self.label is None else {"kind": self.kind.name, "label": self.label}
-        return {**head, **{name: _as_json(value) for name, value in self._all.items()}}
+        return {**head, **{name: as_json(value) for name, value in self._all.items()}}
 
     @staticmethod
     def from_json(record: Mapping[str, object], kinds: Callable[[str], TargetKind | Alias]) -> Target:
@@ -241,6 +246,16 @@ class Target:
 
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("uma_target_stack", default=())
+
+
+@contextmanager
+def _about(attribute: str) -> Iterator[None]:
+    """Within, what is wrong is wrong with an attribute."""
+    try:
+        yield
+    except UsageError as error:
+        error.where = attribute
+        raise
 
 
 def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = False) -> dict[str, Value]:
@@ -266,12 +281,13 @@ def _checked(kind: TargetKind, given: Mapping[str, object], *, partial: bool = F
     return checked
 
 
-def _as_json(value: Value) -> Any:
+def as_json(value: Value) -> Any:
+    """An attribute's value as JSON has it: targets and maps as dicts, lists as lists."""
     if isinstance(value, Target):
         return value.to_json()
     if isinstance(value, tuple):
-        return [_as_json(item) for item in value]
-    return {key: _as_json(item) for key, item in value.items()} if isinstance(value, FrozenMap) else value
+        return [as_json(item) for item in value]
+    return {key: as_json(item) for key, item in value.items()} if isinstance(value, FrozenMap) else value
 
 
 def _read(given: str | Mapping[str, object]) -> Target:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, Union
+
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from .target import Target
@@ -23,7 +26,9 @@ __all__ = [
     "MapOf",
     "Scalar",
     "Value",
+    "check_label",
     "is_attribute_name",
+    "is_keyword",
     "is_label",
     "is_name",
     "is_text",
@@ -58,9 +63,30 @@ def is_attribute_name(text: str) -> bool:
     return _ATTRIBUTE.fullmatch(text) is not None
 
 
+_C99 = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long register
+    restrict return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool _Complex
+    _Imaginary
+"""
+"""The keywords of ISO/IEC 9899:1999, 6.4.1."""
+
+
+def is_keyword(text: str) -> bool:
+    """Whether ``text`` is a keyword of C99, or of Python, the syntax of which the texts of stages have."""
+    return text in _C99.split() or keyword.iskeyword(text)
+
+
 def is_label(text: str) -> bool:
-    """Whether ``text`` can be a label: an identifier of C, at most 64 characters."""
-    return _LABEL.fullmatch(text) is not None
+    """Whether ``text`` can be a label: an identifier of C, at most 64 characters, and no keyword."""
+    return _LABEL.fullmatch(text) is not None and not is_keyword(text)
+
+
+def check_label(label: object) -> str:
+    """``label``; UsageError where it cannot be one."""
+    if isinstance(label, str) and is_label(label):
+        return label
+    hint = "a label is an identifier of C, and no keyword: npu0, low_power_cpu"
+    raise UsageError(f"{shown(label)} is no label", hint=hint)
 
 
 def is_text(value: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from uma.errors import UsageError
 from uma.target import Alias, Attribute, ListOf, MapOf, Target, TargetKind
 from uma.target.forms import COMPOSITE_KIND
-from uma.target.values import MAX_VALUE_CHARS
+from uma.target.values import MAX_VALUE_CHARS, is_label
 
 __all__ = ["ALIASES", "KINDS", "Registry", "targets"]
 
@@ -101,8 +102,9 @@ class Registry:
         return [kind for kind in self._named.values() if isinstance(kind, TargetKind) and kind.is_host]
 
 
-_TEXTS = st.one_of(st.text(max_size=12), st.text("'\\ -=,;:(){}[]a", max_size=8)).filter(str.isprintable)
-_LABELS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+_PRINTABLE = st.characters(exclude_categories=("C", "Z"), include_characters=" ")
+_TEXTS = st.one_of(st.text(_PRINTABLE, max_size=12), st.text("'\\ -=,;:(){}[]a", max_size=8))
+_LABELS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(is_label)
 
 
 def _values(attribute: Attribute, nested: st.SearchStrategy[Target]) -> st.SearchStrategy[object]:
@@ -120,7 +122,8 @@ def _values(attribute: Attribute, nested: st.SearchStrategy[Target]) -> st.Searc
     elif item is float:
         items = st.floats(attribute.low, allow_nan=False, allow_infinity=False)
     elif attribute.pattern is not None:
-        items = st.from_regex(attribute.pattern, fullmatch=True).filter(lambda text: len(text) <= MAX_VALUE_CHARS)
+        fits = is_label if attribute.name == "compiler" else lambda text: len(text) <= MAX_VALUE_CHARS
+        items = st.from_regex(attribute.pattern, fullmatch=True).filter(fits)
     else:
         items = _TEXTS
     if isinstance(attribute.type, ListOf):
@@ -129,7 +132,7 @@ def _values(attribute: Attribute, nested: st.SearchStrategy[Target]) -> st.Searc
 
 
 def _of_kind(
-    kind: TargetKind, nested: st.SearchStrategy[Target], hosts: st.SearchStrategy[Target]
+    kind: TargetKind, nested: st.SearchStrategy[Target], hosts: Sequence[st.SearchStrategy[Target]]
 ) -> st.SearchStrategy[Target]:
     attributes = [attribute for attribute in (*kind.attributes, *kind.common) if attribute.name not in ("host", "tag")]
     attrs = {attribute.name: _values(attribute, nested) for attribute in attributes}
@@ -138,22 +141,33 @@ def _of_kind(
     required = {name: attrs.pop(name) for name in list(attrs) if kind.attribute(name).required or name == "devices"}
     labels = st.none() if kind is COMPOSITE_KIND else st.none() | _LABELS
     tags = st.sampled_from(["acl", "my-board", "st/nucleo-f746"])
-    host = st.none() if kind.is_host else st.none() | hosts
     return st.builds(
         lambda attrs, label, tag, host: Target(kind, attrs, label, tag, host),
         st.fixed_dictionaries(required, optional=attrs),
         labels,
         st.none() | tags,
-        host,
+        st.one_of(st.none(), *hosts),
     )
+
+
+@functools.cache
+def _hosts() -> dict[str, st.SearchStrategy[Target]]:
+    """Hosts of every kind that have no host."""
+    nested = st.builds(Target, st.sampled_from([NPU, ACL]))
+    return {kind.name: _of_kind(kind, nested, ()) for kind in KINDS if kind.is_host}
+
+
+@functools.cache
+def _any(depth: int) -> st.SearchStrategy[Target]:
+    if depth == 0:
+        return st.builds(Target, st.sampled_from([C, LLVM, NPU, ACL]))
+    nested = targets(depth - 1)
+    # No target is the host of itself.
+    hosts = {kind.name: [host for name, host in _hosts().items() if name != kind.name] for kind in KINDS}
+    hosts[COMPOSITE_KIND.name] = list(_hosts().values())
+    return st.one_of(*(_of_kind(kind, nested, hosts[kind.name]) for kind in (*KINDS, COMPOSITE_KIND)))
 
 
 def targets(depth: int = 2) -> st.SearchStrategy[Target]:
     """Targets of all kinds, with others within them, ``depth`` of them at most."""
-    if depth == 0:
-        return st.builds(Target, st.sampled_from([C, LLVM, NPU, ACL]))
-    nested = targets(depth - 1)
-    hosts = st.one_of(
-        *(_of_kind(kind, st.builds(Target, st.sampled_from([NPU, ACL])), st.none()) for kind in (C, LLVM))
-    )
-    return st.one_of(*(_of_kind(kind, nested, hosts) for kind in (*KINDS, COMPOSITE_KIND)))
+    return st.deferred(lambda: _any(depth))  # which keeps what a failure prints short

@@ -98,6 +98,7 @@ METADATA: dict[str, Any] = {
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
     "targets": ["c -opt=3"],
+    "notes": ["no host was given"],
     "inputs": [
         {
             "name": "x:0",

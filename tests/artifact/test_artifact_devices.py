@@ -45,6 +45,7 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
         "uma_version": "0.1.0",
         "plugins": {},
         "targets": ["c"],
+        "notes": [],
         "inputs": port("x"),
         "outputs": port("y"),
         "arena_bytes": memory.arena_bytes,

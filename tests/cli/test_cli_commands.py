@@ -18,7 +18,7 @@ from uma.cli import main
 from uma.cli.common import random_array
 from uma.pipeline import STAGES
 from uma.plugins import PluginEntry, PluginHost
-from uma.target import Alias, Attribute, read_target
+from uma.target import Alias, Attribute, ListOf, MapOf, Target, read_target
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,6 +199,8 @@ class TestTargets:
         assert "c: a CPU, through C99; runs every op (cpu, host)\n" in uma("targets").out
         kinds = uma("targets", "--json").json["kinds"]
         assert [kind["is_host"] for kind in kinds if kind["name"] == "c"] == [True]
+        assert uma("targets").out.endswith("composite: a host and its devices (composite)\n")
+        assert [kind["name"] for kind in kinds][-1] == "composite"
 
     def test_one_kind(self, uma: Uma) -> None:
         text = uma("targets", "c").out
@@ -206,6 +208,54 @@ class TestTargets:
         assert re.search(r"^  -opt +.*one of 0, 1, 2, 3, s; default 3$", text, re.MULTILINE)
         attributes = uma("targets", "c", "--json").json["kind"]["attributes"]
         assert {row["name"]: row["default"] for row in attributes} == {"mcpu": "native", "cc": None, "opt": "3"}
+
+    def test_the_kind_of_the_core(self, uma: Uma) -> None:
+        assert uma("targets", "composite").out.splitlines() == [
+            "composite: a host and its devices",
+            "  -devices  what works for the host, by priority; a list, each item a target; also accelerators",
+            "  -host     runs what the devices leave; a target; also target_host",
+            "and as every target has:",
+            "  -tag  its given name; text that matches [a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?",
+        ]
+        record = uma("targets", "composite", "--json").json["kind"]
+        assert [(row["name"], row["type"], row["holds"]) for row in record["attributes"]] == [
+            ("devices", "target", "list"),
+            ("host", "target", "one"),
+        ]
+
+    def test_all_of_a_declaration_as_json(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        odd = accelerator(
+            "odd",
+            Attribute("mode", ("fast", "small"), default="fast", help="mode"),
+            Attribute("spad", int, unit="bytes", low=1, high=4096, also=("spad_bytes",), help="scratchpad"),
+            Attribute("gains", ListOf(float), default=[1, 2.5], help="gains"),
+            Attribute("table", MapOf(str), default={"a": "b"}, pattern="[a-c]", help="names"),
+            Attribute("dense", bool, required=True, deprecated=("full",), help="no zeros are skipped"),
+            Attribute("next", Target, help="what follows"),
+            default_host="plain",
+            canonicalise=lambda target: {},
+        )
+        host = PluginHost(lambda: [*entry_of(HOST), *entry_of(odd)])
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+        record = uma("targets", "odd", "--json").json["kind"]
+        assert (record["default_host"], record["derives"]) == ("plain", True)
+        usual = {"choices": None, "low": None, "high": None, "unit": None, "pattern": None, "default": None}
+        usual = {**usual, "type": "str", "holds": "one", "required": False, "also": [], "deprecated": []}
+        changes: list[dict[str, object]] = [
+            {"name": "mode", "type": "choice", "choices": ["fast", "small"], "default": "fast"},
+            {"name": "spad", "type": "int", "unit": "bytes", "low": 1, "high": 4096, "also": ["spad_bytes"]},
+            {"name": "gains", "type": "float", "holds": "list", "default": [1.0, 2.5]},
+            {"name": "table", "holds": "map", "pattern": "[a-c]", "default": {"a": "b"}},
+            {"name": "dense", "type": "bool", "required": True, "deprecated": ["full"]},
+            {"name": "next", "type": "target"},
+        ]
+        for row, change in zip(record["attributes"], changes, strict=True):
+            assert row.pop("help") and row.pop("allowed")
+            assert row == {**usual, **change}
+        assert uma("targets", "odd").out.splitlines()[-2:] == [
+            "where no host is given, plain is added",
+            "some attributes follow from others: uma targets --explain STRING shows what follows",
+        ]
 
     def test_explain(self, uma: Uma) -> None:
         lines = uma("targets", "--explain", "c  -opt=2 -mcpu='x86-64-v3'").out.splitlines()
@@ -245,6 +295,25 @@ class TestTargets:
             "note: no host was given: 'plain' was added, the default host of 'npu -dim=4'",
         ]
 
+    def test_notes_on_targets_are_said_and_kept(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        size = Attribute("dim", int, default=8, help="rows")
+        given = accelerator(
+            "npu", size, default_host="plain", canonicalise=lambda t: {"dim": t.get_attr("dim") // 8 * 8}
+        )
+        host = PluginHost(lambda: [*entry_of(HOST), *entry_of(given)])
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+        added = "no host was given: 'plain' was added, the default host of 'npu -dim=20'"
+        follows = "from 'npu -dim=20' follows -dim=16 in place of 20"
+        build = ("build", "net.py", "--target", "npu -dim=20", "-o", "out")
+        assert uma(*build).err == f"note: {added}\n"
+        said = uma(*build, "-v").err
+        assert f"note: {added}\nnote: {follows}\n" in said
+        assert uma(*build, "-q").err == ""
+        saved, made = uma_package.load("out"), uma_package.build("net.py", "npu -dim=20", plugins=host)
+        assert saved.metadata["notes"] == made.metadata["notes"] == [added, follows]
+        assert saved.metadata == made.metadata and saved.files == made.files
+        assert uma_package.build("net.py", "npu -dim=16; plain", plugins=host).metadata["notes"] == []
+
     def test_a_target_from_a_file_and_from_the_project(self, uma: Uma, folder: Path) -> None:
         (folder / "small.json").write_text('{"kind": "c", "opt": "s"}')
         (folder / "pyproject.toml").write_text("[tool.uma.targets]\nfast = 'c -opt=3'\nc = 'c'")
@@ -253,6 +322,12 @@ class TestTargets:
         lines = uma("targets").out.splitlines()
         assert "fast: of pyproject.toml (stands for c -opt=3)" in lines
         assert "c: of pyproject.toml (stands for c; but a plugin has this name, and goes before it)" in lines
+        assert uma("targets", "fast").out.splitlines() == ["fast: of pyproject.toml", "  stands for c -opt=3"]
+        record = uma("targets", "--json").json
+        assert [(row["name"], row["expands_to"], row["hidden"]) for row in record["tags"]] == [
+            ("fast", "c -opt=3", False),
+            ("c", "c", True),
+        ]
         (folder / "text.json").write_text("c -opt=s")
         assert "holds no JSON object" in uma("targets", "--explain", "text.json").error(2)
         (folder / "bytes.json").write_bytes(b"\xff")
@@ -270,13 +345,16 @@ class TestTargets:
         assert lines[0].startswith("bad: cannot be used: plugin uma-bad 1.0 cannot be imported")
         assert lines[1].startswith("c: ")
         record = uma("targets", "--json").json
-        assert [row["name"] for row in record["kinds"]] == ["c"]
+        assert [row["name"] for row in record["kinds"]] == ["c", "composite"]
         assert [row["name"] for row in record["unusable"]] == ["bad"]
         assert "plugin uma-bad 1.0 cannot be imported" in uma("targets", "bad").error(5)
         assert uma("run", "net.py", "--target", "bad").code == 5
         entries.clear()
         host = PluginHost(list)
-        assert uma("targets").out == "no target kinds are installed; a plugin brings them: pip install PLUGIN\n"
+        assert uma("targets").out.splitlines() == [
+            "no target kinds are installed; a plugin brings them: pip install PLUGIN",
+            "composite: a host and its devices (composite)",
+        ]
 
 
 @pytest.mark.parametrize(

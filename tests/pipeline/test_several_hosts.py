@@ -35,6 +35,7 @@ from uma.program import Program, plan
 from uma.program.text import parse_program, print_program
 from uma.relay import Call as RelayCall
 from uma.relay import Expr, Function, IRModule, Spans, call, post_order
+from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Pattern, any_, op, wildcard
 from uma.relay.visit import children, rewrite, with_children, without_pin
 from uma.target import Target, TargetKind
@@ -204,6 +205,18 @@ class TestForms:
             again = build_loaded(load_model(file, name="m"), members)
             assert again.files.keys() == whole.files.keys(), file.name
             assert [row["host"] for row in again.metadata["calls"]] == ["plain", "other", "plain"], file.name
+
+    def test_hosts_in_another_order(self, tmp_path: Path) -> None:
+        """The text of a program says which steps are for which host; the others are for the first one."""
+        members = hosts()
+        lower_loaded(load_model(pinned({"second": "other"}, members), name="m"), members, dump=tmp_path)
+        (file,) = tmp_path.glob("*sequence.py")
+        artifact = build_loaded(load_model(file, name="m"), hosts("other", "plain"))
+        assert [row["host"] for row in artifact.metadata["calls"]] == ["other"] * 3
+        assert [host["label"] for host in artifact.metadata["compile"]["hosts"]] == ["other"]
+        inputs = inputs_of(CHAIN.main)
+        (got,) = artifact.run(inputs).values()
+        np.testing.assert_array_equal(got, evaluate(CHAIN, inputs)[0])
 
     def test_kernels_are_pinned_by_their_layers(self, tmp_path: Path) -> None:
         """In the text of a later stage, too."""

@@ -157,7 +157,6 @@ def test_defaults_of_lists_are_tuples_and_maps_do_not_change() -> None:
         ({"table": [1]}, "a value of type list does not fit attribute 'table'"),
         ({"fallback": "npu"}, "'npu' does not fit attribute 'fallback'"),
         ({"array_dim": 4, "dim": 4}, "attribute 'array_dim' is given twice"),
-        ({"host": Target(NPU)}, "'npu' cannot be the host of 'npu': it runs no whole model"),
         ({"tag": "A B"}, "'A B' does not fit attribute 'tag'"),
     ],
 )
@@ -165,6 +164,23 @@ def test_objects_that_do_not_fit(attrs: Mapping[str, object], message: str) -> N
     with pytest.raises(UsageError) as caught:
         Target(NPU, attrs)
     assert message == caught.value.what and caught.value.where == "target kind 'npu'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "where", "message"),
+    [
+        (NPU, {"host": Target(NPU)}, "host", "'npu' cannot be the host of 'npu': it runs no whole model"),
+        (C, {"host": Target(C)}, "host", "'c' is the host of itself"),
+        (NPU, {"host": Target(C, host=Target(LLVM))}, "host", "the host of 'npu' has a host itself"),
+        (NPU, {"compiler": "lambda"}, "compiler", "'lambda' is no label"),
+    ],
+)
+def test_what_is_wrong_with_one_attribute_says_with_which(
+    kind: TargetKind, attrs: Mapping[str, object], where: str, message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        Target(kind, attrs)
+    assert message == caught.value.what and caught.value.where == where
 
 
 def test_other_names_are_taken_and_former_ones_with_a_warning() -> None:

@@ -10,8 +10,9 @@ import pytest
 from tests._support.target_kinds import ALIASES, KINDS, Registry
 
 from uma.errors import PluginError, UsageError
-from uma.target import TargetKind, read_targets
-from uma.target.config import CompilationConfig
+from uma.target import Target, TargetKind, read_targets
+from uma.target.config import CompilationConfig, derivations
+from uma.target.forms import COMPOSITE_KIND
 
 REGISTRY = Registry()
 
@@ -81,6 +82,16 @@ def test_what_was_decided_is_said() -> None:
     assert config(["npu", "c"]).notes == config("acl").notes == ()
 
 
+def test_what_follows_is_said() -> None:
+    found = config(["npu", "low: c -mcpu=cortex-m0", "c -mcpu=cortex-m7f -mtriple=arm-none-eabi"])
+    assert derivations(found.targets) == (
+        "from 'low: c -mcpu=cortex-m0' follows -mtriple=arm-none-eabi",
+        "from 'c -mcpu=cortex-m7f -mtriple=arm-none-eabi' follows -mcpu=cortex-m7 in place of cortex-m7f, "
+        "-cflags=-mfpu=fpv5-sp-d16,-mfloat-abi=hard",
+    )
+    assert derivations(config(["npu", "c"]).targets) == ()
+
+
 def test_every_interleaving_is_the_same() -> None:
     hosts, others = ["c", "llvm"], ["npu", "x: npu"]
     for order in itertools.permutations([*hosts, *others]):
@@ -123,6 +134,61 @@ def test_an_accelerator_alone_is_refused_with_what_would_work(given: Any, remedy
     assert caught.value.hint == f"give a host besides: --target {remedy}"
     [text] = shlex.split(remedy)
     assert config(text).accelerators == read_targets(given, REGISTRY.named)
+
+
+def column(at: int, text: str, path: str = "") -> str:
+    """Where an error points in a text."""
+    return f"column {at} of the target{', in ' + path if path else ''}\n    {text}\n    {' ' * (at - 1)}^"
+
+
+NPUS = Target(KINDS[2], label="x")
+DRIVEN = "c -accelerators='x: npu',(x: npu)"
+ARM = {"kind": "arm_acl", "label": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ("npu", column(1, "npu")),
+        ("x: npu; y: npu", column(4, "x: npu; y: npu")),
+        ("composite -devices=npu", column(20, "composite -devices=npu", "devices[0]")),
+        (["npu"], column(1, "npu")),
+        (["npu", "arm_acl"], column(1, "npu", "[0]")),
+        ({"kind": "npu"}, None),
+        ([{"kind": "npu"}, {"kind": "arm_acl"}], "[0]"),
+        ([{"kind": "composite", "devices": [{"kind": "npu"}]}, "arm_acl"], "[0].devices[0]"),
+        ({"x": "npu"}, column(1, "npu", "['x']")),
+        ("c; c", column(4, "c; c")),
+        (["c", "c"], column(1, "c", "[1]")),
+        (["c", {"kind": "c", "mcpu": "a"}], "[1]"),
+        (["x: npu", {"kind": "npu", "label": "x"}, "c"], "[1].label"),
+        ("x: npu; x: arm_acl", column(9, "x: npu; x: arm_acl")),
+        (DRIVEN, column(27, DRIVEN, "accelerators[1]")),
+        (["c", "npu -host='c -mcpu=a'"], column(1, "c", "[0]")),
+        ({"kind": "composite", "host": "c", "devices": [{"kind": "npu", "label": "x"}, ARM]}, "devices[1].label"),
+        ({"kind": "composite", "host": "c", "devices": ["npu", {"kind": "npu"}]}, "devices[1]"),
+        ({"kind": "llvm", "accelerators": [{"kind": "npu"}], "host": "c -accelerators=npu"},
+         column(17, "c -accelerators=npu", "host.accelerators[0]")),
+        ({"x": "npu", "y": {"kind": "c", "accelerators": [{"kind": "npu", "label": "x"}]}},
+         "['y'].accelerators[0].label"),
+        ({"y": "c -accelerators='x: npu'", "x": "npu"}, column(1, "npu", "['x']")),
+        ({"y": "c", "x": "c -accelerators='y: npu'"}, column(18, "c -accelerators='y: npu'", "['x'].accelerators[0]")),
+        (["c", NPUS, NPUS], "[2]"),
+        (["c", NPUS, Target(COMPOSITE_KIND, {"devices": [NPUS, NPUS]})], "[2].devices[0]"),
+        (["c", Target(COMPOSITE_KIND, {"devices": [NPUS, NPUS]})], "[1].devices[1]"),
+        (["acl", "arm_acl"], column(1, "arm_acl", "[1]")),
+        (["arm_acl", "acl"], "devices[0] of what 'acl' stands for"),
+        (["one: npu", "pair"], column(1, "one: npu; two: npu -array_dim=4; c", "what 'pair' stands for")),
+        ("c: lonely", column(1, "c: lonely")),
+        ([], "the targets"),
+        ({}, "the targets"),
+        ("[]", column(1, "[]")),
+    ],
+)  # fmt: skip
+def test_errors_say_where_the_target_was_given(given: Any, where: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        config(given)
+    assert caught.value.where == where
 
 
 def test_without_any_host() -> None:

@@ -86,6 +86,7 @@ def test_a_contradictory_attribute_is_the_plugins_fault(
     ("fields", "message"),
     [
         ({"name": "my-kind"}, "target kind 'my-kind': its name must match"),
+        ({"name": "inline"}, "target kind 'inline': its name must be no keyword of C or Python"),
         ({"device_type": "NPU"}, "device type 'NPU'"),
         ({"help": ""}, "needs a help text"),
         ({"attributes": (Attribute("a", int, help="h"), Attribute("a", str, help="h"))}, "'a' is declared twice"),

@@ -71,6 +71,11 @@ def test_nested_targets_may_be_of_any_form() -> None:
         ("1x: npu", 1, None, "'1x' is no label"),
         (": npu", 1, None, "'' is no label"),
         ("a-b: npu", 1, None, "'a-b' is no label"),
+        ("int: npu", 1, None, "'int' is no label"),
+        ("_Bool: npu", 1, None, "'_Bool' is no label"),
+        ("lambda: npu", 1, None, "'lambda' is no label"),
+        ("c -accelerators='int: npu'", 18, "accelerators[0]", "'int' is no label"),
+        ("npu -compiler=int", 15, None, "'int' is no label"),
         ("a:npu", 1, None, "'a:npu' is no target kind"),
         ("a: ", 4, None, "a target begins with its kind"),
         ("c; npu", 4, None, "these are several targets"),
@@ -94,10 +99,10 @@ def test_nested_targets_may_be_of_any_form() -> None:
         ("npu -fallback=(c; npu)", 17, None, "';' cannot stand here"),
         ("npu -fallback='c; npu'", 19, None, "these are several targets"),
         ("npu -spad=1 -spad_bytes=2", 13, None, "attribute 'spad' is given twice"),
-        ("npu -host=npu", 1, None, "cannot be the host"),
-        ("c -host='c'", 1, None, "'c' is the host of itself"),
-        ("c -host='llvm -host=c'", 1, None, "the host of 'c' has a host itself"),
-        ("npu -host=(composite -host=c)", 1, None, "cannot be the host"),
+        ("npu -host=npu", 11, None, "cannot be the host"),
+        ("c -host='c'", 9, None, "'c' is the host of itself"),
+        ("c -host='llvm -host=c'", 9, None, "the host of 'c' has a host itself"),
+        ("npu -host=(composite -host=c)", 11, None, "cannot be the host"),
         ("x: composite -host=c", 4, None, "which is several targets"),
         ("x: acl", 1, None, "which is several targets"),
         ("composite", 1, None, "a composite has neither a host nor devices"),
@@ -114,6 +119,7 @@ def test_nested_targets_may_be_of_any_form() -> None:
         ('{"kind": "npu", "kind": "npu"}', 17, None, "'kind' is given twice"),
         ('{"kind": 3}', 10, None, "3 is no target kind"),
         ('{"kind": "npu", "label": "1"}', 26, None, "'1' is no label"),
+        ('{"kind": "c", "accelerators": [{"kind": "npu", "label": "int"}]}', 57, "accelerators[0].label", "'int' is"),
         ('{"array_dim": 4}', 1, None, "a target in JSON has no kind"),
         ('["npu"]', 1, None, "a list is no target"),
         ('{"kind": "composite", "devices": [{"kind": "npu", "gains": [1, "x"]}]}', 64, "devices[0].gains[1]", "'x'"),
@@ -134,6 +140,19 @@ def test_errors_name_column_and_path(text: str, column: int, path: str | None, m
     head, _, caret = str(caught.value.where).split("\n")
     assert head == f"column {column} of the target" + (f", in {path}" if path else "")
     assert caret.index("^") == 4 + min(column - 1, 60)
+
+
+def test_a_text_of_several_lines_is_shown_by_the_line() -> None:
+    text = '{\n  "kind": "npu",\n  "array_dim": 99,\n  "note": ""\n}\n'
+    with pytest.raises(UsageError) as caught:
+        parse_target(text, KINDS_OF)
+    assert str(caught.value.where).split("\n") == [
+        "column 16 of line 3 of the target",
+        '      "array_dim": 99,',
+        "                   ^",
+    ]
+    with pytest.raises(UsageError, match="column 12 of line 2 of the target, in \\[1\\]"):
+        read_targets(["c", "npu\n-array_dim=99"], KINDS_OF)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +177,13 @@ def test_errors_name_column_and_path(text: str, column: int, path: str | None, m
         ({"kind": "npu", 3: 4}, "target kind 'npu'", "3 is no attribute"),
         ({"kind": "npu", "fallback": 3}, "fallback", "3 is no target"),
         ({"kind": "npu", "fallback": ["npu"]}, "fallback", "a list is no target"),
+        (
+            {"kind": "c", "accelerators": [{"kind": "npu", "label": "int"}]},
+            "accelerators[0].label",
+            "'int' is no label",
+        ),
+        ({"kind": "npu", "label": "1"}, "label", "'1' is no label"),
+        ({"kind": "c", "accelerators": [{"kind": "npu", "host": "npu"}]}, "accelerators[0].host", "cannot be the host"),
         (None, None, "a value of type NoneType is no target"),
     ],
 )
@@ -229,7 +255,8 @@ def test_depth_and_size_are_bounded() -> None:
         Target(NPU, {"fallback": target})
     cyclic: dict[str, Any] = {"kind": "npu"}
     cyclic["fallback"] = cyclic
-    with pytest.raises(UsageError, match="targets are nested more than 8 deep"):
+    with pytest.raises(UsageError, match="targets are nested more than 8 deep") as caught:
         read_target(cyclic, KINDS_OF)
+    assert caught.value.where == ".".join(["fallback"] * MAX_DEPTH)
     with pytest.raises(UsageError, match=f"more than {MAX_TEXT_CHARS} characters"):
         Target(C, {"cflags": ["x" * 1000] * 100})

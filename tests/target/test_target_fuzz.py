@@ -7,9 +7,10 @@ import pickle
 import random
 import string
 import time
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests._support.target_kinds import Registry, targets
 
@@ -17,6 +18,7 @@ from uma.errors import UsageError
 from uma.target import Target, parse_target, read_targets
 from uma.target.config import CompilationConfig
 from uma.target.forms import COMPOSITE_KIND
+from uma.target.text import spell
 
 REGISTRY = Registry()
 
@@ -36,7 +38,7 @@ def check_round_trips(target: Target) -> None:
 
 
 @given(targets())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_every_form_gives_the_target_back(target: Target) -> None:
     check_round_trips(target)
 
@@ -46,6 +48,34 @@ def test_every_form_gives_the_target_back(target: Target) -> None:
 @settings(max_examples=10_000)
 def test_every_form_gives_ten_thousand_targets_back(target: Target) -> None:
     check_round_trips(target)
+
+
+def shuffled(value: Any, choice: random.Random) -> Any:
+    """JSON with the keys of each object in another order."""
+    if isinstance(value, dict):
+        items = [(name, shuffled(item, choice)) for name, item in value.items()]
+        choice.shuffle(items)
+        return dict(items)
+    return [shuffled(item, choice) for item in value] if isinstance(value, list) else value
+
+
+@given(targets(), st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_the_order_of_attributes_does_not_count(target: Target, choice: random.Random) -> None:
+    record = shuffled(target.to_json(), choice)
+    attrs = list(target.attrs.items())
+    choice.shuffle(attrs)
+    head = target.kind.name if target.label is None else f"{target.label}: {target.kind.name}"
+    rest = [("host", target.host), ("tag", target.tag)]
+    options = [f"-{name}={spell(value)}" for name, value in [*attrs, *rest] if value is not None]
+    choice.shuffle(options)
+    for again in (
+        Target.from_json(record, REGISTRY.named),
+        parse_target(json.dumps(record), REGISTRY.named),
+        parse_target(" ".join([head, *options]), REGISTRY.named),
+        Target(target.kind, dict(attrs), target.label, target.tag, target.host),
+    ):
+        assert again == target and str(again) == str(target) and again.derived == target.derived
 
 
 @given(targets(1), targets(1))
@@ -61,10 +91,9 @@ def config_of(given: object) -> CompilationConfig | None:
         return None
 
 
-@given(st.lists(targets(1), min_size=1, max_size=4))
-@settings(max_examples=150)
-def test_canonicalising_twice_changes_nothing(bag: list[Target]) -> None:
+def check_canonical(bag: list[Target]) -> None:
     config = config_of(bag)
+    event("no build" if config is None else f"{len(config.targets)} targets, {len(config.hosts)} of them hosts")
     if config is None:
         return
     assert config.hosts and all(target.kind.is_host for target in config.hosts)
@@ -76,16 +105,34 @@ def test_canonicalising_twice_changes_nothing(bag: list[Target]) -> None:
         assert CompilationConfig.of(again, REGISTRY).canonical == config.canonical
 
 
-def has_hosts(target: Target) -> bool:
-    """Whether there are hosts among the devices of a composite, which count among the hosts."""
-    return target.kind is COMPOSITE_KIND and any(one.kind.is_host for one in target.get_attr("devices") or ())
+BAGS = st.lists(targets(1), min_size=1, max_size=4)
+
+
+@given(BAGS)
+@settings(max_examples=150)
+def test_canonicalising_twice_changes_nothing(bag: list[Target]) -> None:
+    check_canonical(bag)
+
+
+@pytest.mark.soak
+@given(BAGS)
+@settings(max_examples=10_000)
+def test_canonicalising_ten_thousand_bags_twice_changes_nothing(bag: list[Target]) -> None:
+    check_canonical(bag)
+
+
+def is_mixed(target: Target) -> bool:
+    """Whether it brings accelerators though it is a host, or hosts though it is none: its place counts among both."""
+    if target.kind is COMPOSITE_KIND:
+        return any(one.kind.is_host for one in target.get_attr("devices") or ())
+    return target.kind.is_host and any(one.get_attr("accelerators") for one in (target, target.host) if one is not None)
 
 
 @given(st.lists(targets(1), min_size=1, max_size=5), st.randoms(use_true_random=False))
 @settings(max_examples=150)
 def test_only_the_order_of_hosts_and_that_of_accelerators_count(bag: list[Target], choice: random.Random) -> None:
-    hosts = [target for target in bag if target.kind.is_host and not target.get_attr("accelerators")]
-    others = [target for target in bag if not target.kind.is_host and not has_hosts(target)]
+    hosts = [target for target in bag if target.kind.is_host and not is_mixed(target)]
+    others = [target for target in bag if not target.kind.is_host and not is_mixed(target)]
     before = config_of([*hosts, *others])
     queues, mixed = [hosts, others], []
     while any(queues):
@@ -131,7 +178,7 @@ def test_a_thousand_malformed_texts_are_each_one_error_with_a_column() -> None:
     for _ in range(100_000):
         text = malformed(choice)
         try:
-            read_targets(text, REGISTRY.named)
+            CompilationConfig.of(text, REGISTRY)
         except UsageError as error:
             refused += 1
             head, window, caret = (error.where or "").split("\n")

@@ -1,0 +1,131 @@
+"""Completion of words in shells, by argcomplete, the extra ``completion``.
+
+The shell runs ``uma`` with the line that is being written in its environment; nothing of this module is imported
+otherwise. It must never fail: what cannot be found out is no completion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import warnings
+from collections.abc import Callable, Iterable
+
+__all__ = ["complete"]
+
+Completer = Callable[[str, argparse.Namespace], Iterable[str]]
+
+
+def complete(parser: argparse.ArgumentParser) -> int:
+    """Answer the shell, and end the process; where argcomplete is missing, give the exit code that says so."""
+    try:
+        import argcomplete
+    except ImportError:
+        return 1
+    for action in _arguments(parser):
+        if action.dest in _COMPLETERS:
+            action.completer = _harmless(_COMPLETERS[action.dest])  # type: ignore[attr-defined]  # argcomplete's place
+    argcomplete.autocomplete(parser, always_complete_options=False)  # ends the process
+    return 0
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterable[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _arguments(command)
+
+
+def _harmless(completer: Completer) -> Callable[..., list[str]]:
+    """``completer`` as argcomplete calls it; where it fails it has nothing to say."""
+
+    def completed(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return list(completer(prefix, parsed_args))
+        except Exception:  # noqa: BLE001 - whatever it is, a shell that waits for a word is no place to say it
+            return []
+
+    return completed
+
+
+def _targets(prefix: str, args: argparse.Namespace) -> list[str]:
+    """Beginnings of targets, and files of them."""
+    from ..plugins import default_host
+    from ..target.completion import continuations
+
+    host = default_host()
+
+    def longer(text: str) -> list[str]:
+        return continuations(text, host.named, lambda: _names("", args))
+
+    found = longer(prefix)
+    if not any(char.isspace() for char in prefix):
+        found += sorted(glob.glob(f"{glob.escape(prefix)}*.json"))
+    return _kept_open(prefix, found, longer) if _in_quotes_of_bash() else found
+
+
+def _kept_open(prefix: str, found: list[str], longer: Callable[[str], list[str]]) -> list[str]:
+    """``found`` with company where it is one: bash would close the quotes behind it, and a target may go on."""
+    if found == [prefix]:
+        found = longer(f"{prefix} ") or found
+    return [found[0], f"{found[0]} "] if len(found) == 1 else found
+
+
+def _in_quotes_of_bash() -> bool:
+    from argcomplete.lexers import split_line
+
+    line, point = os.environ.get("COMP_LINE", ""), os.environ.get("COMP_POINT", "0")
+    return os.environ.get("_ARGCOMPLETE_SHELL") == "bash" and bool(split_line(line, int(point))[0])
+
+
+def _names(prefix: str, args: argparse.Namespace) -> list[str]:
+    """Names of kinds and aliases, of the installed plugins and of the project; imports no plugin."""
+    from ..errors import UsageError
+    from ..plugins import default_host
+    from ..target.kind import COMPOSITE
+    from ..target.project import project_targets
+
+    try:
+        project: Iterable[str] = project_targets()
+    except UsageError:
+        project = ()
+    return sorted({*default_host().names(), COMPOSITE, *project})
+
+
+def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
+    """A layer and the labels of the targets that were given."""
+    from ..plugins import default_host
+    from ..target.config import CompilationConfig
+    from .common import target_text
+
+    layer, sign, _ = prefix.rpartition("=")
+    if not sign:
+        return []
+    config = CompilationConfig.of([target_text(text) for text in args.target or ()], default_host())
+    return [f"{layer}={target.name}" for target in config.targets]
+
+
+def _stages(prefix: str, args: argparse.Namespace) -> Iterable[str]:
+    from ..pipeline.stages import STAGES
+
+    return STAGES
+
+
+def _nothing(prefix: str, args: argparse.Namespace) -> Iterable[str]:
+    """For what only its user can know."""
+    return ()
+
+
+_COMPLETERS: dict[str, Completer] = {
+    "target": _targets,
+    "explain": _targets,
+    "kind": _names,
+    "pin": _pins,
+    "stop_after": _stages,
+    **dict.fromkeys(("name", "shape", "state", "input", "repeat", "require_offload"), _nothing),
+}
+"""By the names of arguments; the others have choices, or are paths."""
