@@ -16,43 +16,35 @@ import json
 import os
 import secrets
 import shutil
-import stat
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import json_schema
+from .artifact_record import METADATA_FILE, machine_of, parse_record, problem
+from .codegen.makefile import makefile_text
 from .drivers import Library
 from .errors import InternalError, ModelError, UmaError, UsageError
+from .machines import RUNNERS, Machine, find_runner
 from .runtime.cache import Cache, library_key
-from .runtime.elf import text_bytes
+from .runtime.compile import Part, compile_objects, compile_shared
+from .runtime.elf import check_machine, code_bytes, text_bytes
+from .runtime.files import read_plain, replace_folder
 from .runtime.libraries import require_library
-from .runtime.toolchain import (
-    KNOWN_COMPILERS,
-    Part,
-    compile_shared,
-    find_compiler,
-    native_flags,
-    refused_file_names,
-    refused_flags,
-)
+from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
+from .runtime.toolchain import Compiler, find_compiler
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .runtime.native import DeviceInfo, NativeModel, Session, TensorInfo
+    from .runtime.emulator import EmulatedModel
+    from .runtime.native import DeviceInfo, NativeModel, TensorInfo
+    from .runtime.session import ModelSession
 
-__all__ = ["METADATA_FILE", "SCHEMA_VERSION", "Artifact", "CallTime", "Profile", "load"]
-
-METADATA_FILE = "metadata.json"
-"""The one file of a saved artifact that describes all others."""
-
-SCHEMA_VERSION = 4
-"""Of the metadata; its form is in ``artifact_schema.json``."""
+__all__ = ["Artifact", "CallTime", "Profile", "load"]
 
 _MAX_METADATA_BYTES = 1 << 25
 
@@ -110,10 +102,10 @@ class Artifact:
             record = json.loads(json.dumps({**metadata, "files": _table(contents)}, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InternalError(f"the artifact cannot be written down: {error}") from error
-        if reason := _problem(record):
+        if reason := problem(record):
             raise InternalError(f"the artifact is not sound: {reason}")
         if "Makefile" not in contents:
-            contents["Makefile"] = _makefile(record).encode()
+            contents["Makefile"] = makefile_text(record).encode()
             record["files"] = _table(contents)
         self._text = json.dumps(record, indent=1, sort_keys=True) + "\n"
         if len(self._text) > _MAX_METADATA_BYTES:  # only names that come from the model can be this long
@@ -125,8 +117,9 @@ class Artifact:
         self._record: dict[str, Any] = json.loads(self._text)
         self.files: Mapping[str, bytes] = MappingProxyType(dict(sorted(contents.items())))
         self._lock = threading.RLock()
-        self._model: NativeModel | None = None
-        self._session: Session | None = None
+        self._model: NativeModel | EmulatedModel | None = None
+        self._session: ModelSession | None = None
+        self._objects: dict[str, bytes] | None = None
 
     def __repr__(self) -> str:
         return f"<Artifact {self.name}: {', '.join(self._record['targets'])}>"
@@ -159,12 +152,44 @@ class Artifact:
 
     @property
     def code_bytes(self) -> int:
-        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes.
+        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes; of a model for
+        another machine that of its `objects`.
 
         Raises:
-            ToolchainError: the library cannot be made, or is not ELF.
+            ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
+        if self._machine is not None:
+            return sum(map(code_bytes, self.objects().values()))
         return text_bytes(self._library())
+
+    @functools.cached_property
+    def _machine(self) -> Machine | None:
+        """What the first host is compiled for; None for this machine."""
+        return _foreign(self._record["compile"]["hosts"][0])
+
+    @property
+    def emulator(self) -> str | None:
+        """The emulator that runs it, by its name; None where it runs on this machine, or not at all."""
+        runner: str | None = self._record["compile"]["hosts"][0]["runner"]
+        return None if self._machine is None else runner
+
+    def objects(self) -> dict[str, bytes]:
+        """What is compiled for other machines than this one: ``LABEL/NAME.c.o`` to the object, for each source.
+
+        Raises:
+            ToolchainError: a compiler is missing, or does not take the sources.
+        """
+        with self._lock:
+            if self._objects is None:
+                made: dict[str, bytes] = {}
+                for host in self._record["compile"]["hosts"]:
+                    if machine := _foreign(host):
+                        part = Part(find_compiler(host["compiler"], machine), host["sources"], host["flags"])
+                        for name, content in compile_objects([part], self.files).items():
+                            check_machine(content, machine, name)
+                            made[f"{host['label']}/{name}"] = content
+                self._objects = made
+            return dict(self._objects)
 
     def source(self, name: str) -> str:
         """The text of the file `name`.
@@ -179,20 +204,20 @@ class Artifact:
         except UnicodeDecodeError as error:
             raise UsageError(f"the file {name!r} is not text", hint="its bytes are in Artifact.files") from error
 
-    def session(self) -> Session:
-        """A context of the model with buffers of its own; see `uma.runtime.native.Session`.
+    def session(self) -> ModelSession:
+        """A context of the model with buffers of its own: on this machine, or in the emulator that its target names.
 
         Raises:
-            ToolchainError: the model cannot be compiled or loaded on this machine.
+            ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
             ModelError: the sources hold another model than the metadata says.
-            UsageError: a device is at an address of the machine that the model was built for.
+            RequirementError: the emulated board has less memory than the model takes.
+            UsageError: the model is for another machine, and names no emulator; or a device is at an address of the
+                machine that it was built for.
         """
-        from .runtime.native import Session
-
         with self._lock:
             if self._model is None:
-                self._model = self._load(self._library())
-            return Session(self._model)
+                self._model = self._load(self._library()) if self._machine is None else self._emulated()
+            return self._model.session()
 
     def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
         """Run the model once, on this machine; may be called from several threads, which then take turns.
@@ -235,7 +260,7 @@ class Artifact:
             repeat: how many runs to measure, after one that is not.
 
         Raises:
-            UsageError: `repeat` is not positive.
+            UsageError: `repeat` is not positive, or the model is for another machine.
             ModelError, ToolchainError, DeviceError: as for `run`.
         """
         import numpy as np
@@ -244,6 +269,12 @@ class Artifact:
 
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
+        if self._machine is not None:
+            raise UsageError(
+                f"a model for {self._machine} cannot be timed here: emulators do not take the time that it takes",
+                where=self.name,
+                hint="build it for this machine to compare layers, or time it on the machine",
+            )
         calls = self._record["calls"]
         with self._lock:
             model = self._load(self._library("profile"))
@@ -273,17 +304,24 @@ class Artifact:
         )
         return Profile(tuple(times), outputs, counters)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.
 
         An artifact that is there already is replaced, unless it was changed or something was added to it.
+
+        Args:
+            path: the folder.
+            objects: write the `objects` as well, if there are any, into its folder ``objects``. They are not part of
+                the artifact: `load` does not read them.
 
         Returns:
             The folder.
 
         Raises:
             UsageError: something else is at `path`, or it cannot be written.
+            ToolchainError: as for `objects`.
         """
+        made = self.objects() if objects else {}
         try:
             folder = Path(os.path.realpath(path))
             _refuse_to_replace(folder)
@@ -294,7 +332,9 @@ class Artifact:
                 for name, content in self.files.items():
                     staged.joinpath(name).write_bytes(content)
                 staged.joinpath(METADATA_FILE).write_text(self._text, encoding="utf-8", newline="\n")
-                _move(staged, folder)
+                if made:
+                    write_objects(staged / OBJECTS_FOLDER, made)
+                replace_folder(staged, folder)
             except BaseException:
                 shutil.rmtree(staged, ignore_errors=True)
                 for parent in missing:
@@ -306,7 +346,7 @@ class Artifact:
             raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
         return folder
 
-    def _own_session(self) -> Session:
+    def _own_session(self) -> ModelSession:
         if self._session is None:
             self._session = self.session()
         return self._session
@@ -329,9 +369,8 @@ class Artifact:
             for row in self._record["devices"]
         ]
 
-    def _load(self, library: Path) -> NativeModel:
-        from .runtime.native import NativeModel
-
+    def _check_devices(self) -> None:
+        """UsageError where a device is not to be had on this machine."""
         for row in self._record["devices"]:
             if row["base"] is not None:
                 raise UsageError(
@@ -340,6 +379,11 @@ class Artifact:
                     where=self.name,
                     hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
                 )
+
+    def _load(self, library: Path) -> NativeModel:
+        from .runtime.native import NativeModel
+
+        self._check_devices()
         state = self._record["state"]
         model = NativeModel(
             library,
@@ -358,18 +402,73 @@ class Artifact:
             )
         return model
 
+    def _emulated(self) -> EmulatedModel:
+        """The model in a program for the emulator that its first host names."""
+        from .runtime.emulator import EmulatedModel
+        from .runtime.image import make_image
+
+        how, machine = self._record["compile"], self._machine
+        first = how["hosts"][0]
+        assert machine is not None
+        if first["runner"] is None:
+            fits = [runner.name for runner in RUNNERS.values() if runner.objection(machine) is None]
+            emulated = f"; to run it here, build it with -runner={' or -runner='.join(fits)}" if fits else ""
+            raise UsageError(
+                f"the model is compiled for {machine}, which this machine is not: it does not run here",
+                where=self.name,
+                hint=f"compile what Artifact.save writes for that machine{emulated}",
+            )
+        self._check_devices()
+        parts = self._parts([*first["sources"], how["library_entry"]])
+        runner = find_runner(first["runner"], machine)
+        image = make_image(parts, self.files, runner, self._libraries(parts[0].compiler), where=f"model {self.name}")
+        state = self._record["state"]
+        return EmulatedModel(
+            image,
+            runner,
+            self.name,
+            tuple(self._tensors(self._record["inputs"])),
+            tuple(self._tensors(self._record["outputs"])),
+            tuple(self._tensors([] if state is None else state["tensors"])),
+            tuple(self._devices()),
+            tuple(tuple(call["layers"]) for call in self._record["calls"]),
+            self.arena_bytes,
+            None if state is None else state["model"],
+        )
+
+    def _parts(self, sources: Sequence[str]) -> list[Part]:
+        """What is compiled for the machine of the first host, ``sources`` for that one.
+
+        Raises:
+            UsageError: another host is another machine.
+        """
+        first, *others = self._record["compile"]["hosts"]
+        for other in others:
+            if other["machine"] != first["machine"]:
+                raise UsageError(
+                    f"the model is for several machines, {first['label']!r} and {other['label']!r}: no one process "
+                    "runs them",
+                    where=self.name,
+                    hint="compile what Artifact.save writes for each of them; or give all hosts one machine",
+                )
+        return [
+            Part(find_compiler(host["compiler"], machine_of(host)), names, host["flags"])
+            for host, names in ((first, sources), *((other, other["sources"]) for other in others))
+        ]
+
+    def _libraries(self, compiler: Compiler) -> list[Path]:
+        """The files of the libraries that the model is linked with."""
+        rows = self._record["compile"]["libraries"]
+        wanted = [Library(row["name"], row["package"], tuple(row["symbols"])) for row in rows]
+        return [require_library(library, compiler, f"model {self.name}") for library in wanted]
+
     def _library(self, variant: Literal["plain", "profile"] = "plain") -> Path:
         """The shared library for this machine, from the cache."""
         how = self._record["compile"]
-        first, *others = how["hosts"]
-        own = how["profile"] if variant == "profile" else [*first["sources"], how["library_entry"]]
-        parts = [
-            Part(find_compiler(host["compiler"]), sources, host["flags"])
-            for host, sources in ((first, own), *((other, other["sources"]) for other in others))
-        ]
+        first = how["hosts"][0]
+        parts = self._parts(how["profile"] if variant == "profile" else [*first["sources"], how["library_entry"]])
         digests = {name: row["sha256"] for name, row in self._record["files"].items()}
-        wanted = [Library(row["name"], row["package"], tuple(row["symbols"])) for row in how["libraries"]]
-        libraries = [require_library(library, parts[0].compiler, f"model {self.name}") for library in wanted]
+        libraries = self._libraries(parts[0].compiler)
         key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:
@@ -394,13 +493,13 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
         )
     where = folder / METADATA_FILE
-    record = _parse(_read(where, range(_MAX_METADATA_BYTES + 1)), where)
-    if reason := _problem(record):
+    record = parse_record(read_plain(where, range(_MAX_METADATA_BYTES + 1)), where)
+    if reason := problem(record):
         raise ModelError(f"the artifact is not sound: {reason}", where=str(where))
     table = record.pop("files")
     files = {}
     for name, row in table.items():
-        files[name] = _read(folder / name, range(row["bytes"], row["bytes"] + 1))
+        files[name] = read_plain(folder / name, range(row["bytes"], row["bytes"] + 1))
         if hashlib.sha256(files[name]).hexdigest() != row["sha256"]:
             raise ModelError(
                 "the file was changed or damaged: its digest is not the one in the metadata",
@@ -410,10 +509,10 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     return Artifact(files, record)
 
 
-@functools.cache
-def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(Path(__file__).with_name("artifact_schema.json").read_text(encoding="utf-8"))
-    return schema
+def _foreign(host: Mapping[str, Any]) -> Machine | None:
+    """The machine that a host is, where it is not this one."""
+    machine = machine_of(host)
+    return None if machine is None or machine.is_this else machine
 
 
 def _table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
@@ -421,140 +520,6 @@ def _table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         for name, content in contents.items()
     }
-
-
-def _problem(record: Any) -> str | None:
-    """Why `record` is not the metadata of an artifact, in one line; None if it is."""
-    if reason := json_schema.problem(record, _schema()):
-        return reason
-    how, files = record["compile"], record["files"]
-    for host in how["hosts"]:
-        if host["compiler"] is not None and not KNOWN_COMPILERS.fullmatch(host["compiler"]):
-            return f"host {host['label']!r} has the compiler {host['compiler']!r}, which is no known name of one"
-        if refused := refused_flags(host["flags"]):
-            return f"host {host['label']!r} has the flag {refused[0]!r}, which is not allowed"
-    if bad := refused_file_names([METADATA_FILE, *{**files, "Makefile": None}]):
-        return f"files has {bad[0]!r}, a name that is not allowed or there twice"
-    sources = [name for host in how["hosts"] for name in host["sources"]]
-    plain, timed = [*sources, how["library_entry"], how["example"]], how["profile"]
-    if missing := [name for name in (*plain, *timed) if name not in files]:
-        return f"compile names {missing[0]!r}, which is not among the files"
-    if any(len(set(names)) != len(names) for names in (plain, timed)):
-        return "compile names one file twice"
-    states = [] if record["state"] is None else record["state"]["tensors"]
-    for role, rows in (("inputs", record["inputs"]), ("outputs", record["outputs"]), ("states", states)):
-        for field in ("name", "identifier"):
-            values = [row[field] for row in rows]
-            if len(set(values)) != len(values):
-                return f"{role} have one {field} twice"
-    hosts = [host["label"] for host in how["hosts"]]
-    if len(set(hosts)) != len(hosts):
-        return "hosts have one label twice"
-    if strange := [call["host"] for call in record["calls"] if call["host"] not in hosts]:
-        return f"a call is for the host {strange[0]!r}, which is not among the hosts"
-    return _device_problem(record["devices"], record["calls"])
-
-
-def _device_problem(devices: list[dict[str, Any]], calls: list[dict[str, Any]]) -> str | None:
-    labels = [device["label"] for device in devices]
-    if len(set(labels)) != len(labels):
-        return "devices have one label twice"
-    for device in devices:
-        codes = [fault["code"] for fault in device["faults"]]
-        memories = [memory["name"] for memory in device["memories"]]
-        for what, names in (("counter", device["counters"]), ("fault code", codes), ("memory", memories)):
-            if len(set(names)) != len(names):
-                return f"device {device['label']!r} has one {what} twice"
-    for call in calls:
-        if call["device"] is not None and call["device"] not in labels:
-            return f"a call is for the device {call['device']!r}, which is not among the devices"
-    if idle := [label for label in labels if all(call["device"] != label for call in calls)]:
-        return f"no call is for the device {idle[0]!r}"
-    return None
-
-
-def _makefile(record: Mapping[str, Any]) -> str:
-    """Builds a static library and the example for any CPU of the compiler's family, with the flags of the metadata."""
-    how = record["compile"]
-    first, *rest = how["hosts"]
-    library, program = f"lib{record['name']}.a", f"{record['name']}_example"
-    sources = [name for host in how["hosts"] for name in host["sources"]]
-    objects = " ".join(f"{name}.o" for name in sources)
-    compiled = [*sources, how["example"]]
-    others = " ".join(sorted(set(record["files"]) - {*compiled, *how["profile"], how["library_entry"], "Makefile"}))
-    rules = "\n".join(
-        f"{name}.o: {name} $(INCLUDED)\n\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {name} -o $@\n" for name in compiled
-    )
-    libraries = " ".join(f"-l{name}" for name in (*dict.fromkeys(row["name"] for row in how["libraries"]), "m"))
-    own = "".join(
-        f"{name}.o: {line}\n" for host in rest for name in host["sources"] for line in _settings(host).splitlines()
-    )
-    return f"""# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...
-{_settings(first)}LDLIBS = {libraries}
-OBJECTS = {objects}
-INCLUDED = {others}
-
-all: {library} {program}
-
-{library}: $(OBJECTS)
-	$(AR) rcs $@ $(OBJECTS)
-
-{program}: {how["example"]}.o {library}
-	$(CC) $(LDFLAGS) -o $@ {how["example"]}.o {library} $(LDLIBS)
-
-{rules}
-{own}clean:
-	rm -f {library} {program} $(OBJECTS) {how["example"]}.o
-
-.PHONY: all clean
-"""
-
-
-def _settings(host: Mapping[str, Any]) -> str:
-    """The lines of a Makefile that choose the compiler of a host, where there is one to choose, and its flags."""
-    native = native_flags(host["flags"])
-    choice = f"CC = {host['compiler']}\n" if host["compiler"] not in (None, "ziglang") else ""
-    return f"{choice}CFLAGS = {' '.join(flag for flag in host['flags'] if flag not in native)}\n"
-
-
-def _read(path: Path, sizes: range) -> bytes:
-    """The bytes of the plain file `path`, whose size must be one of `sizes`; known before memory is taken for it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError("an entry of the artifact is not a plain file", where=str(path))
-        if status.st_size not in sizes:
-            limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
-            raise ModelError(f"a file of the artifact has {status.st_size} bytes, {limit}", where=str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(status.st_size)
-    finally:
-        os.close(descriptor)
-
-
-def _parse(raw: bytes, where: Path) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            raise ValueError("an object has one name twice")
-        return made
-
-    try:
-        record = json.loads(raw.decode("utf-8"), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"the metadata is not JSON: {error}", where=str(where)) from error
-    version = record.get("schema_version") if isinstance(record, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ModelError(
-            "the artifact was made by a newer version of UMA",
-            where=str(where),
-            hint="upgrade uma-core, or build the model again",
-        )
-    return record
 
 
 def _refuse_to_replace(folder: Path) -> None:
@@ -569,7 +534,10 @@ def _refuse_to_replace(folder: Path) -> None:
             where=str(folder),
             hint="choose another, or remove it",
         ) from error
-    if extra := sorted({item.name for item in folder.iterdir()} - {METADATA_FILE, *old.files}):
+    known = {METADATA_FILE, *old.files}
+    if is_as_written(folder / OBJECTS_FOLDER):
+        known.add(OBJECTS_FOLDER)
+    if extra := sorted({item.name for item in folder.iterdir()} - known):
         raise UsageError(
             f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",
             where=str(folder),
@@ -580,18 +548,3 @@ def _refuse_to_replace(folder: Path) -> None:
 def _few(names: Iterable[str]) -> str:
     first, *rest = names
     return repr(first) + (f" and {len(rest)} more" if rest else "")
-
-
-def _move(staged: Path, folder: Path) -> None:
-    """Put `staged` where `folder` is; if that fails, what was there stays or comes back."""
-    if not folder.exists() or not any(folder.iterdir()):
-        os.rename(staged, folder)
-        return
-    retired = staged.with_name(staged.name + ".old")
-    os.rename(folder, retired)
-    try:
-        os.rename(staged, folder)
-    except OSError:
-        os.rename(retired, folder)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)

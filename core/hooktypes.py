@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .errors import PluginError
+from .errors import PluginError, UsageError
+from .machines import Machine, find_runner
 from .target import Target
 from .target.kind import shown
 from .tir.nodes import PrimFunc
@@ -77,7 +78,12 @@ class Code:
     Args:
         cflags: flags for the C compiler, one argument each, in order. Only flags on the core's published list are
             accepted; none goes through a shell.
-        cc: the C compiler by its known name (``gcc``, ``clang``), never a path; ``None`` leaves it to the core.
+        cc: the C compiler by its known name (``gcc``, ``clang``, ``arm-none-eabi-gcc``), never a path; ``None`` leaves
+            it to the core.
+        machine: the machine that the code is for, as `uma.machines.Machine.parse` takes it: ``aarch64-linux-gnu``, and
+            ``arm-none-eabi cortex-m0`` where there is no operating system; ``None`` for this one. Hosts of one machine
+            run in one process or image, others do not.
+        runner: the emulator that runs the code here, one of `uma.machines.RUNNERS`; only with ``machine``.
 
     Raises:
         PluginError: a field is malformed.
@@ -85,6 +91,8 @@ class Code:
 
     cflags: tuple[str, ...] = ()
     cc: str | None = None
+    machine: str | None = None
+    runner: str | None = None
 
     def __post_init__(self) -> None:
         cflags: object = self.cflags
@@ -97,6 +105,16 @@ class Code:
         cc: object = self.cc
         if cc is not None and not (isinstance(cc, str) and _COMPILER.fullmatch(cc)):
             raise PluginError(f"Code.cc: {shown(cc)} is no name of a compiler", hint='names look like "gcc"')
+        for name in ("machine", "runner"):
+            value: object = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise PluginError(f"Code.{name} is {shown(value)}, not a text")
+        try:
+            machine = None if self.machine is None else Machine.parse(self.machine)
+            if self.runner is not None:
+                find_runner(self.runner, machine)
+        except UsageError as error:
+            raise PluginError(f"Code: {error.what}", hint=error.hint) from error
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,14 @@ from pathlib import Path
 import pytest
 from tests.test_layers import face_faults
 
+from uma.compilers import ALLOWED_FLAGS
+from uma.machines import RUNNERS
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 DIGITS = ROOT / "examples" / "digits"
+TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
+"""What pages need besides Python and a C compiler."""
 CHAPTERS = [ROOT / "docs" / "accelerators.md", ROOT / "docs" / "devices.md"]
 """Pages that build one package together: each has the files of both, and their plugin is installed."""
 
@@ -113,6 +118,9 @@ def test_commands_do_what_the_page_says(
     page: Path, shell_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     environment = shell_environment
+    for tool in TOOLS.get(page.name, ()):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
     if page in CHAPTERS:
         folder, environment = request.getfixturevalue("chapters")
         shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -184,6 +192,25 @@ def test_the_guide_names_every_hook_phase_and_field() -> None:
     members = re.findall(r"(?:\(\*)?(\w+)(?:\)\([^)]*\))?;", re.sub(r"/\*.*?\*/", "", driver[1], flags=re.DOTALL))
     missing += [member for member in members if f"`{member}`" not in text]
     assert len(members) == 9 and not missing
+
+
+def test_the_lists_of_flags_emulators_and_cpus_are_complete() -> None:
+    text = (ROOT / "docs" / "cross.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Flags\n")[2].partition("\n## ")[0]
+    flags = [f"| `{rule.shown}` | {rule.about} |" for rule in ALLOWED_FLAGS]
+    assert re.findall(r"^\| `.*", table, re.MULTILINE) == flags
+    table = text.partition("\n## Running it here\n")[2]
+    rows = []
+    for runner in RUNNERS.values():
+        board = runner.board
+        if board is None:
+            rows.append(f"| `{runner.name}` | programs of {runner.architecture} machines with Linux | |")
+            continue
+        sizes = ", ".join(f"{memory.size_bytes >> 10} KB" for memory in (board.flash, board.ram))
+        rows.append(f"| `{runner.name}` | {', '.join(board.cpus)} | {sizes} |")
+    assert re.findall(r"^\| `.*", table, re.MULTILINE) == rows
+    cpus = pytest.importorskip("uma_cpu_c.cpus").CORTEX_M
+    assert not [cpu for cpu in cpus if f"`{cpu}`" not in text]
 
 
 def test_the_guides_plugin_uses_only_the_public_face(chapters: tuple[Path, dict[str, str]]) -> None:

@@ -25,7 +25,7 @@ PROJECTS = sorted([*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("examples/
 # Lowest first. A layer imports those on earlier lines, never its neighbours on the same line.
 LAYERS = [
     ["errors", "json_schema", "version"],
-    ["interning", "json_schema"],
+    ["compilers", "interning", "json_schema", "machines"],
     ["tir"],
     ["relay"],
     ["program", "target"],
@@ -34,6 +34,7 @@ LAYERS = [
     ["plugins"],
     ["frontends", "partition", "codegen"],
     ["runtime"],
+    ["artifact_record"],
     ["artifact"],
     ["pipeline"],
     ["cli", "testing"],

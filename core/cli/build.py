@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     code_bytes = artifact.code_bytes  # a model that does not compile is not saved
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
-    folder = artifact.save(wanted)
+    folder = artifact.save(wanted, objects=True)
     seconds = time.perf_counter() - start
 
     metadata = artifact.metadata

@@ -60,6 +60,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(f"--repeat {args.repeat} is not positive")
     artifact = _artifact(args, out)
     inputs = make_inputs(args, artifact.metadata["inputs"])
+    if args.repeat is not None and not args.profile and artifact.emulator is not None:
+        what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
+        raise UsageError(what, hint="leave it out")
     result: dict[str, Any] = {"name": artifact.name}
     profile: Profile | None = None
     out.step("compile and run")

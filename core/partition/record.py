@@ -49,7 +49,7 @@ class Owner:
         label: object = self.label
         if not isinstance(label, str) or not is_label(label):
             raise UsageError(
-                f"{shown(label)} cannot label a target", hint="a C identifier: letters, digits, underscores"
+                f"{shown(label)} cannot label a target", hint="a C identifier, and no keyword of C or Python"
             )
 
 

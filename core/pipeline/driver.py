@@ -11,19 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..artifact import SCHEMA_VERSION, Artifact
+from ..artifact import Artifact
+from ..artifact_record import SCHEMA_VERSION
 from ..codegen.devices import Device, device_record
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
+from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError, UsageError
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
+from ..machines import Machine
 from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Buffer, Call, Plan, Program, check_plan, plan
 from ..program.hazards import finish_positions
 from ..relay.module import IRModule
 from ..runtime.libraries import require_library
-from ..runtime.toolchain import KNOWN_COMPILERS, find_compiler, refused_flags
+from ..runtime.toolchain import find_compiler
 from ..target.config import derivations
 from ..tir.nodes import PrimFunc
 from ..version import __version__
@@ -274,7 +277,8 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
     codes = {member.label: _code(member, program, members) for member in _running_hosts(program, members)}
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
-    files = emit_model(program, memory, devices)
+    remote = [label for label, code in codes.items() if code.machine != codes[members.host.label].machine]
+    files = emit_model(program, memory, devices, remote=remote)
     metadata = {
         "schema_version": SCHEMA_VERSION,
         "name": program.name,
@@ -295,6 +299,8 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
                     "label": label,
                     "compiler": code.cc,
                     "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
+                    "machine": code.machine,
+                    "runner": code.runner,
                     "sources": list(files.hosts.get(label, files.sources)),
                 }
                 for label, code in codes.items()
@@ -353,7 +359,7 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
     wanted = {library: device.label for device in devices for library in device.runtime.libraries}
     if wanted:
-        compiler = find_compiler(code.cc)
+        compiler = find_compiler(code.cc, None if code.machine is None else Machine.parse(code.machine))
         for library, label in wanted.items():
             require_library(library, compiler, f"target {label!r}")
     return tuple(wanted)

@@ -21,9 +21,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ..compilers import native_flags
 from ..errors import ToolchainError, UsageError
 from ..version import __version__
-from .toolchain import Part, host_cpu_id, native_flags
+from .compile import Part
+from .toolchain import host_cpu_id
 
 __all__ = ["Cache", "default_folder", "library_key"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import DeviceError, ModelError, PluginError
 from .abi import abi, aligned, text
 
-__all__ = ["DeviceInfo", "Devices", "device_infos"]
+__all__ = ["DeviceInfo", "Devices", "device_error", "device_infos", "run_error"]
 
 _BUS_ALIGNMENT = 64
 
@@ -60,6 +60,32 @@ def device_infos(descriptor: Any, expected: Sequence[DeviceInfo] | None, where: 
                 hint="Runtime.counters names each counter of the driver, in order",
             )
     return tuple(expected)
+
+
+def device_error(info: DeviceInfo, model: str, code: int, doing: str, layers: tuple[str, ...] = ()) -> DeviceError:
+    """The fault ``code`` of a device; ``doing`` says what did not work, as a predicate."""
+    meaning = info.faults.get(code, "which its plugin does not explain")
+    place = f"model {model}"
+    if layers:
+        place += f", layer{'s' if len(layers) > 1 else ''} {', '.join(layers)}"
+    what = f"device {info.label!r} ({info.about}) {doing}: fault {code}, {meaning}"
+    return DeviceError(what, device=info.label, layers=layers, code=code, where=place)
+
+
+def run_error(
+    infos: Sequence[DeviceInfo], model: str, layers: Sequence[Sequence[str]], device: int, step: int, code: int
+) -> DeviceError:
+    """What stopped a run.
+
+    Args:
+        infos: the devices of the model.
+        model: its name.
+        layers: those of each step.
+        device, step, code: as ``uma_fault`` has them.
+    """
+    doing = {-1: "could not be activated", -2: "could not be deactivated"}.get(step)
+    at_step = tuple(layers[step]) if 0 <= step < len(layers) else ()
+    return device_error(infos[device], model, code, doing or f"stopped in step {step}", at_step)
 
 
 class Devices:
@@ -134,15 +160,7 @@ class Devices:
     def fault(self, context: Any, layers: Sequence[Sequence[str]]) -> DeviceError:
         """What stopped the last run of ``context``; ``layers`` are those of each step."""
         fault = self._descriptor.fault(context)
-        doing = {-1: "could not be activated", -2: "could not be deactivated"}.get(fault.step)
-        at_step = tuple(layers[fault.step]) if 0 <= fault.step < len(layers) else ()
-        return self._error(fault.device, fault.code, doing or f"stopped in step {fault.step}", at_step)
+        return run_error(self._infos, self._model, layers, fault.device, fault.step, fault.code)
 
-    def _error(self, at: int, code: int, doing: str, layers: tuple[str, ...] = ()) -> DeviceError:
-        info = self._infos[at]
-        meaning = info.faults.get(code, "which its plugin does not explain")
-        place = f"model {self._model}"
-        if layers:
-            place += f", layer{'s' if len(layers) > 1 else ''} {', '.join(layers)}"
-        what = f"device {info.label!r} ({info.about}) {doing}: fault {code}, {meaning}"
-        return DeviceError(what, device=info.label, layers=layers, code=code, where=place)
+    def _error(self, at: int, code: int, doing: str) -> DeviceError:
+        return device_error(self._infos[at], self._model, code, doing)

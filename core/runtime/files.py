@@ -1,10 +1,12 @@
-"""Arrays in files, read as hostile data and written whole or not at all."""
+"""Files and folders: read as hostile data, written whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from ..errors import ModelError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_arrays", "save_arrays", "write_whole"]
+__all__ = ["read_arrays", "read_plain", "replace_folder", "save_arrays", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -85,3 +87,45 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None
         write_whole(path, content.getvalue())
     except OSError as error:
         raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error
+
+
+def read_plain(path: Path, sizes: range) -> bytes:
+    """The bytes of a file, whose size is known before memory is taken for it.
+
+    Args:
+        path: what must be a plain file.
+        sizes: that it may have, in bytes.
+
+    Raises:
+        ModelError: it is something else, has another size, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError("an entry of the artifact is not a plain file", where=str(path))
+        if status.st_size not in sizes:
+            limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
+            raise ModelError(f"a file of the artifact has {status.st_size} bytes, {limit}", where=str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def replace_folder(staged: Path, folder: Path) -> None:
+    """Put `staged` where `folder` is; if that fails, what was there stays or comes back."""
+    if not folder.exists() or not any(folder.iterdir()):
+        os.rename(staged, folder)
+        return
+    retired = staged.with_name(staged.name + ".old")
+    os.rename(folder, retired)
+    try:
+        os.rename(staged, folder)
+    except OSError:
+        os.rename(retired, folder)
+        raise
+    shutil.rmtree(retired, ignore_errors=True)

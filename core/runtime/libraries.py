@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..drivers import Library
 from ..errors import ToolchainError
-from .toolchain import Compiler, find_compiler, try_link
+from .compile import try_link
+from .toolchain import Compiler, find_compiler
 
 __all__ = ["find_library", "require_library"]
 

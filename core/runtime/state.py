@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 from ..errors import ModelError
 from .abi import Array
 from .files import read_arrays, save_arrays
+from .tensors import TensorInfo
 
-__all__ = ["SessionState"]
+__all__ = ["SessionState", "check_state"]
 
 _FORMAT = 1
 _MAX_ABOUT_BYTES = 1 << 24
@@ -68,6 +69,27 @@ class SessionState:
             what = f"the file holds no state of a session: {error}"
             raise ModelError(what, where=os.fspath(path), hint="SessionState.write writes it") from error
         return cls(model, {name: arrays[f"state{position}"] for position, name in enumerate(names)})
+
+
+def check_state(state: SessionState, wanted: Sequence[TensorInfo], digest: str | None, model: str) -> None:
+    """See that a state is one of a model.
+
+    Args:
+        state: what a caller gives.
+        wanted: what the model keeps.
+        digest: of the model, by which states know it; None where it is known by its library alone.
+        model: its name.
+
+    Raises:
+        ModelError: it is of another model.
+    """
+    known = {info.name: str(info) for info in wanted}
+    given = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
+    other = None not in (state.model, digest) and state.model != digest
+    if other or given != known:
+        held = ", ".join(f"{name!r}: {type_}" for name, type_ in known.items()) or "nothing"
+        what = "the state is that of another model" if other else f"the state does not fit: the model keeps {held}"
+        raise ModelError(what, where=f"model {model}", hint="restore what a session of this model saved")
 
 
 def _about(array: Array | None) -> Any:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from ..errors import PluginError, UsageError
 from .forms import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
 from .kind import Alias, TargetKind
-from .source import Place
+from .source import Place, within
 from .target import Target
 from .text import Fault, spell
 
@@ -185,7 +185,7 @@ class _Sorter:
 
     def _within(self, outer: _Given, step: str, target: Target) -> _Given:
         """A target within another: where it was given itself, else where it is in that."""
-        path = f"{outer.place.path}.{step}" if outer.place.path else step
+        path = within(outer.place.path, step)
         return _Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ..errors import UsageError
 from .attribute import Attribute
 from .kind import COMPOSITE, Alias, TargetKind
-from .source import Items, Mapped, Node, Option, Place, Record, Source, Spelled
+from .source import Items, Mapped, Node, Option, Place, Record, Source, Spelled, within
 from .target import Target
 from .text import Fault, placed, read_bag, read_json, too_deep
 from .values import MAX_DEPTH, ListOf, MapOf, check_label, is_attribute_name, shown
@@ -186,11 +186,11 @@ class _Builder:
         place = self._places[target]
         return self._places.note(named, replace(place, label_path=inner, label_spot=entry.spot or place.spot))
 
-    def placed(self, target: Target, record: Record, path: str) -> Target:
+    def noted(self, target: Target, record: Record, path: str) -> Target:
         """``target``, the place of which is that of a record."""
         for alias in reversed(self._expanding):
             path = _within_alias(path, alias)
-        label_path = f"{path}.label" if record.keyed and path else "label" if record.keyed else path
+        label_path = within(path, "label") if record.keyed else path
         return self._places.note(target, Place(path, record.spot, label_path, record.label_spot or record.spot))
 
     def target(self, node: Node, path: str, depth: int) -> Target:
@@ -198,7 +198,7 @@ class _Builder:
             with placed(path, node.spot):
                 raise too_deep()
         if isinstance(node.value, Target):
-            return self.placed(copy(node.value), Record(node.value.kind.name, None, (), node.spot), path)
+            return self.noted(copy(node.value), Record(node.value.kind.name, None, (), node.spot), path)
         if (source := _source(node)) is not None:
             first, *others = read_bag(source, path, depth)
             if others:
@@ -237,7 +237,7 @@ class _Builder:
         record = Record(head.node.value, None, tuple(given.values()), head.node.spot)
         if label is None:
             return record
-        with placed(f"{path}.label" if path else "label", label.node.spot):
+        with placed(within(path, "label"), label.node.spot):
             name = check_label(label.node.value)
         return replace(record, label=name, label_spot=label.node.spot, keyed=True)
 
@@ -264,15 +264,13 @@ class _Builder:
                 if attribute.name in seen:
                     raise UsageError(f"attribute {attribute.name!r} is given twice")
                 seen[attribute.name] = option
-            inner = f"{path}.{attribute.name}" if path else attribute.name
-            attrs[option.name] = self.value(attribute, option.node, inner, depth)
+            attrs[option.name] = self.value(attribute, option.node, within(path, attribute.name), depth)
         try:
-            return [self.placed(Target(kind, attrs, record.label), record, path)]
+            return [self.noted(Target(kind, attrs, record.label), record, path)]
         except UsageError as error:
-            about = seen.get(error.where or "")
-            if about is None:
+            if error.where not in seen:
                 raise Fault(error, path, record.spot) from error
-            raise Fault(error, f"{path}.{error.where}" if path else str(error.where), about.node.spot) from error
+            raise Fault(error, within(path, error.where), seen[error.where].node.spot) from error
 
     def expanded(self, record: Record, alias: Alias, path: str, depth: int) -> list[Target]:
         with placed(path, record.options[0].spot if record.options else record.spot):
@@ -294,7 +292,7 @@ class _Builder:
             return targets
         with placed(path, record.label_spot):
             named = targets[0].with_name(record.label or targets[0].label, alias.name)
-        return [self.placed(named, record, path)]
+        return [self.noted(named, record, path)]
 
     def value(self, attribute: Attribute, node: Node, path: str, depth: int) -> object:
         if isinstance(attribute.type, ListOf):

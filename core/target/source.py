@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot"]
+__all__ = ["Items", "Mapped", "Node", "Option", "Place", "Record", "Source", "Spelled", "Spot", "within"]
+
+
+def within(path: str, step: str) -> str:
+    """The path to what is ``step`` of the target at ``path``: ``devices[1].label``."""
+    return f"{path}.{step}" if path else step
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,9 @@ class Spot:
         first = max(start, self.index - 60)
         window = self.whole[first : min(first + 120, len(self.whole) if end < 0 else end)]
         window = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in window)
-        within = f", in {path}" if path else ""
+        inside = f", in {path}" if path else ""
         caret = " " * (self.index - first) + "^"
-        return f"column {self.index - start + 1} of {line}the target{within}\n    {window}\n    {caret}"
+        return f"column {self.index - start + 1} of {line}the target{inside}\n    {window}\n    {caret}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 
 import uma.runtime
 from uma import artifact as artifact_module
-from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, CallTime, load
+from uma import artifact_record
+from uma.artifact import Artifact, CallTime, load
+from uma.artifact_record import METADATA_FILE, SCHEMA_VERSION
 from uma.errors import InternalError, ModelError, ToolchainError, UmaError, UsageError
 from uma.runtime.cache import Cache
 
@@ -120,6 +122,8 @@ METADATA: dict[str, Any] = {
                 "label": "c",
                 "compiler": None,
                 "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
+                "machine": None,
+                "runner": None,
                 "sources": ["scale.c"],
             }
         ],
@@ -202,7 +206,7 @@ class TestDescription:
     def test_dtypes_of_the_schema_are_those_of_the_compiler(self) -> None:
         from uma.tir.dtype import DTYPES
 
-        schema = artifact_module._schema()
+        schema = artifact_record._schema()
         assert tuple(schema["$defs"]["tensors"]["items"]["properties"]["dtype"]["enum"]) == DTYPES
         assert schema["properties"]["schema_version"]["const"] == SCHEMA_VERSION
 
@@ -245,6 +249,9 @@ class TestUnsound:
             ("compile.libraries.0.name", "a/b", "compile.libraries[0].name is 'a/b', which does not match"),
             ("compile.libraries.0.package", "a b", "compile.libraries[0].package is 'a b', which does not match"),
             ("compile.libraries.0.symbols", ["f;"], "compile.libraries[0].symbols[0] is 'f;', which does not match"),
+            ("compile.hosts.0.machine", "/bin/sh", "host 'c': '/bin/sh' names no machine"),
+            ("compile.hosts.0.machine", "armeb-none-eabi cortex-m3", "host 'c': 'armeb-none-eabi' is a machine that"),
+            ("compile.hosts.0.runner", "qemu-arm", "host 'c': 'qemu-arm' is for another machine, and none is named"),
             ("compile.hosts.0.sources", ["../x.c"], "compile.hosts[0].sources[0] is '../x.c', which does not match"),
             ("compile.hosts.0.sources", ["x.c"], "compile names 'x.c', which is not among the files"),
             ("compile.hosts.0.sources", ["main.c"], "compile names one file twice"),

@@ -14,7 +14,8 @@ import pytest
 from tests._support import fake_device as fake
 from tests._support.programs import kernel
 
-from uma.artifact import METADATA_FILE, SCHEMA_VERSION, Artifact, load
+from uma.artifact import Artifact, load
+from uma.artifact_record import METADATA_FILE, SCHEMA_VERSION
 from uma.codegen import emit_model
 from uma.codegen.devices import Device, device_record
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
@@ -61,6 +62,8 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
                     "label": "c",
                     "compiler": None,
                     "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
+                    "machine": None,
+                    "runner": None,
                     "sources": list(files.sources),
                 }
             ],

@@ -240,13 +240,14 @@ def test_a_call_of_a_function_is_pinned_unless_that_says_where_it_runs() -> None
 
 
 def test_labels_as_targets_have_them() -> None:
-    """Upper and lower case, and words of Python's."""
+    """Upper and lower case; but no words of C's and Python's, which are no names in texts."""
     table: Sequence[Pattern] = [Pattern("p", relu())]
-    for label in ("NPU_1", "def", "_x"):
+    for label in ("NPU_1", "Def", "_x"):
         placement = placed(pin(label, "nn.relu", X), Owner(label, PatternTable(table)))
         assert list(placement.regions) == [f"{label}_0"]
-    with pytest.raises(UsageError, match="cannot label a target"):
-        Owner("npu-1", PatternTable(table))
+    for label in ("npu-1", "def", "int"):
+        with pytest.raises(UsageError, match="cannot label a target"):
+            Owner(label, PatternTable(table))
 
 
 def test_a_dense_layer_of_several_ops() -> None:

@@ -17,7 +17,8 @@ import pytest
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.runtime import cache as cache_module
 from uma.runtime.cache import Cache, default_folder, library_key
-from uma.runtime.toolchain import Compiler, Part
+from uma.runtime.compile import Part
+from uma.runtime.toolchain import Compiler
 
 KEY = "ab" * 32
 GCC = Compiler(("/usr/bin/gcc",), "gcc", "gcc", "12", "x86_64-linux-gnu")

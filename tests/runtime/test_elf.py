@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from uma.errors import ToolchainError
+from uma.runtime.compile import Part, compile_shared
 from uma.runtime.elf import text_bytes
-from uma.runtime.toolchain import Part, compile_shared, find_compiler
+from uma.runtime.toolchain import find_compiler
 
 
 def elf(*, wide: bool, order: str, text: bytes = b".text\0", table: int | None = None) -> bytes:

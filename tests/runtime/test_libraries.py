@@ -15,8 +15,9 @@ import pytest
 from uma.errors import ToolchainError
 from uma.hookspecs import Library
 from uma.runtime import find_library
+from uma.runtime.compile import Part, compile_shared
 from uma.runtime.libraries import require_library
-from uma.runtime.toolchain import Part, compile_shared, find_compiler
+from uma.runtime.toolchain import find_compiler
 
 TWICE = "int twice(int x) { return 2 * x; }\n"
 

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,22 +15,22 @@ from pathlib import Path
 
 import pytest
 
+from uma.compilers import native_flags, refused_file_names, refused_flags
 from uma.errors import ToolchainError, UsageError
+from uma.machines import Machine
 from uma.runtime import toolchain
-from uma.runtime.toolchain import (
-    Compiler,
-    Part,
-    compile_shared,
-    find_compiler,
-    host_cpu_id,
-    native_flags,
-    refused_file_names,
-    refused_flags,
-)
+from uma.runtime.compile import Part, compile_objects, compile_program, compile_shared
+from uma.runtime.elf import check_machine, code_bytes, segments
+from uma.runtime.toolchain import Compiler, find_compiler, host_cpu_id
 
 SH = shutil.which("sh")
 SLEEP = shutil.which("sleep")
 ADD = "int add(int a, int b) { return a + b; }\n"
+
+VERSION = """case $1 in
+--version) echo 'x (GCC) 12.2.0'; echo 'Free Software Foundation';;
+*) echo TARGET;;
+esac"""
 
 Fake = Callable[[str, str], Path]
 
@@ -186,6 +187,80 @@ class TestEnvironment:
         assert error.value.where == "environment variable CC"
 
 
+ARM = Machine.parse("arm-none-eabi cortex-m4")
+A64 = Machine.parse("aarch64-linux-gnu")
+
+
+class TestOtherMachines:
+    @pytest.mark.parametrize("name", [None, "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-gcc-12"])
+    def test_its_own_gcc(self, fake: Fake, name: str | None) -> None:
+        path = fake(name or "aarch64-linux-gnu-gcc", VERSION.replace("TARGET", "aarch64-unknown-linux-gnu"))
+        compiler = find_compiler(name, A64)
+        assert (compiler.command, compiler.target) == ((str(path),), "aarch64-unknown-linux-gnu")
+
+    def test_the_environments_compiler_is_for_this_machine(self, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake("aarch64-linux-gnu-gcc", VERSION.replace("TARGET", "aarch64-linux-gnu"))
+        monkeypatch.setenv("CC", "/nonexistent/cc")
+        assert find_compiler(None, A64).name == "aarch64-linux-gnu-gcc"
+
+    def test_clang_is_told(self) -> None:
+        path = real("clang")
+        compiler = find_compiler("clang", A64)
+        assert compiler.command == (path, "--target=aarch64-linux-gnu")
+        assert compiler.target.startswith("aarch64") and compiler.identity != find_compiler("clang").identity
+
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            (None, "install it: its package is often called gcc-aarch64-linux-gnu"),
+            ("clang-3", "install it, or aarch64-linux-gnu-gcc, and give that as -cc"),
+        ],
+    )
+    def test_missing(self, fake: Fake, name: str | None, hint: str) -> None:
+        with pytest.raises(ToolchainError, match="for aarch64-linux-gnu is not installed") as error:
+            find_compiler(name, A64)
+        assert (error.value.hint, error.value.exit_code) == (hint, 6)
+
+    def test_one_that_is_for_something_else(self, fake: Fake) -> None:
+        fake("arm-none-eabi-gcc", VERSION.replace("TARGET", "x86_64-linux-gnu"))
+        with pytest.raises(ToolchainError, match="'arm-none-eabi-gcc' compiles for x86_64-linux-gnu, not for arm-"):
+            find_compiler(None, ARM)
+
+    def test_objects(self) -> None:
+        real("arm-none-eabi-gcc")
+        part = Part(find_compiler(None, ARM), ["a.c", "b.c"], ["-mcpu=cortex-m4", "-mthumb", "-O1"])
+        made = compile_objects([part], {"a.c": ADD, "b.c": ADD.replace("add", "plus")})
+        assert list(made) == ["a.c.o", "b.c.o"]
+        for name, content in made.items():
+            check_machine(content, ARM, name)
+            assert 0 < code_bytes(content) < 100
+            with pytest.raises(ToolchainError, match="made an object for another machine: ELF machine 40 of 32 bits"):
+                check_machine(content, A64, name)
+        assert made == compile_objects([part], {"a.c": ADD, "b.c": ADD.replace("add", "plus")})
+
+    def test_an_object_that_is_none(self) -> None:
+        with pytest.raises(ToolchainError, match="made something else than an object: it is not an ELF file"):
+            check_machine(b"!<arch>", ARM, "a.c.o")
+        with pytest.raises(ToolchainError, match="cannot tell the size of the code in an object"):
+            code_bytes(b"\x7fELF")
+        with pytest.raises(ToolchainError, match="cannot tell how much memory a program takes"):
+            segments(b"")
+
+    def test_a_program(self, tmp_path: Path) -> None:
+        files = {"a.c": ADD, "b.c": "int add(int a, int b);\nint main(void) { return add(40, 2); }\n"}
+        program = compile_program([Part(find_compiler(), [*files], ["-O1"])], files, tmp_path / "program")
+        assert subprocess.run([program], check=False).returncode == 42
+        assert segments(program.read_bytes())
+
+    def test_objects_where_nothing_can_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(**given: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+        with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes: No space left"):
+            compile_objects([Part(find_compiler(), ["a.c"])], {"a.c": ADD})
+
+
 class TestZiglang:
     def test_found_in_this_environment(self, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         clang = real_outside("clang")
@@ -244,7 +319,9 @@ class TestFlags:
             "-O3", "-Os", "-O", "-march=native", "-mcpu=cortex-m7+nofp", "-march=x86-64-v3", "-mtune=znver3",
             "-std=c99", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Werror", "-Wno-unused-parameter",
             "-Werror=shadow", "-Wframe-larger-than=1024", "-g", "-DNDEBUG", "-DUMA_X=1",
-            "-mprefer-vector-width=512", "-pedantic",
+            "-mprefer-vector-width=512", "-pedantic", "-mthumb", "-marm", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard",
+            "-mabi=ilp32", "-mcmodel=medany", "-misa-spec=2.2", "-mno-unaligned-access", "-mstrict-align",
+            "-ffunction-sections", "-fdata-sections", "-march=rv32imac_zicsr",
         ],
     )  # fmt: skip
     def test_allowed(self, flag: str) -> None:
@@ -258,7 +335,16 @@ class TestFlags:
             "-L/", "-lm", "-x", "-E", "-save-temps", "-fdump-tree-all", "-fprofile-use=x", "-flto", "-Ofast",
             "-ffast-math", "-march=", "-march=-x", "-march=a b", "-march=a,b", "-march=$(id)", "-O3\n", "-O3 -B.",
             "-DX=\"y\"", "-DX=a b", "-D", "-fuse-ld=x", "-isystem", "-MD", "-MF", "-pipe", "-T", "-###", "--config",
-            "-fsanitize=address",
+            "-fsanitize=address", "--target=x", "-mfpu=", "-mfpu=@x", "-mfpu=../x", "-mfloat-abi=x",
+            "-mabi=-x", "-mcmodel=a/b", "-misa-spec=x", "-mthumb=x", "-fstack-usage", "-fcallgraph-info",
+            "-fprofile-generate", "-fprofile-dir=x", "-ftest-coverage", "-fopt-info-all=x",
+            "-fpass-plugin=x.so", "-fuse-linker-plugin", "-fdebug-prefix-map=a=b", "-imacros", "-include-pch",
+            "-idirafter.", "-iplugindir=x", "-sysroot=x", "--sysroot=x", "-isysroot", "-nostdinc", "-resource-dir=x",
+            "-gsplit-dwarf", "-aux-info", "-dumpdir", "-dD", "-M", "-MMD", "-P", "-pass-exit-codes", "-rpath",
+            "-shared", "-fsave-optimization-record", "-mfloat-abi=hard,x",
+            "-static", "-u", "-z", "-Wl,@x", "-Wl,-T,x", "-Xassembler", "-Xlinker", "-Xpreprocessor", "-DX=(1)",
+            "-DX=`id`", "-DX=\\", "-D__attribute__(x)=", "-mcpu=@x", "-mtune=a/b", "-Oz1", "-O 2", "-std=c99 -o x",
+            "-g3=x", "-Winvalid pch", "-W", "-W=x",
         ],
     )  # fmt: skip
     def test_refused(self, flag: str) -> None:

@@ -6,9 +6,15 @@
 #ifndef UMA_MATH_H
 #define UMA_MATH_H
 
+#include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#if CHAR_BIT != 8 || INT_MAX < 2147483647 || FLT_RADIX != 2 || FLT_MANT_DIG != 24 || DBL_MANT_DIG != 53
+#error "models are for machines with bytes of 8 bits, int of 32 or more, and float and double as in IEEE 754"
+#endif
 
 #if defined(__GNUC__)
 #define UMA_ALIGNED(bytes) __attribute__((aligned(bytes)))

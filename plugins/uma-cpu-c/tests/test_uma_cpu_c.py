@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from uma.compilers import KNOWN_COMPILERS, refused_flags
 from uma.errors import UsageError
 from uma.hookspecs import Code
 from uma.plugins import PluginEntry, PluginHost
-from uma.runtime.toolchain import KNOWN_COMPILERS, compile_shared, find_compiler, refused_flags
+from uma.runtime.compile import Part, compile_shared
+from uma.runtime.toolchain import find_compiler
+from uma.target import Target
 
 MATH = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 
@@ -27,6 +30,10 @@ def code(host: PluginHost, text: str) -> Code:
     return found
 
 
+def derived(host: PluginHost, text: str) -> dict[str, object]:
+    return dict(host.target(text).derived)
+
+
 def on(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
 
@@ -34,7 +41,9 @@ def on(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_a_host_for_cpus(host: PluginHost) -> None:
     kind = host.kind("c")
     assert (kind.name, kind.device_type, kind.is_host) == ("c", "cpu", True)
-    assert [attribute.name for attribute in kind.attributes] == ["mcpu", "cc", "opt"]
+    assert [attribute.name for attribute in kind.attributes] == [
+        "mcpu", "mtriple", "cc", "opt", "cflags", "runner",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -57,9 +66,138 @@ def test_flags_for_a_machine(
     assert code(host, text) == Code(cflags=flags + MATH, cc=None)
 
 
-@pytest.mark.parametrize("name", ["cc", "gcc", "clang", "gcc-12", "clang-3.9", "ziglang"])
+SOFT, FPV4, FPV5 = (
+    ("-mthumb", "-mfloat-abi=soft"),
+    ("-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"),
+    ("-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "mcpu", "flags"),
+    [
+        ("cortex-m0", "cortex-m0", SOFT),
+        ("cortex-m0plus", "cortex-m0plus", SOFT),
+        ("cortex-m3", "cortex-m3", SOFT),
+        ("cortex-m4", "cortex-m4", SOFT),
+        ("cortex-m4f", "cortex-m4", FPV4),
+        ("cortex-m7", "cortex-m7", SOFT),
+        ("cortex-m7f", "cortex-m7", FPV5),
+        ("cortex-m33", "cortex-m33", SOFT),
+        ("cortex-m33f", "cortex-m33", FPV5),
+        ("cortex-m55", "cortex-m55", ("-mthumb", "-mfloat-abi=hard")),
+    ],
+)
+def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[str, ...], host: PluginHost) -> None:
+    found = {"mcpu": mcpu, "mtriple": "arm-none-eabi", "cc": "arm-none-eabi-gcc", "cflags": flags}
+    assert derived(host, f"c -mcpu={asked}") == {n: v for n, v in found.items() if (n, v) != ("mcpu", asked)}
+    assert code(host, f"c -mcpu={asked}") == Code(
+        cflags=("-O3", f"-mcpu={mcpu}", *MATH, *flags), cc="arm-none-eabi-gcc", machine=f"arm-none-eabi {asked}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "c -mtriple=aarch64-linux-gnu",
+            Code(("-O3", *MATH), "aarch64-linux-gnu-gcc", "aarch64-linux-gnu"),
+        ),
+        (
+            "c -mcpu=cortex-a72 -opt=s -cc=aarch64-linux-gnu-gcc-12 -runner=qemu-aarch64",
+            Code(("-Os", "-mcpu=cortex-a72", *MATH), "aarch64-linux-gnu-gcc-12", "aarch64-linux-gnu", "qemu-aarch64"),
+        ),
+        (
+            "c -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -cc=clang",
+            Code(("-O3", "-march=x86-64-v3", *MATH), "clang", "x86_64-linux-gnu"),
+        ),
+        (
+            "c -mtriple=aarch64-linux-musl -cc=ziglang",
+            Code(("-O3", *MATH), "ziglang", "aarch64-linux-musl"),
+        ),
+        (
+            "c -mtriple=riscv64-unknown-elf -mcpu=generic -cflags=-march=rv64imac,-mabi=lp64,-mcmodel=medany",
+            Code(
+                ("-O3", *MATH, "-march=rv64imac", "-mabi=lp64", "-mcmodel=medany"),
+                "riscv64-unknown-elf-gcc",
+                "riscv64-unknown-elf generic",
+            ),
+        ),
+        (
+            "c -mcpu=cortex-m4 -cflags=-mfloat-abi=hard,-mfpu=fpv4-sp-d16,-g",
+            Code(
+                ("-O3", "-mcpu=cortex-m4", *MATH, "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-g"),
+                "arm-none-eabi-gcc",
+                "arm-none-eabi cortex-m4",
+            ),
+        ),
+    ],
+)
+def test_other_machines(text: str, wanted: Code, host: PluginHost) -> None:
+    assert code(host, text) == wanted
+
+
+def test_more_flags_for_this_machine_come_last(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    on("x86_64", monkeypatch)
+    found = code(host, "c -mcpu=x86-64 -cflags=-ffp-contract=off,-Wall")
+    assert found == Code(("-O3", "-march=x86-64", *MATH, "-ffp-contract=off", "-Wall"))
+    assert derived(host, "c -mcpu=x86-64 -cflags=-Wall") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("c -mcpu=cortex-m4 -mtriple=aarch64-linux-gnu", "is for arm-none-eabi, and .* for aarch64-linux-gnu"),
+        ("c -mcpu=cortex-m4 -cc=aarch64-linux-gnu-gcc", "is for arm-none-eabi, and .* for aarch64-linux-gnu"),
+        (
+            "c -mtriple=riscv64-linux-gnu -cc=aarch64-linux-gnu-gcc",
+            "is for aarch64-linux-gnu, and .* riscv64-",
+        ),
+        ("c -mtriple=arm-none-eabi", "has no operating system: its CPU must be said"),
+        ("c -mtriple=aarch64-linux-gnu -mcpu=native", "-mcpu=native is this machine's CPU"),
+        ("c -mtriple=aarch64-linux-gnu -cc=gcc", "-cc=gcc compiles for this machine"),
+        ("c -mtriple=aarch64-linux-gnu -cc=cc", "-cc=cc compiles for this machine"),
+        ("c -mcpu=cortex-m4 -cc=ziglang", "-cc=ziglang has no C library for arm-none-eabi"),
+        ("c -mtriple=aarch64_be-linux-gnu", "stores the highest byte first"),
+        ("c -mtriple=armeb-none-eabi -mcpu=cortex-r4", "stores the highest byte first"),
+        ("c -mtriple=avr-none-elf -mcpu=avr5", "'avr' is no architecture that is known"),
+        ("c -mtriple=x86_64-apple-darwin", "has a system that is not known"),
+        ("c -mcpu=cortex-m4f -cflags=-mfloat-abi=soft", "contradicts -mcpu=cortex-m4f, which is -mfloat-abi=hard"),
+        ("c -mcpu=cortex-m4f -cflags=-mfpu=fpv5-d16", "contradicts -mcpu=cortex-m4f, which is -mfpu=fpv4-sp-d16"),
+        ("c -mcpu=cortex-m0 -cflags=-marm", "contradicts -mcpu=cortex-m0, which is -mthumb"),
+        ("c -cflags=-mcpu=cortex-m4", "is what the attribute 'mcpu' says"),
+        ("c -cflags=-march=native", "is what the attribute 'mcpu' says"),
+        ("c -cflags=-O2", "is what the attribute 'opt' says"),
+        ("c -cflags=-std=c11", "contradicts the code, which is C99"),
+        ("c -cflags=-fplugin=x.so", "'-fplugin=x.so' of -cflags may not reach a compiler"),
+        ("c -cflags='-Wl,-rpath'", "may not reach a compiler"),
+        ("c -cflags=x.c", "may not reach a compiler"),
+        ("c -runner=qemu-arm", "'qemu-arm' is for another machine, and none is named"),
+        ("c -mcpu=cortex-m4f -runner=qemu-mps2-an385", "has a cortex-m3, which does not run what is compiled for"),
+        ("c -mcpu=cortex-m4f -runner=qemu-arm", "runs what is compiled for arm machines with Linux"),
+        ("c -mtriple=arm-linux-gnueabihf -runner=qemu-mps2-an385", "arm machines without an operating system"),
+    ],
+)
+def test_what_contradicts_itself(text: str, what: str, host: PluginHost) -> None:
+    with pytest.raises(UsageError, match=what) as caught:
+        host.target(text)
+    assert (caught.value.where or "").startswith("column 1 of the target")
+
+
+@pytest.mark.parametrize("text", ["c -mcpu=cortex-m7f", "c -mtriple=aarch64-linux-gnu -cc=clang"])
+def test_what_follows_follows_again(text: str, host: PluginHost) -> None:
+    target = host.target(text)
+    again = Target(target.kind, {**target.attrs, **target.derived})
+    assert {name: again.get_attr(name) for name in target.derived} == dict(target.derived)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cc", "gcc", "clang", "gcc-12", "clang-3.9", "ziglang", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc-12"],
+)
 def test_the_compiler_goes_by_a_name_that_the_core_knows(name: str, host: PluginHost) -> None:
-    assert code(host, f"c -cc={name}").cc == name
+    cpu = " -mcpu=generic" if "-e" in name else ""
+    assert code(host, f"c -cc={name}{cpu}").cc == name
     assert KNOWN_COMPILERS.fullmatch(name)
 
 
@@ -70,6 +208,14 @@ def test_the_compiler_goes_by_a_name_that_the_core_knows(name: str, host: Plugin
         ("c -cc=tcc", 7),
         ("c -cc='gcc -O3'", 7),
         ("c -cc=gcc-", 7),
+        ("c -cc=-gcc", 7),
+        ("c -cc=arm-none-eabi-ld", 7),
+        ("c -cc=../arm-none-eabi-gcc", 7),
+        ("c -mtriple='arm none'", 12),
+        ("c -mtriple=arm", 12),
+        ("c -mtriple=--target=x", 12),
+        ("c -runner=/bin/sh", 11),
+        ("c -runner=qemu", 11),
         ("c -opt=4", 8),
         ("c -opt=fast", 8),
         ("c -mcpu=-fplugin=x", 9),
@@ -99,5 +245,5 @@ def test_compilers_accept_the_flags_without_a_warning(compiler: str, host: Plugi
         pytest.skip(f"{compiler} is not installed")
     source = "float twice(float x);\nfloat twice(float x) { return x * 2.0f; }\n"
     flags = (*code(host, "c").cflags, "-Wall", "-Wextra", "-Werror")
-    library = compile_shared(find_compiler(compiler), {"a.c": source}, ["a.c"], flags, tmp_path / "a.so")
+    library = compile_shared([Part(find_compiler(compiler), ["a.c"], flags)], {"a.c": source}, tmp_path / "a.so")
     assert library.is_file()

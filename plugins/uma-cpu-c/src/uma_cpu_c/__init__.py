@@ -1,13 +1,14 @@
-"""The CPU of this machine, or one like it: target kind ``c``. It runs every op, as C99."""
+"""A CPU, this machine's or another one's, through C: target kind ``c``. It runs every op, as C99."""
 
 from __future__ import annotations
 
-import platform
-
+from uma.compilers import KNOWN_COMPILERS
 from uma.hookspecs import Code, hookimpl
+from uma.machines import RUNNERS
 from uma.relay.pattern import Pattern
-from uma.target import Attribute, Target, TargetKind
+from uma.target import Attribute, ListOf, Target, TargetKind
 
+from .cpus import canonicalise, cpu_flags, machine_of
 from .kernels import host_patterns
 
 __all__ = ["KIND", "patterns", "register_target", "tir_to_runtime"]
@@ -20,19 +21,30 @@ KIND = TargetKind(
             str,
             default="native",
             pattern=r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}",
-            help="CPU to compile for, as the C compiler names it (x86-64-v3, cortex-a72), or native",
+            help="CPU to compile for, as the C compiler names it (x86-64-v3, cortex-a72), native, or one of a "
+            "microcontroller (cortex-m0, cortex-m4f), which gives triple, compiler and flags",
+        ),
+        Attribute(
+            "mtriple",
+            str,
+            pattern=r"[a-z][a-z0-9_]{0,15}(-[a-z0-9_]{1,15}){1,3}",
+            help="machine to compile for, where it is not this one: aarch64-linux-gnu, riscv64-unknown-elf",
         ),
         Attribute(
             "cc",
             str,
-            pattern=r"cc|ziglang|(?:gcc|clang)(?:-[1-9][0-9]?(?:\.[0-9]{1,2})?)?",
-            help="C compiler: cc, gcc, clang, gcc-VERSION, clang-VERSION or ziglang; by default one that is found",
+            pattern=KNOWN_COMPILERS.pattern,
+            help="C compiler: cc, gcc, clang, gcc-VERSION, clang-VERSION, ziglang or TRIPLE-gcc; by default one that "
+            "is found, for another machine TRIPLE-gcc",
         ),
         Attribute("opt", ("0", "1", "2", "3", "s"), default="3", help="optimisation level; s is for size"),
+        Attribute("cflags", ListOf(str), help="more flags of the C compiler, of those that docs/cross.md lists"),
+        Attribute("runner", tuple(RUNNERS), help="emulator that runs here what is compiled for another machine"),
     ),
     help="a CPU, through C99; runs every op",
     device_type="cpu",
     is_host=True,
+    canonicalise=canonicalise,
 )
 
 # Only exact or permitted liberties: no -ffast-math.
@@ -44,10 +56,6 @@ _MATH_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-
-# gcc and clang name a CPU with -mcpu on Arm and POWER; on x86 that is a deprecated name for tuning alone.
-_MARCH = ("x86_64", "amd64", "i386", "i486", "i586", "i686", "s390x")
-_MCPU = ("aarch64", "arm64", "armv6l", "armv7l", "armv8l", "ppc64le")
 
 
 @hookimpl
@@ -64,15 +72,12 @@ def patterns(target: Target) -> list[Pattern]:
 
 @hookimpl
 def tir_to_runtime(target: Target) -> Code:
-    """The core's C, with the flags for this CPU."""
-    flags = (f"-O{target.get_attr('opt')}", *_cpu_flags(target.get_attr("mcpu"), platform.machine().lower()))
-    return Code(cflags=flags + _MATH_FLAGS, cc=target.get_attr("cc"))
-
-
-def _cpu_flags(mcpu: str, machine: str) -> tuple[str, ...]:
-    if machine in _MARCH:
-        return (f"-march={mcpu}",)
-    # Elsewhere (RISC-V) compilers know CPUs by name but not their own: `native` then means their default.
-    if machine in _MCPU or mcpu != "native":
-        return (f"-mcpu={mcpu}",)
-    return ()
+    """The core's C, with the flags for the CPU."""
+    flags = (f"-O{target.get_attr('opt')}", *cpu_flags(target))
+    return Code(
+        # What was given comes last: it goes before what is added here.
+        cflags=(*flags, *_MATH_FLAGS, *(target.get_attr("cflags") or ())),
+        cc=target.get_attr("cc"),
+        machine=machine_of(target),
+        runner=target.get_attr("runner"),
+    )

@@ -1,0 +1,86 @@
+"""The Makefile of an artifact: libraries of what its hosts run, and the example program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..compilers import native_flags
+from ..machines import Machine
+
+__all__ = ["makefile_text"]
+
+
+def makefile_text(record: Mapping[str, Any]) -> str:
+    """The text of the Makefile.
+
+    It builds a static library, with the flags of the metadata but for those that name the CPU of the machine that
+    compiles, and the example program, where an image of it needs nothing besides; and a library for each host that is
+    another machine than the first.
+
+    Args:
+        record: the metadata of an artifact, with its files.
+    """
+    how, name = record["compile"], record["name"]
+    first, *others = how["hosts"]
+    remote = [host for host in others if host["machine"] != first["machine"]]
+    near = [host for host in others if host["machine"] == first["machine"]]
+    libraries = {f"lib{name}.a": _objects([first, *near])}
+    libraries |= {f"lib{name}_on_{host['label']}.a": _objects([host]) for host in remote}
+    program, example = f"{name}_example", how["example"]
+    compiled = [*(source for host in how["hosts"] for source in host["sources"]), example]
+    included = sorted(set(record["files"]) - {*compiled, *how["profile"], how["library_entry"], "Makefile"})
+    linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row["name"] for row in how["libraries"]), "m"))
+    made = [*libraries]
+    # Start-up code, and what has another machine run something, is the firmware's.
+    if not remote and (first["machine"] is None or not Machine.parse(first["machine"]).is_bare):
+        made.append(program)
+    own = [(f"{source}.o", line) for host in others for source in host["sources"] for line in _settings(host)]
+    own += [(f"lib{name}_on_{host['label']}.a", line) for host in remote for line in _settings(host)]
+    objects = [*(name for names in libraries.values() for name in names), f"{example}.o"]
+    lines = [
+        "# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...",
+        *_settings(first),
+        f"LDLIBS = {linked}",
+        f"INCLUDED = {' '.join(included)}",
+        "",
+        f"all: {' '.join(made)}",
+        "",
+        *(line for library, names in libraries.items() for line in _archive(library, names)),
+        f"{program}: {example}.o lib{name}.a",
+        f"\t$(CC) $(LDFLAGS) -o $@ {example}.o lib{name}.a $(LDLIBS)",
+        "",
+        *(line for source in compiled for line in _object(source)),
+        *(f"{target}: {line}" for target, line in own),
+        "clean:",
+        f"\trm -f {' '.join([*libraries, program, *objects])}",
+        "",
+        ".PHONY: all clean",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _objects(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{source}.o" for host in hosts for source in host["sources"]]
+
+
+def _archive(library: str, objects: Sequence[str]) -> list[str]:
+    return [f"{library}: {' '.join(objects)}", f"\t$(AR) rcs $@ {' '.join(objects)}", ""]
+
+
+def _object(source: str) -> list[str]:
+    return [f"{source}.o: {source} $(INCLUDED)", f"\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {source} -o $@", ""]
+
+
+def _settings(host: Mapping[str, Any]) -> list[str]:
+    """The lines that choose the tools of a host, where there are any to choose, and the flags."""
+    machine = None if host["machine"] is None else Machine.parse(host["machine"])
+    name, told = host["compiler"], ""
+    if machine is not None:
+        name = name or f"{machine.triple}-gcc"
+        told = f" --target={machine.triple}" if name.startswith("clang") else ""
+    lines = [f"CC = {name}{told}"] if name not in (None, "ziglang") else []
+    if name is not None and (prefix := name.rpartition("-gcc")[0]):
+        lines.append(f"AR = {prefix}-ar")
+    native = native_flags(host["flags"])
+    return [*lines, f"CFLAGS = {' '.join(flag for flag in host['flags'] if flag not in native)}"]

@@ -1,0 +1,116 @@
+"""Programs that an emulator runs: a model, what feeds it, and what is below the two."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import RequirementError
+from ..machines import Board, Runner
+from .cache import Cache, library_key
+from .compile import Part, compile_program
+from .elf import segments
+
+__all__ = ["make_image"]
+
+_FOLDER = Path(__file__).with_name("emulation")
+_HEADERS = ("uma_emulated.h",)
+_COMMON = "uma_emulated.c"
+_SCRIPT = "uma_emulated.ld"
+
+_REGION_BYTES = 1 << 28
+"""The linker is told of more memory than there is, so that it places everything, and it can be said how much it is."""
+
+
+def make_image(
+    parts: Sequence[Part],
+    files: Mapping[str, bytes],
+    runner: Runner,
+    libraries: Sequence[Path] = (),
+    *,
+    where: str,
+) -> Path:
+    """The program, from the cache.
+
+    Args:
+        parts: the sources of the model and of ``uma_model_entry``. What is added here is compiled as the first one is.
+        files: name to content.
+        runner: what it is for.
+        libraries: files of libraries that it needs.
+        where: names the model in errors.
+
+    Raises:
+        RequirementError: it does not fit into the memory of the emulated board.
+        UsageError, ToolchainError: as for `compile_program`.
+    """
+    own, sources, flags = _surroundings(runner)
+    files = {**files, **own}
+    parts = [*parts, replace(parts[0], sources=sources)]
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+    def build(output: Path) -> None:
+        compile_program(parts, files, output, flags=flags, libraries=libraries)
+        if runner.board is not None:
+            _check_fit(output.read_bytes(), runner.name, runner.board, where)
+
+    return Cache().library(library_key(digests, parts, libraries), build)
+
+
+@functools.cache
+def _surroundings(runner: Runner) -> tuple[dict[str, bytes], tuple[str, ...], tuple[str, ...]]:
+    """The files that are added to a model's, those to compile, and what the linker is told."""
+    system = "uma_emulated_linux.c" if runner.board is None else "uma_emulated_cortex_m.c"
+    sources = (_COMMON, system)
+    files = {name: (_FOLDER / name).read_bytes() for name in (*_HEADERS, *sources)}
+    # A model without devices comes without it.
+    files["uma_device.h"] = (_FOLDER.with_name("csrc") / "uma_device.h").read_bytes()
+    if runner.board is None:
+        return files, sources, ("-static",)
+    files[_SCRIPT] = _script(runner.board).encode()
+    return files, sources, ("-nostartfiles", "-T", _SCRIPT)
+
+
+def _script(board: Board) -> str:
+    """The linker script. The stack is at the low end of the RAM, so that it does not grow into the model's arena. Below
+    it are bytes that must stay as they are: on some boards, addresses where there is nothing can be written to."""
+    end = board.ram.base + board.ram.size_bytes
+    return f"""\
+ENTRY(reset)
+MEMORY
+{{
+    FLASH (rx) : ORIGIN = {board.flash.base:#x}, LENGTH = {_REGION_BYTES:#x}
+    RAM (rwx) : ORIGIN = {board.ram.base:#x}, LENGTH = {_REGION_BYTES:#x}
+}}
+SECTIONS
+{{
+    .text : {{ KEEP(*(.vectors)) *(.text .text.*) *(.rodata .rodata.*) . = ALIGN(8); }} > FLASH
+    .ARM.extab : {{ *(.ARM.extab .ARM.extab.*) }} > FLASH
+    .ARM.exidx : {{ __exidx_start = .; *(.ARM.exidx .ARM.exidx.*) __exidx_end = .; }} > FLASH
+    .guard (NOLOAD) : {{ uma_guard_begin = .; . = . + {board.stack_bytes // 4:#x}; }} > RAM
+    .stack (NOLOAD) : {{ uma_stack_begin = .; . = . + {board.stack_bytes:#x}; uma_stack_end = .; }} > RAM
+    .data : ALIGN(8) {{ uma_data_begin = .; *(.data .data.*) . = ALIGN(8); uma_data_end = .; }} > RAM AT > FLASH
+    uma_data_load = LOADADDR(.data);
+    .bss (NOLOAD) : ALIGN(8) {{ uma_bss_begin = .; *(.bss .bss.*) *(COMMON) . = ALIGN(8); uma_bss_end = .; }} > RAM
+    uma_heap_begin = uma_bss_end;
+    uma_heap_end = {end:#x};
+}}
+"""
+
+
+def _check_fit(image: bytes, name: str, board: Board, where: str) -> None:
+    for what, memory, load in (("flash", board.flash, True), ("RAM", board.ram, False)):
+        ends = [
+            segment.load_address + segment.file_bytes if load else segment.address + segment.memory_bytes
+            for segment in segments(image)
+            if memory.base <= (segment.load_address if load else segment.address) < memory.base + _REGION_BYTES
+        ]
+        taken = max(ends, default=memory.base) - memory.base
+        if taken > memory.size_bytes:
+            raise RequirementError(
+                f"the program takes {taken:,} bytes of {what}, and {name} has {memory.size_bytes:,}",
+                where=where,
+                hint="choose an emulator of a larger board",
+            )

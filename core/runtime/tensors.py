@@ -1,0 +1,87 @@
+"""What goes into a model and what comes out: tensors by name, and the check of a caller's arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..tir.dtype import itemsize
+from .abi import Array
+
+__all__ = ["TensorInfo", "checked_inputs"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """What a compiled model says of one input, output or state: its name in the model, element type and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * itemsize(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def checked_inputs(inputs: Any, wanted: Sequence[TensorInfo], model: str) -> dict[str, Array]:
+    """What a caller gives as a model's inputs, by name, as arrays of exactly their types.
+
+    Args:
+        inputs: as for `uma.artifact.Artifact.run`.
+        wanted: the inputs of the model.
+        model: its name.
+
+    Raises:
+        ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
+    """
+    where = f"inputs of model {model}"
+
+    def expected() -> str:
+        return ", ".join(f"{info.name!r}: {info}" for info in wanted) or "none"
+
+    if inputs is None:
+        inputs = {}
+    elif not isinstance(inputs, Mapping):
+        if len(wanted) != 1:
+            raise ModelError(
+                f"one value was given for {len(wanted)} inputs, expected {expected()}",
+                where=where,
+                hint="pass a mapping from input name to array",
+            )
+        inputs = {wanted[0].name: inputs}
+    if missing := [info.name for info in wanted if info.name not in inputs]:
+        raise ModelError(f"the input {missing[0]!r} is missing, expected {expected()}", where=where)
+    names = {info.name for info in wanted}
+    if unknown := [name for name in inputs if name not in names]:
+        raise ModelError(f"there is no input {unknown[0]!r}, expected {expected()}", where=where)
+    return {info.name: _array(inputs[info.name], info, where) for info in wanted}
+
+
+def _array(value: Any, info: TensorInfo, where: str) -> Array:
+    """`value` as an array of exactly the type of `info`."""
+    what = f"input {info.name!r}"
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        try:
+            array = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise ModelError(f"{what} cannot be read through DLPack: {error}", where=where) from error
+    else:
+        raise ModelError(
+            f"{what} is a {type(value).__name__}, expected an array {info}",
+            where=where,
+            hint=f"convert it: numpy.asarray(value, dtype=numpy.{info.dtype})",
+        )
+    if array.dtype != info.dtype or array.shape != info.shape:
+        raise ModelError(f"{what} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
+    return array

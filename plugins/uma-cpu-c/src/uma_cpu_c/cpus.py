@@ -1,0 +1,159 @@
+"""From what a target says of a CPU to its machine, its C compiler and the flags of that."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+
+from uma.compilers import refused_flags
+from uma.errors import UsageError
+from uma.machines import Machine, alike, find_runner
+from uma.target import Target
+
+__all__ = ["CORTEX_M", "canonicalise", "cpu_flags", "machine_of"]
+
+_SOFT = ("-mthumb", "-mfloat-abi=soft")
+_FPV4 = ("-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
+_FPV5 = ("-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard")
+
+CORTEX_M: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "cortex-m0": ("cortex-m0", _SOFT),
+    "cortex-m0plus": ("cortex-m0plus", _SOFT),
+    "cortex-m1": ("cortex-m1", _SOFT),
+    "cortex-m3": ("cortex-m3", _SOFT),
+    "cortex-m4": ("cortex-m4", _SOFT),
+    "cortex-m4f": ("cortex-m4", _FPV4),
+    "cortex-m7": ("cortex-m7", _SOFT),
+    "cortex-m7f": ("cortex-m7", _FPV5),
+    "cortex-m23": ("cortex-m23", _SOFT),
+    "cortex-m33": ("cortex-m33", _SOFT),
+    "cortex-m33f": ("cortex-m33", _FPV5),
+    "cortex-m55": ("cortex-m55", ("-mthumb", "-mfloat-abi=hard")),
+}
+"""What compilers call a microcontroller's CPU, and its flags. An ``f`` at the end, which compilers do not know, says
+that it has a floating-point unit."""
+
+_CORTEX_M_TRIPLE = "arm-none-eabi"
+_GENERIC = "generic"
+"""The CPU of another machine of which nothing is said."""
+
+# gcc and clang name a CPU with -mcpu on Arm and POWER; on x86 that is a deprecated name for tuning alone.
+_MARCH = ("x86_64", "amd64", "i386", "i486", "i586", "i686", "s390x")
+_MCPU = ("aarch64", "arm64", "armv6l", "armv7l", "armv8l", "ppc64le")
+
+
+def canonicalise(target: Target) -> dict[str, object]:
+    """What follows for another machine: its triple, its compiler, the CPU as compilers call it, and flags.
+
+    Raises:
+        UsageError: what was given contradicts itself, or a flag is not allowed.
+    """
+    given = target.attrs
+    cflags = _texts(given.get("cflags"))
+    mcpu, cc, runner = (None if given.get(name) is None else str(given[name]) for name in ("mcpu", "cc", "runner"))
+    triple = _triple(target)
+    _check_flags(cflags, names_cpu=triple is None or mcpu not in (None, _GENERIC))
+    if triple is None:
+        if runner is not None:
+            find_runner(runner, None)
+        return {}
+    if mcpu == "native":
+        raise UsageError(f"-mcpu=native is this machine's CPU, and -mtriple={triple} is another machine")
+    machine = _machine(triple, mcpu)
+    if runner is not None:
+        find_runner(runner, machine)
+    if cc is None:
+        cc = f"{triple}-gcc"
+    elif cc == "ziglang" and machine.is_bare:
+        raise UsageError(f"-cc=ziglang has no C library for {triple}", hint=f"-cc={triple}-gcc")
+    elif cc == "cc" or cc.startswith("gcc"):
+        hint = f"-cc={triple}-gcc, or clang or ziglang, which compile for any"
+        raise UsageError(f"-cc={cc} compiles for this machine, and -mtriple={triple} is another one", hint=hint)
+    name, flags = CORTEX_M.get(mcpu or "", (mcpu or _GENERIC, ()))
+    derived: dict[str, object] = {"mcpu": name, "mtriple": triple, "cc": cc}
+    if joined := _joined(flags, cflags, mcpu):
+        derived["cflags"] = joined
+    return derived
+
+
+def machine_of(target: Target) -> str | None:
+    """The machine as `uma.hookspecs.Code` has it; None for this one."""
+    triple = target.get_attr("mtriple")
+    if triple is None:
+        return None
+    given = target.attrs.get("mcpu")
+    # A CPU with a floating-point unit calls functions in another way than one without.
+    return str(_machine(triple, None if given is None else str(given)))
+
+
+def cpu_flags(target: Target) -> tuple[str, ...]:
+    """The flags that name the CPU, for the compiler of the target's machine."""
+    mcpu, triple = str(target.get_attr("mcpu")), target.get_attr("mtriple")
+    machine = platform.machine().lower() if triple is None else triple.partition("-")[0]
+    if triple is not None and mcpu == _GENERIC:
+        return ()
+    if machine in _MARCH:
+        return (f"-march={mcpu}",)
+    # Elsewhere (RISC-V) compilers know CPUs by name but not their own: `native` then means their default.
+    if machine in _MCPU or mcpu != "native":
+        return (f"-mcpu={mcpu}",)
+    return ()
+
+
+def _machine(triple: str, mcpu: str | None) -> Machine:
+    bare = Machine(triple).is_bare
+    if bare and mcpu is None:
+        raise UsageError(f"-mtriple={triple} has no operating system: its CPU must be said", hint="add -mcpu=...")
+    return Machine.parse(f"{triple} {mcpu}" if bare else triple)
+
+
+def _triple(target: Target) -> str | None:
+    """The triple of the machine, which every attribute that says something of it agrees with; None for this machine."""
+    given = target.attrs
+    said: dict[str, str] = {}
+    if "mtriple" in given:
+        said[f"-mtriple={given['mtriple']}"] = str(given["mtriple"])
+    if "cc" in given and (prefix := str(given["cc"]).rpartition("-gcc")[0]):
+        said[f"-cc={given['cc']}"] = prefix
+    if given.get("mcpu") in CORTEX_M:
+        said[f"-mcpu={given['mcpu']}"] = _CORTEX_M_TRIPLE
+    for text, triple in said.items():
+        first, chosen = next(iter(said.items()))
+        if not alike(triple, chosen):
+            raise UsageError(f"{text} is for {triple}, and {first} for {chosen}", hint=f"leave out {text} or {first}")
+    return next(iter(said.values()), None)
+
+
+def _check_flags(cflags: Sequence[str], names_cpu: bool) -> None:
+    """UsageError where a flag is not allowed, or is about what another attribute says."""
+    if refused := refused_flags(cflags):
+        what = f"the flag {refused[0][:60]!r} of -cflags may not reach a compiler"
+        raise UsageError(what, hint="docs/cross.md lists those that may")
+    for flag in cflags:
+        if flag.startswith("-std="):
+            raise UsageError(f"the flag {flag!r} of -cflags contradicts the code, which is C99", hint="leave it out")
+        other = "opt" if flag.startswith("-O") else None
+        if _option(flag) == "-mcpu" or (names_cpu and _option(flag) == "-march"):
+            other = "mcpu"
+        if other is not None:
+            raise UsageError(
+                f"the flag {flag!r} of -cflags is what the attribute {other!r} says", hint=f"give -{other}"
+            )
+
+
+def _joined(flags: Sequence[str], cflags: Sequence[str], mcpu: str | None) -> list[str]:
+    """The flags of a CPU, then those that were given, which take the place of what nobody asked for."""
+    given = {_option(flag): flag for flag in cflags}
+    for flag in flags:
+        if given.get(_option(flag), flag) != flag and flag != "-mfloat-abi=soft":
+            raise UsageError(f"the flag {given[_option(flag)]!r} of -cflags contradicts -mcpu={mcpu}, which is {flag}")
+    return [*(flag for flag in flags if _option(flag) not in given), *cflags]
+
+
+def _option(flag: str) -> str:
+    """What a flag is about: of two flags that are about one thing the last counts."""
+    return "-mthumb" if flag == "-marm" else flag.partition("=")[0]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()
