@@ -27,14 +27,14 @@ from .artifact_record import METADATA_FILE, machine_of, parse_record, problem
 from .codegen.makefile import makefile_text
 from .drivers import Library
 from .errors import InternalError, ModelError, UmaError, UsageError
-from .machines import RUNNERS, Machine, find_runner
+from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key
 from .runtime.compile import Part, compile_objects, compile_shared
 from .runtime.elf import check_machine, code_bytes, text_bytes
 from .runtime.files import read_plain, replace_folder
 from .runtime.libraries import require_library
 from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
-from .runtime.toolchain import Compiler, find_compiler
+from .runtime.toolchain import find_compiler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,15 +152,14 @@ class Artifact:
 
     @property
     def code_bytes(self) -> int:
-        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes; of a model for
-        another machine that of its `objects`.
+        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes; where other
+        machines run it, or some of it, that of its `objects`.
 
         Raises:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
-        if self._machine is not None:
-            return sum(map(code_bytes, self.objects().values()))
-        return text_bytes(self._library())
+        objects = self.objects()
+        return sum(map(code_bytes, objects.values())) if objects else text_bytes(self._library())
 
     @functools.cached_property
     def _machine(self) -> Machine | None:
@@ -174,22 +173,29 @@ class Artifact:
         return None if self._machine is None else runner
 
     def objects(self) -> dict[str, bytes]:
-        """What is compiled for other machines than this one: ``LABEL/NAME.c.o`` to the object, for each source.
+        """What is compiled where other machines than this one run the model, or some of it.
+
+        Returns:
+            ``LABEL/NAME.c.o`` to the object, for each host and source; nothing where this machine runs it all.
 
         Raises:
             ToolchainError: a compiler is missing, or does not take the sources.
         """
         with self._lock:
             if self._objects is None:
-                made: dict[str, bytes] = {}
-                for host in self._record["compile"]["hosts"]:
-                    if machine := _foreign(host):
-                        part = Part(find_compiler(host["compiler"], machine), host["sources"], host["flags"])
-                        for name, content in compile_objects([part], self.files).items():
-                            check_machine(content, machine, name)
-                            made[f"{host['label']}/{name}"] = content
-                self._objects = made
+                hosts = self._record["compile"]["hosts"]
+                made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
+                self._objects = {name: content for objects in made for name, content in objects.items()}
             return dict(self._objects)
+
+    def _objects_of(self, host: Mapping[str, Any]) -> dict[str, bytes]:
+        machine = machine_of(host)
+        part = Part(find_compiler(host["compiler"], machine), host["sources"], host["flags"])
+        made = compile_objects([part], self.files)
+        for name, content in made.items():
+            if machine is not None:
+                check_machine(content, machine, name)
+        return {f"{host['label']}/{name}": content for name, content in made.items()}
 
     def source(self, name: str) -> str:
         """The text of the file `name`.
@@ -220,7 +226,9 @@ class Artifact:
             return self._model.session()
 
     def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
-        """Run the model once, on this machine; may be called from several threads, which then take turns.
+        """Run the model once, on this machine or in the emulator that its target names.
+
+        It may be called from several threads, which then take turns.
 
         All runs are those of one session. A model that keeps something from one run to the next goes on where the run
         before left off, until `reset`; for several streams take a `session` for each.
@@ -234,9 +242,9 @@ class Artifact:
 
         Raises:
             ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
-            ToolchainError: the model cannot be compiled or loaded on this machine.
+            ToolchainError, RequirementError: as for `session`.
             DeviceError: a device stopped the run, or could not be opened.
-            UsageError: a run was stopped half-way, and what it kept needs a `reset`.
+            UsageError: as for `session`; or a run was stopped half-way, and what it kept needs a `reset`.
         """
         with self._lock:
             return self._own_session().run(inputs)
@@ -411,7 +419,7 @@ class Artifact:
         first = how["hosts"][0]
         assert machine is not None
         if first["runner"] is None:
-            fits = [runner.name for runner in RUNNERS.values() if runner.objection(machine) is None]
+            fits = runners_for(machine)
             emulated = f"; to run it here, build it with -runner={' or -runner='.join(fits)}" if fits else ""
             raise UsageError(
                 f"the model is compiled for {machine}, which this machine is not: it does not run here",
@@ -421,7 +429,7 @@ class Artifact:
         self._check_devices()
         parts = self._parts([*first["sources"], how["library_entry"]])
         runner = find_runner(first["runner"], machine)
-        image = make_image(parts, self.files, runner, self._libraries(parts[0].compiler), where=f"model {self.name}")
+        image = make_image(parts, self.files, runner, self._libraries(parts[0]), where=f"model {self.name}")
         state = self._record["state"]
         return EmulatedModel(
             image,
@@ -456,11 +464,12 @@ class Artifact:
             for host, names in ((first, sources), *((other, other["sources"]) for other in others))
         ]
 
-    def _libraries(self, compiler: Compiler) -> list[Path]:
-        """The files of the libraries that the model is linked with."""
+    def _libraries(self, part: Part) -> list[Path]:
+        """The files of the libraries that the model is linked with, ``part`` being what the first host runs."""
         rows = self._record["compile"]["libraries"]
         wanted = [Library(row["name"], row["package"], tuple(row["symbols"])) for row in rows]
-        return [require_library(library, compiler, f"model {self.name}") for library in wanted]
+        where = f"model {self.name}"
+        return [require_library(library, part.compiler, where, part.flags, self._machine) for library in wanted]
 
     def _library(self, variant: Literal["plain", "profile"] = "plain") -> Path:
         """The shared library for this machine, from the cache."""
@@ -468,7 +477,7 @@ class Artifact:
         first = how["hosts"][0]
         parts = self._parts(how["profile"] if variant == "profile" else [*first["sources"], how["library_entry"]])
         digests = {name: row["sha256"] for name, row in self._record["files"].items()}
-        libraries = self._libraries(parts[0].compiler)
+        libraries = self._libraries(parts[0])
         key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:

@@ -12,7 +12,18 @@ from types import MappingProxyType
 
 from .errors import UsageError
 
-__all__ = ["ARCHITECTURES", "RUNNERS", "Architecture", "Board", "Machine", "Memory", "Runner", "alike", "find_runner"]
+__all__ = [
+    "ARCHITECTURES",
+    "RUNNERS",
+    "Architecture",
+    "EmulatedBoard",
+    "Machine",
+    "Memory",
+    "Runner",
+    "alike",
+    "find_runner",
+    "runners_for",
+]
 
 _TRIPLE = re.compile(r"[a-z][a-z0-9_]{0,15}(?:-[a-z0-9_]{1,15}){1,3}", re.ASCII)
 _CPU = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,63}", re.ASCII)
@@ -134,7 +145,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Board:
+class EmulatedBoard:
     """A board without an operating system, as an emulator has it.
 
     Args:
@@ -166,7 +177,7 @@ class Runner:
     name: str
     program: str
     architecture: str
-    board: Board | None = None
+    board: EmulatedBoard | None = None
 
     def objection(self, machine: Machine) -> str | None:
         """Why it does not run what is compiled for a machine, in words; None if it does."""
@@ -179,13 +190,14 @@ class Runner:
 
 
 _V6M = ("cortex-m0", "cortex-m0plus", "cortex-m1")
+_V7M = ("cortex-m4f", "cortex-m4", "cortex-m3", *_V6M)
 _ZBT = Memory(0, 4 << 20), Memory(0x20000000, 4 << 20)
 _BOARDS = (
-    Board("microbit", _V6M, Memory(0, 256 << 10), Memory(0x20000000, 16 << 10), 2 << 10),
-    Board("mps2-an385", ("cortex-m3", *_V6M), *_ZBT, 64 << 10),
-    Board("mps2-an386", ("cortex-m4f", "cortex-m4", "cortex-m3", *_V6M), *_ZBT, 64 << 10),
-    Board("mps2-an500", ("cortex-m7f", "cortex-m7", "cortex-m4f", "cortex-m4", "cortex-m3", *_V6M), *_ZBT, 64 << 10),
-    Board(
+    EmulatedBoard("microbit", _V6M, Memory(0, 256 << 10), Memory(0x20000000, 16 << 10), 2 << 10),
+    EmulatedBoard("mps2-an385", ("cortex-m3", *_V6M), *_ZBT, 64 << 10),
+    EmulatedBoard("mps2-an386", _V7M, *_ZBT, 64 << 10),
+    EmulatedBoard("mps2-an500", ("cortex-m7f", "cortex-m7", *_V7M), *_ZBT, 64 << 10),
+    EmulatedBoard(
         "mps3-an547",
         ("cortex-m55", "cortex-m33f", "cortex-m33", "cortex-m23"),
         Memory(0, 512 << 10),
@@ -217,6 +229,10 @@ def find_runner(name: str, machine: Machine | None) -> Runner:
     if machine is None:
         raise UsageError(f"{name!r} is for another machine, and none is named")
     if reason := RUNNERS[name].objection(machine):
-        others = [one.name for one in RUNNERS.values() if one.objection(machine) is None]
-        raise UsageError(reason, hint=f"{' or '.join(others) or 'no emulator that is known'} does")
+        raise UsageError(reason, hint=f"{' or '.join(runners_for(machine)) or 'no emulator that is known'} does")
     return RUNNERS[name]
+
+
+def runners_for(machine: Machine) -> list[str]:
+    """The names of the emulators that run what is compiled for ``machine``."""
+    return [runner.name for runner in RUNNERS.values() if runner.objection(machine) is None]

@@ -359,9 +359,10 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
     wanted = {library: device.label for device in devices for library in device.runtime.libraries}
     if wanted:
-        compiler = find_compiler(code.cc, None if code.machine is None else Machine.parse(code.machine))
+        machine = None if code.machine is None else Machine.parse(code.machine)
+        compiler = find_compiler(code.cc, machine)
         for library, label in wanted.items():
-            require_library(library, compiler, f"target {label!r}")
+            require_library(library, compiler, f"target {label!r}", code.cflags, machine)
     return tuple(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Compiled libraries, kept by what they were made from.
+"""Compiled libraries, and programs for emulators, kept by what they were made from.
 
 An entry is one file, ``KEY-DIGEST.so``: what went in, and what came out. It is written under another name and moved
 into place, so two processes and a kill at any moment leave either a whole entry or none; an entry whose bytes do not

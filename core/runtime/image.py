@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import RequirementError
-from ..machines import Board, Runner
+from ..machines import EmulatedBoard, Runner
 from .cache import Cache, library_key
 from .compile import Part, compile_program
 from .elf import segments
@@ -73,12 +73,12 @@ def _surroundings(runner: Runner) -> tuple[dict[str, bytes], tuple[str, ...], tu
     return files, sources, ("-nostartfiles", "-T", _SCRIPT)
 
 
-def _script(board: Board) -> str:
+def _script(board: EmulatedBoard) -> str:
     """The linker script. The stack is at the low end of the RAM, so that it does not grow into the model's arena. Below
     it are bytes that must stay as they are: on some boards, addresses where there is nothing can be written to."""
     end = board.ram.base + board.ram.size_bytes
     return f"""\
-ENTRY(reset)
+ENTRY(uma_reset)
 MEMORY
 {{
     FLASH (rx) : ORIGIN = {board.flash.base:#x}, LENGTH = {_REGION_BYTES:#x}
@@ -100,7 +100,7 @@ SECTIONS
 """
 
 
-def _check_fit(image: bytes, name: str, board: Board, where: str) -> None:
+def _check_fit(image: bytes, name: str, board: EmulatedBoard, where: str) -> None:
     for what, memory, load in (("flash", board.flash, True), ("RAM", board.ram, False)):
         ends = [
             segment.load_address + segment.file_bytes if load else segment.address + segment.memory_bytes

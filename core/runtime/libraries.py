@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..drivers import Library
 from ..errors import ToolchainError
+from ..machines import Machine
 from .compile import try_link
 from .toolchain import Compiler, find_compiler
 
@@ -33,18 +34,24 @@ def find_library(library: Library, compiler: Compiler | None = None) -> Path | N
     return found if isinstance(found, Path) else None
 
 
-def require_library(library: Library, compiler: Compiler, where: str) -> Path:
+def require_library(
+    library: Library, compiler: Compiler, where: str, flags: Sequence[str] = (), machine: Machine | None = None
+) -> Path:
     """As `find_library`, for a build that cannot do without.
 
     Args:
         library: what to find.
         compiler: what will link it.
         where: who needs it, for the error.
+        flags: what the code is compiled with that uses it.
+        machine: what that is for; None for this machine.
 
     Raises:
         ToolchainError: it is missing, or cannot be linked; names library, distribution and remedy.
     """
-    found = _search(library, compiler)
+    # Start-up code is the firmware's, and what it needs besides.
+    bare = ["-nostartfiles"] if machine is not None and machine.is_bare else []
+    found = _search(library, compiler, [*flags, *bare])
     if isinstance(found, Path):
         return found
     remedies = [f"pip install {library.package}"] if library.package else []
@@ -56,13 +63,14 @@ def require_library(library: Library, compiler: Compiler, where: str) -> Path:
     )
 
 
-def _search(library: Library, compiler: Compiler) -> Path | str:
+def _search(library: Library, compiler: Compiler, flags: Sequence[str] = ()) -> Path | str:
     """The file; or what the linker says instead."""
     declared = "".join(f"void {symbol}(void);\n" for symbol in library.symbols)
     used = ", ".join(["0", *library.symbols])
     # Not static: what nobody can see, a compiler may leave out.
     program = f"{declared}void (*const uma_used[])(void) = {{{used}}};\nint main(void) {{ return 0; }}\n"
-    links, text = try_link(compiler, program, [*(f"-L{folder}" for folder in _folders(library)), f"-l{library.name}"])
+    folders = [f"-L{folder}" for folder in _folders(library)]
+    links, text = try_link(compiler, program, [*flags, *folders, f"-l{library.name}"])
     lines = text.splitlines()
     if not links:
         said = [line.strip()[:200] for line in lines if ": " in line]

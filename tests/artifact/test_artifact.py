@@ -427,6 +427,21 @@ class TestSaving:
         text = Artifact(FILES, changed("compile.hosts.0.compiler", compiler)).source("Makefile")
         assert text.splitlines(keepends=True)[1].startswith(line or "CFLAGS")
 
+    @pytest.mark.parametrize(
+        ("machine", "compiler", "lines"),
+        [
+            ("aarch64-linux-gnu", "clang", ["CC = clang --target=aarch64-linux-gnu"]),
+            ("aarch64-linux-gnu", None, ["CC = aarch64-linux-gnu-gcc", "AR = aarch64-linux-gnu-ar"]),
+            ("aarch64-linux-gnu", "ziglang", []),
+            ("arm-none-eabi cortex-m0", "arm-none-eabi-gcc-12", ["CC = arm-none-eabi-gcc-12", "AR = arm-none-eabi-ar"]),
+        ],
+    )
+    def test_makefile_for_another_machine(self, machine: str, compiler: str | None, lines: list[str]) -> None:
+        hosts = [{**METADATA["compile"]["hosts"][0], "machine": machine, "compiler": compiler}]
+        text = Artifact(FILES, changed("compile.hosts", hosts)).source("Makefile").splitlines()
+        assert text[1 : 2 + len(lines)] == [*lines, next(line for line in text if line.startswith("CFLAGS = "))]
+        assert ("all: libscale.a" if "none" in machine else "all: libscale.a scale_example") in text
+
     def test_makes_parents(self, artifact: Artifact, tmp_path: Path) -> None:
         folder = artifact.save(tmp_path / "a" / "b" / "c")
         assert load(folder).name == "scale"

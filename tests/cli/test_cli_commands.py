@@ -207,7 +207,14 @@ class TestTargets:
         assert text.splitlines()[0] == "c: a CPU, through C99; runs every op"
         assert re.search(r"^  -opt +.*one of 0, 1, 2, 3, s; default 3$", text, re.MULTILINE)
         attributes = uma("targets", "c", "--json").json["kind"]["attributes"]
-        assert {row["name"]: row["default"] for row in attributes} == {"mcpu": "native", "cc": None, "opt": "3"}
+        assert {row["name"]: row["default"] for row in attributes} == {
+            "mcpu": "native",
+            "mtriple": None,
+            "cc": None,
+            "opt": "3",
+            "cflags": None,
+            "runner": None,
+        }
 
     def test_the_kind_of_the_core(self, uma: Uma) -> None:
         assert uma("targets", "composite").out.splitlines() == [
@@ -260,8 +267,9 @@ class TestTargets:
     def test_explain(self, uma: Uma) -> None:
         lines = uma("targets", "--explain", "c  -opt=2 -mcpu='x86-64-v3'").out.splitlines()
         assert lines[0] == "c -mcpu=x86-64-v3 -opt=2"
-        rest = [line.split(None, 1) for line in lines[1:]]
-        assert rest == [["-mcpu", "x86-64-v3 (given)"], ["-cc", "not given"], ["-opt", "2 (given)"]]
+        rest = dict(line.split(None, 1) for line in lines[1:])
+        assert rest.pop("-mcpu") == "x86-64-v3 (given)" and rest.pop("-opt") == "2 (given)"
+        assert rest == dict.fromkeys(["-mtriple", "-cc", "-cflags", "-runner"], "not given")
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"
         assert {"name": "opt", "value": "3", "given": False, "origin": "default"} in record["attributes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -174,6 +175,17 @@ def test_the_founding_documents_pair(tmp_path: Path, plugins: PluginHost) -> Non
     assert load(folder).objects() == objects
 
 
+def test_this_machine_and_another(plugins: PluginHost) -> None:
+    """A coprocessor: all that is compiled is there as objects, and no one process runs it."""
+    needs("arm-none-eabi-gcc")
+    targets = ["c", "small: c -mcpu=cortex-m0"]
+    artifact = build(small(), targets, name="net", pins={"scale": "small"}, plugins=plugins)
+    assert list(artifact.objects()) == ["c/net.c.o", "c/net_weights.c.o", "small/net_on_small.c.o"]
+    assert artifact.code_bytes > 0 and artifact.emulator is None
+    with pytest.raises(UsageError, match="for several machines, 'c' and 'small'"):
+        artifact.run(frames(1)[0])
+
+
 def test_objects_beside_the_sources(tmp_path: Path, plugins: PluginHost) -> None:
     needs("arm-none-eabi-gcc")
     artifact = build(small(), "c -mcpu=cortex-m0 -opt=s", name="net", plugins=plugins)
@@ -214,6 +226,17 @@ def test_it_does_not_run_here(plugins: PluginHost) -> None:
     assert error.value.hint == "compile what Artifact.save writes for that machine"
     with pytest.raises(UsageError, match="cannot be timed here"):
         artifact.profile(frames(1)[0])
+
+
+def test_a_triple_that_is_this_machines(plugins: PluginHost) -> None:
+    triple = sysconfig.get_config_var("MULTIARCH")
+    if not triple:
+        pytest.skip("this Python does not say what machine it is for")
+    needs(f"{triple}-gcc")
+    artifact = build(small(), f"c -mtriple={triple}", plugins=plugins)
+    assert artifact.objects() == {} and artifact.emulator is None
+    expected = build(small(), "c", plugins=plugins).run(frames(1)[0])
+    np.testing.assert_array_equal(artifact.run(frames(1)[0])["y"], expected["y"])
 
 
 def test_registers_are_not_to_be_had(models: Path, plugins: PluginHost) -> None:

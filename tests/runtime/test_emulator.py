@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests._support import fake_device as fake
+from tests._support.c_programs import SANITIZED
 from tests._support.programs import kernel
 
 from uma.codegen import emit_model
@@ -161,6 +163,29 @@ class TestRunning:
         (tmp_path / "busy").unlink()
         thread.join()
         np.testing.assert_array_equal(session.outputs["y"], X)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path) -> None:
+    """Under sanitizers, which do not go into a static program: another one runs in its place."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    fake_emulator("qemu-aarch64", f"exec {tmp_path}/program")
+    folder = Path(emulator.__file__).parent
+    for program in (remembering("a", "b"), fake.chain(None, host=kernel([4], 4))):
+        devices = fake.devices(**{label: fake.runtime() for label in program.devices})
+        files = emit_model(program, plan(program), devices)
+        own = {path.name: path.read_text() for path in (folder / "emulation").iterdir() if path.is_file()}
+        for name, text in {**files.contents, **own}.items():
+            (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        sources = [*files.sources, files.entry, "uma_emulated.c", "uma_emulated_linux.c"]
+        command = [compiler, *SANITIZED, "-I", str(folder / "csrc"), *sources, "-o", "program", "-lm"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        session = modelled(program).session()
+        for _ in range(2):
+            np.testing.assert_array_equal(session.run(X)["y"], 2 ** len(program.devices) * X)
+        assert all(counted["operations"] == 3 for counted in session.counters().values())
 
 
 @pytest.mark.usefixtures("here")

@@ -14,6 +14,7 @@ import pytest
 
 from uma.errors import ToolchainError
 from uma.hookspecs import Library
+from uma.machines import Machine
 from uma.runtime import find_library
 from uma.runtime.compile import Part, compile_shared
 from uma.runtime.libraries import require_library
@@ -178,3 +179,19 @@ def test_what_is_linked_finds_its_libraries_where_they_were(
         libraries = [other, twice]
         compile_shared([Part(find_compiler(name), ["m.c"], ["-O1"])], {"m.c": source}, output, libraries=libraries)
         assert ctypes.CDLL(str(output)).run(20) == 45, shlex.join(map(str, libraries))
+
+
+def test_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is linked as the model will be: with the flags of its code, and without a program around it."""
+    machine = Machine.parse("arm-none-eabi cortex-m4f")
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    flags = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+    (tmp_path / "half.c").write_text("float half(float x);\nfloat half(float x) { return x / 2; }\n")
+    subprocess.run(["arm-none-eabi-gcc", *flags, "-c", "half.c"], cwd=tmp_path, check=True)
+    subprocess.run(["arm-none-eabi-ar", "rcs", "libhalf.a", "half.o"], cwd=tmp_path, check=True)
+    look_in(monkeypatch, tmp_path)
+    compiler, library = find_compiler(None, machine), Library("half", symbols=("half",))
+    assert require_library(library, compiler, "here", flags, machine) == tmp_path / "libhalf.a"
+    with pytest.raises(ToolchainError, match="uses VFP register arguments"):
+        require_library(library, compiler, "here", ("-mcpu=cortex-m4", "-mthumb"), machine)

@@ -26,6 +26,8 @@ extern unsigned char uma_guard_begin[], uma_stack_begin[], uma_stack_end[];
 extern unsigned char uma_data_load[], uma_data_begin[], uma_data_end[], uma_bss_begin[], uma_bss_end[];
 extern unsigned char uma_heap_begin[], uma_heap_end[];
 
+void uma_reset(void);
+
 static uint32_t asked, answer;
 static size_t taken;
 
@@ -127,7 +129,7 @@ static void start(void)
 
 /* Coprocessors 10 and 11 are the floating-point unit, which compilers may use in any function: it is switched on before
  * there is one (CPACR, 0xe000ed88). */
-__attribute__((naked)) static void reset(void)
+__attribute__((naked)) void uma_reset(void)
 {
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
     __asm__ volatile("ldr r0, =0xe000ed88\n"
@@ -156,7 +158,7 @@ typedef union vector {
 } vector;
 
 __attribute__((section(".vectors"), used)) static const vector vectors[16] = {
-    {.stack_end = uma_stack_end}, {.handler = reset}, {.handler = fault}, {.handler = fault},
+    {.stack_end = uma_stack_end}, {.handler = uma_reset}, {.handler = fault}, {.handler = fault},
     {.handler = fault},           {.handler = fault}, {.handler = fault}, {.handler = fault},
     {.handler = fault},           {.handler = fault}, {.handler = fault}, {.handler = fault},
     {.handler = fault},           {.handler = fault}, {.handler = fault}, {.handler = fault},
