@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+<<<<<<< HEAD
 from ..errors import RequirementError
 from ..machines import EmulatedBoard, Runner
+=======
+from ..errors import ModelError, RequirementError
+from ..machines import EmulatedBoard, Runner
+from .abi import abi
+>>>>>>> cross
 from .cache import Cache, library_key
 from .compile import Part, compile_program
 from .elf import segments
@@ -20,6 +27,8 @@ _FOLDER = Path(__file__).with_name("emulation")
 _HEADERS = ("uma_emulated.h",)
 _COMMON = "uma_emulated.c"
 _SCRIPT = "uma_emulated.ld"
+
+_VERSION = re.compile(rb"^#define UMA_ABI_VERSION (\d+)$", re.MULTILINE)
 
 _REGION_BYTES = 1 << 28
 """The linker is told of more memory than there is, so that it places everything, and it can be said how much it is."""
@@ -43,9 +52,18 @@ def make_image(
         where: names the model in errors.
 
     Raises:
+        ModelError: the model was generated for another version of the ABI.
         RequirementError: it does not fit into the memory of the emulated board.
         UsageError, ToolchainError: as for `compile_program`.
     """
+    found = _VERSION.search(files.get("uma_runtime.h", b""))
+    version = 0 if found is None else int(found[1])
+    if version != abi().version:
+        raise ModelError(
+            f"the model has version {version} of the ABI, this UMA reads version {abi().version}",
+            where=where,
+            hint="build the model again with this version of UMA",
+        )
     own, sources, flags = _surroundings(runner)
     files = {**files, **own}
     parts = [*parts, replace(parts[0], sources=sources)]
