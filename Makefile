@@ -26,6 +26,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) benchmarks/run.py
+	$(PY) benchmarks/discovery.py
 
 clean:
 	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import wiring
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .pipeline import build
     from .relay import IRModule
     from .runtime.state import SessionState
-    from .target import Attribute, Target, TargetKind
+    from .target import Alias, Attribute, Target, TargetKind
 
 __all__ = [
     "Artifact",
@@ -62,6 +63,15 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _installed_kinds(name: str) -> TargetKind | Alias:
+    from .plugins import default_host
+
+    return default_host().named(name)
+
+
+wiring.installed_kinds = _installed_kinds
 
 
 def __dir__() -> list[str]:

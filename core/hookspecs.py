@@ -9,6 +9,18 @@ the group ``uma.plugins`` make it known, one for each target kind that it serves
 A plugin is imported when one of its kinds is asked for, not before. A hook is called with keywords and may leave out
 arguments that it does not need. While it runs, its target is `Target.current()`, except in `register_target`, which
 says what targets there are.
+
+The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says for which one it was written::
+
+    UMA_PLUGIN_API = (0, 4)
+
+- A new minor version may add: hooks, arguments of hooks, fields of records, with defaults that mean what was before.
+  It may deprecate hooks and arguments. A plugin for an earlier minor version goes on working.
+- What is deprecated in one minor version works in the next one as well, with a `DeprecationWarning` that names the
+  plugin, the hook, and what to do instead. It goes with the one after that at the earliest, and from 1.0 on only with
+  a new major version. No major version but 0 has been.
+- A plugin for another major version is refused. One for a later minor version is tried, with a warning; hooks that it
+  can do without are marked ``@hookimpl(optionalhook=True)``.
 """
 
 from __future__ import annotations
@@ -64,8 +76,8 @@ __all__ = [
     "tir_to_runtime",
 ]
 
-PLUGIN_API_VERSION = (0, 3)
-"""Major and minor version of this contract. While the major is 0, a new minor may change anything."""
+PLUGIN_API_VERSION = (0, 4)
+"""Major and minor version of this contract."""
 
 PROJECT = "uma"
 """The name that ties `hookimpl` to these specifications."""

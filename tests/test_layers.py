@@ -25,7 +25,7 @@ PROJECTS = sorted([*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("examples/
 # Lowest first. A layer imports those on earlier lines, never its neighbours on the same line.
 LAYERS = [
     ["errors", "json_schema", "version"],
-    ["compilers", "interning", "json_schema", "machines"],
+    ["compilers", "interning", "machines", "project", "wiring"],
     ["tir"],
     ["relay"],
     ["program", "target"],
@@ -41,6 +41,8 @@ LAYERS = [
     ["__init__"],
     ["__main__"],
 ]
+ANY = "*"
+"""A layer whose name is only known when the program runs."""
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 
 # Kinds that the design draws; the names of those that exist are read from their projects.
@@ -63,6 +65,19 @@ def imported_layers(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[i
                 yield node.lineno, path[0]
             else:  # from .. import name: a layer, or something of the public face
                 yield from ((node.lineno, name.name if name.name in RANK else "__init__") for name in node.names)
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func).endswith("import_module"):
+            yield from ((node.lineno, layer) for layer in _layers_by_name(node.args[0], package))
+
+
+def _layers_by_name(name: ast.expr, package: tuple[str, ...]) -> list[str]:
+    """The layer that ``import_module(name, __package__)`` imports; none for a module that is not the core's."""
+    parts = name.values if isinstance(name, ast.JoinedStr) else [name]
+    text = "".join(str(part.value) if isinstance(part, ast.Constant) else ANY for part in parts)
+    if not text.startswith("."):
+        return [""] if text.partition(".")[0] in ("uma", "core") else []
+    rest = text.lstrip(".")
+    path = [*package[: len(package) - (len(text) - len(rest)) + 1], *rest.split(".")]
+    return [path[0] or "__init__"]
 
 
 def layer_faults(path: str, source: str) -> list[str]:
@@ -73,6 +88,8 @@ def layer_faults(path: str, source: str) -> list[str]:
         return [f"core/{path}: {layer} has no place in LAYERS"]
     faults = []
     for line, used in imported_layers(ast.parse(source), tuple(parts[:-1])):
+        if used == ANY and layer == "__init__":
+            continue  # the public face is above all that it can name
         if not used:
             faults.append(f"core/{path}:{line}: core imports itself relatively")
         elif used not in RANK:
@@ -100,6 +117,11 @@ def test_layers_point_one_way() -> None:
         ("cli/build.py", "from .. import build", "cli must not import __init__"),
         ("tir/nodes.py", "from uma import errors", "core imports itself relatively"),
         ("tir/nodes.py", "import uma.errors", "core imports itself relatively"),
+        ("target/t.py", "import_module('..plugins', __package__)", "target must not import plugins"),
+        ("target/t.py", "importlib.import_module('..plugins.host', __package__)", "target must not import plugins"),
+        ("target/t.py", "importlib.import_module(f'..plugins.{name}', __package__)", "target must not import plugins"),
+        ("target/t.py", "importlib.import_module(f'..{name}', __package__)", "* has no place in LAYERS"),
+        ("target/t.py", "importlib.import_module('uma.plugins')", "core imports itself relatively"),
         ("misc.py", "", "misc has no place in LAYERS"),
         ("tir/nodes.py", "from ..misc import f", "misc has no place in LAYERS"),
     ],
@@ -115,6 +137,9 @@ def test_a_wrong_import_is_found(path: str, source: str, fault: str) -> None:
         ("relay/ops/conv.py", "from ..expr import Call\nfrom ...tir import compute\nfrom ... import errors"),
         ("__init__.py", "from .pipeline import build\nfrom . import errors"),
         ("__main__.py", "from .cli import main"),
+        ("plugins/__init__.py", "import_module(f'.{name}', __name__)"),
+        ("plugins/loading.py", "importlib.import_module(module)"),
+        ("runtime/native.py", "import_module('numpy')"),
     ],
 )
 def test_a_right_import_is_allowed(path: str, source: str) -> None:

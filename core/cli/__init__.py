@@ -1,4 +1,5 @@
-"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma targets``.
+"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma targets``,
+``uma plugins``, ``uma doctor``.
 
 Each command is a module with ``add(commands)``, which declares its arguments and must be cheap, and a function
 that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal ends
@@ -13,14 +14,15 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
 from ..errors import InternalError, UmaError, UsageError
 from ..version import __version__
-from . import build, explain, run, targets, verify
-from .output import Output
+from . import build, doctor, explain, plugins, run, targets, verify
+from .output import Output, own_stdout
 
 __all__ = ["main"]
 
@@ -54,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"uma {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (build, run, verify, explain, targets):
+    for command in (build, run, verify, explain, targets, plugins, doctor):
         command.add(commands)
     return parser
 
@@ -73,11 +75,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return complete(_parser())
     given = sys.argv[1:] if argv is None else argv
-    out = Output(as_json="--json" in given)  # until the arguments are understood
-    with _termination():
+    out = Output(sys.stdout, as_json="--json" in given)  # until the arguments are understood
+
+    def warn(message: Warning | str, *_: object, **__: object) -> None:
+        out.complain(f"uma: warning: {message}")
+
+    with _termination(), warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.showwarning = warn
         try:
             args = _parser().parse_args(given)
-            out = Output(as_json=args.json, quiet=args.quiet, verbose=args.verbose)
+            stdout = stack.enter_context(own_stdout())
+            out = Output(stdout, as_json=args.json, quiet=args.quiet, verbose=args.verbose)
             code: int = args.run(args, out)
             out.finish()
             return code

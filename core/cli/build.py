@@ -51,6 +51,7 @@ def _share(text: str) -> float:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.blame import blaming_sources
     from ..pipeline.driver import finish_build, load_model, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.explain import explain, require_offload
@@ -84,7 +85,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.require_offload is not None:
         require_offload(explain(build), args.require_offload)
     out.step("compile")
-    code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+    with blaming_sources(members):
+        code_bytes = artifact.code_bytes  # a model that does not compile is not saved
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
     folder = artifact.save(wanted, objects=True)

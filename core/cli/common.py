@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..pipeline.members import Members
+    from ..plugins import PluginHost
     from .output import Output
 
 __all__ = [
     "add_input_arguments",
     "add_model_arguments",
     "add_output_arguments",
+    "add_plugin_arguments",
     "find_members",
     "make_inputs",
     "pins",
+    "plugin_host",
     "random_array",
     "shapes",
     "states",
@@ -76,6 +79,31 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "be repeated, the last that fits a layer counts",
     )
 
+    add_plugin_arguments(parser)
+
+
+def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which of the installed plugins count."""
+    parser.add_argument(
+        "--disable-plugin",
+        metavar="PLUGIN",
+        action="append",
+        default=[],
+        help="go on as if this plugin were not installed, named by its distribution or one of its target kinds; may be "
+        "repeated",
+    )
+
+
+def plugin_host(args: argparse.Namespace) -> PluginHost:
+    """The installed plugins, less those that ``--disable-plugin`` names.
+
+    Raises:
+        UsageError: there is no such plugin.
+    """
+    from ..plugins import default_host
+
+    return default_host().without(*args.disable_plugin) if args.disable_plugin else default_host()
+
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the values of the model's inputs come from."""
@@ -98,12 +126,11 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
         PluginError: a target's plugin is at fault.
     """
     from ..pipeline.members import resolve_targets
-    from ..plugins import default_host
     from ..target.config import derivations
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        members = resolve_targets([target_text(text) for text in args.target], default_host())
+        members = resolve_targets([target_text(text) for text in args.target], plugin_host(args))
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
     if not out.quiet:

@@ -109,6 +109,14 @@ def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
     return [f"{layer}={target.name}" for target in config.targets]
 
 
+def _plugins(prefix: str, args: argparse.Namespace) -> list[str]:
+    """Distributions of plugins, and what they serve; imports none."""
+    from ..plugins import default_host
+
+    host = default_host()
+    return sorted({*host.names(), *(plugin.entry.distribution for plugin in host.plugins())})
+
+
 def _stages(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     from ..pipeline.stages import STAGES
 
@@ -125,6 +133,8 @@ _COMPLETERS: dict[str, Completer] = {
     "explain": _targets,
     "kind": _names,
     "pin": _pins,
+    "plugin": _plugins,
+    "disable_plugin": _plugins,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "input", "repeat", "require_offload"), _nothing),
 }

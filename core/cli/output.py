@@ -10,12 +10,12 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from ..errors import UmaError, UsageError
 
-__all__ = ["SCHEMA_VERSION", "Output", "shorten"]
+__all__ = ["SCHEMA_VERSION", "Output", "own_stdout", "shorten"]
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
@@ -29,12 +29,16 @@ class Output:
     """Where a command's results go.
 
     Args:
+        stdout: where text and JSON are printed; None for nowhere.
         as_json: the result is one JSON object on stdout, and no text is printed there.
         quiet: no text but errors.
         verbose: also what was noted on the way, how long each step took, and where an error came from.
     """
 
-    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(
+        self, stdout: TextIO | None, *, as_json: bool = False, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self._stdout = stdout
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
@@ -113,7 +117,7 @@ class Output:
         """Nobody reads stdout: forget what waits to be written there, about which Python would complain at exit."""
         try:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
+            os.dup2(nowhere, self._stdout.fileno())  # type: ignore[union-attr]  # where it is None, as where it is closed
             os.close(nowhere)
         except (AttributeError, OSError, ValueError):
             pass  # closed, or replaced by something that is no file
@@ -133,13 +137,44 @@ class Output:
                 print(f"\r\x1b[K{_printable(text, sys.stderr)}", end="", file=sys.stderr, flush=True)
 
     def _print(self, text: str, end: str = "\n") -> None:
+        if self._stdout is None:
+            return  # print() takes None for the stream of the process
         try:
-            print(_printable(text, sys.stdout), end=end, flush=True)
+            print(_printable(text, self._stdout), end=end, file=self._stdout, flush=True)
         except BrokenPipeError:
             raise
         except OSError as error:
             self.abandon()
             raise UsageError(f"cannot write to standard output: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def own_stdout() -> Iterator[TextIO | None]:
+    """Within, what anybody prints to stdout goes to stderr: plugins, and the tools that they start.
+
+    Gives the stream that is stdout otherwise, for results alone; None where stdout is closed.
+    """
+    stdout = sys.stdout
+    with contextlib.ExitStack() as stack:
+        try:
+            if stdout is not None and stdout.fileno() == 1:
+                stdout.flush()
+                kept = open(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)  # noqa: SIM115 - in `stack`
+                stack.callback(_put_back, stdout, kept)
+                os.dup2(2, 1)
+                stdout = kept
+        except (OSError, ValueError):
+            pass  # replaced by something that is no file, or there is no stderr either: what is Python's is caught
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield stdout
+
+
+def _put_back(stdout: TextIO, kept: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody reads what others printed
+        stdout.flush()
+    os.dup2(kept.fileno(), 1)
+    with contextlib.suppress(OSError):  # what could not be printed was said when it was
+        kept.close()
 
 
 def shorten(text: str, width: int) -> str:

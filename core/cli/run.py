@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..artifact import Artifact, Profile
+    from ..pipeline.members import Members
 
 __all__ = ["add"]
 
@@ -54,11 +55,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.blame import blaming_sources
     from ..runtime.files import save_arrays
 
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
-    artifact = _artifact(args, out)
+    artifact, members = _artifact(args, out)
     inputs = make_inputs(args, artifact.metadata["inputs"])
     if args.repeat is not None and not args.profile and artifact.emulator is not None:
         what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
@@ -67,11 +69,13 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     profile: Profile | None = None
     out.step("compile and run")
     if args.profile:
-        profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
+        with blaming_sources(members):
+            profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
         outputs = dict(profile.outputs)
         result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile))
     else:
-        session = artifact.session()
+        with blaming_sources(members):
+            session = artifact.session()
         outputs = session.run(inputs)
         if args.repeat is not None:
             result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat))
@@ -89,14 +93,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
+def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None]:
+    """What to run, and the targets that it was built for where that happened just now."""
     if args.model.is_dir():
         from ..artifact import load
 
         if args.target or args.name or args.shape or args.state or args.pin:
             hint = "--target, --name, --shape, --pin and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
-        return load(args.model)
+        return load(args.model), None
     if not args.model.exists():
         raise UsageError(f"there is no file {args.model}", hint="name a model file, or a folder that uma build wrote")
     if not args.target:
@@ -108,7 +113,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> Artifact:
     loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     out.notes(loaded.notes)
-    return artifact
+    return artifact, members
 
 
 def _median_us(call: Any, repeat: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError, UsageError
 from ..target.kind import COMPOSITE
-from .common import add_output_arguments, target_text
+from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("kind", metavar="KIND", nargs="?", help="show this kind's attributes")
     parser.add_argument("--explain", metavar="STRING", help="show what a target means, defaults included")
+    add_plugin_arguments(parser)
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..plugins import default_host
-
-    host = default_host()
+    host = plugin_host(args)
     if args.explain is not None:
         if args.kind is not None:
             raise UsageError("--explain takes a whole target, and no KIND besides")

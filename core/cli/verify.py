@@ -67,6 +67,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.blame import blaming_sources
     from ..pipeline.driver import build_loaded, load_model
     from ..pipeline.oracles import ORACLES, kept_states
     from ..pipeline.verify import verify
@@ -82,7 +83,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         kept = kept_states(loaded.form, states(args))
         shapes_given = [tuple(row["shape"]) for row in declared]
         oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept)
-    found = verify(loaded, artifact, members, inputs, oracle=oracle, progress=out.step)
+    with blaming_sources(members):
+        found = verify(loaded, artifact, members, inputs, oracle=oracle, progress=out.step)
 
     out.notes(loaded.notes)
     wrong = [check for check in found.kernels if not check.difference.ok]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import InternalError, PluginError, UmaError
@@ -19,12 +19,17 @@ from .members import Member, Members
 from .phases import phase_faults
 from .regions import label_of, regions_of
 
-__all__ = ["ordered", "run_passes"]
+__all__ = ["Step", "ordered", "run_passes"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A pass of one target."""
+    """A pass of one target.
+
+    Args:
+        member: the target.
+        made: the pass.
+    """
 
     member: Member
     made: Pass
@@ -46,18 +51,18 @@ class Step:
         return error
 
 
-def ordered(members: Members, phase: Phase) -> list[Step]:
-    """The passes of a phase in the order in which they run.
+def ordered(members: Sequence[Member], phase: Phase) -> list[Step]:
+    """The passes that targets of one build have for a phase, in the order in which they run.
 
     Raises:
         PluginError: they name each other in a circle, or name a pass that there is not.
     """
-    steps = [Step(member, made) for member in members.all for made in member.passes if made.phase == phase]
+    steps = [Step(member, made) for member in members for made in member.passes if made.phase == phase]
     steps.sort(key=lambda step: step.member.label)
     positions: dict[str, list[int]] = {}
     for position, step in enumerate(steps):
         positions.setdefault(step.reference, []).append(position)
-    kinds = {member.target.kind.name for member in members.all}
+    kinds = {member.target.kind.name for member in members}
     later: list[set[int]] = [set() for _ in steps]
     for position, step in enumerate(steps):
         for reference in step.made.before:
@@ -130,7 +135,7 @@ def run_passes(
         PluginError: a pass is at fault, or gives what must not be at this phase; it names plugin and pass.
         UsageError: raised by a pass on purpose.
     """
-    for step in ordered(members, phase):
+    for step in ordered(members.all, phase):
         module = _run(step, module, members)
         if after is not None:
             after(step.name, module)

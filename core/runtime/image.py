@@ -9,14 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-<<<<<<< HEAD
-from ..errors import RequirementError
-from ..machines import EmulatedBoard, Runner
-=======
 from ..errors import ModelError, RequirementError
 from ..machines import EmulatedBoard, Runner
 from .abi import abi
->>>>>>> cross
 from .cache import Cache, library_key
 from .compile import Part, compile_program
 from .elf import segments

@@ -5,7 +5,6 @@ A target has three forms, which hold the same: the object, its text (`text` has 
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from .. import wiring
 from ..errors import PluginError, UsageError
 from .kind import COMPOSITE, Alias, TargetKind
 from .text import spell, too_deep
@@ -143,11 +143,12 @@ class Target:
             return {}
         try:
             found = _checked(self.kind, dict(self.kind.canonicalise(self)), partial=True)
-        except UsageError:
+        except (KeyboardInterrupt, UsageError):
             raise
-        except Exception as error:
+        except BaseException as error:
             brief = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise PluginError(f"target kind {self.kind.name!r}: its canonicaliser failed: {brief}") from error
+            what = f"target kind {self.kind.name!r}: its canonicaliser failed: {brief}"
+            raise PluginError(what, hint=f"tell the authors of its plugin: uma plugins {self.kind.name}") from error
         return {name: value for name, value in found.items() if self._given.get(name) != value}
 
     def get_attr(self, name: str) -> Any:
@@ -292,8 +293,6 @@ def as_json(value: Value) -> Any:
 
 def _read(given: str | Mapping[str, object]) -> Target:
     """A target in another form, with the kinds of the plugins that are installed."""
-    # What finds plugins is built on targets, so that it can only be asked by its name, when the time has come.
-    plugins = importlib.import_module("..plugins", __package__)
     from .forms import read_target  # which needs this module
 
-    return read_target(given, plugins.default_host().named)
+    return read_target(given, wiring.installed_kinds)

@@ -62,14 +62,14 @@ def test_names_do_not_steer_the_terminal(uma: Uma, folder: Path) -> None:
 def test_any_name_can_be_printed(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
-    Output().line("Größe \N{SNOWMAN} \udcff")
+    Output(sys.stdout).line("Größe \N{SNOWMAN} \udcff")
     text = raw.getvalue().decode(encoding)
     assert text.startswith("Gr") and text.endswith("\n")
     assert ("ö" in text) == (encoding != "ascii")
 
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    out = Output(as_json=True)
+    out = Output(sys.stdout, as_json=True)
     out.line("text")
     out.table({"a": "b"})
     out.notes(["note"])
@@ -80,7 +80,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_error_after_the_answer_is_no_second_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    out = Output(as_json=True)
+    out = Output(sys.stdout, as_json=True)
     out.result({"a": 1})
     assert out.fail(ModelError("late")) == 3
     captured = capsys.readouterr()
@@ -89,7 +89,7 @@ def test_an_error_after_the_answer_is_no_second_answer(capsys: pytest.CaptureFix
 
 
 def test_an_error_has_all_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Output(as_json=True).fail(UsageError("what", where="here", hint="mend it")) == 2
+    assert Output(sys.stdout, as_json=True).fail(UsageError("what", where="here", hint="mend it")) == 2
     captured = capsys.readouterr()
     error = {"what": "what", "where": "here", "hint": "mend it", "exit_code": 2}
     assert json.loads(captured.out) == {"schema_version": 1, "error": error}
@@ -97,7 +97,7 @@ def test_an_error_has_all_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_columns_of_numbers_stand_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().columns(("name", "us", "share"), [("a", "1.5", "9.0%"), ("bcdefg", "100.0", "91.0%")])
+    Output(sys.stdout).columns(("name", "us", "share"), [("a", "1.5", "9.0%"), ("bcdefg", "100.0", "91.0%")])
     assert capsys.readouterr().out.splitlines() == [
         "  name       us  share",
         "  a         1.5   9.0%",
@@ -114,9 +114,9 @@ def test_columns_of_numbers_stand_to_the_right(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_notes(notes: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Output().notes(notes)
+    Output(sys.stdout).notes(notes)
     assert capsys.readouterr().out == text
-    Output(verbose=True).notes(notes)
+    Output(sys.stdout, verbose=True).notes(notes)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "".join(f"note: {note}\n" for note in notes))
 
@@ -135,7 +135,7 @@ class TestProgress:
         return make
 
     def test_a_terminal_shows_what_is_under_way(self, terminal: Callable[[], Terminal]) -> None:
-        stderr, out = terminal(), Output()
+        stderr, out = terminal(), Output(sys.stdout)
         out.step("import")
         assert stderr.getvalue() == "\r\x1b[Kimport ..."
         out.step("compile")
@@ -144,7 +144,7 @@ class TestProgress:
         assert stderr.getvalue().endswith("compile ...\r\x1b[K")
 
     def test_an_error_replaces_it(self, terminal: Callable[[], Terminal]) -> None:
-        stderr, out = terminal(), Output()
+        stderr, out = terminal(), Output(sys.stdout)
         out.step("import")
         out.fail(ModelError("bad"))
         assert stderr.getvalue() == "\r\x1b[Kimport ...\r\x1b[Kuma: error: bad\n"
@@ -158,13 +158,13 @@ class TestProgress:
             monkeypatch.setenv("TERM", "dumb")
         if why == "pipe":
             monkeypatch.setattr(stderr, "isatty", lambda: False)
-        out = Output(quiet=why == "quiet")
+        out = Output(sys.stdout, quiet=why == "quiet")
         out.step("import")
         out.finish()
         assert stderr.getvalue() == ""
 
     def test_verbose_says_how_long_each_step_took(self, capsys: pytest.CaptureFixture[str]) -> None:
-        out = Output(verbose=True)
+        out = Output(sys.stdout, verbose=True)
         out.step("import")
         out.step("compile")
         out.finish()
@@ -176,14 +176,14 @@ class TestBrokenStreams:
         with open("/dev/full", "w", encoding="utf-8") as full:
             monkeypatch.setattr(sys, "stdout", full)
             with pytest.raises(UsageError, match="cannot write to standard output: No space left on device"):
-                Output().line("text")
+                Output(sys.stdout).line("text")
 
     def test_a_reader_that_went_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reader, writer = os.pipe()
         os.close(reader)
         with os.fdopen(writer, "w") as stream:
             monkeypatch.setattr(sys, "stdout", stream)
-            out = Output()
+            out = Output(sys.stdout)
             with pytest.raises(BrokenPipeError):
                 out.line("text")
             out.abandon()  # or closing the stream fails again
@@ -191,7 +191,7 @@ class TestBrokenStreams:
     def test_no_streams_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", None)
         monkeypatch.setattr(sys, "stderr", None)
-        out = Output(verbose=True)
+        out = Output(sys.stdout, verbose=True)
         out.step("import")
         out.line("text")
         out.abandon()
@@ -202,4 +202,4 @@ class TestBrokenStreams:
         with open("/dev/full", "w", encoding="utf-8") as full:
             monkeypatch.setattr(sys, "stdout", full)
             monkeypatch.setattr(sys, "stderr", full)
-            assert Output(as_json=True).fail(ModelError("bad")) == 3
+            assert Output(sys.stdout, as_json=True).fail(ModelError("bad")) == 3

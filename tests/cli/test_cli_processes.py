@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._support.installed import install
 
 COMMAND = (sys.executable, "-m", "uma")
 
@@ -31,7 +33,8 @@ def test_help_imports_nothing_heavy() -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "uma.cli" in imported
-    heavy = {"numpy", "cffi", "pluggy", "onnx", "importlib.metadata", "email", "uma.relay", "uma.plugins", "statistics"}
+    heavy = {"numpy", "cffi", "pluggy", "onnx", "importlib.metadata", "email", "statistics", "tempfile", "tomllib"}
+    heavy |= {"uma.relay", "uma.plugins", "uma.runtime"}
     assert not imported & heavy
 
 
@@ -125,3 +128,53 @@ def test_a_signal_during_a_build(
     assert time.perf_counter() - begin < 20  # it does not wait for the compiler
     assert sorted(folder.rglob("*")) == before
     assert not any(cache.iterdir())
+
+
+CHATTY = """
+import os, subprocess, sys
+from uma.hookspecs import hookimpl
+from uma.target import TargetKind
+
+print("imported, with print")
+os.write(1, b"and to the file below\\n")
+subprocess.run(["echo", "and by a tool"], check=True)
+
+@hookimpl
+def register_target():
+    print("asked for its kinds")
+    return [TargetKind("chatty", help="talks", device_type="npu")]
+
+@hookimpl
+def patterns(target):
+    sys.stdout.write("asked for its patterns")
+    return []
+"""
+
+SAID = (
+    "imported, with print",
+    "and to the file below",
+    "and by a tool",
+    "asked for its kinds",
+    "asked for its patterns",
+)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_what_a_plugin_prints_goes_to_stderr(form: list[str], folder: Path) -> None:
+    install(folder, "uma-chatty", ["chatty"], CHATTY)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    done = uma("build", "net.py", "--target", "chatty", "--target", "c", *form, env=environment(PYTHONPATH=path))
+    assert done.returncode == 0, done.stderr
+    assert all(said in done.stderr and said not in done.stdout for said in SAID)
+    if form:
+        assert json.loads(done.stdout)["name"] == "net"
+    else:
+        assert done.stdout.startswith("net: built for chatty, c in ")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_streams_that_are_closed(closed: str, folder: Path) -> None:
+    command = f"exec {sys.executable} -m uma targets --json {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == "" and bool(done.stdout) == (closed == "2>&-")

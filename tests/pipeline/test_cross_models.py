@@ -175,8 +175,6 @@ def test_the_founding_documents_pair(tmp_path: Path, plugins: PluginHost) -> Non
     assert load(folder).objects() == objects
 
 
-<<<<<<< HEAD
-=======
 def test_two_sets_of_flags_for_one_other_machine(plugins: PluginHost) -> None:
     needs_arm()
     targets = ["c -mcpu=cortex-m3 -runner=qemu-mps2-an385", "small: c -mcpu=cortex-m3 -opt=s"]
@@ -186,7 +184,6 @@ def test_two_sets_of_flags_for_one_other_machine(plugins: PluginHost) -> None:
     np.testing.assert_array_equal(artifact.run(frames(1)[0])["y"], expected["y"])
 
 
->>>>>>> cross
 def test_this_machine_and_another(plugins: PluginHost) -> None:
     """A coprocessor: all that is compiled is there as objects, and no one process runs it."""
     needs("arm-none-eabi-gcc")

@@ -201,7 +201,7 @@ def test_what_a_pass_raises_on_purpose() -> None:
     wrong = Pass("TIR_1", "odd", raising(PluginError("it is broken")))
     with pytest.raises(PluginError, match="it is broken") as broken:
         built(CHAIN, members_of(passing("npu", wrong)))
-    assert broken.value.where == "pass odd of TIR_1 of plugin uma-npu 1.0"
+    assert broken.value.what == "plugin uma-npu 1.0 failed in pass odd of TIR_1: it is broken"
     with pytest.raises(KeyboardInterrupt):
         built(CHAIN, members_of(passing("npu", Pass("TIR_1", "odd", raising(KeyboardInterrupt())))))
 
@@ -211,7 +211,7 @@ def test_layers_that_are_no_names(layers: Any) -> None:
     odd = Pass("PRE_PARTITIONING", "odd", lambda module: IRModule(module.functions, Spans({module.main.body: layers})))
     with pytest.raises(PluginError, match="the layers of an expression must be a list of names") as caught:
         built(CHAIN, members_of(passing("npu", odd)))
-    assert caught.value.where == "pass odd of PRE_PARTITIONING of plugin uma-npu 1.0"
+    assert caught.value.what.startswith("plugin uma-npu 1.0 failed in pass odd of PRE_PARTITIONING: ")
 
 
 Z = Var("z", T)

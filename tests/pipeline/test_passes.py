@@ -36,7 +36,7 @@ def named(*made: tuple[str, tuple[str, ...], tuple[str, ...]], phase: Phase = "T
 
 
 def order(members: Members, phase: Phase = "TIR_0") -> list[str]:
-    return [step.name for step in ordered(members, phase)]
+    return [step.name for step in ordered(members.all, phase)]
 
 
 def fault(members: Members, module: IRModule = CHAIN) -> PluginError:

@@ -20,7 +20,7 @@ from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
 from uma.pipeline.driver import build, build_loaded, load_model, lower_loaded
 from uma.pipeline.members import Members, resolve_targets
 from uma.pipeline.verify import verify
-from uma.plugins import PluginEntry, PluginHost, default_host
+from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import Call, Constant, Expr, IRModule, Op, call, children, get_op, registered_ops
 from uma.relay.evaluate import evaluate
 from uma.relay.text import print_module
@@ -56,7 +56,7 @@ def plugins(*given: CustomOp, kind: str = "npu", **hooks: Callable[..., Any]) ->
 
 
 def members(*entries: PluginEntry) -> Members:
-    installed = default_host()._entries
+    installed = installed_plugins()
     host = PluginHost(lambda: [*entries, *(entry for entry in installed if entry.kind == "c")])
     return resolve_targets([*(entry.kind for entry in entries), "c"], host)
 

@@ -165,15 +165,12 @@ class TestRunning:
         np.testing.assert_array_equal(session.outputs["y"], X)
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize("header", [b"", b"#define UMA_ABI_VERSION 1\n"])
 def test_a_model_of_another_version(header: bytes) -> None:
     with pytest.raises(ModelError, match=r"the model has version \d of the ABI, this UMA reads version \d"):
         make_image([Part(find_compiler(), ["m.c"])], {"m.c": b"", "uma_runtime.h": header}, LINUX, where="model m")
 
 
->>>>>>> cross
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path) -> None:
     """Under sanitizers, which do not go into a static program: another one runs in its place."""

@@ -226,13 +226,14 @@ def test_what_follows_is_looked_up_and_not_stored() -> None:
         ({"dim": "1"}, UsageError, "'1' does not fit attribute 'dim'"),
         (3, PluginError, "target kind 'k': its canonicaliser failed: TypeError"),
         (KeyError("mcpu"), PluginError, "target kind 'k': its canonicaliser failed: KeyError: 'mcpu'"),
+        (SystemExit(0), PluginError, "target kind 'k': its canonicaliser failed: SystemExit: 0"),
         (UsageError("there is no CPU 'x'"), UsageError, "there is no CPU 'x'"),
         (PluginError("the table is broken"), PluginError, "the table is broken"),
     ],
 )
 def test_canonicalisers_that_fail(gives: Any, error: type[Exception], message: str) -> None:
     def canonicalise(target: Target) -> Any:
-        if isinstance(gives, Exception):
+        if isinstance(gives, BaseException):
             raise gives
         return gives
 

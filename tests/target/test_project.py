@@ -83,13 +83,15 @@ def test_a_name_that_stands_for_itself(folder: Path) -> None:
     ("content", "message"),
     [
         (b"[tool.uma.targets", "is no TOML"),
-        (b"a = '\xff'", "is no TOML"),
+        (b"uma = '\xff'", "is no TOML"),
         (b"[tool.uma]\ntargets = 3", "3 is no table of targets"),
-        (b"[tool]\numa = 'x'", "'x' is no table of targets"),
+        (b"[tool]\numa = 'x'", "is no table"),
+        (b"tool = 'uma'", "is no table"),
+        (b"[tool.uma.target]\na = 'c'", "has the setting 'target', which there is not"),
         (b"[tool.uma.targets]\n'a b' = 'c'", "'a b' is no name of a target"),
         (b"[tool.uma.targets]\na = 3", "a is 3, no target"),
-        (b"a = " + b"[" * 100_000, "is no TOML"),
-        (b"#" * 2_000_000, "more than 1048576 bytes"),
+        (b"uma = " + b"[" * 100_000, "is no TOML"),
+        (b"[tool.uma]" + b"#" * 2_000_000, "more than 1048576 bytes"),
     ],
 )
 def test_files_that_are_malformed(folder: Path, content: bytes, message: str) -> None:
@@ -100,10 +102,15 @@ def test_files_that_are_malformed(folder: Path, content: bytes, message: str) ->
     assert str(path) in caught.value.what
 
 
+def test_a_file_that_says_nothing_to_uma_may_be_anything(folder: Path) -> None:
+    (folder / "a" / "pyproject.toml").write_bytes(b"a = '\xff" + b"[" * 2_000_000)
+    assert project_targets() == {}
+
+
 def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UsageError, match="cannot be read: Permission denied"):
         project_targets()

@@ -84,7 +84,9 @@ class Where:
         """
         try:
             result = self.function(value)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PluginError(
                 f"a test raised {type(error).__name__}: {error}", where=f"test {self.reason!r}, given {shown(value)}"
             ) from error

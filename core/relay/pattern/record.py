@@ -190,7 +190,9 @@ class Pattern:
 def _answer(test: Callable[[Match], Any], match: Match, where: str) -> Any:
     try:
         return test(match)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginError(f"a predicate raised {type(error).__name__}: {error}", where=where) from error
 
 

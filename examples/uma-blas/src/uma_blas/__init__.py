@@ -15,6 +15,8 @@ from .product import ROUTINES
 
 __all__ = ["KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
+UMA_PLUGIN_API = (0, 4)
+
 KIND = TargetKind(
     "blas",
     (

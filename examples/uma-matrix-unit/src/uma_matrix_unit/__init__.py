@@ -14,6 +14,8 @@ from uma.target import Attribute, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
+UMA_PLUGIN_API = (0, 4)
+
 KIND = TargetKind(
     "matrix_unit",
     (

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
+UMA_PLUGIN_API = (0, 4)
+
 KIND = TargetKind(
     "stream_machine",
     (

@@ -13,6 +13,8 @@ from .kernels import host_patterns
 
 __all__ = ["KIND", "patterns", "register_target", "tir_to_runtime"]
 
+UMA_PLUGIN_API = (0, 4)
+
 KIND = TargetKind(
     "c",
     (

@@ -1,0 +1,297 @@
+"""``uma doctor``: whether this installation can build and run models, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import PluginError, ToolchainError, UmaError, UsageError
+from ..version import __version__
+from .common import add_output_arguments, add_plugin_arguments, plugin_host
+from .output import Output
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+    from packaging.requirements import Requirement
+
+    from ..plugins import PluginHost, PluginStatus
+
+__all__ = ["add"]
+
+_NEEDED_BYTES = 100 << 20
+_PROGRAM = (
+    "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint main(void) { return (int32_t)sqrt(0.0); }\n"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, and how it is.
+
+    Args:
+        check: what it is part of.
+        status: ``ok``; ``note``, where nothing needs to be done; or ``fault``.
+        what: how it is, in words.
+        where: the place; None where there is none.
+        hint: what to do.
+        exit_code: of a fault.
+    """
+
+    check: str
+    status: Literal["ok", "note", "fault"]
+    what: str
+    where: str | None = None
+    hint: str | None = None
+    exit_code: int = 0
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="look for what is wrong with this installation",
+        description="Look at Python, packages, the C compiler, plugins, the cache, folders and the project, and say "
+        "what to do where something is wrong. Imports every plugin.",
+        allow_abbrev=False,
+    )
+    add_plugin_arguments(parser)
+    add_output_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, out: Output) -> int:
+    host = plugin_host(args)
+    checks: dict[str, Callable[[str], Iterator[Finding]]] = {
+        "python": _python,
+        "packages": _packages,
+        "compiler": _compiler,
+        "plugins": partial(_plugins, host),
+        "cache": _cache,
+        "folders": _folders,
+        "project": partial(_project, host),
+    }
+    findings: list[Finding] = []
+    for name, check in checks.items():
+        out.step(name)
+        try:
+            found = list(check(name))
+        except UmaError as error:
+            found = [_fault(name, error)]
+        found = [finding for finding in found if finding.what not in {known.what for known in findings}]
+        for finding in found:
+            out.line(f"{finding.status:<5}  {finding.what}")
+            for word, text in (("where", finding.where), ("hint", finding.hint)):
+                if text is not None and finding.status != "ok":
+                    out.line(f"         {word}: {text}")
+        findings += found
+    faults = [finding for finding in findings if finding.status == "fault"]
+    count = {0: "nothing is wrong", 1: "one thing is wrong"}.get(len(faults), f"{len(faults)} things are wrong")
+    out.line(f"{count}, with uma-core {__version__}")
+    out.result({"findings": [asdict(finding) for finding in findings], "faults": len(faults)})
+    return faults[0].exit_code if faults else 0
+
+
+def _fault(check: str, error: UmaError) -> Finding:
+    return Finding(check, "fault", error.what, error.where, error.hint, error.exit_code)
+
+
+def _python(check: str) -> Iterator[Finding]:
+    import platform
+
+    system = f"{platform.system()} on {platform.machine()}"
+    what = f"Python {platform.python_version()}, {sys.maxsize.bit_length() + 1} bit, {system}"
+    if os.name == "posix":
+        yield Finding(check, "ok", what, sys.executable)
+    else:
+        hint = "use Linux, macOS, or the Windows Subsystem for Linux"
+        yield Finding(check, "fault", f"{what}: models are compiled and run on POSIX systems only", None, hint, 6)
+
+
+def _packages(check: str) -> Iterator[Finding]:
+    """What uma-core requires, and of each extra that adds something to it, whether it is there."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from packaging.requirements import Requirement
+
+    try:
+        lines = distribution("uma-core").requires or ()
+    except PackageNotFoundError:
+        hint = "pip install uma-core"
+        yield Finding(check, "note", "uma-core runs from its sources, and is not installed", __file__, hint)
+        return
+    requirements = [Requirement(line) for line in lines]
+    for requirement in requirements:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield _package(check, requirement)
+    for extra, use in (("onnx", "ONNX models are read"), ("tflite", "TFLite models are read")):
+        wanted = [r for r in requirements if r.marker is not None and r.marker.evaluate({"extra": extra})]
+        missing = [r.name for r in wanted if (r.marker and not r.marker.evaluate({"extra": ""})) and not _has(r)]
+        if missing:
+            what = f"the extra {extra!r} is not installed: without {', '.join(missing)} no {use}"
+            yield Finding(check, "note", what, None, f"pip install 'uma-core[{extra}]'")
+        else:
+            yield Finding(check, "ok", f"{use}: the extra {extra!r} is installed")
+
+
+def _installed(name: str) -> Distribution | None:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return None
+    return found if found.metadata["Version"] else None  # one that was removed half-way
+
+
+def _has(requirement: Requirement) -> bool:
+    found = _installed(requirement.name)
+    return found is not None and requirement.specifier.contains(found.version, prereleases=True)
+
+
+def _package(check: str, requirement: Requirement) -> Finding:
+    from importlib import import_module
+
+    name, found = requirement.name, _installed(requirement.name)
+    wanted = f"{name}{requirement.specifier}"
+    if found is None or not _has(requirement):
+        what = f"uma-core needs {wanted}, and {'it is missing' if found is None else f'{found.version} is installed'}"
+        return Finding(check, "fault", what, None, f"pip install '{wanted}'", 1)
+    try:
+        import_module(name)
+    except Exception as error:  # noqa: BLE001 - what a broken package raises when it is imported is anything
+        what = f"{name} {found.version} cannot be imported: {type(error).__name__}: {error}"
+        return Finding(check, "fault", what, None, f"pip install --force-reinstall '{wanted}'", 1)
+    return Finding(check, "ok", f"{name} {found.version}")
+
+
+def _compiler(check: str) -> Iterator[Finding]:
+    from ..runtime.compile import try_link
+    from ..runtime.toolchain import find_compiler
+
+    chosen = find_compiler()
+    version = chosen.version.partition("\n")[0]
+    where = chosen.command[0]
+    linked, said = try_link(chosen, _PROGRAM, ["-lm"])
+    if linked:
+        yield Finding(check, "ok", f"the C compiler {chosen.name}: {version}", where)
+    else:
+        what = f"the C compiler {chosen.name} cannot make a program of a few lines\n{said.strip()[:2000]}"
+        hint = "install the C library's development files (libc6-dev, glibc-devel), or another compiler"
+        yield Finding(check, "fault", what, where, hint, ToolchainError.exit_code)
+    for name in ("gcc", "clang", "ziglang"):
+        if name == chosen.name:
+            continue
+        try:
+            other = find_compiler(name)
+        except ToolchainError as error:
+            yield Finding(check, "note", f"{error.what}: targets cannot ask for it", error.where, error.hint)
+        else:
+            yield Finding(
+                check, "ok", f"the C compiler {name}: {other.version.partition(chr(10))[0]}", other.command[0]
+            )
+
+
+def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        statuses = host.examine()
+    for status in statuses:
+        yield _plugin(check, status)
+    for warning in caught:
+        yield Finding(check, "note", str(warning.message), None, "tell the authors of the plugin")
+    for name, by in host.unknown_disabled:
+        yield Finding(check, "note", f"no plugin is called {name!r}, which is disabled {by}", None, "mend the name")
+    if not any(kind.is_host for status in statuses if status.plugin for kind in status.plugin.kinds.values()):
+        what = "no plugin brings a host, which every build needs"
+        hint = "install the plugin of one: pip install PLUGIN"
+        yield Finding(check, "fault", what, None, hint, PluginError.exit_code)
+
+
+def _plugin(check: str, status: PluginStatus) -> Finding:
+    entry = status.entry
+    name = f"plugin {entry.distribution} {entry.version}"
+    if status.error is not None:
+        return _fault(check, status.error)
+    if status.state == "disabled":
+        return Finding(check, "note", f"{name} is disabled {status.reason}", entry.location)
+    if status.reason is not None:
+        hint = "remove all but one (pip uninstall PLUGIN) or disable them (--disable-plugin PLUGIN)"
+        return Finding(check, "fault", f"{name}: {status.reason}", entry.location, hint, PluginError.exit_code)
+    return Finding(check, "ok", f"{name}: {', '.join(one.kind for one in status.entries)}", entry.location)
+
+
+def _cache(check: str) -> Iterator[Finding]:
+    import shutil
+
+    from ..runtime.cache import Cache, default_folder
+
+    wanted = default_folder()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cache = Cache()
+    if caught:
+        hint = "mend the folder's owner and mode, or choose another with UMA_CACHE_DIR"
+        yield Finding(check, "fault", str(caught[0].message), str(wanted), hint, UsageError.exit_code)
+        return
+    entries = [entry.stat().st_size for entry in cache.folder.glob("*.so")]
+    size = f"{sum(entries) / 1e6:.1f} of {cache.max_bytes / 1e6:.0f} MB"
+    yield Finding(check, "ok", f"the cache has {len(entries)} compiled libraries, {size}", str(cache.folder))
+    if os.statvfs(cache.folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+        what = "the cache folder is on a file system that is mounted noexec: nothing in it can be run"
+        hint = "choose another folder with UMA_CACHE_DIR"
+        yield Finding(check, "fault", what, str(cache.folder), hint, ToolchainError.exit_code)
+    if (free := shutil.disk_usage(cache.folder).free) < _NEEDED_BYTES:
+        what = f"the cache folder has {free / 1e6:.0f} MB left"
+        hint = "make room there, or choose another folder with UMA_CACHE_DIR"
+        yield Finding(check, "fault", what, str(cache.folder), hint, ToolchainError.exit_code)
+
+
+def _folders(check: str) -> Iterator[Finding]:
+    import tempfile
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="uma-doctor-") as name:
+            Path(name, "file").write_text("")
+        yield Finding(check, "ok", "temporary files can be written", tempfile.gettempdir())
+    except OSError as error:
+        hint = "make room there, or choose another folder with TMPDIR"
+        what = f"temporary files cannot be written: {error.strerror}"
+        yield Finding(check, "fault", what, os.environ.get("TMPDIR"), hint, ToolchainError.exit_code)
+    if os.access(".", os.W_OK):
+        yield Finding(check, "ok", "the current folder can be written", os.getcwd())
+    else:
+        what, hint = "the current folder cannot be written", "name another one for artifacts: uma build -o OUT"
+        yield Finding(check, "note", what, None, hint)
+    for folder in filter(None, os.environ.get("UMA_LIBRARY_PATH", "").split(os.pathsep)):
+        if not os.path.isdir(folder):
+            what = "a folder of UMA_LIBRARY_PATH is not there"
+            yield Finding(check, "note", what, folder, "mend or unset the variable")
+
+
+def _project(host: PluginHost, check: str) -> Iterator[Finding]:
+    from ..project import find_project
+    from ..target import read_targets
+    from ..target.project import project_targets
+
+    project = find_project()
+    if project is None:
+        yield Finding(check, "ok", "there is no pyproject.toml here or above")
+        return
+    targets = project_targets()
+    for name in targets:
+        try:
+            read_targets(name, host.named)
+        except UmaError as error:
+            yield Finding(check, "fault", f"target {name}: {error.what}", project.path, error.hint, error.exit_code)
+        else:
+            yield Finding(check, "ok", f"target {name}, which the project names", project.path)
+    if not targets:
+        yield Finding(check, "ok", "the project names no targets", project.path)

@@ -1,0 +1,57 @@
+"""The plugin host: discovery of plugins, and dispatch of hooks to the one plugin that owns a target kind.
+
+Discovery reads metadata only. A plugin is imported when one of its kinds is asked for, and gets a pluggy manager of
+its own: nothing that it does reaches another plugin. What goes wrong with a plugin is a `PluginError` for those who
+asked for its kinds, and nothing for anybody else.
+
+One job a file: `entry` (what metadata say), `discovery` (finding them), `disabling` (who is not wanted),
+`compatibility` and `api` (whom this core can run, by metadata and by what it was written for), `guard` (what a plugin
+may not change), `loading` (from an entry to a plugin), `loaded` (calling its hooks), `host` (all of them together, and
+their states).
+
+Names are imported when they are first used: finding plugins needs none of the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .discovery import installed_plugins
+    from .entry import GROUP, PluginEntry
+    from .host import PluginHost, PluginStatus, default_host
+    from .loaded import LoadedPlugin
+
+__all__ = [
+    "GROUP",
+    "LoadedPlugin",
+    "PluginEntry",
+    "PluginHost",
+    "PluginStatus",
+    "default_host",
+    "installed_plugins",
+]
+
+_WHERE = {
+    "GROUP": "entry",
+    "LoadedPlugin": "loaded",
+    "PluginEntry": "entry",
+    "PluginHost": "host",
+    "PluginStatus": "host",
+    "default_host": "host",
+    "installed_plugins": "discovery",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'uma.plugins' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

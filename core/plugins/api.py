@@ -1,0 +1,49 @@
+"""Whether a plugin and this core fit each other, by the API that the plugin, which was imported, was written for.
+
+The policy of versions is that of `uma.hookspecs`.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from .. import hookspecs
+from .entry import PluginEntry
+
+__all__ = ["API_ATTRIBUTE", "declared_api", "later_api"]
+
+API_ATTRIBUTE = "UMA_PLUGIN_API"
+"""Of a plugin's module or class: major and minor version of the plugin API that it was written for."""
+
+
+def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
+    """The version of the plugin API that a plugin, which was imported, was written for; None where it does not say.
+
+    Args:
+        entry: of the plugin.
+        plugin: the module or object that may have `API_ATTRIBUTE`.
+
+    Raises:
+        PluginError: what it says is no version, or has another major version than this one.
+    """
+    wanted = inspect.getattr_static(plugin, API_ATTRIBUTE, None)
+    if wanted is None:
+        return None
+    if not (isinstance(wanted, tuple) and len(wanted) == 2 and all(type(part) is int and part >= 0 for part in wanted)):
+        hint = f"{API_ATTRIBUTE} = {hookspecs.PLUGIN_API_VERSION}, in numbers; {entry.report}"
+        raise entry.fault(f"has an {API_ATTRIBUTE} that is no pair of major and minor version", hint)
+    major, minor = wanted
+    if major != hookspecs.PLUGIN_API_VERSION[0]:
+        raise entry.fault(_is_for(wanted), entry.mismatch)
+    return major, minor
+
+
+def later_api(entry: PluginEntry, api: tuple[int, int] | None) -> str | None:
+    """What there is to say where a plugin was written for a later minor version, and may or may not work."""
+    if api is None or api <= hookspecs.PLUGIN_API_VERSION:
+        return None
+    return f"plugin {entry.distribution} {entry.version} {_is_for(api)}: it may ask for more"
+
+
+def _is_for(api: tuple[int, int]) -> str:
+    return "is for plugin API {}.{}, this is {}.{}".format(*api, *hookspecs.PLUGIN_API_VERSION)

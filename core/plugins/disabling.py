@@ -1,0 +1,40 @@
+"""Which plugins are not wanted, and who says so: an environment variable, the project, or whoever made the host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..errors import UsageError
+from ..project import find_project
+
+__all__ = ["VARIABLE", "disabled_names"]
+
+VARIABLE = "UMA_DISABLE_PLUGINS"
+"""The environment variable: names of distributions or entry points, with commas between them."""
+
+_SETTING = "disable-plugins"
+
+
+def disabled_names(given: Iterable[str]) -> dict[str, str]:
+    """Names of distributions or entry points, and by whom each of them is disabled, in words.
+
+    Args:
+        given: names besides those of `VARIABLE` and of ``disable-plugins`` in ``[tool.uma]`` of the project.
+
+    Raises:
+        UsageError: the project's file cannot be read, or its setting is no list of names.
+    """
+    found = dict.fromkeys(_project_names(), f"by {_SETTING} in [tool.uma] of pyproject.toml")
+    variable = os.environ.get(VARIABLE, "").split(",")
+    found |= dict.fromkeys(filter(None, map(str.strip, variable)), f"by the environment variable {VARIABLE}")
+    return found | dict.fromkeys(given, "on request")
+
+
+def _project_names() -> list[str]:
+    project = find_project()
+    names = [] if project is None else project.settings.get(_SETTING, [])
+    if project is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        what = f"in [tool.uma] of {project.path}: {_SETTING} is no list of names"
+        raise UsageError(what, hint=f'write {_SETTING} = ["uma-my-plugin"]')
+    return [str(name) for name in names]  # type: ignore[attr-defined]  # a list, as was just seen

@@ -1,0 +1,127 @@
+"""What the metadata of a distribution say about a plugin, and errors that name it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+from ..errors import PluginError
+from ..version import __version__
+
+__all__ = ["CORE", "GROUP", "PluginEntry", "brief", "normalised", "versions"]
+
+GROUP = "uma.plugins"
+"""The entry-point group: an entry point's name is the target kind that it serves."""
+
+CORE = "uma-core"
+
+_MAX_BRIEF_CHARS = 300
+
+
+# A tuple, as those that finding plugins comes across are: importing dataclasses takes as long as reading all metadata.
+class PluginEntry(NamedTuple):
+    """What the metadata of a distribution say about one target kind.
+
+    Args:
+        kind: the target kind, the entry point's name.
+        value: ``module`` or ``module:Class``.
+        distribution, version: who installed it.
+        requires: the distribution's ``Requires-Dist`` lines.
+        location: the folder or archive on the path that has the metadata.
+        editable: whether it was installed from a folder of sources, which it goes on using.
+    """
+
+    kind: str
+    value: str
+    distribution: str
+    version: str
+    requires: tuple[str, ...] = ()
+    location: str = ""
+    editable: bool = False
+
+    @property
+    def plugin(self) -> tuple[str, str]:
+        """Identifies the plugin: entries of one distribution with one value are one plugin, which serves them all."""
+        return self.distribution, self.value
+
+    def is_called(self, name: str) -> bool:
+        """Whether ``name``, in any spelling, is that of the distribution or of the entry point."""
+        return normalised(name) in (normalised(self.distribution), normalised(self.kind))
+
+    def fault(self, what: str, hint: str, cause: BaseException | None = None) -> PluginError:
+        """An error that names the plugin, its version and the entry point.
+
+        Args:
+            what: a predicate: ``cannot be imported``.
+            hint: what to do.
+            cause: what the plugin raised; its text follows ``what``, and ``where`` begins with the place.
+        """
+        place = f"entry point `{self.kind} = {self.value}`, {versions()}"
+        if isinstance(cause, PluginError):  # of a record that was made wrongly: it says itself what is wrong
+            what, hint = f"{what}: {cause.what}", cause.hint or hint
+            place = f"{cause.where}, {place}" if cause.where else place
+        elif cause is not None:
+            what = f"{what}: {brief(cause)}"
+        if cause is not None and (raised := self.raised_at(cause)) is not None:
+            place = f"{raised}, {place}"
+        return PluginError(f"plugin {self.distribution} {self.version} {what}", where=place, hint=hint)
+
+    @property
+    def repair(self) -> str:
+        """What to do where its installation is at fault."""
+        name = self.distribution
+        return f"repair it (pip install --force-reinstall {name}) or remove it (pip uninstall {name})"
+
+    @property
+    def report(self) -> str:
+        """What to do where its code is at fault."""
+        return f"tell its authors, or look for a newer version: pip install --upgrade {self.distribution}"
+
+    @property
+    def mismatch(self) -> str:
+        """What to do where it and the core do not fit each other."""
+        return f"install a pair that fits: pip install --upgrade {CORE} {self.distribution}"
+
+    def raised_at(self, error: BaseException) -> str | None:
+        """The innermost place in the plugin's own code that an exception, or what caused it, went through."""
+        package = self.value.partition(":")[0].partition(".")[0]
+        place, cause = None, error.__cause__
+        for frame, line in _frames(error.__traceback__):
+            if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+                place = f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+        return self.raised_at(cause) or place if cause is not None else place
+
+
+def _frames(found: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while found is not None:
+        yield found.tb_frame, found.tb_lineno
+        found = found.tb_next
+
+
+def normalised(name: str) -> str:
+    """The name of a distribution as names are compared: without case, runs of ``-_.`` as one ``-``.
+
+    https://packaging.python.org/en/latest/specifications/name-normalization
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def versions() -> str:
+    """What a report on a plugin has to say of this installation."""
+    # The contract is a large module; who only lists plugins never comes here.
+    from ..hookspecs import PLUGIN_API_VERSION
+
+    api = ".".join(map(str, PLUGIN_API_VERSION))
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"with {CORE} {__version__}, plugin API {api}, Python {python}"
+
+
+def brief(error: BaseException) -> str:
+    """The exception's type and text on one short line; `traceback` copes with exceptions that cannot be printed."""
+    import traceback  # finding plugins needs no such thing
+
+    text = " ".join("".join(traceback.format_exception_only(type(error), error)).split())
+    return text if len(text) <= _MAX_BRIEF_CHARS else f"{text[: _MAX_BRIEF_CHARS - 3]}..."

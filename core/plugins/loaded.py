@@ -1,0 +1,117 @@
+"""A plugin that was loaded: calling its hooks, and checking what they give."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pluggy
+
+from .. import hookspecs
+from ..errors import PluginError, ToolchainError, UsageError
+from ..relay.custom import CustomOp
+from ..relay.op import known_ops
+from ..target import Alias, Target, TargetKind
+from ..target.kind import shown
+from .entry import PluginEntry
+from .guard import guarded
+
+__all__ = ["LoadedPlugin"]
+
+
+@dataclass(frozen=True)
+class LoadedPlugin:
+    """A plugin that was imported and has declared its kinds, and its own operators.
+
+    Args:
+        entry: one of its entry points.
+        kinds, aliases, ops: what it brings, by name.
+        hooks: calls its hooks, unchecked: use `call`.
+        api: the major and minor version of the plugin API that it says it was written for.
+        notes: what was noticed while it was loaded, in sentences: deprecated hooks, an API later than this one.
+    """
+
+    entry: PluginEntry
+    kinds: Mapping[str, TargetKind]
+    hooks: pluggy.HookRelay
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    ops: Mapping[str, CustomOp] = field(default_factory=dict)
+    api: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+    _called: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+
+    @property
+    def implemented(self) -> tuple[str, ...]:
+        """The hooks that it implements, in the order of the contract."""
+        return tuple(hook for hook in hookspecs.RESULTS if getattr(self.hooks, hook).get_hookimpls())
+
+    @property
+    def active(self) -> bool:
+        """Whether it was asked for more than to say what it brings: it took part in a build."""
+        return bool(self._called)
+
+    def call(self, hook: str, **arguments: object) -> Any:
+        """Call one hook of this plugin, with ``arguments["target"]``, where there is one, as the current target.
+
+        Returns:
+            The hook's record, of the type that `hookspecs.RESULTS` says, or ``None`` where the plugin does not
+            implement the hook or has no answer.
+
+        Raises:
+            PluginError: the hook is at fault, as `run` says, or gave something of a wrong type.
+            UsageError, ToolchainError, Refuse: as `run`.
+        """
+        target = arguments.get("target")
+        current = target if isinstance(target, Target) else None
+        if current is not None:
+            self._called.add(hook)
+        action = functools.partial(getattr(self.hooks, hook), **arguments)
+        result = self.run(f"hook {hook}", action, current, may_refuse=hook in hookspecs.MAY_REFUSE)
+        if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
+            raise self.fault(f"gave {shown(result)} from hook {hook}")
+        element = hookspecs.ELEMENTS.get(hook)
+        if element is None:
+            return result
+        for item in result or ():
+            if not isinstance(item, element):
+                raise self.fault(f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
+        return result
+
+    def run(
+        self, what: str, action: Callable[[], Any], target: Target | None = None, *, may_refuse: bool = False
+    ) -> Any:
+        """What ``action``, which is code of this plugin, gives; ``target`` is the current one meanwhile.
+
+        Args:
+            what: names the action in errors: ``hook patterns``.
+            action: what to call.
+            target: the current target.
+            may_refuse: whether the action is a lowering, to which `Refuse` is open.
+
+        Raises:
+            PluginError: the action raised anything but what is below; it names the plugin and ``what``.
+            UsageError: raised by the action on purpose, about what the user asked for.
+            ToolchainError: what it found missing on this machine.
+            Refuse: raised by a lowering.
+        """
+        ops = {name: custom.op for name, custom in self.ops.items()}
+        with target or nullcontext(), known_ops(ops), guarded(f"{self.entry.distribution} {self.entry.version}"):
+            try:
+                return action()
+            except (ToolchainError, UsageError) as error:
+                place = f"{what} of plugin {self.entry.distribution} {self.entry.version}"
+                error.where = f"{place}, {error.where}" if error.where else place
+                raise
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if may_refuse and isinstance(error, hookspecs.Refuse):
+                    raise
+                raise self.entry.fault(f"failed in {what}", self.entry.report, error) from error
+
+    def fault(self, what: str) -> PluginError:
+        """An error that says that this plugin did ``what``, and what to do about it."""
+        return self.entry.fault(what, self.entry.report)

@@ -1,0 +1,228 @@
+"""``uma doctor``: every fault of an installation has a remedy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests._support.plugins import HOST, accelerator, entry_of
+from tests._support.small_models import Done, Uma
+
+from uma.plugins import PluginEntry, PluginHost
+
+Finding = dict[str, Any]
+
+
+def findings(done: Done, status: str) -> list[Finding]:
+    return [finding for finding in done.json["findings"] if finding["status"] == status]
+
+
+@pytest.fixture(autouse=True)
+def sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host is installed, and nothing besides."""
+    with_plugins(monkeypatch, *entry_of(HOST))
+
+
+def with_plugins(monkeypatch: pytest.MonkeyPatch, *entries: PluginEntry) -> None:
+    host = PluginHost(lambda: entries)
+    monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+
+
+def test_where_nothing_is_wrong(uma: Uma) -> None:
+    done = uma("doctor")
+    assert done.code == 0 and done.out.splitlines()[-1].startswith("nothing is wrong, with uma-core ")
+    assert {line.split()[0] for line in done.out.splitlines()[:-1] if not line.startswith(" ")} <= {"ok", "note"}
+    checks = [finding["check"] for finding in uma("doctor", "--json").json["findings"]]
+    wanted = ["python", "packages", "compiler", "plugins", "cache", "folders", "project"]
+    assert list(dict.fromkeys(checks)) == wanted
+
+
+def fault(uma: Uma, code: int, *arguments: str) -> Finding:
+    """The one fault that there must be."""
+    done = uma("doctor", "--json", *arguments)
+    assert done.code == code, done
+    [found] = findings(done, "fault")
+    assert done.json["faults"] == 1 and found["exit_code"] == code and found["hint"]
+    text = uma("doctor", *arguments).out
+    assert f"fault  {found['what']}\n" in text and f"\n         hint: {found['hint']}\n" in text
+    assert "\none thing is wrong, with uma-core " in text
+    return found
+
+
+class TestPython:
+    def test_another_system(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        from uma.cli import doctor
+
+        monkeypatch.setattr(doctor.os, "name", "nt")
+        assert [found.status for found in doctor._python("python")] == ["fault"]
+
+
+class TestPackages:
+    @pytest.fixture
+    def distributions(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+        """What is installed in place of what is; a distribution is left as it is where it has no place here."""
+
+        class Fake:
+            def __init__(self, version: str | None, requires: tuple[str, ...] = ()) -> None:
+                self.version, self.requires, self.metadata = version, requires, {"Version": version}
+
+        given: dict[str, Any] = {}
+        real = importlib.metadata.distribution
+
+        def distribution(name: str) -> Any:
+            if name not in given:
+                return real(name)
+            if given[name] is None:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return Fake(*given[name])
+
+        monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+        yield given
+
+    @pytest.mark.parametrize(
+        ("version", "what"),
+        [
+            (None, "uma-core needs numpy>=1.26, and it is missing"),
+            (("1.0",), "uma-core needs numpy>=1.26, and 1.0 is installed"),
+            ((None,), "uma-core needs numpy>=1.26, and it is missing"),
+        ],
+    )
+    def test_one_that_is_needed(self, uma: Uma, distributions: dict[str, Any], version: Any, what: str) -> None:
+        distributions["uma-core"] = ("0.1.0", ("numpy>=1.26", "pluggy"))
+        distributions["numpy"] = version
+        found = fault(uma, 1)
+        assert (found["what"], found["hint"]) == (what, "pip install 'numpy>=1.26'")
+
+    def test_one_that_is_broken(self, uma: Uma, distributions: dict[str, Any]) -> None:
+        distributions["uma-core"] = ("0.1.0", ("uma-no-such-module",))
+        distributions["uma-no-such-module"] = ("1.0",)
+        found = fault(uma, 1)
+        assert found["what"].startswith("uma-no-such-module 1.0 cannot be imported: ModuleNotFoundError")
+
+    def test_an_extra_that_is_not_there(self, uma: Uma, distributions: dict[str, Any]) -> None:
+        distributions["uma-core"] = ("0.1.0", ("numpy", "onnx; extra == 'onnx'", "tflite; extra == 'tflite'"))
+        distributions["onnx"] = None
+        done = uma("doctor", "--json")
+        assert done.code == 0
+        [note] = [found for found in findings(done, "note") if found["check"] == "packages"]
+        assert note["what"] == "the extra 'onnx' is not installed: without onnx no ONNX models are read"
+        assert note["hint"] == "pip install 'uma-core[onnx]'"
+
+    def test_a_core_that_is_not_installed(self, uma: Uma, distributions: dict[str, Any]) -> None:
+        distributions["uma-core"] = None
+        [note] = [found for found in findings(uma("doctor", "--json"), "note") if found["check"] == "packages"]
+        assert note["what"] == "uma-core runs from its sources, and is not installed"
+
+
+class TestCompiler:
+    def test_there_is_none(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/there-is-no-such-folder")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        assert fault(uma, 6)["what"] == "no C compiler was found"
+
+    def test_it_is_chosen_wrongly(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CC", "gcc -O3")
+        assert "neither a known name of a C compiler nor an absolute path" in fault(uma, 2)["what"]
+
+    def test_it_does_not_link(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("uma.runtime.compile.try_link", lambda *_: (False, "stdint.h: No such file"))
+        found = fault(uma, 6)
+        assert "cannot make a program of a few lines\nstdint.h: No such file" in found["what"]
+        assert "libc6-dev" in found["hint"]
+
+
+class TestPlugins:
+    def test_one_is_broken(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        with_plugins(monkeypatch, PluginEntry("bad", "uma_no_such_module", "uma-bad", "1.0"), *entry_of(HOST))
+        assert "plugin uma-bad 1.0 cannot be imported" in fault(uma, 5)["what"]
+        assert uma("doctor", "--disable-plugin", "uma-bad").code == 0
+
+    def test_two_claim_one_kind(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        with_plugins(monkeypatch, *entry_of(HOST), *entry_of(accelerator("npu")), *entry_of(accelerator("npu")))
+        done = uma("doctor", "--json")
+        assert done.code == 5
+        assert all("is claimed by more than one plugin" in found["what"] for found in findings(done, "fault"))
+
+    def test_none_brings_a_host(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        with_plugins(monkeypatch, *entry_of(accelerator("npu")))
+        assert fault(uma, 5)["what"] == "no plugin brings a host, which every build needs"
+
+    def test_what_they_do_is_noted(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def ops() -> None:
+            os.chdir("/")
+
+        monkeypatch.setenv("UMA_DISABLE_PLUGINS", "uma-nobody")
+        with_plugins(monkeypatch, *entry_of(HOST), *entry_of(accelerator("npu"), ops=ops))
+        done = uma("doctor", "--json")
+        said = [found["what"] for found in findings(done, "note") if found["check"] == "plugins"]
+        assert said == [
+            "plugin uma-npu 1.0 changed the current folder; it was put back as it was",
+            "no plugin is called 'uma-nobody', which is disabled by the environment variable UMA_DISABLE_PLUGINS",
+        ]
+
+
+class TestCacheAndFolders:
+    def test_the_cache_is_somebody_elses(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        folder = tmp_path / "open"
+        folder.mkdir()
+        folder.chmod(0o777)
+        monkeypatch.setenv("UMA_CACHE_DIR", str(folder))
+        found = fault(uma, 2)
+        assert found["what"] == "the cache folder can be written by other users" and found["where"] == str(folder)
+
+    def test_the_usual_cache_cannot_be_used(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "uma").write_text("no folder")
+        monkeypatch.delenv("UMA_CACHE_DIR")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert "compiled models are kept for this process only" in fault(uma, 2)["what"]
+
+    def test_nothing_in_it_may_be_run(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Mounted:
+            f_flag, f_bavail, f_blocks, f_bfree, f_frsize = 8, 1 << 30, 1 << 30, 1 << 30, 4096
+
+        monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
+        monkeypatch.setattr(os, "statvfs", lambda path: Mounted)
+        assert "is mounted noexec" in fault(uma, 6)["what"]
+
+    def test_it_is_full(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Usage:
+            free = 3_000_000
+
+        monkeypatch.setattr("shutil.disk_usage", lambda path: Usage)
+        assert fault(uma, 6)["what"] == "the cache folder has 3 MB left"
+
+    def test_no_temporary_files(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        from uma.cli import doctor
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+        found, *_ = doctor._folders("folders")
+        assert (found.status, found.what) == ("fault", "temporary files cannot be written: Permission denied")
+
+    def test_folders_that_are_not_there_are_noted(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("UMA_LIBRARY_PATH", f"/there-is-no-such-folder{os.pathsep}/")
+        monkeypatch.setattr(os, "access", lambda path, mode: path != ".")
+        said = [found for found in findings(uma("doctor", "--json"), "note") if found["check"] == "folders"]
+        assert [found["where"] for found in said] == [None, "/there-is-no-such-folder"]
+
+
+class TestProject:
+    def test_its_targets_are_read(self, uma: Uma, folder: Path) -> None:
+        (folder / "pyproject.toml").write_text("[tool.uma.targets]\ngood = 'plain'\nbad = 'plane'\n")
+        found = fault(uma, 2)
+        assert found["what"] == "target bad: there is no target kind 'plane'"
+        assert found["where"] == str(folder / "pyproject.toml")
+
+    def test_a_file_that_is_malformed(self, uma: Uma, folder: Path) -> None:
+        (folder / "pyproject.toml").write_text("[tool.uma\n")
+        assert "is no TOML" in fault(uma, 2)["what"]
+
+    def test_a_project_without_targets(self, uma: Uma, folder: Path) -> None:
+        (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+        assert findings(uma("doctor", "--json"), "ok")[-1]["what"] == "the project names no targets"

@@ -1,0 +1,216 @@
+"""The versions of the contract: what it is now, and that the next minor version runs a plugin for this one.
+
+The next minor version is made here, for these tests: hook `patterns` has one argument more, hook `estimate_cost` and
+the argument ``module`` of `relay_to_tir` are deprecated, hook ``estimate`` is new.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pluggy
+import pytest
+from tests._support.plugins import accelerator, entry_of, module_of
+
+import uma
+from uma import hookspecs
+from uma.errors import PluginError
+from uma.hookspecs import Cost, Pattern
+from uma.pipeline.costs import region_costs
+from uma.pipeline.members import Member, resolve_targets
+from uma.pipeline.stages import Build
+from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
+from uma.relay import Function, GlobalVar, IRModule, TensorType, Var, call
+from uma.relay.pattern import PatternTable
+from uma.target import Target
+
+STAND_INS = Path(__file__).resolve().parents[1] / "stand_ins"
+FROZEN = sorted(STAND_INS.glob("frozen_api_*.py"))
+X = Var("x", TensorType((2, 3), "float32"))
+MODEL = module_of(call("nn.relu", call("nn.relu", X)), {X: ["x"]})
+
+_spec = pluggy.HookspecMarker(hookspecs.PROJECT)
+
+
+def described(value: Any) -> list[str]:
+    """A hook with its arguments, or a record with its fields, a line for each."""
+    if dataclasses.is_dataclass(value) and isinstance(value, type):
+        _, *parameters = inspect.signature(value.__init__).parameters.values()
+        return [f"  {p.name}{' = ...' if p.default is not p.empty else ''}" for p in parameters]
+    return [f"  {name}" for name in inspect.signature(value).parameters]
+
+
+def contract() -> str:
+    """Hooks with their arguments and records with their fields."""
+    lines = []
+    for name in hookspecs.__all__:
+        value = getattr(hookspecs, name)
+        if hasattr(value, f"{hookspecs.PROJECT}_spec") or (isinstance(value, type) and dataclasses.is_dataclass(value)):
+            lines += [name, *described(value)]
+    return "\n".join([*lines, ""])
+
+
+def test_the_contract_has_a_version(golden: Callable[[str, str], None]) -> None:
+    """A change of the contract is one of its version as well: raise `PLUGIN_API_VERSION`, then --update-golden."""
+    golden(contract(), "contract-{}.{}.txt".format(*hookspecs.PLUGIN_API_VERSION))
+
+
+def test_documents_show_this_version() -> None:
+    shown = "UMA_PLUGIN_API = ({}, {})".format(*hookspecs.PLUGIN_API_VERSION)
+    docs = STAND_INS.parents[1] / "docs"
+    texts = [(docs / name).read_text(encoding="utf-8") for name in ("plugins.md", "accelerators.md")]
+    assert all(shown in text for text in [*texts, hookspecs.__doc__ or ""])
+
+
+def test_there_is_a_frozen_plugin_of_this_version_that_has_all_hooks() -> None:
+    """With a new version comes one more, a copy of the last one with what is new; those before stay as they are."""
+    major, minor = hookspecs.PLUGIN_API_VERSION
+    path = STAND_INS / f"frozen_api_{major}_{minor}.py"
+    assert path in FROZEN
+    text = path.read_text(encoding="utf-8")
+    for hook in hookspecs.RESULTS:
+        arguments = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
+        found = inspect.signature(getattr(frozen_module(path), hook))
+        assert ", ".join(found.parameters) == arguments, hook
+    assert f"UMA_PLUGIN_API = ({major}, {minor})" in text
+
+
+def frozen_module(path: Path) -> Any:
+    __import__(path.stem)
+    return sys.modules[path.stem]
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The frozen plugins can be imported, and are forgotten after the test."""
+    monkeypatch.syspath_prepend(STAND_INS)
+    yield
+    for path in FROZEN:
+        sys.modules.pop(path.stem, None)
+
+
+def frozen_host(path: Path) -> PluginHost:
+    entries = [PluginEntry(kind, path.stem, "uma-frozen", "1.2") for kind in ("frozen_npu", "frozen_host")]
+    return PluginHost(lambda: entries)
+
+
+def built(host: PluginHost) -> tuple[uma.Artifact, list[Cost | None]]:
+    """The artifact of a model that the frozen accelerator takes, and what its regions cost."""
+    members = resolve_targets(["frozen_npu", "frozen_host"], host)
+    build = Build("m", members)
+    fused = build.run(MODEL, "fuse")
+    assert isinstance(fused, IRModule)
+    costs = [row.cost for row in region_costs(fused, members)]
+    return uma.build(MODEL, ["frozen_npu", "frozen_host"], name="m", plugins=host), costs
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
+def test_a_plugin_for_an_earlier_or_this_version_runs(path: Path) -> None:
+    host = frozen_host(path)
+    assert host.plugin_for("frozen_npu").api == tuple(map(int, path.stem.split("_")[-2:]))
+    artifact, costs = built(host)
+    assert costs == [Cost(cycles=10.0)]
+    assert artifact.metadata["plugins"] == {"uma-frozen": "1.2"}
+    x = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+    [y] = artifact.run(x).values()
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+@pytest.fixture
+def next_minor(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """The contract is the next minor version's; gives it."""
+    major, minor = hookspecs.PLUGIN_API_VERSION
+    now = f"since plugin API {major}.{minor + 1}, and goes with {major}.{minor + 3}"
+
+    @_spec(firstresult=True)
+    def patterns(target: Target, budget: int = 8) -> Sequence[Pattern] | None: ...
+
+    @_spec(firstresult=True, warn_on_impl=DeprecationWarning(f"hook estimate_cost is deprecated {now}: use estimate"))
+    def estimate_cost(function: Function, target: Target) -> Cost | None: ...
+
+    @_spec(firstresult=True)
+    def estimate(function: Function, target: Target) -> Cost | None: ...
+
+    @_spec(
+        firstresult=True,
+        warn_on_impl_args={"module": DeprecationWarning(f"argument module of hook relay_to_tir is deprecated {now}")},
+    )
+    def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None: ...
+
+    for hook in (patterns, estimate_cost, estimate, relay_to_tir):
+        monkeypatch.setattr(hookspecs, hook.__name__, hook, raising=False)
+    monkeypatch.setitem(hookspecs.RESULTS, "estimate", Cost)  # type: ignore[arg-type]  # a dict, that says it is none
+    monkeypatch.setattr(hookspecs, "PLUGIN_API_VERSION", (major, minor + 1))
+
+    # A core of that version says how many patterns it looks at.
+    def table(self: Member) -> PatternTable:
+        return PatternTable(self.plugin.call("patterns", target=self.target, budget=3) or ())
+
+    monkeypatch.setattr(Member, "patterns", property(table))
+    return major, minor + 1
+
+
+class TestNextMinorVersion:
+    @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
+    def test_it_runs_a_plugin_for_this_one_as_this_one_does(self, path: Path, request: pytest.FixtureRequest) -> None:
+        before, costs = built(frozen_host(path))
+        del sys.modules[path.stem]
+        request.getfixturevalue("next_minor")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            after, costs_after = built(frozen_host(path))
+        assert (after.files, costs_after) == (before.files, costs)
+
+    def test_its_warnings_name_the_plugin_the_place_and_what_to_do(self, next_minor: tuple[int, int]) -> None:
+        host = frozen_host(FROZEN[-1])
+        with pytest.warns(DeprecationWarning) as caught:
+            plugin = host.plugin_for("frozen_npu")
+        major, minor = next_minor
+        texts = sorted(str(warning.message) for warning in caught)
+        assert texts == sorted(plugin.notes)
+        now = f"is deprecated since plugin API {major}.{minor}, and goes with {major}.{minor + 2}"
+        assert texts[0].startswith(f"plugin uma-frozen 1.2: argument module of hook relay_to_tir {now} (")
+        assert texts[1].startswith(f"plugin uma-frozen 1.2: hook estimate_cost {now}: use estimate (")
+        assert all(f"{FROZEN[-1].name}:" in text for text in texts)
+        host.plugin_for("frozen_host")  # says it once
+
+    def test_a_plugin_for_it_gets_what_is_new(self, next_minor: tuple[int, int]) -> None:
+        given: list[int] = []
+
+        def patterns(target: Target, budget: int) -> list[Pattern]:
+            given.append(budget)
+            return []
+
+        [entry] = entry_of(accelerator("npu"), patterns=patterns, estimate=lambda function: Cost(cycles=1.0))
+        vars(sys.modules[entry.value])["UMA_PLUGIN_API"] = next_minor
+        host = PluginHost(lambda: [entry])
+        plugin: LoadedPlugin = host.plugin_for("npu")
+        assert (plugin.notes, "estimate" in plugin.implemented) == ((), True)
+        target = host.target("npu")
+        plugin.call("patterns", target=target, budget=3)
+        plugin.call("patterns", target=target)  # a call that was not brought up to date: the default
+        assert given == [3, 8]
+
+    def test_without_it_that_plugin_is_refused_and_says_what_to_upgrade(self) -> None:
+        major, minor = hookspecs.PLUGIN_API_VERSION
+        [entry] = entry_of(accelerator("npu"), estimate=lambda function: Cost(cycles=1.0))
+        vars(sys.modules[entry.value])["UMA_PLUGIN_API"] = (major, minor + 1)
+        with pytest.raises(PluginError, match=r"has a hook that does not fit: .*unknown hook 'estimate'") as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        assert caught.value.hint == "install a pair that fits: pip install --upgrade uma-core uma-npu"
+
+    def test_or_it_can_do_without(self) -> None:
+        major, minor = hookspecs.PLUGIN_API_VERSION
+        [entry] = entry_of(accelerator("npu"))
+        module = sys.modules[entry.value]
+        optional = hookspecs.hookimpl(optionalhook=True)(lambda function: Cost(cycles=1.0))
+        vars(module).update(UMA_PLUGIN_API=(major, minor + 1), estimate=optional)
+        with pytest.warns(RuntimeWarning, match="it may ask for more"):
+            assert PluginHost(lambda: [entry]).kind("npu").name == "npu"

@@ -1,0 +1,146 @@
+"""In which state each plugin is, and why; and what versions of the API have to do with it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests._support.plugins import HOST, accelerator, built, entry_of, module_of
+
+from uma.errors import PluginError, UsageError
+from uma.hookspecs import PLUGIN_API_VERSION
+from uma.pipeline.members import resolve_targets
+from uma.plugins import PluginEntry, PluginHost
+from uma.relay import TensorType, Var, call
+
+MAJOR, MINOR = PLUGIN_API_VERSION
+
+
+def states(host: PluginHost) -> dict[str, str]:
+    return {status.entry.distribution: status.state for status in host.plugins()}
+
+
+def module_entry(kind: str, **attributes: Any) -> PluginEntry:
+    """The entry of a plugin whose module has these attributes besides."""
+    [entry] = entry_of(accelerator(kind))
+    vars(sys.modules[entry.value]).update(attributes)
+    return entry
+
+
+def test_from_found_to_active() -> None:
+    [said], [unsaid], [plain] = entry_of(accelerator("said")), entry_of(accelerator("unsaid")), entry_of(HOST)
+    said = PluginEntry(said.kind, said.value, said.distribution, said.version, ("uma-core>=0.1",))
+    host = PluginHost(lambda: [said, unsaid, plain])
+    assert states(host) == {"uma-plain": "found", "uma-said": "compatible", "uma-unsaid": "found"}
+    assert [status.state for status in host.examine("said")] == ["loaded"]
+    assert states(host) == {"uma-plain": "found", "uma-said": "loaded", "uma-unsaid": "found"}
+    members = resolve_targets(["unsaid", "plain"], host)
+    assert states(host) == {"uma-plain": "loaded", "uma-said": "loaded", "uma-unsaid": "loaded"}
+    built(module_of(call("nn.relu", Var("x", TensorType((3,), "float32")))), members)
+    assert states(host) == {"uma-plain": "active", "uma-said": "loaded", "uma-unsaid": "active"}
+    [status] = host.examine("UMA.Unsaid")
+    assert status.plugin is not None and status.plugin.implemented == ("register_target",)
+    with pytest.raises(UsageError, match="there is no plugin 'unsad'"):
+        host.examine("unsad")
+
+
+def test_quarantine_before_and_after_the_import() -> None:
+    old = PluginEntry("old", "never_imported", "uma-old", "1", ("uma-core>=99",))
+    bad = PluginEntry("bad", "uma_no_such_module", "uma-bad", "1", ("uma-core",))
+    host = PluginHost(lambda: [old, bad])
+    assert states(host) == {"uma-bad": "compatible", "uma-old": "quarantined"}
+    statuses = host.examine()
+    assert [status.state for status in statuses] == ["quarantined", "quarantined"]
+    for status in statuses:
+        assert status.error is not None and status.reason == status.error.what
+    assert host.kinds()["bad"] is statuses[0].error
+
+
+def test_one_distribution_may_have_several_plugins() -> None:
+    [one], [two] = entry_of(accelerator("one")), entry_of(accelerator("two"))
+    entries = [PluginEntry(entry.kind, entry.value, "uma-both", "1") for entry in (one, two)]
+    host = PluginHost(lambda: entries)
+    assert [status.state for status in host.examine("two")] == ["loaded"]
+    assert [status.entry.kind for status in host.examine("uma-both")] == ["one", "two"]
+
+
+class TestPluginAPI:
+    @pytest.mark.parametrize("version", [(MAJOR, MINOR), (MAJOR, 0), None])
+    def test_one_that_this_core_has(self, version: object) -> None:
+        entry = module_entry("npu", UMA_PLUGIN_API=version)
+        assert PluginHost(lambda: [entry]).plugin_for("npu").notes == ()
+
+    @pytest.mark.parametrize("version", [(MAJOR + 1, 0), (MAJOR + 1, MINOR)])
+    def test_another_major_version(self, version: tuple[int, int]) -> None:
+        entry = module_entry("npu", UMA_PLUGIN_API=version)
+        with pytest.raises(PluginError) as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        said = f"plugin uma-npu 1.0 is for plugin API {version[0]}.{version[1]}, this is {MAJOR}.{MINOR}"
+        assert caught.value.what == said
+        assert caught.value.hint == "install a pair that fits: pip install --upgrade uma-core uma-npu"
+
+    @pytest.mark.parametrize("version", ["0.4", 4, (0,), (0, 4, 1), (0, -1), (True, 4), [0, 4]])
+    def test_what_is_no_version(self, version: object) -> None:
+        entry = module_entry("npu", UMA_PLUGIN_API=version)
+        with pytest.raises(PluginError, match="that is no pair of major and minor version") as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        assert f"UMA_PLUGIN_API = ({MAJOR}, {MINOR})" in (caught.value.hint or "")
+
+    def test_a_later_minor_version_is_tried_and_said(self) -> None:
+        entry = module_entry("npu", UMA_PLUGIN_API=(MAJOR, MINOR + 1))
+        said = f"plugin uma-npu 1.0 is for plugin API {MAJOR}.{MINOR + 1}, this is {MAJOR}.{MINOR}: it may ask for more"
+        with pytest.warns(RuntimeWarning, match="it may ask for more"):
+            plugin = PluginHost(lambda: [entry]).plugin_for("npu")
+        assert plugin.notes == (said,) and [*plugin.kinds] == ["npu"]
+
+    def test_a_later_minor_version_that_asks_for_more_is_told_to_have_the_core_upgraded(self) -> None:
+        [entry] = entry_of(accelerator("npu"), patterns=lambda target, budget: [])
+        sys.modules[entry.value].UMA_PLUGIN_API = (MAJOR, MINOR + 1)  # type: ignore[attr-defined]  # no such attribute
+        with pytest.raises(PluginError, match=r"has a hook that does not fit: .*'budget'") as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        assert caught.value.hint == "install a pair that fits: pip install --upgrade uma-core uma-npu"
+
+
+def test_a_plugin_may_ask_for_the_kinds_of_others_while_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "import uma\numa.Target('plain')\nraise RuntimeError('after that')\n"
+    (tmp_path / "uma_test_asking.py").write_text(source)
+    plain = entry_of(HOST)
+    host = PluginHost(lambda: [*plain, PluginEntry("asking", "uma_test_asking", "uma-asking", "1")])
+    monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+    with pytest.raises(PluginError, match="RuntimeError: after that"):
+        host.plugin_for("asking")
+    assert states(host)["uma-plain"] == "loaded"
+
+
+def test_threads_that_ask_at_once_import_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = ModuleType("uma_test_counter")
+    counter.imports = []  # type: ignore[attr-defined]  # no such attribute
+    monkeypatch.setitem(sys.modules, "uma_test_counter", counter)
+    source = "import time, uma_test_counter\numa_test_counter.imports.append(1)\ntime.sleep(0.05)\nraise RuntimeError\n"
+    (tmp_path / "uma_test_slow.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    host = PluginHost(lambda: [PluginEntry("slow", "uma_test_slow", "uma-slow", "1")])
+    errors: list[PluginError] = []
+
+    def ask() -> None:
+        try:
+            host.plugin_for("slow")
+        except PluginError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.005)
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 4 and len(set(map(id, errors))) == 1
+    assert counter.imports == [1]

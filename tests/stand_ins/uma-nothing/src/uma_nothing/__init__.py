@@ -1,0 +1,57 @@
+"""Target kind ``nothing``: an accelerator that takes no op. The smallest plugin that has every hook."""
+
+from uma.hookspecs import Code, Cost, CustomOp, Pass, Pattern, Runtime, Strategy, hookimpl
+from uma.relay import Function, GlobalVar, IRModule
+from uma.target import Target, TargetKind
+
+UMA_PLUGIN_API = (0, 4)
+
+
+@hookimpl
+def register_target() -> list[TargetKind]:
+    return [TargetKind("nothing", help="an accelerator that takes no op", device_type="npu")]
+
+
+@hookimpl
+def ops() -> list[CustomOp]:
+    return []
+
+
+@hookimpl
+def patterns(target: Target) -> list[Pattern]:
+    return []
+
+
+@hookimpl
+def passes(target: Target) -> list[Pass]:
+    return []
+
+
+@hookimpl
+def strategies(target: Target) -> list[Strategy]:
+    return []
+
+
+@hookimpl
+def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+    return None
+
+
+@hookimpl
+def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+    return None
+
+
+@hookimpl
+def runtime(target: Target) -> Runtime | None:
+    return None
+
+
+@hookimpl
+def estimate_cost(function: Function, target: Target) -> Cost | None:
+    return None
+
+
+@hookimpl
+def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
+    return None
