@@ -1,7 +1,8 @@
 """How long finding plugins takes in a fresh process among many distributions, beyond the start of the interpreter.
 
 Every round starts every contender once, so that what the machine does meanwhile hits all of them; differences to the
-bare interpreter are taken round by round, and what is shown are medians.
+bare interpreter are taken round by round, and what is shown are medians: of the time that passed, and of the
+processor's time, which other processes do not lengthen.
 """
 
 from __future__ import annotations
@@ -43,18 +44,22 @@ def install(folder: Path, number: int, plugins: int) -> None:
             (info / "entry_points.txt").write_text(f"[console_scripts]\nscript_{index} = package_{index}:main\n")
 
 
-def start_ms(code: str, folder: Path) -> float:
-    """Time from the start to the end of a process of its own, in milliseconds."""
+def start_ms(code: str, folder: Path) -> tuple[float, float]:
+    """Time from the start to the end of a process of its own, and the processor's time, in milliseconds."""
     path = os.pathsep.join([str(folder), str(ROOT / "src")])
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": path}
     begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, check=True)
-    return (time.perf_counter() - begin) * 1e3
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=folder)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{code}: exit status {process.returncode}")
+    return (time.perf_counter() - begin) * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
-def measure(number: int, plugins: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each contender beyond the interpreter's; that of the interpreter itself as it is."""
-    took: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+def measure(number: int, plugins: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Median milliseconds of each contender beyond the interpreter's, as `start_ms` has them; its own as they are."""
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         install(folder, number, plugins)
@@ -63,9 +68,13 @@ def measure(number: int, plugins: int, rounds: int) -> dict[str, float]:
                 spent = start_ms(code.format(plugins=plugins), folder)
                 if turn:  # the first round writes byte code
                     took[contender].append(spent)
-    base = took["interpreter"]
-    beyond = {name: [a - b for a, b in zip(took[name], base, strict=True)] for name in CONTENDERS}
-    return {name: statistics.median(base if name == "interpreter" else beyond[name]) for name in CONTENDERS}
+    found = {}
+    for contender, spent_ms in took.items():
+        base = took["interpreter"] if contender != "interpreter" else [(0.0, 0.0)] * rounds
+        beyond = [(a - c, b - d) for (a, b), (c, d) in zip(spent_ms, base, strict=True)]
+        wall, processor = (statistics.median(times) for times in zip(*beyond, strict=True))
+        found[contender] = wall, processor
+    return found
 
 
 def main() -> None:
@@ -78,11 +87,13 @@ def main() -> None:
     args = parser.parse_args()
     found = measure(args.distributions, args.plugins, args.rounds)
     if args.json:
-        print(json.dumps({"distributions": args.distributions, "plugins": args.plugins, "median_ms": found}, indent=2))
+        rows = {name: {"wall_ms": wall, "processor_ms": processor} for name, (wall, processor) in found.items()}
+        print(json.dumps({"distributions": args.distributions, "plugins": args.plugins, "medians": rows}, indent=2))
         return
-    print(f"{args.distributions} distributions, {args.plugins} of them plugins; median of {args.rounds} rounds")
-    for name, spent in found.items():
-        print(f"  {name:<20} {spent:7.1f} ms{'' if name == 'interpreter' else ' more'}")
+    print(f"{args.distributions} distributions, {args.plugins} of them plugins; medians of {args.rounds} rounds, in ms")
+    print(f"  {'':<20} {'time':>7} {'processor':>10}")
+    for name, (wall, processor) in found.items():
+        print(f"  {name:<20} {wall:7.1f} {processor:10.1f}{'' if name == 'interpreter' else ' more'}")
 
 
 if __name__ == "__main__":
