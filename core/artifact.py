@@ -18,14 +18,13 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from .artifact_record import METADATA_FILE, machine_of, parse_record, problem
 from .codegen.makefile import makefile_text
-from .drivers import Library
+from .drivers import Clock, Library, Parts
 from .errors import InternalError, ModelError, UmaError, UsageError
 from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key
@@ -34,6 +33,7 @@ from .runtime.elf import check_machine, code_bytes, text_bytes
 from .runtime.files import read_plain, replace_folder
 from .runtime.libraries import require_library
 from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
+from .runtime.profile import CallTime, PartCounts, Profile, call_times
 from .runtime.toolchain import find_compiler
 
 if TYPE_CHECKING:
@@ -44,43 +44,9 @@ if TYPE_CHECKING:
     from .runtime.native import DeviceInfo, NativeModel, TensorInfo
     from .runtime.session import ModelSession
 
-__all__ = ["Artifact", "CallTime", "Profile", "load"]
+__all__ = ["Artifact", "CallTime", "PartCounts", "Profile", "load"]
 
 _MAX_METADATA_BYTES = 1 << 25
-
-
-@dataclass(frozen=True)
-class CallTime:
-    """How long one call of a run takes.
-
-    Args:
-        kernel: the kernel's name.
-        layers: the model's layers that it computes.
-        median_ns: over all runs that were measured, in nanoseconds.
-        host: label of the host that runs it, or drives the device.
-        device: label of the device that it drives; None for the host alone.
-    """
-
-    kernel: str
-    layers: tuple[str, ...]
-    median_ns: float
-    host: str
-    device: str | None = None
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What `Artifact.profile` found.
-
-    Args:
-        calls: in the order in which they run.
-        outputs: of the runs, as `Artifact.run` gives them.
-        counters: what each device counted in one run: its label -> name of the counter -> value.
-    """
-
-    calls: tuple[CallTime, ...]
-    outputs: Mapping[str, npt.NDArray[np.generic]]
-    counters: Mapping[str, Mapping[str, int]]
 
 
 class Artifact:
@@ -299,18 +265,22 @@ class Artifact:
                         session.invoke()
                         totals_ns.append(model.step_ns())
                     counters = session.counters()
+                    counts = model.step_counts().tolist() if model.devices else []
             finally:
                 if kept is not None:
                     self._own_session().restore(kept)
         if totals_ns[0].shape != (len(calls),):
             what = f"the model has {totals_ns[0].size} steps, its metadata says {len(calls)} calls"
             raise ModelError(what, where=self.name)
+        devices = {info.label: info for info in model.devices}
+        expected = sum(devices[call["device"]].n_counters for call in calls if call["device"] is not None)
+        if len(counts) != expected:
+            what = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
+            raise ModelError(what, where=self.name)
         medians_ns = np.median(np.diff(totals_ns, axis=0), axis=0).tolist()
-        times = (
-            CallTime(call["kernel"], tuple(call["layers"]), ns, call["host"], call["device"])
-            for call, ns in zip(calls, medians_ns, strict=True)
-        )
-        return Profile(tuple(times), outputs, counters)
+        clocks = {row["label"]: Clock(**row["clock"]) for row in self._record["devices"] if row["clock"] is not None}
+        times = call_times(calls, medians_ns, counts, devices)
+        return Profile(times, outputs, counters, clocks)
 
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.
@@ -373,6 +343,7 @@ class Artifact:
                 f"{row['kind']}, {row['impl']}",
                 {fault["code"]: fault["meaning"] for fault in row["faults"]},
                 tuple(row["counters"]),
+                row["parts"] and Parts(**row["parts"]),
             )
             for row in self._record["devices"]
         ]
@@ -402,6 +373,7 @@ class Artifact:
             model_digest=None if state is None else state["model"],
             devices=self._devices(),
             layers=[call["layers"] for call in self._record["calls"]],
+            parts=[call["parts"] for call in self._record["calls"]],
         )
         if model.arena_bytes != self.arena_bytes:
             raise ModelError(
@@ -440,6 +412,7 @@ class Artifact:
             tuple(self._tensors([] if state is None else state["tensors"])),
             tuple(self._devices()),
             tuple(tuple(call["layers"]) for call in self._record["calls"]),
+            tuple(tuple(call["parts"]) for call in self._record["calls"]),
             self.arena_bytes,
             None if state is None else state["model"],
         )

@@ -78,9 +78,19 @@ def _device_problem(devices: list[dict[str, Any]], calls: list[dict[str, Any]]) 
     for device in devices:
         codes = [fault["code"] for fault in device["faults"]]
         memories = [memory["name"] for memory in device["memories"]]
-        for what, names in (("counter", device["counters"]), ("fault code", codes), ("memory", memories)):
+        parts, clock = device["parts"] or {"counters": []}, device["clock"]
+        for what, names in (
+            ("counter", device["counters"]),
+            ("counter of parts", parts["counters"]),
+            ("fault code", codes),
+            ("memory", memories),
+        ):
             if len(set(names)) != len(names):
                 return f"device {device['label']!r} has one {what} twice"
+        if clock is not None and not (
+            clock["hz"] > 0 and {clock["cycles"], clock["busy"]} <= {*device["counters"], None}
+        ):
+            return f"device {device['label']!r} has a clock that stands still, or of counters that it has not"
     for call in calls:
         if call["device"] is not None and call["device"] not in labels:
             return f"a call is for the device {call['device']!r}, which is not among the devices"

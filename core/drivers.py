@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from .tir import ctext
 from .tir.nodes import Intrinsic, Memory, PrimFunc, Queue
 from .tir.visit import intrinsics
 
-__all__ = ["Implementation", "LaunchQueue", "Library", "Routine", "Runtime"]
+__all__ = ["Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _LIBRARY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -204,6 +205,84 @@ class Library:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What a driver counts of each part of a call: of the layers of a network, say, that is started as a whole.
+
+    The n-th mark of a call's blobs says whose part n is.
+
+    Args:
+        count: of how many parts it counts, the first ones.
+        counters: the names of what it counts of each.
+        locates_faults: whether it says besides where it found a fault, by the two indices behind all counters: the
+            number of the part, one that no part has where it was in none, and the cycle.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    count: int
+    counters: tuple[str, ...]
+    locates_faults: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or not 1 <= self.count <= 4096:
+            raise PluginError(f"Parts.count is {shown(self.count)}", hint="1 to 4096")
+        counters: object = self.counters
+        if not isinstance(counters, (tuple, list)) or not counters:
+            raise PluginError(f"Parts.counters is {shown(counters)}", hint='a tuple: ("cycles",)')
+        for counter in counters:
+            _identifier(counter, "Parts.counters")
+        locates: object = self.locates_faults
+        if not isinstance(locates, bool):
+            raise PluginError(f"Parts.locates_faults is {shown(locates)}", hint="True or False")
+        object.__setattr__(self, "counters", tuple(counters))
+
+    @property
+    def n_counters(self) -> int:
+        """How many counters of the driver that takes."""
+        return self.count * len(self.counters)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a device's cycles are in time.
+
+    Args:
+        hz: cycles per second.
+        cycles: the counter of cycles.
+        busy: the counter of those cycles in which the device did what it is there for; their share is its utilisation.
+            None where that is not counted.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    hz: float
+    cycles: str
+    busy: str | None = None
+
+    def __post_init__(self) -> None:
+        hz: object = self.hz
+        if type(hz) not in (int, float) or not (math.isfinite(self.hz) and self.hz > 0):
+            raise PluginError(f"Clock.hz is {shown(hz)}, not a positive number")
+        for counter in self.counters:
+            _identifier(counter, "a counter of Clock")
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The counters that it names."""
+        return (self.cycles,) if self.busy is None else (self.cycles, self.busy)
+
+    def seconds(self, counted: Mapping[str, int]) -> float:
+        """The time of so many cycles."""
+        return counted[self.cycles] / self.hz
+
+    def utilisation(self, counted: Mapping[str, int]) -> float | None:
+        """The share of the cycles in which it was busy, 0 to 1; None where there were none, or that is not counted."""
+        return None if self.busy is None or not counted[self.cycles] else counted[self.busy] / counted[self.cycles]
+
+
+@dataclass(frozen=True)
 class Runtime:
     """How a device is driven, or a library called: C that is compiled with every model that uses it.
 
@@ -220,6 +299,9 @@ class Runtime:
         parameters: numbers that tell one device of the kind from another, ``device->parameters`` in C.
         faults: what the fault codes of driver and device mean; every code but 0 is a fault.
         counters: names of what the driver counts, in the order of its indices: ``cycles``, ``bytes_in``.
+        parts: what it counts of each part of a call besides. The indices of part 0 follow those of ``counters``, then
+            come those of part 1.
+        clock: what the cycles that it counts are in time.
         memories: the accelerator's memories that loops and externs for this target may use.
         intrinsics: its instructions that loops may execute. What is not listed is in no model: C text that comes with
             the text of a model counts for nothing.
@@ -239,6 +321,8 @@ class Runtime:
     parameters: tuple[int, ...] = ()
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
+    parts: Parts | None = None
+    clock: Clock | None = None
     memories: tuple[Memory, ...] = ()
     intrinsics: tuple[Intrinsic, ...] = ()
     routines: tuple[Routine, ...] = ()
@@ -279,6 +363,13 @@ class Runtime:
                 raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
+        for name, record in (("parts", Parts), ("clock", Clock)):
+            value: object = getattr(self, name)
+            if value is not None and not isinstance(value, record):
+                raise PluginError(f"Runtime.{name} is {shown(value)}, not a record {record.__name__}")
+        for counter in () if self.clock is None else self.clock.counters:
+            if counter not in self.counters:
+                raise PluginError(f"Runtime.clock is of counter {counter!r}, which Runtime.counters does not have")
         for name, kind in _TABLES.items():
             given: object = getattr(self, name)
             if not isinstance(given, (tuple, list)) or not all(isinstance(one, kind) for one in given):
@@ -341,6 +432,8 @@ _OF_DRIVERS = (
     "parameters",
     "faults",
     "counters",
+    "parts",
+    "clock",
     "memories",
     "intrinsics",
     "queues",

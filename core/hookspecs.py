@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from .drivers import Implementation, LaunchQueue, Library, Routine, Runtime
+from .drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
 from .hooktypes import Code, Cost, Lowered, Pass, Refuse, Strategy
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
@@ -44,6 +44,7 @@ __all__ = [
     "PLUGIN_API_VERSION",
     "Blob",
     "Clause",
+    "Clock",
     "Code",
     "Cost",
     "CustomLayer",
@@ -56,6 +57,7 @@ __all__ = [
     "LaunchQueue",
     "Library",
     "Lowered",
+    "Parts",
     "Pass",
     "Pattern",
     "Refuse",

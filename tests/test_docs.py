@@ -21,7 +21,7 @@ from uma.compilers import ALLOWED_FLAGS
 from uma.machines import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "plugins" / "uma-ultratrail" / "README.md"])
 DIGITS = ROOT / "examples" / "digits"
 TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
 """What pages need besides Python and a C compiler."""
@@ -113,7 +113,7 @@ def chapters(
     return folder, {**shell_environment, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_do_what_the_page_says(
     page: Path, shell_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -148,7 +148,7 @@ def test_commands_do_what_the_page_says(
         assert status == 0 or "uma: error" in step.text, f"{place} fails"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -21,9 +21,12 @@ from .common import (
 from .output import Output, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
 
-    from ..artifact import Artifact, Profile
+    from ..artifact import Artifact, PartCounts, Profile
+    from ..drivers import Clock
     from ..pipeline.members import Members
 
 __all__ = ["add"]
@@ -141,10 +144,18 @@ def _as_json(profile: Profile) -> dict[str, Any]:
             "host": call.host,
             "device": call.device,
             "median_us": call.median_ns / 1e3,
+            "counted": dict(call.counted),
+            "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
         }
         for call in profile.calls
     ]
-    return {"profile": rows, "counters": {label: dict(counted) for label, counted in profile.counters.items()}}
+    clocks = {
+        label: {"hz": clock.hz, "seconds": clock.seconds(counted), "utilisation": clock.utilisation(counted)}
+        for label, clock in profile.clocks.items()
+        if (counted := profile.counters[label])
+    }
+    counters = {label: dict(counted) for label, counted in profile.counters.items()}
+    return {"profile": rows, "counters": counters, "clocks": clocks}
 
 
 def _show(profile: Profile, out: Output) -> None:
@@ -162,5 +173,35 @@ def _show(profile: Profile, out: Output) -> None:
     out.columns(("layer", "kernel", "on", "us", "share"), [*rows, ("all", "", "", f"{total_ns / 1e3:.2f}", "100.0%")])
     for label, counted in profile.counters.items():
         if counted:
+            clock = profile.clocks.get(label)
             out.line(f"{label} counted in one run:")
-            out.table({name: f"{value:,}" for name, value in counted.items()})
+            out.table({name: f"{value:,}{_in_time(name, counted, clock)}" for name, value in counted.items()})
+            _show_parts([part for call in profile.calls if call.device == label for part in call.parts], clock, out)
+
+
+def _in_time(name: str, counted: Mapping[str, int], clock: Clock | None) -> str:
+    """What a counter is in time, or as a share of the cycles, behind its value."""
+    if clock is None or name not in clock.counters:
+        return ""
+    if name == clock.cycles:
+        return f" ({clock.seconds(counted) * 1e3:.3f} ms at {clock.hz:g} Hz)"
+    share = clock.utilisation(counted)
+    return "" if share is None else f" ({share:.1%} of {clock.cycles})"
+
+
+def _show_parts(parts: Sequence[PartCounts], clock: Clock | None, out: Output) -> None:
+    """What was counted of parts of calls, a row for each; with time and utilisation where cycles are among it."""
+    if not parts:
+        return
+    names = list(parts[0].counted)
+    timed = clock if clock is not None and clock.cycles in names else None
+    busy = timed is not None and timed.busy in names
+    rows = []
+    for part in parts:
+        row = [shorten(part.layer, 32), *(str(part.counted[name]) for name in names)]
+        if timed is not None:
+            row.append(f"{timed.seconds(part.counted) * 1e3:.3f}")
+            share = timed.utilisation(part.counted) if busy else None
+            row += [] if not busy else ["" if share is None else f"{share:.1%}"]
+        rows.append(tuple(row))
+    out.columns(("layer", *names, *(["ms"] if timed else []), *(["utilisation"] if busy else [])), rows)

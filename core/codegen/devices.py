@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,12 @@ class Slot:
     position: int
     device: Device
     identifier: str
+
+    @property
+    def n_counters(self) -> int:
+        """How many counters its driver has, without what says where a fault was."""
+        runtime = self.device.runtime
+        return len(runtime.counters) + (0 if runtime.parts is None else runtime.parts.n_counters)
 
 
 def targets(program: Program, devices: Mapping[str, Device]) -> tuple[Device, ...]:
@@ -242,6 +249,8 @@ def device_record(device: Device, program: Program, plan: Plan) -> dict[str, Any
         "base": device.base,
         "parameters": list(runtime.parameters),
         "counters": list(runtime.counters),
+        "parts": runtime.parts and {**dataclasses.asdict(runtime.parts), "counters": list(runtime.parts.counters)},
+        "clock": runtime.clock and dataclasses.asdict(runtime.clock),
         "faults": [{"code": code, "meaning": meaning} for code, meaning in sorted(runtime.faults.items())],
         "memories": [
             {"name": name, "bytes": memory.nbytes, "used_bytes": plan.pool_bytes.get(f"{device.label}.{name}", 0)}

@@ -45,7 +45,8 @@ class ModelFiles:
         sources: which of the files to compile into an image.
         hosts: which of them for other hosts, by label.
         entry: the file that is compiled too where a shared library holds this model alone: ``uma_model_entry()``.
-        profile: which of the files to compile instead, for a shared library that times its steps.
+        profile: which of the files to compile instead, for a shared library that times its steps, and notes what the
+            devices count in each.
         example: a program of its own that runs the model on files or on zeros.
         identifiers: what the C calls each input, output and state, by buffer name.
         constant_bytes: size of the weights.
@@ -104,7 +105,7 @@ def emit_model(
         f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart),
         f"{name}_entry.c": _entry_text(name),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven),
-        f"{name}_profile.c": profile_text(name, len(program.steps)),
+        f"{name}_profile.c": profile_text(name, [step.device for step in program.steps], driven),
     }
     for host in hosts.values():
         contents |= host.files()

@@ -24,6 +24,7 @@ from ..machines import Machine
 from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Buffer, Call, Plan, Program, check_plan, plan
 from ..program.hazards import finish_positions
+from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..runtime.libraries import require_library
 from ..runtime.toolchain import find_compiler
@@ -292,7 +293,7 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         "constant_bytes": files.constant_bytes,
         "state": _state(program, memory, files.identifiers, model or program),
         "devices": [device_record(devices[label], program, memory) for label in devices if label in driven],
-        "calls": list(_call_records(program, driven, members.host.label)),
+        "calls": list(_call_records(program, devices, members.host.label)),
         "compile": {
             "hosts": [
                 {
@@ -341,7 +342,7 @@ def _code(host: Member, program: Program, members: Members) -> Code:
     return code
 
 
-def _call_records(program: Program, driven: set[str], host: str) -> Iterator[dict[str, Any]]:
+def _call_records(program: Program, devices: Mapping[str, Device], host: str) -> Iterator[dict[str, Any]]:
     """What the metadata say of each step. A wait is for the layers of the launches that it finishes."""
     finished: dict[int, list[str]] = {}
     for at, position in enumerate(finish_positions(program)):
@@ -350,9 +351,18 @@ def _call_records(program: Program, driven: set[str], host: str) -> Iterator[dic
     for position, step in enumerate(program.steps):
         name = step.function if isinstance(step, Call) else f"wait_{step.queue}"
         layers = step.layers if isinstance(step, Call) else finished[position]
-        device = step.device if step.device in driven else None
-        runs = (step.host if isinstance(step, Call) else None) or host
-        yield {"kernel": name, "layers": list(dict.fromkeys(layers)), "host": runs, "device": device}
+        runtime = None if step.device is None else devices[step.device].runtime
+        function = program.functions[step.function] if isinstance(step, Call) else None
+        parts: list[str] = []
+        if runtime is not None and runtime.parts is not None and isinstance(function, Extern):
+            parts = [layer for blob in function.blobs for _, layer in blob.marks]
+        yield {
+            "kernel": name,
+            "layers": list(dict.fromkeys(layers)),
+            "host": (step.host if isinstance(step, Call) else None) or host,
+            "device": step.device if runtime is not None and runtime.driver is not None else None,
+            "parts": parts,
+        }
 
 
 def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:

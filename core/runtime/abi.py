@@ -26,7 +26,11 @@ _CSRC = Path(__file__).with_name("csrc")
 _TYPE = re.compile(
     r"^typedef [^;{]*;|^typedef struct \w+ \{.*?^\} \w+;|^struct \w+ \{.*?^\};", re.MULTILINE | re.DOTALL
 )
-_ENTRIES = "const uma_model *uma_model_entry(void);\nconst uint64_t *uma_profile_ns(size_t *steps);"
+_ENTRIES = """
+const uma_model *uma_model_entry(void);
+const uint64_t *uma_profile_ns(size_t *steps);
+const uint64_t *uma_profile_counts(size_t *counts);
+"""
 
 
 @dataclass(frozen=True)

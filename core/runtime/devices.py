@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..drivers import Parts
 from ..errors import DeviceError, ModelError, PluginError
 from .abi import abi, aligned, text
 
-__all__ = ["DeviceInfo", "Devices", "device_error", "device_infos", "run_error"]
+__all__ = ["DeviceInfo", "Devices", "device_error", "device_infos", "miscounted", "run_error"]
 
 _BUS_ALIGNMENT = 64
 
@@ -24,12 +25,29 @@ class DeviceInfo:
         about: its kind and implementation, for messages.
         faults: what its fault codes mean.
         counters: names of what it counts, in the order of its driver.
+        parts: what it counts of each part of a call.
     """
 
     label: str
     about: str
     faults: Mapping[int, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
+    parts: Parts | None = None
+
+    @property
+    def n_counters(self) -> int:
+        """How many things its driver counts."""
+        return len(self.counters) + (0 if self.parts is None else self.parts.n_counters)
+
+    @property
+    def n_indices(self) -> int:
+        """How many counters its driver says that it has: where it found a fault is in two more."""
+        return self.n_counters + 2 * self.locates_faults
+
+    @property
+    def locates_faults(self) -> bool:
+        """Whether its driver says where a fault was, by two indices more."""
+        return self.parts is not None and self.parts.locates_faults
 
 
 def device_infos(descriptor: Any, expected: Sequence[DeviceInfo] | None, where: str) -> tuple[DeviceInfo, ...]:
@@ -52,19 +70,27 @@ def device_infos(descriptor: Any, expected: Sequence[DeviceInfo] | None, where: 
         wanted = ", ".join(info.label for info in expected)
         raise ModelError(f"the library has the devices ({', '.join(labels)}), expected ({wanted})", where=where)
     for info, row in zip(expected, rows, strict=True):
-        if row.driver.n_counters != len(info.counters):
-            raise PluginError(
-                f"the driver of device {info.label!r} ({info.about}) has {row.driver.n_counters} counters, "
-                f"its plugin names {len(info.counters)}",
-                where=where,
-                hint="Runtime.counters names each counter of the driver, in order",
-            )
+        if row.driver.n_counters != info.n_indices:
+            raise miscounted(info, row.driver.n_counters, where)
     return tuple(expected)
 
 
-def device_error(info: DeviceInfo, model: str, code: int, doing: str, layers: tuple[str, ...] = ()) -> DeviceError:
+def miscounted(info: DeviceInfo, count: int, where: str) -> PluginError:
+    """The error of a driver that counts another number of things than its plugin says."""
+    return PluginError(
+        f"the driver of device {info.label!r} ({info.about}) has {count} counters, its plugin names {info.n_indices}",
+        where=where,
+        hint="Runtime.counters names each counter of the driver, in order, Runtime.parts those of parts",
+    )
+
+
+def device_error(
+    info: DeviceInfo, model: str, code: int, doing: str, layers: tuple[str, ...] = (), cycle: int | None = None
+) -> DeviceError:
     """The fault ``code`` of a device; ``doing`` says what did not work, as a predicate."""
     meaning = info.faults.get(code, "which its plugin does not explain")
+    if cycle is not None:
+        meaning += f", in cycle {cycle}"
     place = f"model {model}"
     if layers:
         place += f", layer{'s' if len(layers) > 1 else ''} {', '.join(layers)}"
@@ -73,7 +99,14 @@ def device_error(info: DeviceInfo, model: str, code: int, doing: str, layers: tu
 
 
 def run_error(
-    infos: Sequence[DeviceInfo], model: str, layers: Sequence[Sequence[str]], device: int, step: int, code: int
+    infos: Sequence[DeviceInfo],
+    model: str,
+    layers: Sequence[Sequence[str]],
+    parts: Sequence[Sequence[str]],
+    device: int,
+    step: int,
+    code: int,
+    at: tuple[int, int] | None,
 ) -> DeviceError:
     """What stopped a run.
 
@@ -81,11 +114,16 @@ def run_error(
         infos: the devices of the model.
         model: its name.
         layers: those of each step.
+        parts: the layers of the parts of each step, where its device tells these apart.
         device, step, code: as ``uma_fault`` has them.
+        at: in which part the device found the fault, a number that is none's where that is not known, and in which
+            cycle; None where it does not say.
     """
     doing = {-1: "could not be activated", -2: "could not be deactivated"}.get(step)
-    at_step = tuple(layers[step]) if 0 <= step < len(layers) else ()
-    return device_error(infos[device], model, code, doing or f"stopped in step {step}", at_step)
+    at_step, cycle = tuple(layers[step]) if 0 <= step < len(layers) else (), None
+    if at is not None and 0 <= step < len(parts) and at[0] < len(parts[step]):
+        at_step, cycle = (parts[step][at[0]],), at[1]
+    return device_error(infos[device], model, code, doing or f"stopped in step {step}", at_step, cycle)
 
 
 class Devices:
@@ -157,10 +195,21 @@ class Devices:
         """Whether the last run of ``context``, which a fault stopped, had come to its steps."""
         return bool(self._descriptor.fault(context).step != -1)
 
-    def fault(self, context: Any, layers: Sequence[Sequence[str]]) -> DeviceError:
-        """What stopped the last run of ``context``; ``layers`` are those of each step."""
+    def fault(self, context: Any, layers: Sequence[Sequence[str]], parts: Sequence[Sequence[str]]) -> DeviceError:
+        """What stopped the last run of ``context``.
+
+        Args:
+            context: of the run.
+            layers: of each step.
+            parts: the layers of the parts of each step, where its device tells these apart.
+        """
         fault = self._descriptor.fault(context)
-        return run_error(self._infos, self._model, layers, fault.device, fault.step, fault.code)
+        info, device = self._infos[fault.device], self._devices + fault.device
+        at = None
+        if info.locates_faults:
+            part, cycle = (int(device.driver.counter(device, info.n_counters + n)) for n in range(2))
+            at = (part, cycle)
+        return run_error(self._infos, self._model, layers, parts, fault.device, fault.step, fault.code, at)
 
     def _error(self, at: int, code: int, doing: str) -> DeviceError:
         return device_error(self._infos[at], self._model, code, doing)

@@ -14,10 +14,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..errors import InternalError, ModelError, PluginError, RequirementError, ToolchainError, UsageError
+from ..errors import InternalError, ModelError, RequirementError, ToolchainError, UsageError
 from ..machines import Runner
 from .abi import Array, abi
-from .devices import DeviceInfo, device_error, run_error
+from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
 from .state import SessionState, check_state
 from .tensors import TensorInfo
@@ -51,6 +51,7 @@ class EmulatedModel:
         inputs, outputs, states: what goes in, comes out, and is kept between runs, in the order of the C interface.
         devices: what it runs on.
         layers: of each step, for errors.
+        parts: of each step, the layers of the parts that its device tells apart; for errors.
         arena_bytes: working memory of a run.
         model_digest: of the model that it was built from, by which states know it.
     """
@@ -63,6 +64,7 @@ class EmulatedModel:
     states: tuple[TensorInfo, ...]
     devices: tuple[DeviceInfo, ...]
     layers: tuple[tuple[str, ...], ...]
+    parts: tuple[tuple[str, ...], ...]
     arena_bytes: int
     model_digest: str | None = None
 
@@ -160,7 +162,11 @@ class EmulatedSession(ModelSession):
         if status != 0 and name != "UMA_ERR_DEVICE":
             what = "initialisation" if outcome == _NOT_INITIALISED else "a run"
             raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")
-        counted = {info.label: self._read_counters(info, response) for info in self.model.devices}
+        values = [self._read_counters(info, response) for info in self.model.devices]
+        counted = {
+            info.label: dict(zip(info.counters, read, strict=False))
+            for info, read in zip(self.model.devices, values, strict=True)
+        }
         outputs = {info.name: response.array(info) for info in self.model.outputs}
         states = {info.name: response.array(info) for info in self.model.states}
         arena = response.take(self.model.arena_bytes)
@@ -172,7 +178,10 @@ class EmulatedSession(ModelSession):
         if status != 0:
             # A run that was stopped before its first step changed nothing.
             self._broken = bool(self.model.states) and step != _BEFORE_STEPS
-            raise run_error(self.model.devices, self.model.name, self.model.layers, device, step, code)
+            info, read = self.model.devices[device], values[device]
+            at = (read[info.n_counters], read[info.n_counters + 1]) if info.locates_faults else None
+            layers, parts = self.model.layers, self.model.parts
+            raise run_error(self.model.devices, self.model.name, layers, parts, device, step, code, at)
         self._states = states
         for output, array in outputs.items():
             np.copyto(self.outputs[output], array)
@@ -207,16 +216,12 @@ class EmulatedSession(ModelSession):
             hint = f"its stack has {runner.board.stack_bytes:,} bytes, which may be too few for the model"
         raise ToolchainError(f"{what}\n{excerpt(text)}".rstrip(), where=self._where, hint=hint)
 
-    def _read_counters(self, info: DeviceInfo, response: _Reader) -> dict[str, int]:
+    def _read_counters(self, info: DeviceInfo, response: _Reader) -> list[int]:
+        """All that a device counts: the counters that have names, those of parts, and where it found a fault."""
         (count,) = response.words(_WORD)
-        if count != len(info.counters):
-            raise PluginError(
-                f"the driver of device {info.label!r} ({info.about}) has {count} counters, its plugin names "
-                f"{len(info.counters)}",
-                where=self._where,
-                hint="Runtime.counters names each counter of the driver, in order",
-            )
-        return {name: response.words(_WORD)[0] for name in info.counters}
+        if count != info.n_indices:
+            raise miscounted(info, count, self._where)
+        return [response.words(_WORD)[0] for _ in range(count)]
 
 
 class _Reader:

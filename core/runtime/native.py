@@ -37,12 +37,13 @@ class NativeModel:
         devices: what it runs on, in the order of the C interface, with what only the artifact knows of them.
         model_digest: of the model that it was built from, by which states know their model.
         layers: of each step, for errors.
+        parts: of each step, the layers of the parts that its device tells apart; for errors.
 
     Attributes:
         name: C identifier of the model.
         arena_bytes: working memory that a session needs, in bytes.
         inputs, outputs, states, devices: as given, else as the library describes them.
-        layers, model_digest: as given.
+        layers, parts, model_digest: as given.
 
     Raises:
         ToolchainError: the library cannot be loaded or has no model in it.
@@ -60,6 +61,7 @@ class NativeModel:
         states: Sequence[TensorInfo] | None = None,
         devices: Sequence[DeviceInfo] | None = None,
         layers: Sequence[Sequence[str]] = (),
+        parts: Sequence[Sequence[str]] = (),
         model_digest: str | None = None,
     ) -> None:
         ffi, version = abi().ffi, abi().version
@@ -92,6 +94,7 @@ class NativeModel:
         self.devices = device_infos(self._descriptor, devices, where)
         self.model_digest = model_digest
         self.layers = tuple(tuple(step) for step in layers)
+        self.parts = tuple(tuple(step) for step in parts)
 
     def session(self) -> Session:
         """A context of the model."""
@@ -103,14 +106,24 @@ class NativeModel:
         Raises:
             ToolchainError: the library was not made to measure that.
         """
+        return self._measured("uma_profile_ns")
+
+    def step_counts(self) -> Array:
+        """What the devices counted in the steps of the last run: uint64, for each step that drives one its counters.
+
+        Raises:
+            ToolchainError: the library was not made to measure that.
+        """
+        return self._measured("uma_profile_counts")
+
+    def _measured(self, entry: str) -> Array:
         ffi = abi().ffi
-        try:
-            entry = self._library.uma_profile_ns
-        except AttributeError as error:
-            raise ToolchainError("the library does not time its steps", where=str(self.path)) from error
         count = ffi.new("size_t *")
-        table = entry(count)
-        return np.array(ffi.unpack(table, count[0]), np.uint64)
+        try:
+            table = getattr(self._library, entry)(count)
+        except AttributeError as error:
+            raise ToolchainError("the library does not measure its steps", where=str(self.path)) from error
+        return np.array(ffi.unpack(table, count[0]) if count[0] else (), np.uint64)
 
 
 class Session(ModelSession):
@@ -241,7 +254,7 @@ class Session(ModelSession):
         name = abi().statuses.get(status, "an unknown status")
         if name == "UMA_ERR_DEVICE" and self._devices is not None:
             self._broken = bool(self._states) and self._devices.began(self._context)
-            raise self._devices.fault(self._context, self.model.layers)
+            raise self._devices.fault(self._context, self.model.layers, self.model.parts)
         if name == "UMA_ERR_STATE" and self._broken:
             raise self._half_way(what)
         raise InternalError(f"{what} of model {self.model.name!r} failed with {name} ({status})")

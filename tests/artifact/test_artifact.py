@@ -115,7 +115,7 @@ METADATA: dict[str, Any] = {
     "constant_bytes": 4,
     "state": None,
     "devices": [],
-    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "host": "c", "device": None}],
+    "calls": [{"kernel": "scale_mul_0", "layers": ["block/mul", "Größe\n"], "host": "c", "device": None, "parts": []}],
     "compile": {
         "hosts": [
             {
@@ -365,7 +365,7 @@ class TestRunning:
 
     def test_profile_without_a_clock(self) -> None:
         other = Artifact(FILES, changed("compile.profile", ["scale.c", "scale_entry.c"]))
-        with pytest.raises(ToolchainError, match="the library does not time its steps"):
+        with pytest.raises(ToolchainError, match="the library does not measure its steps"):
             other.profile(X)
 
     def test_compiler_error(self) -> None:

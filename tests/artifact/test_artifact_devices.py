@@ -14,10 +14,11 @@ import pytest
 from tests._support import fake_device as fake
 from tests._support.programs import kernel
 
-from uma.artifact import Artifact, load
+from uma.artifact import Artifact, PartCounts, load
 from uma.artifact_record import METADATA_FILE, SCHEMA_VERSION
 from uma.codegen import emit_model
 from uma.codegen.devices import Device, device_record
+from uma.drivers import Clock, Parts
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
 
@@ -54,7 +55,8 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
         "state": {"bytes": memory.state_bytes, "model": "0" * 64, "tensors": port("h")} if program.states else None,
         "devices": [device_record(devices[label], program, memory) for label in program.devices],
         "calls": [
-            {"kernel": s.function, "layers": list(s.layers), "host": "c", "device": s.device} for s in program.steps
+            {"kernel": s.function, "layers": list(s.layers), "host": "c", "device": s.device, "parts": []}
+            for s in program.steps
         ],
         "compile": {
             "hosts": [
@@ -76,6 +78,7 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
 
 
 PROGRAM = fake.chain("a", None, "b", host=kernel([4], 4))
+PARTS = {"count": 1, "counters": ["n"], "locates_faults": False}
 FILES, METADATA = metadata_of(PROGRAM, fake.devices(a=fake.runtime(), b=fake.runtime()))
 
 
@@ -113,8 +116,34 @@ def test_the_profile_says_which_device_and_what_it_counted() -> None:
     assert all(call.median_ns > 0 for call in profile.calls)
     counted = {"operations": 3, "bytes_moved": 32, "runs": 5}
     assert profile.counters == {"a": counted, "b": counted}
+    in_a_step = {"operations": 3, "bytes_moved": 32, "runs": 5}
+    assert [dict(call.counted) for call in profile.calls] == [in_a_step, {}, in_a_step]
+    assert profile.clocks == {} and not any(call.parts for call in profile.calls)
     np.testing.assert_array_equal(profile.outputs["y"], 4 * X)
     np.testing.assert_array_equal(artifact.run(X)["y"], 4 * X)
+
+
+def test_a_step_has_counted_what_came_since_the_one_before() -> None:
+    """Also where a device has several; the counters of parts are apart, and a clock says what cycles are."""
+    clock = Clock(2e3, "operations", "operations")
+    runtime = fake.runtime(counters=("operations", "bytes_moved"), parts=Parts(1, ("runs",)), clock=clock)
+    files, metadata = metadata_of(fake.chain("a", "a"), fake.devices(a=runtime))
+    metadata["calls"][1]["parts"] = ["second", "a mark more than the driver counts"]
+    profile = Artifact(files, metadata).profile(X, repeat=2)
+    assert [dict(call.counted) for call in profile.calls] == [{"operations": 3, "bytes_moved": 32}] * 2
+    assert profile.counters == {"a": {"operations": 6, "bytes_moved": 64}}
+    # The fake counts its runs when it is activated: the first step has seen that.
+    assert [call.parts for call in profile.calls] == [(), (PartCounts("second", {"runs": 0}),)]
+    assert profile.clocks == {"a": clock}
+    assert (clock.seconds(profile.counters["a"]), clock.utilisation(profile.counters["a"])) == (3e-3, 1.0)
+
+
+def test_a_library_that_counts_other_things() -> None:
+    files, metadata = metadata_of(PROGRAM, fake.devices(a=fake.runtime(), b=fake.runtime()))
+    source = str(files["net_profile.c"])
+    other = {**files, "net_profile.c": source.replace("*counts = 6;", "*counts = 5;")}
+    with pytest.raises(ModelError, match="the model counts 5 things in its steps, its metadata says 6"):
+        Artifact(other, metadata).profile(X)
 
 
 def test_a_fault_names_device_layer_and_meaning() -> None:
@@ -124,6 +153,19 @@ def test_a_fault_names_device_layer_and_meaning() -> None:
             run(X)
         assert (caught.value.device, caught.value.layers, caught.value.code) == ("b", ("layer/2",), 7)
         assert "fault 7, an address outside of the scratchpad" in caught.value.what
+
+
+def test_a_device_that_says_where_a_fault_was() -> None:
+    """The fake has moved 16 bytes by then, in its first run: that is part 16 and cycle 1."""
+    runtime = fake.runtime("step", 0, counters=(), parts=Parts(1, ("operations",), locates_faults=True))
+    files, metadata = metadata_of(fake.chain("a"), fake.devices(a=runtime))
+    for parts, layers, place in (([f"part{n}" for n in range(17)], ("part16",), ", in cycle 1"), (["one"], None, "")):
+        metadata["calls"][0]["parts"] = parts
+        with pytest.raises(DeviceError) as caught:
+            Artifact(files, metadata).run(X)
+        assert caught.value.layers == (layers or tuple(metadata["calls"][0]["layers"]))
+        assert caught.value.what.endswith("fault 7, an address outside of the scratchpad" + place)
+        assert (caught.value.where or "").endswith(caught.value.layers[0])
 
 
 def test_what_is_at_an_address_of_another_machine_is_only_saved(tmp_path: Path) -> None:
@@ -214,6 +256,21 @@ def test_sources_of_other_devices() -> None:
         (changed(devices={}), "devices is an object, expected array"),
         (changed(calls=[{**METADATA["calls"][0], "device": 1}]), "calls[0].device is 1, expected string or null"),
         (changed(calls=[{"kernel": "k", "layers": [], "host": "c"}]), "calls[0] lacks 'device'"),
+        (changed(devices=[device(parts={**PARTS, "locates_faults": 1})]), "parts.locates_faults is 1"),
+        (changed(devices=[device(parts={**PARTS, "count": 0})]), "parts.count is 0, expected at least 1"),
+        (changed(devices=[device(parts={**PARTS, "counters": []})]), "parts.counters has 0 items"),
+        (
+            changed(devices=[device(parts={**PARTS, "counters": ["n", "n"]})]),
+            "device 'a' has one counter of parts twice",
+        ),
+        (
+            changed(devices=[device(clock={"hz": 0, "cycles": "runs", "busy": None})]),
+            "device 'a' has a clock that stands still, or of counters that it has not",
+        ),
+        (
+            changed(devices=[device(clock={"hz": 1.5, "cycles": "runs", "busy": "ticks"})]),
+            "device 'a' has a clock that stands still, or of counters that it has not",
+        ),
         ({key: value for key, value in METADATA.items() if key != "devices"}, "the top level lacks 'devices'"),
     ],
 )

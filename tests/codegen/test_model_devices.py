@@ -14,7 +14,7 @@ from tests._support.programs import kernel
 
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device, device_record
-from uma.drivers import Implementation
+from uma.drivers import Clock, Implementation, Parts
 from uma.errors import InternalError, PluginError, UsageError
 from uma.program import Program, plan
 from uma.target import Attribute, Target, TargetKind
@@ -316,12 +316,23 @@ def test_what_the_metadata_say() -> None:
         "base": 4096,
         "parameters": [0, -3],
         "counters": ["operations", "bytes_moved", "runs"],
+        "parts": None,
+        "clock": None,
         "faults": [
             {"code": 3, "meaning": "this is no fake device"},
             {"code": 7, "meaning": "an address outside of the scratchpad"},
         ],
         "memories": [{"name": "spad", "bytes": 256, "used_bytes": 64}],
     }
+
+
+def test_parts_and_clock_are_in_the_metadata() -> None:
+    program = fake.chain("npu")
+    parts, clock = Parts(2, ("bytes_moved",)), Clock(1e6, "operations")
+    made = fake.devices(npu=fake.runtime(counters=("operations",), parts=parts, clock=clock))["npu"]
+    record = device_record(made, program, plan(program))
+    assert record["parts"] == {"count": 2, "counters": ["bytes_moved"], "locates_faults": False}
+    assert record["clock"] == {"hz": 1e6, "cycles": "operations", "busy": None}
 
 
 class TestDevice:

@@ -311,7 +311,7 @@ def test_a_stack_that_is_too_small_stops_the_run(runner: str, cpu: str) -> None:
     for depth, fits in ((40, True), (62, False), (70, False), (400, False)):
         files = {"m.c": RUNAWAY.replace("DEPTH", str(depth)).encode(), "uma_runtime.h": header}
         image = make_image([part], files, RUNNERS[runner], where="model runaway")
-        session = EmulatedModel(image, RUNNERS[runner], "runaway", (), (), (), (), (), 0).session()
+        session = EmulatedModel(image, RUNNERS[runner], "runaway", (), (), (), (), (), (), 0).session()
         if fits:
             assert session.run() == {}
             continue

@@ -228,9 +228,9 @@ class TestArtifact:
         metadata = artifact_of(members_of(plugin())).metadata
         assert [device["label"] for device in metadata["devices"]] == ["npu"]
         assert metadata["calls"][2:5] == [
-            {"kernel": "wait_b", "layers": ["second"], "host": "plain", "device": "npu"},
-            {"kernel": "add2", "layers": ["third"], "host": "plain", "device": "npu"},
-            {"kernel": "wait_a", "layers": ["first", "third"], "host": "plain", "device": "npu"},
+            {"kernel": "wait_b", "layers": ["second"], "host": "plain", "device": "npu", "parts": []},
+            {"kernel": "add2", "layers": ["third"], "host": "plain", "device": "npu", "parts": []},
+            {"kernel": "wait_a", "layers": ["first", "third"], "host": "plain", "device": "npu", "parts": []},
         ]
 
     def test_profile_has_the_waits(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from uma.errors import PluginError
 from uma.hookspecs import (
+    Clock,
     Code,
     Cost,
     Field,
@@ -17,6 +18,7 @@ from uma.hookspecs import (
     LaunchQueue,
     Library,
     Lowered,
+    Parts,
     Pass,
     Refuse,
     Routine,
@@ -43,6 +45,8 @@ DRIVERLESS: dict[str, Any] = {
     "parameters": (),
     "faults": {},
     "counters": (),
+    "parts": None,
+    "clock": None,
 }
 GOOD: dict[type, dict[str, Any]] = {
     Code: {},
@@ -53,6 +57,8 @@ GOOD: dict[type, dict[str, Any]] = {
     Implementation: {"bus": "my_sim_bus"},
     Routine: {"name": "start", "call": "f({device}, {x}, {bases})", "fields": (Field("a", 8),), "ports": ("axi",)},
     LaunchQueue: {"name": "commands", "depth": 2, "wait": "w({device}, {pending})"},
+    Parts: {"count": 16, "counters": ("cycles", "reads")},
+    Clock: {"hz": 250e3, "cycles": "cycles", "busy": "array_cycles"},
     Runtime: {
         "driver": "my_driver",
         "header": "my_driver.h",
@@ -136,6 +142,21 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Runtime, {"memories": ("spad",)}, "Runtime.memories is a value of type tuple, not a tuple of Memory"),
         (Runtime, {"intrinsics": None}, "Runtime.intrinsics is a value of type NoneType, not a tuple of Intrinsic"),
         (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
+        *((Parts, {"count": n}, f"Parts.count is {n!r}") for n in (0, 4097, 2.0)),
+        (Parts, {"counters": "cycles"}, "Parts.counters is 'cycles'"),
+        (Parts, {"counters": ()}, "Parts.counters is "),
+        (Parts, {"counters": ("a b",)}, "Parts.counters is 'a b', not an identifier of C"),
+        (Parts, {"locates_faults": 1}, "Parts.locates_faults is 1"),
+        *((Clock, {"hz": hz}, "Clock.hz is ") for hz in (0, -1.0, float("inf"), float("nan"), "1", True)),
+        (Clock, {"cycles": "a b"}, "a counter of Clock is 'a b', not an identifier of C"),
+        (Clock, {"busy": ""}, "a counter of Clock is '', not an identifier of C"),
+        (Runtime, {"parts": (4, ("cycles",))}, "Runtime.parts is a value of type tuple, not a record Parts"),
+        (Runtime, {"clock": 250e3}, "Runtime.clock is 250000.0, not a record Clock"),
+        (
+            Runtime,
+            {"clock": Clock(1.0, "cycles", "busy")},
+            "Runtime.clock is of counter 'busy', which Runtime.counters does not have",
+        ),
         (Runtime, {"implementations": ["sim"]}, "Runtime.implementations is a value of type list"),
         (Runtime, {"queues": ("dma",)}, "Runtime.queues is a value of type tuple, not a tuple of Queue"),
         (Runtime, {"libraries": "m"}, "Runtime.libraries is 'm', not a tuple of Library"),

@@ -96,6 +96,7 @@ def modelled(program: Program, **failing: tuple[str, int]) -> EmulatedModel:
             for device in devices.values()
         ),
         tuple(step.layers for step in program.steps),
+        (),
         plan(program).arena_bytes,
     )
 
@@ -244,7 +245,7 @@ def answering(fake_emulator: Fake, tmp_path: Path, response: bytes, model: Emula
 
 
 PLAIN = EmulatedModel(
-    Path("image"), BOARD, "net", (TensorInfo("x", "int32", (4,)),), (TensorInfo("y", "int32", (4,)),), (), (), (), 0
+    Path("image"), BOARD, "net", (TensorInfo("x", "int32", (4,)),), (TensorInfo("y", "int32", (4,)),), (), (), (), (), 0
 )
 GOOD = struct.pack("<Q4q2Q", 0, 0, 0, 0, 0, 64, 128) + X.tobytes() + struct.pack("<2q", 0, 0)
 

@@ -1,0 +1,220 @@
+"""A match in the machine's terms: one convolution with all that follows it, as numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uma.relay import Bounds, Call, Constant, FixedPoint, FloatScale, value_range
+from uma.relay.pattern import Match
+
+from .machine import Machine
+from .ranges import Ranges
+
+__all__ = [
+    "Convolution",
+    "Shape",
+    "bias_of",
+    "call_of",
+    "constant_of",
+    "convolution_of",
+    "core_of",
+    "limits_of",
+    "pool_exponent",
+    "relu_of",
+    "scale_of",
+    "shape_of",
+    "shift_of",
+    "sums_of",
+    "weight_words",
+    "weights_of",
+]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a convolution. A dense layer is one of one tap over as many frames as it has rows; where it takes
+    all of a map, one of as many taps as the map has frames.
+
+    Args:
+        frames, channels: of the map that it takes.
+        taps, stride: of the kernel.
+        before, behind: frames of zeros around the map.
+        made: frames that the convolution gives.
+        out_channels: of the map that it gives.
+    """
+
+    frames: int
+    channels: int
+    taps: int
+    stride: int
+    before: int
+    behind: int
+    made: int
+    out_channels: int
+
+
+def weight_words(shape: Shape, machine: Machine) -> int:
+    """Words of the weight memory that a layer takes."""
+    return machine.blocks(shape.channels) * machine.blocks(shape.out_channels) * shape.taps
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """What one register and its words say, but for memories.
+
+    Args:
+        shape: its sizes.
+        weights: (taps, channels, out channels).
+        bias: (out channels,), None for none.
+        pool: p, None where nothing is pooled.
+        relu: whether negative sums become 0.
+    """
+
+    shape: Shape
+    weights: Integers
+    bias: Integers | None
+    pool: int | None
+    relu: bool
+
+    @property
+    def frames(self) -> int:
+        """Of the map that it gives."""
+        return self.shape.made if self.pool is None else 1
+
+
+def call_of(found: Match, name: str) -> Call:
+    """The call that a name of the pattern stands for."""
+    expr = found[name]
+    assert isinstance(expr, Call)  # the pattern says so
+    return expr
+
+
+def constant_of(found: Match, name: str) -> Integers:
+    """The constant that a name of the pattern stands for."""
+    expr = found[name]
+    assert isinstance(expr, Constant)  # the pattern says so
+    return expr.data.astype(np.int64)
+
+
+def core_of(found: Match) -> Call:
+    """The convolution or product."""
+    return call_of(found, "core")
+
+
+def shape_of(found: Match) -> Shape:
+    """The sizes of what was matched."""
+    core, data = core_of(found), found["data"].shape
+    if core.op_name == "qnn.dense":
+        rows, depth = math.prod(core.shape[:-1]), core.args[0].shape[-1]
+        frames = depth // data[-1] if rows == 1 and len(data) == 3 and data[0] == 1 else 1
+        if frames > 1:
+            return Shape(frames, data[-1], frames, 1, 0, 0, 1, core.shape[-1])
+        return Shape(rows, depth, 1, 1, 0, 0, rows, core.shape[-1])
+    _, frames, channels = data
+    before, behind = core.attrs.padding
+    taps, (stride,) = found["weight"].shape[0], core.attrs.strides
+    # All strides that lead behind the end give one frame.
+    stride = min(stride, frames + before + behind - taps + 1)
+    return Shape(frames, channels, taps, stride, before, behind, core.shape[1], core.shape[2])
+
+
+def weights_of(found: Match) -> Integers:
+    """(taps, channels, out channels), for one group."""
+    weights, shape = constant_of(found, "weight"), shape_of(found)
+    if core_of(found).op_name == "qnn.dense":
+        return weights.T.reshape(shape.taps, shape.channels, shape.out_channels)
+    return weights
+
+
+def bias_of(found: Match) -> Integers | None:
+    """(out channels,), in units of the accumulator; None where there is none."""
+    if found.get("bias") is None:
+        return None
+    return np.broadcast_to(constant_of(found, "bias").reshape(-1), core_of(found).shape[-1:])
+
+
+def scale_of(found: Match) -> FixedPoint | FloatScale:
+    """By which sums become features."""
+    scale: FixedPoint | FloatScale = call_of(found, "scaled").attrs.scale
+    return scale
+
+
+def shift_of(found: Match) -> int | None:
+    """The bits by which sums are shifted to the right to become features; None where that is no such factor, or not the
+    same one for all channels.
+    """
+    scale = scale_of(found)
+    if isinstance(scale, FloatScale):
+        factors = {math.frexp(factor) for factor in scale.scale}
+    else:
+        points = zip(scale.multiplier, scale.shift, strict=True)
+        factors = {math.frexp(math.ldexp(multiplier, shift - 31)) for multiplier, shift in points}
+    fraction, exponent = factors.pop()
+    return 1 - exponent if not factors and fraction == 0.5 else None
+
+
+def pool_exponent(found: Match, machine: Machine) -> int | None:
+    """p, where what was matched pools; None where it does not. One frame may be divided by 2**p, too."""
+    shift = shift_of(found)
+    exponent = 0 if shift is None else shift - machine.feature_shift
+    return exponent if found.get("pool") is not None or (exponent > 0 and shape_of(found).made == 1) else None
+
+
+def sums_of(found: Match, machine: Machine, ranges: Ranges) -> Bounds:
+    """Bounds of every sum in the accumulator, also of a part of what is added: of any of the products, the bias, the
+    residual. Proven for every input.
+    """
+    data = value_range(found["data"], ranges)
+    weights = weights_of(found)
+    products = np.stack([weights * min(data.low, 0), weights * max(data.high, 0)])
+    low, high = products.min(axis=0).sum(axis=(0, 1)), products.max(axis=0).sum(axis=(0, 1))
+    bias = bias_of(found)
+    if bias is not None:
+        low, high = low + np.minimum(bias, 0), high + np.maximum(bias, 0)
+    least, largest = int(low.min()), int(high.max())
+    if found.get("residual") is not None:
+        residual = value_range(found["residual"], ranges)
+        least += min(residual.low, 0) << machine.feature_shift
+        largest += max(residual.high, 0) << machine.feature_shift
+    return Bounds(least, largest)
+
+
+def limits_of(found: Match) -> tuple[int, int]:
+    """The least and the largest feature that what was matched gives: int8 first, then what limits follow."""
+    low, high = -128 if found.get("early_relu") is None else 0, 127
+    for limit in found.all("limit"):
+        assert isinstance(limit, Call)  # the pattern says so
+        least, largest = (0, 127) if limit.op_name == "nn.relu" else (limit.attrs.a_min, limit.attrs.a_max)
+        low, high = (int(min(max(end, least), largest)) for end in (low, high))
+    return low, high
+
+
+def relu_of(found: Match, machine: Machine, ranges: Ranges) -> bool | None:
+    """Whether the machine's ReLU, or its saturation alone, limits features as the model does; None where neither does.
+
+    A limit that no feature reaches is as good as another.
+    """
+    sums, count = sums_of(found, machine, ranges), 1 if found.get("pool") is None else shape_of(found).made
+    unit = 1 << (shift_of(found) or 0)
+    least, largest = sums.low * count // unit, -(-sums.high * count // unit)
+    low, high = limits_of(found)
+    for relu in (False, True):
+        floor, ceiling = 0 if relu else machine.feature_range[0], machine.feature_range[1]
+        if (low == floor or max(low, floor) <= least) and (high == ceiling or min(high, ceiling) >= largest):
+            return relu
+    return None
+
+
+def convolution_of(found: Match, machine: Machine, ranges: Ranges) -> Convolution:
+    """What was matched, of which the predicate of its pattern holds for values in ``ranges``."""
+    bias = bias_of(found)
+    stored = None if bias is None else bias >> machine.bias_shift
+    return Convolution(
+        shape_of(found), weights_of(found), stored, pool_exponent(found, machine), bool(relu_of(found, machine, ranges))
+    )
