@@ -123,7 +123,8 @@ def to_onnx(net: Net, pool: PoolForm = "sum", *, dense: Sequence[str] = ()) -> b
 
     Args:
         net: the network.
-        pool: ``ReduceSum`` times 2**-p, or an ``AveragePool`` over 2**p frames, those that there are not being 0.
+        pool: ``ReduceSum`` times 2**-p, or an ``AveragePool`` over 2**p frames, those that there are not being 0, if
+            these are not fewer than there are.
         dense: names of layers that are written as ``Gemm``, of all frames of what they take.
     """
     b = OnnxBuilder(17)
@@ -174,7 +175,7 @@ def _written(b: OnnxBuilder, net: Net, pool: PoolForm, dense: Sequence[str], suf
 
 
 def _pooled(b: OnnxBuilder, value: str, frames: int, exponent: int, form: PoolForm) -> str:
-    if form == "sum":
+    if form == "sum" or 1 << exponent < frames:
         summed = b.node("ReduceSum", value, b.constant([2], "int64"), keepdims=1)
         return str(b.node("Mul", summed, b.constant(2.0**-exponent, "float32")))
     missing = (1 << exponent) - frames

@@ -15,8 +15,11 @@ from tests._support.small_models import Uma
 from tests._support.stream_plugin import lowering, plugin
 from tests._support.te_lowerings import as_declared, kernel_of, lowered
 
+from uma.artifact import PartCounts
 from uma.cli.common import random_array
-from uma.hookspecs import Lowered, Pattern, Refuse
+from uma.cli.output import Output
+from uma.cli.run import _show_parts
+from uma.hookspecs import Clock, Lowered, Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function
 from uma.relay.pattern import Clause, Failed, op, wildcard
@@ -356,6 +359,44 @@ class TestProfile:
         assert lines[4].split()[0] == "all"
         assert lines[5] == "fake counted in one run:"
         assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
+
+    def test_time_at_the_devices_clock(self, uma: Uma, install: Install, folder: Path) -> None:
+        def double(function: Function, target: object) -> Lowered:
+            return Lowered(fake_device.doubling(4))
+
+        value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")
+        fake = entry_of(
+            accelerator("fake"),
+            patterns=lambda: [Pattern("fake.double", op("add")(value, value), lower=double)],
+            runtime=lambda: fake_device.runtime(clock=clock),
+        )
+        install(fake)
+        (folder / "d.py").write_text(DOUBLED)
+        run = ("run", "d.py", "--target", "fake", "--target", "plain", "--profile", "--repeat", "1")
+        assert uma(*run, "--json").json["clocks"] == {"fake": {"hz": 2e3, "seconds": 0.016, "utilisation": 3 / 32}}
+        lines = uma(*run).out.splitlines()
+        assert [line.split() for line in lines[6:]] == [
+            ["operations", "3", "(9.4%", "of", "bytes_moved)"],
+            ["bytes_moved", "32", "(16.000", "ms", "at", "2000", "Hz)"],
+            ["runs", "2"],
+        ]
+
+
+def test_parts_have_a_row_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """With time and utilisation, as far as what is counted of them tells."""
+    parts = [PartCounts("one", {"cycles": 1500, "busy": 750}), PartCounts("x" * 40, {"cycles": 0, "busy": 0})]
+    head = ["layer", "cycles", "busy"]
+    for clock, names in (
+        (Clock(1e3, "cycles", "busy"), [*head, "ms", "utilisation"]),
+        (Clock(1e3, "cycles"), [*head, "ms"]),
+        (Clock(1e3, "ticks"), head),
+        (None, head),
+    ):
+        _show_parts(parts, clock, Output())
+        first, one, long = (line.split() for line in capsys.readouterr().out.splitlines())
+        assert first == names
+        assert one == ["one", "1500", "750", "1500.000", "50.0%"][: len(names)]
+        assert len(long[0]) == 32 and long[1:] == ["0", "0", "0.000"][: len(names) - 1]
 
 
 class TestStream:

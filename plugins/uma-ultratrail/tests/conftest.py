@@ -113,8 +113,8 @@ def image_of(machine: Machine, steps: Sequence[Step], loads: Sequence, stores: S
 
 def compiled(compiler: str, folder: Path, *flags: str) -> Path:
     """The test program, compiled with driver and simulators."""
-    program = folder / f"ut_machine_{compiler}"
-    sources = [HERE / "ut_machine.c", *sorted(CSRC.glob("*.c"))]
+    program = folder / f"ut_tests_{compiler}"
+    sources = [*sorted(HERE.glob("*.c")), *sorted(CSRC.glob("*.c"))]
     command = [compiler, *STRICT, *flags, f"-I{CSRC}", f"-I{INCLUDE}", *map(str, sources), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ def image_of(layer: Convolution, machine: Machine) -> Image:
         weight_words(layer.weights, machine),
         b"" if layer.bias is None else bias_words(layer.bias, machine),
         [Transfer("x", 0, shape.frames, shape.channels)],
-        [Transfer("y", 1, layer.frames, shape.out_channels)],
+        [Transfer("y", 1, shape.made if layer.pool is None else 1, shape.out_channels)],
     )
 
 

@@ -215,6 +215,31 @@ def test_two_machines_work_on_one_model(folder: Path) -> None:
     np.testing.assert_array_equal(ran(artifact, frames), reference(NET, frames[:, 0])[0].reshape(3, -1))
 
 
+def test_a_start_may_take_and_give_several_maps(tmp_path: Path) -> None:
+    """The host pools what one start made; the next takes both, and gives two results."""
+    b, rng = OnnxBuilder(17), np.random.default_rng(0)
+
+    def conv(data: str, channels: int, out: int, taps: int) -> str:
+        stored = b.constant(rng.integers(-8, 9, (out, channels, taps)), "int8")
+        return str(b.node("Conv", data, b.dequantize(stored, 2.0**-5, 0, "int8"), pads=[taps // 2, taps // 2]))
+
+    def feature(value: str) -> str:
+        return b.dequantize(b.quantize(value, 2.0**-7, 0, "int8"), 2.0**-7, 0, "int8")
+
+    first = feature(conv(b.dequantize(b.input("x", [1, 8, 20], "int8"), 2.0**-7, 0, "int8"), 8, 12, 3))
+    pooled = feature(b.node("MaxPool", first, kernel_shape=[3], strides=[1], pads=[1, 1]))
+    total = feature(b.node("Add", conv(pooled, 12, 12, 3), first))
+    results = [b.quantize(value, 2.0**-7, 0, "int8") for value in (conv(total, 12, 8, 1), conv(pooled, 12, 8, 3))]
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b.build(*results))
+    artifact, peer = built(path), onnxruntime.InferenceSession(path)
+    assert [len(call["parts"]) for call in artifact.metadata["calls"] if call["device"]] == [1, 3]
+    for frame in rng.integers(-128, 128, (20, 1, 8, 20)).astype(np.int8):
+        made = artifact.run({"x": frame}).values()
+        for ours, theirs in zip(made, peer.run(None, {"x": frame}), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 # --- What the user is told ---
 
 

@@ -57,7 +57,7 @@ def clauses_in_float() -> list[Clause]:
 
 def clauses_of(machine: Machine, ranges: Ranges) -> list[Clause]:
     """Of a layer for a machine; proofs take what is known in ``ranges``, and add to it."""
-    return [*_structure(machine), *_sizes(machine), *_numbers(machine, ranges)]
+    return [*_structure(), *_sizes(machine), *_numbers(machine, ranges)]
 
 
 def _equals(value: Callable[[Match], object], wanted: object) -> Callable[[Match], Failed | bool]:
@@ -65,7 +65,7 @@ def _equals(value: Callable[[Match], object], wanted: object) -> Callable[[Match
     return lambda found: (given := value(found)) == wanted or Failed(given)
 
 
-def _structure(machine: Machine) -> list[Clause]:
+def _structure() -> list[Clause]:
     """What kind of layer it is."""
     return [
         Clause("computed", _computed, "maps are computed; the {value} is constant: fold it into the bias"),

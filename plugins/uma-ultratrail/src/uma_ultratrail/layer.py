@@ -82,11 +82,6 @@ class Convolution:
     pool: int | None
     relu: bool
 
-    @property
-    def frames(self) -> int:
-        """Of the map that it gives."""
-        return self.shape.made if self.pool is None else 1
-
 
 def call_of(found: Match, name: str) -> Call:
     """The call that a name of the pattern stands for."""

@@ -5,7 +5,7 @@
 #define MAGIC 0x314E5455u /* "UTN1" */
 
 /* A device that in so many polls does not come a cycle further has stopped: at the slowest clock, 1 kHz, they take many
- * cycles. One whose network takes more cycles than 16 layers of all that their registers can say does not end either. */
+ * cycles. One that takes more cycles than 16 layers with all that their registers can say does not end either. */
 #define STALLED_POLLS 10000000
 #define MOST_CYCLES (UT_MAX_LAYERS * (15u * 15u * 15u * 127u + 1000u))
 
@@ -211,14 +211,14 @@ static int32_t start_and_wait(uma_device *device)
     return (int32_t)uma_read32(device, UT_FAULT);
 }
 
-int32_t ut_run(uma_device *device, const void *bytes_of_network, size_t bytes, const uma_region *regions, int32_t n_regions)
+int32_t ut_run(uma_device *device, const void *blob, size_t bytes, const uma_region *regions, int32_t n_regions)
 {
     const uint32_t dim = parameter(device, UT_ARRAY_DIM);
     network n;
     map m;
     uint32_t i;
 
-    UMA_TRY(open_network(device, &n, bytes_of_network, bytes));
+    UMA_TRY(open_network(device, &n, blob, bytes));
     uma_write32(device, UT_CONTROL, UT_CLEAR);
     load_packed(device, UT_WEIGHTS, n.weights, n.weight_bytes,
                 divided_up(dim * dim * parameter(device, UT_WEIGHT_BITS), 8u));

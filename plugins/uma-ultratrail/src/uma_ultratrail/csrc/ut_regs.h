@@ -52,7 +52,7 @@ enum {
 #define UT_MAX_LAYERS 16u
 
 /* Counters since the last reset, 64 bits each, the lower half first. */
-#define UT_COUNTERS 0x100u       /* + 8 * number: those of UT_CYCLES and so on over all layers, UT_PORT_WORDS, UT_STARTS */
+#define UT_COUNTERS 0x100u       /* + 8 * number: UT_CYCLES and so on of all layers, UT_PORT_WORDS, UT_STARTS */
 #define UT_LAYER_COUNTERS 0x200u /* + 64 * number of the layer + 8 * number */
 
 enum {
