@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -21,77 +20,18 @@ PLUGINS = PluginHost(
     ]
 )
 
-STARTUP = r"""
-/* Where a Cortex-M begins: its vectors, and the way to the C library, which reaches files by semihosting. */
-#include <stdint.h>
-
-extern char stack_top[];
-void _start(void);
-void fault(void);
-
-/* Ends the emulation with status 99: SYS_EXIT_EXTENDED. */
-void fault(void)
-{
-    static const uint32_t status[2] = {0x20026, 99};
-
-    __asm__ volatile("mov r0, #0x20\n mov r1, %0\n bkpt 0xab" ::"r"(status) : "r0", "r1", "memory");
-    for (;;) {
-    }
-}
-
-__attribute__((section(".vectors"), used)) const uintptr_t vectors[16] = {
-    (uintptr_t)stack_top, (uintptr_t)_start, (uintptr_t)fault, (uintptr_t)fault,
-    (uintptr_t)fault,     (uintptr_t)fault,  (uintptr_t)fault,
-};
-"""
-
-LAYOUT = """
-MEMORY { FLASH (rx) : ORIGIN = 0, LENGTH = 4M  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
-ENTRY(_start)
-SECTIONS
-{
-    .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) KEEP(*(.init)) KEEP(*(.fini)) *(.ARM.ex*) . = ALIGN(8); } > FLASH
-    .init_array :
-    {
-        __preinit_array_start = .; KEEP(*(.preinit_array*)) __preinit_array_end = .;
-        __init_array_start = .; KEEP(*(.init_array*)) __init_array_end = .;
-        __fini_array_start = .; KEEP(*(.fini_array*)) __fini_array_end = .;
-    } > FLASH
-    .data : { *(.data*) } > RAM
-    .bss :
-    {
-        . = ALIGN(8); __bss_start__ = .; *(.bss*) *(COMMON) . = ALIGN(8); __bss_end__ = .; end = .; __end__ = .;
-    } > RAM
-    stack_top = ORIGIN(RAM) + LENGTH(RAM);
-}
-"""
-
-COMPILE = ["arm-none-eabi-gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-mcpu=cortex-m4", "-mthumb"]
-EMULATE = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
-
 
 @pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in (COMPILE[0], EMULATE[0])), reason="no compiler or no emulator for Arm"
+    any(shutil.which(tool) is None for tool in ("arm-none-eabi-gcc", "qemu-system-arm")),
+    reason="no compiler or no emulator for Arm",
 )
-def test_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
     net = tc_resnet8()
     (tmp_path / "net.onnx").write_bytes(to_onnx(net))
-    folder = uma.build(tmp_path / "net.onnx", "ultra_trail", plugins=PLUGINS).save(tmp_path / "out")
-    (folder / "startup.c").write_text(STARTUP)
-    (folder / "flash.ld").write_text(LAYOUT)
-    sources = sorted(path.name for path in folder.glob("*.c") if path.stem not in ("net_entry", "net_profile"))
-    command = [*COMPILE, "-I.", "-T", "flash.ld", "--specs=rdimon.specs", *sources, "-o", "net.elf"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if "rdimon.specs" in done.stderr:
-        pytest.skip("no C library for Arm")
-    assert done.returncode == 0, done.stderr
-    for frame in net.inputs(2, 1):
-        (folder / "x").write_bytes(frame.tobytes())
-        files = "enable=on,target=native,arg=net,arg=x,arg=y"
-        emulate = [*EMULATE, "-semihosting-config", files, "-kernel", "net.elf"]
-        done = subprocess.run(
-            emulate, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        made = np.fromfile(folder / "y", np.int8)
-        np.testing.assert_array_equal(made, reference(net, frame)[0].reshape(-1))
+    target = "c -mcpu=cortex-m4f -runner=qemu-mps2-an386 -accelerators=ultra_trail"
+    with uma.build(tmp_path / "net.onnx", target, plugins=PLUGINS).session() as session:
+        for frame in net.inputs(2, 1):
+            (made,) = session.run(frame).values()
+            np.testing.assert_array_equal(made, reference(net, frame)[0].reshape(made.shape))
+        assert session.counters()["ultra_trail"]["cycles"] == 24030
