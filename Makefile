@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak lint bench clean same-python
+.PHONY: demo test soak lint docs bench clean same-python
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -24,6 +24,12 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
+docs: $(VENV)/.docs
+	rm -rf build/docs
+	$(PY) -m docs.generate build/docs/source
+	$(PY) -m sphinx -W --keep-going -q -c docs build/docs/source build/docs/html
+	@echo "the documentation is in build/docs/html/index.html"
+
 bench: $(VENV)/.dev
 	$(PY) benchmarks/run.py
 	$(PY) benchmarks/discovery.py
@@ -35,9 +41,10 @@ clean:
 
 $(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
 $(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
+$(VENV)/.docs: WANTED = -e '.[docs]' $(PLUGINS:%/pyproject.toml=-e %)
 
 # uv installs in a quarter of pip's time; where it is not to be had, or cannot reach what pip can, pip does the work.
-$(VENV)/.demo $(VENV)/.dev: $(PROJECTS) | same-python
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(PROJECTS) | same-python
 	@echo "installing into $(VENV)"
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) uv && $(PY) -m uv pip install --quiet --python $(PY) $(WANTED) || \

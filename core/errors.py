@@ -75,6 +75,7 @@ class TextError(ModelError):
         line: line number, counted from 1.
         column: column number, counted from 1.
         name: what the text is called, for example a file name.
+        hint: what to change, when that is known.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class DeviceError(PluginError):
     """A device stopped a run, or could not be opened or closed.
 
     Args:
+        what, where, hint: as of `UmaError`.
         device: its label.
         layers: the model's layers that were being computed; empty where it was none.
         code: the fault code, as the device's driver gave it; not 0.

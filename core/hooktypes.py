@@ -41,10 +41,30 @@ Phase = Literal[
     "TIR_2",
     "TIR_3",
 ]
+"""A point of the build at which plugins' passes run. Each finds the module in a certain form, and leaves it so:
+
+- ``PRE_PARTITIONING``: canonical relay: types are known, constants folded, nothing is decomposed, and canonicalising it
+  changes nothing. Nothing is placed but what has the attribute ``Compiler`` already.
+- ``POST_PARTITIONING_0``: canonical relay with regions: functions of the module with ``Compiler``, each for an
+  accelerator of the build. Every op has an owner, the host where it is in no region.
+- ``POST_PARTITIONING_1``: every op that is left in ``main`` is in a function that becomes one kernel of the host. The
+  last sight of ops.
+- ``TIR_0``: ``main`` and the regions call loops; besides there are tuples and reshapes only. Loops that drive a device
+  are called in a region of its target, and use what its `Runtime` declares.
+- ``TIR_1``: as before; the loops came here simplified.
+- ``TIR_2``: no loop is left that is meant to be unrolled.
+- ``TIR_3``: buffers have one dimension or none, and what loops allocate in an accelerator's memory has become workspace
+  parameters. The last sight of loops: the order of calls and the plan of memory follow.
+
+At every phase the module is verified after each pass, ``main`` keeps what it takes and gives, and a region keeps its
+target.
+"""
+
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """The points of the build at which a plugin's passes run, in order."""
 
 Scope = Literal["module", "regions"]
+"""What a pass is given: the whole module, or the regions of its own target."""
 
 _COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
 _PASS = re.compile(r"[a-z][a-z0-9_]*")

@@ -201,11 +201,15 @@ class _Known:
         self._steps = [step for phase in PHASES for step in ordered([member], phase)]
 
     def show(self, out: Output) -> None:
-        """Print it."""
+        """Print it; what patterns look like only to those who want to know more."""
+        from ..relay.pattern import describe
+
         kind = self._kind
         out.line(f"{kind.name}: {kind.help} ({kind.device_type}{', host' if kind.is_host else ''})")
         for pattern in self._patterns:
             out.line(f"  pattern {pattern.name}: {', '.join(sorted(pattern.keys))}")
+            for line in describe(pattern).splitlines() if out.verbose else ():
+                out.line(f"      {line}")
             for clause in _clauses(pattern):
                 out.line(f"    {clause.name}: {clause.reason}")
         for step in self._steps:
@@ -219,6 +223,8 @@ class _Known:
 
     def record(self) -> dict[str, Any]:
         """The same for JSON."""
+        from ..relay.pattern import describe
+
         return {
             "kind": self._kind.name,
             "help": self._kind.help,
@@ -227,6 +233,7 @@ class _Known:
                 {
                     "name": pattern.name,
                     "ops": sorted(pattern.keys),
+                    "terms": describe(pattern).splitlines(),
                     "clauses": [{"name": clause.name, "reason": clause.reason} for clause in _clauses(pattern)],
                 }
                 for pattern in self._patterns

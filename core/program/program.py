@@ -118,6 +118,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
+        """What its elements take, in bytes; less than its place, where that is aligned."""
         return self.size * itemsize(self.dtype)
 
     @property
@@ -185,6 +186,7 @@ class Wait:
 
 
 Step = Call | Wait
+"""What a program does, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -216,14 +218,17 @@ class Program:
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
+        """What the caller gives, in the model's order."""
         return self.role("input")
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
+        """What the caller is given, in the model's order."""
         return self.role("output")
 
     @property
     def states(self) -> tuple[Buffer, ...]:
+        """What is kept from one run to the next, in the model's order."""
         return self.role("state")
 
     @property

@@ -36,10 +36,12 @@ class Expr(Node):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor; ModelError where it is none."""
         return self.tensor.shape
 
     @property
     def dtype(self) -> str:
+        """The dtype of the tensor; ModelError where it is none."""
         return self.tensor.dtype
 
     def _set(self, **fields: Any) -> None:
@@ -62,6 +64,13 @@ class Var(Expr):
     """A parameter of a function, a tensor or a tuple of them.
 
     Its name is its identity: two inputs of one type are two variables.
+
+    Args:
+        name: an identifier.
+        type_: a `TensorType` or `TupleType`.
+
+    Raises:
+        ModelError: the name is none, or the type is a function's.
     """
 
     name: str
@@ -75,7 +84,13 @@ class Var(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Constant(Expr):
-    """A tensor known at compile time. Two with the same type and content are one. Built by `const`."""
+    """A tensor known at compile time. Two with the same type and content are one. Built by `const`.
+
+    Args:
+        type_: its type.
+        digest: of its content.
+        data: its elements, an array of that shape and dtype that nobody changes.
+    """
 
     digest: str
     data: np.ndarray
@@ -118,7 +133,15 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class GlobalVar(Expr):
-    """The name of a function of the module."""
+    """The name of a function of the module.
+
+    Args:
+        name: an identifier.
+        type_: what the function takes and gives.
+
+    Raises:
+        ModelError: the name is no identifier.
+    """
 
     name: str
 
@@ -227,7 +250,12 @@ class Call(Expr):
 
 
 def call(name: str, *args: Expr, **attrs: Any) -> Call:
-    """A call of the op called ``name``.
+    """A call of the op called ``name``: ``call("nn.conv2d", data, weight, strides=(2, 2))``.
+
+    Args:
+        name: of an op of the core, or of a plugin whose ops are known here.
+        args: its operands, in order.
+        attrs: its attributes; what is not given has its default.
 
     Raises:
         ModelError: the op is unknown or the call is ill-typed.

@@ -205,7 +205,16 @@ class IRModule:
     def of(
         functions: Mapping[str, AnyFunction], spans: Spans | None = None, signature: Signature | None = None
     ) -> IRModule:
-        """A module from functions by name."""
+        """A module from functions by name.
+
+        Args:
+            functions: ``main`` is the model, where it is one.
+            spans: the layers of their expressions; by default none.
+            signature: what the model calls its inputs and outputs; by default the parameters' names.
+
+        Raises:
+            ModelError: a name is no identifier.
+        """
         named = {GlobalVar(name, func_type(f)): f for name, f in functions.items()}
         return IRModule(named, spans or Spans(), signature)
 

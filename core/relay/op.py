@@ -235,6 +235,15 @@ class Attr:
             object.__setattr__(self, "default", self.neutral)
 
     def normalise(self, value: Any, op: str) -> Any:
+        """``value`` in the one form in which calls hold it.
+
+        Args:
+            value: anything.
+            op: the name of the op, for the error.
+
+        Raises:
+            ModelError: it does not fit the type.
+        """
         try:
             return self.type.normalise(value)
         except (TypeError, ValueError, OverflowError) as error:
@@ -315,7 +324,8 @@ class Op:
         doc: what it computes: shapes, dtypes, and the formula or its source.
         inputs: names of the tensor arguments; a single ``"*data"`` takes any number, at least one.
         attrs: the attributes.
-        infer: ``infer(attrs, *types)`` gives the type of the result, or raises ModelError with what does not fit.
+        infer: ``infer(attrs, *types)`` gives the type of the result, or raises ModelError with what does not fit. Its
+            docstring says the same in words, for the documentation.
         reference: ``reference(attrs, *arrays)`` computes it in numpy, exactly and slowly. Gives an array, or a tuple.
         compute: ``compute(attrs, out, *tensors)`` states it as a tensor expression; ``out`` is the type of the result.
             None where the op has no loops (its calls are removed or refused before lowering).

@@ -56,6 +56,7 @@ class TensorType(Type):
 
     @property
     def nbytes(self) -> int:
+        """What its elements take, in bytes."""
         return self.size * itemsize(self.dtype)
 
     def __str__(self) -> str:
@@ -65,6 +66,9 @@ class TensorType(Type):
 @dataclass(frozen=True, eq=False, slots=True)
 class TupleType(Type):
     """Several tensors at once; tuples do not nest.
+
+    Args:
+        fields: their types, one at least.
 
     Raises:
         ModelError: there is no field, or one is no tensor.
@@ -84,7 +88,12 @@ class TupleType(Type):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FuncType(Type):
-    """What a function takes and gives."""
+    """What a function takes and gives.
+
+    Args:
+        params: the types of its parameters, in order.
+        result: the type of what it gives.
+    """
 
     params: tuple[Type, ...]
     result: Type

@@ -134,19 +134,29 @@ class FrozenMap(Mapping[str, "Scalar | Target"]):
 
 Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = Union[Scalar, "Target", "tuple[Scalar | Target, ...]", FrozenMap]
+"""What an attribute may hold: str, int, float, bool, a target; a tuple of these; or a map from text to them."""
+
 ItemType: TypeAlias = Union[type[str], type[int], type[float], type[bool], tuple[str, ...], "type[Target]"]
 
 
 @dataclass(frozen=True)
 class ListOf:
-    """The type of an attribute that holds a list, in Python a tuple: ``ListOf(str)``, ``ListOf(Target)``."""
+    """The type of an attribute that holds a list, in Python a tuple: ``ListOf(str)``, ``ListOf(Target)``.
+
+    Args:
+        item: the type of each item.
+    """
 
     item: ItemType
 
 
 @dataclass(frozen=True)
 class MapOf:
-    """The type of an attribute that holds a map from text to values of one type: ``MapOf(int)``."""
+    """The type of an attribute that holds a map from text to values of one type: ``MapOf(int)``.
+
+    Args:
+        item: the type of each value.
+    """
 
     item: ItemType
 

@@ -18,6 +18,8 @@ from .visit import walk
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
 Interval = tuple[int, int]
+"""The least and the largest value that an integer expression may have."""
+
 AnyVar = TypeVar("AnyVar", bound=Var)
 AnyExpr = TypeVar("AnyExpr", bound=Expr)
 

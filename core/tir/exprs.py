@@ -37,11 +37,14 @@ INDEX = "int32"
 """The type of loop variables and indices."""
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""The operations of `Bin` that give bool."""
+
 BINARY = (
     *("add", "sub", "mul", "div", "floordiv", "floormod", "truncdiv", "min", "max"),
     *("shl", "shr", "bitand", "bitor", "bitxor", "and", "or"),
     *COMPARISONS,
 )
+"""The operations of `Bin`, on two operands of one type."""
 MATH: dict[str, int] = {
     **dict.fromkeys(("exp", "log", "tanh", "erf", "sqrt", "floor", "ceil", "trunc", "round_even"), 1),
     "pow": 2,
@@ -128,6 +131,7 @@ class Expr(Node):
         return Bin("eq", self, self._coerce(other))
 
     def not_equal(self, other: ExprLike) -> Expr:
+        """Whether the values differ; ``!=`` compares the expressions."""
         return Bin("ne", self, self._coerce(other))
 
     def __neg__(self) -> Expr:
@@ -315,6 +319,7 @@ class Buffer(Node):
 
     @property
     def nbytes(self) -> int:
+        """What its elements take, in bytes."""
         return self.size * itemsize(self.dtype)
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:

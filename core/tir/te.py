@@ -151,7 +151,16 @@ Definition = Placeholder | Constant | View | Compute | Reduce | Assemble
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class Tensor(Buffer):
-    """A buffer that knows what it holds. Each is itself: two of one name, shape and dtype are two."""
+    """A buffer that knows what it holds. Each is itself: two of one name, shape and dtype are two.
+
+    Made by `placeholder`, `constant`, `view`, `compute` and `assemble`.
+
+    Args:
+        name: an identifier.
+        shape: positive extents; ``()`` is a scalar.
+        dtype: of its elements.
+        definition: where its contents come from.
+    """
 
     definition: Definition = Placeholder()
 
@@ -185,7 +194,13 @@ class Kernel:
 
 
 def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
-    """A tensor whose contents the caller of the kernel gives."""
+    """A tensor whose contents the caller of the kernel gives.
+
+    Args:
+        shape: positive extents; ``()`` is a scalar.
+        dtype: of its elements.
+        name: an identifier.
+    """
     return Tensor(name, shape, dtype, Placeholder())
 
 
@@ -309,17 +324,26 @@ def _reduction(op: str, value: Expr, axes: Axis | Sequence[Axis], where: Expr | 
 def sum(value: Expr, axes: Axis | Sequence[Axis], where: Expr | None = None) -> Reduction:
     """The sum over ``axes`` (integers wrap around), without the steps for which ``where`` is false: their loads are
     not executed, which is how padding is written.
+
+    Args:
+        value: what is added, of the dtype of the sum.
+        axes: made by `reduce_axis`, one or several.
+        where: bool; None for all steps.
     """
     return _reduction("add", value, axes, where)
 
 
 def max(value: Expr, axes: Axis | Sequence[Axis], where: Expr | None = None) -> Reduction:
-    """The largest value over ``axes``; -inf, or the smallest value of an integer type, where there is none."""
+    """The largest value over ``axes``; -inf, or the smallest value of an integer type, where there is none. For
+    arguments see `sum`.
+    """
     return _reduction("max", value, axes, where)
 
 
 def min(value: Expr, axes: Axis | Sequence[Axis], where: Expr | None = None) -> Reduction:
-    """The smallest value over ``axes``; inf, or the largest value of an integer type, where there is none."""
+    """The smallest value over ``axes``; inf, or the largest value of an integer type, where there is none. For
+    arguments see `sum`.
+    """
     return _reduction("min", value, axes, where)
 
 

@@ -138,7 +138,13 @@ def bodies(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def rebuild(stmt: Stmt, exprs: Sequence[Expr], inner: Sequence[Stmt]) -> Stmt:
-    """``stmt`` with its `expressions` and `bodies` replaced; itself where they are the same."""
+    """``stmt`` with its `expressions` and `bodies` replaced; itself where they are the same.
+
+    Args:
+        stmt: a statement.
+        exprs: as many as `expressions` gives of it, in that order, each of the same dtype.
+        inner: as many as `bodies` gives of it, in that order.
+    """
     if all(new is old for new, old in zip(exprs, expressions(stmt), strict=True)) and all(
         new is old for new, old in zip(inner, bodies(stmt), strict=True)
     ):

@@ -161,6 +161,16 @@ def test_one_that_brings_everything(uma: Uma, plugins: Callable[..., None]) -> N
     ]
 
 
+def test_what_patterns_look_like_is_told_to_those_who_ask(uma: Uma, plugins: Callable[..., None]) -> None:
+    plugins(*full(), *entry_of(HOST))
+    lines = uma("plugins", "npu", "-v").out.splitlines()
+    start = lines.index("  pattern npu.sums: add, nn.relu")
+    terms = ["v1 = add(int8, int8)", "v2 = nn.relu(v1)", "result: v2"]
+    assert lines[start + 1 : start + 5] == [*(f"      {term}" for term in terms), "    small: at most 8 rows"]
+    [record] = uma("plugins", "npu", "--json").json["plugins"]
+    assert record["targets"][0]["patterns"][0]["terms"] == terms
+
+
 def test_the_same_in_json(uma: Uma, plugins: Callable[..., None]) -> None:
     plugins(*full(), *entry_of(HOST))
     [record] = uma("plugins", "UMA-NPU", "--json").json["plugins"]

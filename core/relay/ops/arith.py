@@ -28,6 +28,7 @@ def broadcast_load(tensor: te.Tensor, index: tuple[Any, ...]) -> Expr:
 
 
 def _infer_binary(attrs: Attrs, a: TensorType, b: TensorType) -> TensorType:
+    """Both of one dtype, any but bool, which the result has; shapes broadcast as in numpy."""
     dtype = same_dtype(a, b)
     if dtype == "bool":
         raise ModelError("it takes numbers, not bool")
@@ -83,6 +84,7 @@ _binary("maximum", "max", "maximum", "The larger of a and b.", _corners(max))
 
 
 def _infer_same(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result is of the type of the data, any dtype but bool."""
     if data.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
     return data
@@ -133,6 +135,9 @@ def clip_limits(attrs: Attrs, dtype: str) -> tuple[float | int | None, float | i
 
 
 def _infer_clip(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result is of the type of the data, any dtype but bool. ``a_min`` is at most ``a_max``; for integers both are
+    whole numbers or infinite, and leave a part of the dtype.
+    """
     if not attrs.a_min <= attrs.a_max:
         raise ModelError(f"clip to {attrs.a_min} .. {attrs.a_max}, which holds nothing")
     if is_integer(data.dtype):
@@ -196,6 +201,7 @@ register_op(
 
 
 def _infer_float(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result is of the type of the data, any float dtype."""
     require_float(data)
     return data
 
@@ -249,6 +255,7 @@ register_op(
 
 
 def _infer_cast(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result has the shape of the data; both dtypes may be any."""
     return TensorType(data.shape, attrs.dtype)
 
 

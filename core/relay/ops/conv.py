@@ -55,10 +55,18 @@ def _shape(attrs: Attrs, data: TensorType, weight: TensorType) -> tuple[int, ...
 
 
 def _infer_float(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    """Data and weight of one float dtype, which the result has; the shape is (batch, spatial..., out). A spatial extent
+    is ``(extent + before + after - (kernel - 1) * dilation - 1) // stride + 1``. ``groups`` divides the channels of the
+    data and of the result.
+    """
     return TensorType(_shape(attrs, data, weight), require_float(data, weight))
 
 
 def _infer_quantised(attrs: Attrs, data: TensorType, weight: TensorType) -> TensorType:
+    """Data and weight are int8, uint8 or int16, the result is int32; zero points are numbers of these dtypes. The shape
+    is (batch, spatial..., out). A spatial extent is ``(extent + before + after - (kernel - 1) * dilation - 1) // stride
+    + 1``. ``groups`` divides the channels of the data and of the result.
+    """
     require_integers(data, weight, within=CONV_INTEGERS)
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.kernel_zero_point, weight.dtype)

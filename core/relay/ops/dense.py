@@ -31,12 +31,14 @@ def _zero_points(attrs: Attrs) -> tuple[int, int]:
 
 
 def _dense_shape(attrs: Attrs, data: TensorType, weight: TensorType) -> tuple[int, ...]:
+    """The result is (..., units) for data (..., in) and a weight (units, in)."""
     if len(weight.shape) != 2 or not data.shape or data.shape[-1] != weight.shape[1]:
         raise ModelError("the weight must be (units, in), with as many inputs as the data's last dimension")
     return (*data.shape[:-1], weight.shape[0])
 
 
 def _matmul_shape(attrs: Attrs, a: TensorType, b: TensorType) -> tuple[int, ...]:
+    """The result is (..., m, n) for (..., m, k) and (..., k, n); what is in front of them broadcasts as in numpy."""
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
         raise ModelError("it multiplies (..., m, k) by (..., k, n)")
     return (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
@@ -136,6 +138,9 @@ def _declare(
         _require_quantised(attrs, a, b)
         return TensorType(shape(attrs, a, b), "int32")
 
+    floats = "Both are of one float dtype, which the result has."
+    integers = "Both are int8, uint8 or int16, the result is int32; zero points are numbers of these dtypes."
+    infer.__doc__ = f"{floats if value_range is None else integers} {shape.__doc__}"
     register_op(
         Op(
             name=name,

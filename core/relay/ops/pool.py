@@ -105,6 +105,9 @@ def window_parts(attrs: Attrs, data: np.ndarray, fill: Any) -> np.ndarray:
 
 
 def _infer_max(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, spatial..., channels) of any dtype but bool, which the result has. A spatial extent is ``(extent +
+    before + after - pool_size) // stride + 1``; padding is smaller than the window.
+    """
     if data.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
     return TensorType(pool_shape(attrs, data), data.dtype)
@@ -121,6 +124,9 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
 
 
 def _infer_average(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, spatial..., channels) of a float dtype, which the result has. A spatial extent is ``(extent + before
+    + after - pool_size) // stride + 1``; padding is smaller than the window.
+    """
     return TensorType(pool_shape(attrs, data), require_float(data))
 
 
@@ -186,12 +192,14 @@ def _global_shape(data: TensorType) -> tuple[int, ...]:
 
 
 def _infer_global_max(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, spatial..., channels) of any dtype but bool, which the result has."""
     if data.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
     return TensorType(_global_shape(data), data.dtype)
 
 
 def _infer_global_average(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, spatial..., channels) of a float dtype, which the result has."""
     return TensorType(_global_shape(data), require_float(data))
 
 

@@ -101,6 +101,9 @@ class _Table:
 
 
 def _infer_quantize(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is float32; the result has its shape, and is int8, uint8, int16 or int32, as ``dtype`` says. There is one
+    scale and one zero point, or one for each element of ``axis``.
+    """
     if data.dtype != "float32":
         raise ModelError(f"it takes float32, not {data.dtype}")
     out = TensorType(data.shape, attrs.dtype)
@@ -172,6 +175,9 @@ register_op(
 
 
 def _infer_dequantize(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is int8, uint8, int16 or int32; the result has its shape and is float32. There is one scale and one zero
+    point, or one for each element of ``axis``.
+    """
     require_integers(data, within=(*QUANTISED, "int32"))
     _check_parameters(attrs, data.shape, data.dtype)
     return TensorType(data.shape, "float32")
@@ -217,6 +223,9 @@ register_op(
 
 
 def _infer_requantize(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is int8, uint8, int16 or int32; the result has its shape, and is one of these, as ``dtype`` says. There is
+    one scale, or one for each element of ``axis``.
+    """
     require_integers(data, within=(*QUANTISED, "int32"))
     out = TensorType(data.shape, attrs.dtype)
     require_integers(out, within=(*QUANTISED, "int32"))

@@ -20,6 +20,7 @@ __all__: list[str] = []
 
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is int8 or uint8, and the result of its type. Scales are from 2**-126 to below 2**126."""
     require_integers(data, within=("int8", "uint8"))
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.output_zero_point, data.dtype)

@@ -30,6 +30,9 @@ _ZERO_POINTS = (
 
 
 def _infer(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
+    """Both are int8 or both uint8, and so is the result; shapes broadcast as in numpy. Scales are one `FixedPoint`
+    each.
+    """
     dtype = same_dtype(lhs, rhs)
     require_integers(lhs, within=("int8", "uint8"))
     for zero_point in (attrs.lhs_zero_point, attrs.rhs_zero_point, attrs.output_zero_point):
@@ -63,6 +66,9 @@ def _difference(tensor: te.Tensor, index: tuple[Any, ...], zero_point: int) -> E
 
 
 def _infer_sum(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
+    """Both are int8 or both uint8, and so is the result; shapes broadcast as in numpy. Scales are one `FixedPoint`
+    each, those of the operands below 1.
+    """
     # 9 bits of a difference shifted by 20 leave room for the sum of two.
     if not 0 <= attrs.left_shift <= 20:
         raise ModelError(f"left_shift {attrs.left_shift} is not in 0 .. 20")
@@ -155,6 +161,9 @@ register_op(
 
 
 def _infer_axes(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is int8, uint8 or int16, the result int32, without the reduced axes or with extent 1 in their places. No sum
+    of so many elements may overflow.
+    """
     require_integers(data, within=QUANTISED)
     check_zero_point(attrs.input_zero_point, data.dtype)
     out = TensorType(reduced_shape(attrs, data), "int32")

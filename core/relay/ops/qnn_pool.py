@@ -22,6 +22,10 @@ __all__: list[str] = []
 
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, spatial..., channels) is int8, uint8 or int16, and so is the result. A spatial extent is ``(extent +
+    before + after - pool_size) // stride + 1``; padding is smaller than the window, no sum under one may overflow
+    int32.
+    """
     require_integers(data, within=QUANTISED)
     shape = pool_shape(attrs, data)
     taps = math.prod(attrs.pool_size)

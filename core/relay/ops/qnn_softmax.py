@@ -84,6 +84,9 @@ def _exps(attrs: Attrs, differences: np.ndarray) -> np.ndarray:
 
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data is int8 or uint8, of one dimension at least, and the result of its type. ``scale`` is one `FixedPoint` of
+    rounding ``double`` and a shift from 0 on.
+    """
     require_integers(data, within=("int8", "uint8"))
     scale = attrs.scale
     fits = isinstance(scale, FixedPoint) and len(scale) == 1 and scale.rounding == "double" and scale.shift[0] >= 0

@@ -38,12 +38,14 @@ def _count(attrs: Attrs, shape: tuple[int, ...]) -> int:
 
 
 def _infer_sum(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype but bool, which the result has; without the reduced axes, or with extent 1 in their places."""
     if data.dtype == "bool":
         raise ModelError("it takes numbers, not bool")
     return TensorType(reduced_shape(attrs, data), data.dtype)
 
 
 def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
+    """A float dtype, which the result has; without the reduced axes, or with extent 1 in their places."""
     return TensorType(reduced_shape(attrs, data), require_float(data))
 
 
@@ -118,6 +120,7 @@ _declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
 
 
 def _infer_softmax(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result is of the type of the data, any float dtype."""
     require_float(data)
     normalise_axis(attrs.axis, len(data.shape))
     return data

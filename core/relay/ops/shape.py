@@ -30,6 +30,7 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
 
 
 def _infer_reshape(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; its shape is ``newshape``, of as many elements."""
     out = TensorType(attrs.newshape, data.dtype)
     if out.size != data.size:
         raise ModelError(f"{data.size} elements do not fit shape {attrs.newshape}")
@@ -72,6 +73,7 @@ register_op(
 
 
 def _infer_squeeze(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; the axes that are named have extent 1."""
     dropped: Sequence[int] = [d for d, extent in enumerate(data.shape) if extent == 1]
     if attrs.axis:
         dropped = normalise_axes(attrs.axis, len(data.shape))
@@ -108,6 +110,7 @@ def _permute(out: TensorType, data: te.Tensor, axes: Sequence[int]) -> te.Tensor
 
 
 def _infer_transpose(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; its extents are those of the data, in the order of ``axes``."""
     if sorted(attrs.axes) != list(range(len(data.shape))):
         raise ModelError(f"axes {attrs.axes} are no permutation of {len(data.shape)} dimensions")
     return TensorType(tuple(data.shape[axis] for axis in attrs.axes), data.dtype)
@@ -149,6 +152,7 @@ def layout_axes(attrs: Attrs) -> tuple[int, ...]:
 
 
 def _infer_layout(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; layouts have one letter for each dimension."""
     axes = layout_axes(attrs)
     if len(axes) != len(data.shape):
         raise ModelError(f"layout {attrs.src_layout!r} does not name {len(data.shape)} dimensions")
@@ -184,6 +188,7 @@ register_op(
 
 
 def _infer_concatenate(attrs: Attrs, *data: TensorType) -> TensorType:
+    """All of one dtype, any, which the result has, and of one shape but for ``axis``, along which extents add up."""
     dtype = same_dtype(*data)
     rank = len(data[0].shape)
     axis = normalise_axis(attrs.axis, rank)
@@ -235,6 +240,7 @@ register_op(
 
 
 def _infer_split(attrs: Attrs, data: TensorType) -> TupleType:
+    """Any dtype, which all parts have; cuts rise, and no part is empty."""
     axis = normalise_axis(attrs.axis, len(data.shape))
     cuts = (0, *attrs.indices, data.shape[axis])
     if any(a >= b for a, b in itertools.pairwise(cuts)):
@@ -273,6 +279,7 @@ register_op(
 
 
 def _infer_slice(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; its extents are ``len(range(begin, end, stride))``, and none is 0."""
     rank = len(data.shape)
     if not len(attrs.begin) == len(attrs.end) == len(attrs.strides) == rank:
         raise ModelError(f"begin, end and strides must name all {rank} dimensions")
@@ -325,6 +332,9 @@ def _pad_value(attrs: Attrs, dtype: str) -> Imm:
 
 
 def _infer_pad(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; extents grow by the padding on both sides. The constant is a number of the
+    dtype.
+    """
     rank = len(data.shape)
     if len(attrs.pad_width) != 2 * rank or min(attrs.pad_width, default=0) < 0:
         raise ModelError(f"pad_width {attrs.pad_width} must be {2 * rank} numbers that are not negative")

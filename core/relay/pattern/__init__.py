@@ -2,10 +2,11 @@
 
 `language` has the words, `Pattern` names a pattern and adds a predicate, a `PatternTable` holds those of a target in
 their order. A partitioner indexes a function once (`Graph`) and asks `find` or `find_matches`; where nothing matches,
-`match` and `closest` say why.
+`match` and `closest` say why. `describe` puts a pattern into words.
 """
 
 from .conditions import any_, where
+from .describe import describe
 from .explain import Explanation, closest
 from .failure import Failure, FailureKind
 from .language import any_of, chain, constant, item, op, optional, outputs, tree, wildcard
@@ -33,6 +34,7 @@ __all__ = [
     "chain",
     "closest",
     "constant",
+    "describe",
     "find",
     "find_matches",
     "item",

@@ -22,7 +22,11 @@ _MAX_NAME = 100
 
 @dataclass(frozen=True)
 class Failed:
-    """What the test of a clause gives in place of False, to say which value failed it."""
+    """What the test of a clause gives in place of False, to say which value failed it.
+
+    Args:
+        value: shown in the place of ``{value}``; of any type that prints on one line.
+    """
 
     value: Any
 

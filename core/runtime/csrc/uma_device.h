@@ -56,6 +56,7 @@ typedef struct uma_driver {
     uint64_t (*counter)(uma_device *device, int32_t index);
 } uma_driver;
 
+/* An open device: uma_device_open fills it in. */
 struct uma_device {
     const char *label;
     const uma_driver *driver;
@@ -96,11 +97,13 @@ typedef struct uma_fault {
 
 /* For drivers. */
 
+/* A register's value. */
 static inline uint32_t uma_read32(const uma_device *device, uint32_t offset)
 {
     return device->bus.read32(device->bus.self, offset);
 }
 
+/* Sets a register. */
 static inline void uma_write32(const uma_device *device, uint32_t offset, uint32_t value)
 {
     device->bus.write32(device->bus.self, offset, value);
@@ -113,6 +116,7 @@ static inline void uma_write_address(const uma_device *device, uint32_t offset, 
     uma_write32(device, offset + 4, (uint32_t)((uint64_t)(uintptr_t)host >> 32));
 }
 
+/* Waits for the device's interrupt, where there is one; the driver reads its status again in either case. */
 static inline void uma_wait(const uma_device *device)
 {
     if (device->bus.wait != NULL) device->bus.wait(device->bus.self);
@@ -153,6 +157,7 @@ static inline int uma_device_fits(const uma_device *device, const uma_device_inf
     return 1;
 }
 
+/* Notes which device stopped a run, in which step, with which code; gives UMA_ERR_DEVICE. */
 static inline uma_status uma_stopped(uma_fault *fault, int32_t device, int32_t step, int32_t code)
 {
     fault->device = device;

@@ -15,6 +15,7 @@
 #define UMA_MMIO_FENCE() ((void)0)
 #endif
 
+/* A register's value; `self` is the address of the first one. */
 static inline uint32_t uma_mmio_read32(void *self, uint32_t offset)
 {
     const uint32_t value = *(volatile uint32_t *)(void *)((unsigned char *)self + offset);
@@ -23,13 +24,14 @@ static inline uint32_t uma_mmio_read32(void *self, uint32_t offset)
     return value;
 }
 
+/* Sets a register. */
 static inline void uma_mmio_write32(void *self, uint32_t offset, uint32_t value)
 {
     UMA_MMIO_FENCE();
     *(volatile uint32_t *)(void *)((unsigned char *)self + offset) = value;
 }
 
-/* memory: the first register. */
+/* Fills in device->bus; `memory` is the first register. */
 static inline int32_t uma_mmio_bus(uma_device *device, void *memory, size_t bytes)
 {
     (void)bytes;

@@ -14,7 +14,7 @@
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
 #define UMA_ABI_VERSION 4
 
-#define UMA_OK 0
+#define UMA_OK 0           /* done */
 #define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
