@@ -30,7 +30,7 @@ from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key
 from .runtime.compile import Part, compile_objects, compile_shared
 from .runtime.elf import check_machine, code_bytes, text_bytes
-from .runtime.files import read_plain, replace_folder
+from .runtime.files import one_at_a_time, read_plain, replace_folder
 from .runtime.libraries import require_library
 from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
 from .runtime.profile import CallTime, PartCounts, Profile, call_times
@@ -285,7 +285,8 @@ class Artifact:
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.
 
-        An artifact that is there already is replaced, unless it was changed or something was added to it.
+        An artifact that is there already is replaced, unless it was changed or something was added to it. Of several
+        processes that save to one folder the last one's artifact stays.
 
         Args:
             path: the folder.
@@ -302,7 +303,6 @@ class Artifact:
         made = self.objects() if objects else {}
         try:
             folder = Path(os.path.realpath(path))
-            _refuse_to_replace(folder)
             missing = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
             staged = folder.parent / f".uma-save-{secrets.token_hex(8)}"
             try:
@@ -312,7 +312,9 @@ class Artifact:
                 staged.joinpath(METADATA_FILE).write_text(self._text, encoding="utf-8", newline="\n")
                 if made:
                     write_objects(staged / OBJECTS_FOLDER, made)
-                replace_folder(staged, folder)
+                with one_at_a_time(folder.parent):
+                    _refuse_to_replace(folder)
+                    replace_folder(staged, folder)
             except BaseException:
                 shutil.rmtree(staged, ignore_errors=True)
                 for parent in missing:

@@ -247,6 +247,9 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
         build: from `start_build`, for all stages.
         loaded: the model that it was started for.
         progress: told of the planning of memory and the generation of C.
+
+    Raises:
+        PluginError: a target's plugin is at fault, or was upgraded or removed during the build.
     """
     program = build.run(loaded.form)
     assert isinstance(program, Program)
@@ -255,7 +258,10 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
     memory = plan(program)
     if progress is not None:
         progress("generate")
-    return make_artifact(program, memory, build.members, loaded.form)
+    artifact = make_artifact(program, memory, build.members, loaded.form)
+    for member in build.members.all:
+        member.plugin.check_installed()
+    return artifact
 
 
 def make_artifact(program: Program, memory: Plan, members: Members, model: Form | None = None) -> Artifact:

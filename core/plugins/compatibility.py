@@ -9,6 +9,8 @@ from .entry import CORE, PluginEntry
 
 __all__ = ["check_requirement", "core_requirement"]
 
+# What an artifact can name as the version of a plugin that made it: see artifact_schema.json.
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,99}")
 _REQUIRES_CORE = re.compile(r"uma[-_.]+core(?![A-Za-z0-9_.-])", re.IGNORECASE)
 
 
@@ -23,6 +25,8 @@ def check_requirement(entry: PluginEntry) -> None:
     Raises:
         PluginError: they do not, or cannot be understood.
     """
+    if not _VERSION.fullmatch(entry.version):
+        raise entry.fault("has metadata without a version: was it removed half-way?", entry.repair)
     lines = [line for line in entry.requires if _REQUIRES_CORE.match(line)]
     if not lines:
         return

@@ -16,7 +16,7 @@ from .entry import GROUP, PluginEntry, normalised
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["installed_plugins"]
+__all__ = ["installed_plugins", "installed_version"]
 
 _SUFFIXES = (".dist-info", ".egg-info")
 
@@ -51,13 +51,24 @@ def installed_plugins() -> list[PluginEntry]:
     entries: list[PluginEntry] = []
     seen: set[str] = set()
     for metadata in _installed():
-        # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
-        if metadata.name.startswith("~") or (metadata.name and metadata.name in seen):
-            continue
-        seen.add(metadata.name)
-        if points := list(_points(metadata.read("entry_points.txt"))):
-            entries += _entries(metadata, points)
+        if not metadata.name or metadata.name not in seen:
+            seen.add(metadata.name)
+            entries += _entries(metadata)
     return entries
+
+
+def installed_version(entry: PluginEntry) -> str | None:
+    """The version that the metadata of a plugin say now, None where it is gone.
+
+    Where they are in no folder, it is taken to be what it was.
+    """
+    if not os.path.isdir(entry.location):
+        return entry.version
+    # Those of its name come first: others are read only where it is gone.
+    own = normalised(entry.distribution)
+    everything = sorted(_in_folder(entry.location), key=lambda metadata: metadata.name != own)
+    found = (one for metadata in everything for one in _entries(metadata))
+    return next((one.version for one in found if (one.kind, one.plugin) == (entry.kind, entry.plugin)), None)
 
 
 def _installed() -> Iterator[_Metadata]:
@@ -82,7 +93,8 @@ def _in_folder(folder: str) -> Iterator[_Metadata]:
         names = sorted(name for name in os.listdir(folder) if name.lower().endswith(_SUFFIXES))
     except OSError:  # it may be searched, but not listed
         return
-    for name in names:
+    # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
+    for name in (name for name in names if not name.startswith("~")):
         path = os.path.join(folder, name)
         yield _Metadata(_stem(name), folder, lambda file, path=path: _text(os.path.join(path, file)))  # type: ignore[misc]
 
@@ -95,7 +107,8 @@ def _text(path: str) -> str:
 def _of(distribution: Distribution) -> _Metadata:
     # Where the metadata are is known to the class alone; without it they have a name all the same.
     path = str(getattr(distribution, "_path", "")).rstrip("/")
-    return _Metadata(_stem(os.path.basename(path)), str(distribution.locate_file("")), distribution.read_text)
+    location = str(distribution.locate_file("")).rstrip("/")
+    return _Metadata(_stem(os.path.basename(path)), location, distribution.read_text)
 
 
 def _stem(folder: str) -> str:
@@ -116,7 +129,10 @@ def _points(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.partition("[")[0].strip()
 
 
-def _entries(metadata: _Metadata, points: list[tuple[str, str]]) -> list[PluginEntry]:
+def _entries(metadata: _Metadata) -> list[PluginEntry]:
+    points = list(_points(metadata.read("entry_points.txt")))
+    if not points:
+        return []
     headers = list(_headers(metadata.read("METADATA") or metadata.read("PKG-INFO")))
     # A distribution that was removed half-way may have entry points, but no metadata any more.
     name = next((value for header, value in headers if header == "name"), metadata.name or "(no name)")

@@ -16,6 +16,7 @@ from ..relay.custom import CustomOp
 from ..relay.op import known_ops
 from ..target import Alias, Target, TargetKind
 from ..target.kind import shown
+from .discovery import installed_version
 from .entry import PluginEntry
 from .guard import guarded
 
@@ -111,6 +112,18 @@ class LoadedPlugin:
                 if may_refuse and isinstance(error, hookspecs.Refuse):
                     raise
                 raise self.entry.fault(f"failed in {what}", self.entry.report, error) from error
+
+    def check_installed(self) -> None:
+        """See that what was imported is what is installed: files that it reads later are those of today.
+
+        Raises:
+            PluginError: it was upgraded or removed in the meantime.
+        """
+        now = installed_version(self.entry)
+        if now != self.entry.version:
+            became = "removed" if now is None else f"replaced by {now}"
+            what = f"was {became} while it was in use: its code and its files may be of two versions"
+            raise self.entry.fault(what, "try again, in a new process")
 
     def fault(self, what: str) -> PluginError:
         """An error that says that this plugin did ``what``, and what to do about it."""

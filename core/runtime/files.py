@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from ..errors import ModelError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_arrays", "read_plain", "replace_folder", "save_arrays", "write_whole"]
+__all__ = ["one_at_a_time", "read_arrays", "read_plain", "replace_folder", "save_arrays", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -129,3 +130,17 @@ def replace_folder(staged: Path, folder: Path) -> None:
         os.rename(retired, folder)
         raise
     shutil.rmtree(retired, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def one_at_a_time(parent: Path) -> Iterator[None]:
+    """Within, no other process replaces an artifact in this folder; unless its file system has no locks."""
+    import fcntl  # POSIX has it; who never saves can do without
+
+    handle = os.open(parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

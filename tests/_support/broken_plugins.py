@@ -63,9 +63,14 @@ class Broken:
         """Whether it is code of the plugin that raised the exception."""
         return self.cause not in (None, "PluginValidationError", "InvalidRequirement") and self.source is not None
 
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """All that `install` has to know of it but the folder."""
+        return {"name": f"uma-{self.name}", "kinds": [self.kind], "source": self.source, **self.install}
+
     def install_in(self, folder: Path) -> None:
         """Put it into a folder of the path."""
-        install(folder, f"uma-{self.name}", **{"kinds": [self.kind], "source": self.source, **self.install})
+        install(folder, **self.arguments)
 
 
 _RELU = "def patterns(): return [Pattern(f'{KIND.name}.relu', op('nn.relu')(wildcard('float32')))]"

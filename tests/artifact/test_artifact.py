@@ -555,6 +555,26 @@ class TestSaving:
         assert load(saved).files == artifact.files
         assert os.listdir(saved.parent) == [saved.name]
 
+    def test_several_save_to_one_folder(self, artifact: Artifact, saved: Path) -> None:
+        other = Artifact(FILES, changed("targets", ["other"]))
+        failed = []
+
+        def save(one: Artifact) -> None:
+            try:
+                for _ in range(20):
+                    one.save(saved)
+            except UmaError as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=save, args=(one,)) for one in (artifact, other, artifact)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert load(saved).metadata in (artifact.metadata, other.metadata)
+        assert os.listdir(saved.parent) == [saved.name]
+
 
 class TestLoading:
     @pytest.mark.parametrize("path", ["none", "file", "folder", "nul\0"])

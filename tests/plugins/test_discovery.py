@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -91,8 +92,11 @@ def test_a_plugin_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             if path.is_file():
                 file.write(path, path.relative_to(tmp_path).as_posix())
     monkeypatch.syspath_prepend(archive)
-    assert PluginHost().kind("zipped").name == "zipped"
+    host = PluginHost()
+    assert host.kind("zipped").name == "zipped"
+    host.plugin_for("zipped").check_installed()
     assert str(archive) in str(sys.modules.pop("uma_zipped").__file__)
+    assert [entry.location for entry in found("zipped")] == [str(archive)]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +171,9 @@ class TestRemovedHalfWay:
     def test_metadata_are_gone(self, site: Path) -> None:
         (install(site, "uma-half", ["half"]) / "METADATA").unlink()
         assert [(entry.distribution, entry.version) for entry in found("half")] == [("uma-half", "(no version)")]
+        with pytest.raises(PluginError, match=r"uma-half \(no version\) has metadata without a version") as caught:
+            PluginHost().kind("half")
+        assert "pip install --force-reinstall uma-half" in (caught.value.hint or "")
 
     def test_not_even_the_folder_says_a_name(self, site: Path) -> None:
         path = install(site, "uma-half", ["half"], info=".egg-info")
@@ -179,6 +186,33 @@ class TestRemovedHalfWay:
         assert found("half") == []
         install(site, "uma-half", ["half"], version="2.0")
         assert [entry.version for entry in found("half")] == ["2.0"]
+
+
+class TestChangedWhileInUse:
+    """What a plugin reads after its import would be of another version."""
+
+    def test_the_same_version_may_be_there_again(self, site: Path) -> None:
+        info = install(site, "uma-used", ["used"], SOURCE.format(kind="used"))
+        plugin = PluginHost().plugin_for("used")
+        shutil.rmtree(info)
+        install(site, "uma-used", ["used"])
+        plugin.check_installed()
+
+    def test_another_version(self, site: Path) -> None:
+        info = install(site, "uma-used", ["used"], SOURCE.format(kind="used"))
+        plugin = PluginHost().plugin_for("used")
+        shutil.rmtree(info)
+        install(site, "uma-used", ["used"], version="2.0")
+        with pytest.raises(PluginError, match=r"plugin uma-used 1\.0 was replaced by 2\.0 while it was in use"):
+            plugin.check_installed()
+
+    def test_removed_if_only_half_way(self, site: Path) -> None:
+        info = install(site, "uma-used", ["used"], SOURCE.format(kind="used"))
+        plugin = PluginHost().plugin_for("used")
+        info.rename(site / "~ma_used-1.0.dist-info")
+        with pytest.raises(PluginError, match=r"plugin uma-used 1\.0 was removed while it was in use") as caught:
+            plugin.check_installed()
+        assert caught.value.hint == "try again, in a new process"
 
 
 @pytest.mark.parametrize("file", ["entry_points.txt", "METADATA", "direct_url.json"])

@@ -24,7 +24,7 @@ def chdir(folder: Path) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder": (chdir, "the current folder"),
-    "signal": (lambda _: signal.signal(signal.SIGINT, signal.SIG_IGN), "the handler of SIGINT"),
+    "signal": (lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN), "the handler of SIGUSR1"),
     "numpy": (lambda _: np.seterr(all="raise"), "numpy's error state"),
 }
 
@@ -32,11 +32,11 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_it_is_put_back_and_said(name: str, tmp_path: Path) -> None:
     change, what = CHANGES[name]
-    before = os.getcwd(), signal.getsignal(signal.SIGINT), np.geterr()
+    before = os.getcwd(), signal.getsignal(signal.SIGUSR1), np.geterr()
     with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
         change(tmp_path)
-        assert (os.getcwd(), signal.getsignal(signal.SIGINT), np.geterr()) != before
-    assert (os.getcwd(), signal.getsignal(signal.SIGINT), np.geterr()) == before
+        assert (os.getcwd(), signal.getsignal(signal.SIGUSR1), np.geterr()) != before
+    assert (os.getcwd(), signal.getsignal(signal.SIGUSR1), np.geterr()) == before
     assert [str(warning.message) for warning in caught] == [
         f"plugin uma-x 1.0 changed {what}; it was put back as it was"
     ]
