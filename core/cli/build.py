@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from ..errors import UsageError
-from ..target.kind import shown
 from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
 from .output import Output
 
@@ -46,6 +45,8 @@ def _share(text: str) -> float:
     # Without its sign 0.95 might be meant for 95%. A decimal, as 99.9 / 100 is more than 0.999 in binary.
     share = Decimal(text[:-1]) / 100 if _PERCENTAGE.fullmatch(text) else Decimal(-1)
     if not 0 <= share <= 1:
+        from ..target.kind import shown
+
         raise argparse.ArgumentTypeError(f"{shown(text)} is no percentage: write it like 95%")
     return float(share)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, UsageError
-from ..target.text import MAX_JSON_CHARS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,6 +147,8 @@ def target_text(text: str) -> str:
     """
     if not text.endswith(".json") or text.lstrip()[:1] in ("{", "["):
         return text
+    from ..target.text import MAX_JSON_CHARS
+
     try:
         with open(text, encoding="utf-8") as file:
             content = file.read(MAX_JSON_CHARS + 1)

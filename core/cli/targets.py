@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError, UsageError
-from ..target.kind import COMPOSITE
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
 
@@ -45,6 +44,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def _describe(name: str, host: PluginHost, out: Output) -> int:
     from ..target import Alias
+    from ..target.kind import COMPOSITE
 
     found = host.named(name)
     out.line(f"{found.name}: {found.help}")
@@ -80,6 +80,7 @@ def _words(attribute: Attribute) -> str:
 def _list(host: PluginHost, out: Output) -> int:
     from ..target import Alias
     from ..target.forms import COMPOSITE_KIND
+    from ..target.kind import COMPOSITE
     from ..target.project import project_targets
 
     installed = host.kinds()
