@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -392,7 +393,7 @@ def test_parts_have_a_row_each(capsys: pytest.CaptureFixture[str]) -> None:
         (Clock(1e3, "ticks"), head),
         (None, head),
     ):
-        _show_parts(parts, clock, Output())
+        _show_parts(parts, clock, Output(sys.stdout))
         first, one, long = (line.split() for line in capsys.readouterr().out.splitlines())
         assert first == names
         assert one == ["one", "1500", "750", "1500.000", "50.0%"][: len(names)]
