@@ -7,7 +7,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak lint docs bench clean same-python
+.PHONY: demo test soak raises lint docs bench clean same-python
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
@@ -18,6 +18,9 @@ test: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	UMA_SOAK=1 $(PY) -m pytest -n 2 --dist worksteal -m soak
+
+raises: $(VENV)/.dev
+	$(PY) tests/raises.py
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check

@@ -62,4 +62,6 @@ void {kind}_relu(const float *x, float *y, long count) {{{{
 
 def relu_unit(folder: Path, version: str, *, name: str = "uma-relu-unit", kind: str = "relu_unit") -> Path:
     """A wheel of it."""
-    return make_wheel(folder, name, [kind], SOURCE.format(version=version, kind=kind), version=version)
+    # Byte code that Python kept is told by time, to the second, and size: versions are of different sizes.
+    source = SOURCE.format(version=version, kind=kind) + "#" * int(version.partition(".")[0]) + "\n"
+    return make_wheel(folder, name, [kind], source, version=version)

@@ -245,6 +245,8 @@ class FuncParser(ExprParser):
             raise self.error(node, "a function of loops is marked @prim_func, and nothing else")
         if not node.name.isascii():
             raise self.error(node, f"{node.name!r} is not an ASCII identifier")
+        if getattr(node, "type_params", None):
+            raise self.error(node, "a function has no type parameters")
         self.returns_nothing(node)
         params = tuple([self.param(arg) for arg in self.plain_arguments(node.args)])
         body = list(node.body)

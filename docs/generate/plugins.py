@@ -160,7 +160,8 @@ def _kind(kind: TargetKind, plugin: LoadedPlugin, host: PluginHost, names: Names
             (link(code(op), f"op-{op}") if " " not in op else escaped(op), ", ".join(map(code, takers[op])))
             for op in sorted(takers)
         ]
-        parts += [heading(3, f"Ops that {code(kind.name)} takes"), table(("op", "within the patterns"), rows)]
+        parts += [heading(3, "Ops in its patterns"), "The conditions of a pattern say when it takes them.\n"]
+        parts.append(table(("op", "within the patterns"), rows))
     parts += [_pattern(pattern, names) for pattern in patterns]
     parts += _passes(plugin, target, names)
     parts += _runtime(plugin, target)

@@ -342,6 +342,14 @@ def test_a_program_for_a_target_that_gives_nothing() -> None:
         make_artifact(program, plan(program), members)
 
 
+def test_a_program_for_a_target_that_is_not_there() -> None:
+    program = program_of(members_of(plugin()))
+    with pytest.raises(ModelError) as caught:
+        make_artifact(program, plan(program), members_of())
+    assert caught.value.what == "the program runs on 'npu', which is no target of this build"
+    assert caught.value.hint == "targets: plain"
+
+
 def test_a_missing_wait_in_a_program_is_found_before_there_is_c() -> None:
     members = members_of(plugin())
     program = program_of(members)

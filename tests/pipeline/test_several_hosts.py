@@ -403,3 +403,14 @@ def test_two_cpus_of_one_machine_in_one_artifact(name: str, models: Path) -> Non
         x = rng.integers(-128, 127, row["shape"], np.int8, endpoint=True)
         (made,) = artifact.run({row["name"]: x}).values()
         np.testing.assert_array_equal(made, reference([x])[0])
+
+
+def test_no_one_process_runs_what_is_for_several_machines() -> None:
+    members = hosts(tir_to_runtime=lambda: Code(cc="arm-none-eabi-gcc", machine="arm-none-eabi cortex-m0"))
+    artifact = build_loaded(load_model(pinned({"second": "other"}, members), name="m"), members)
+    with pytest.raises(UsageError) as caught:
+        artifact.run({"x": np.zeros((2, 4), np.int32)})
+    assert caught.value.what == "the model is for several machines, 'plain' and 'other': no one process runs them"
+    assert caught.value.where == "m"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("compile what Artifact.save writes for each of them")

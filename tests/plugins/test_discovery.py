@@ -267,3 +267,19 @@ def test_a_missing_kind_says_what_is_installed(site: Path) -> None:
     with pytest.raises(UsageError, match="there is no target kind 'needel'") as caught:
         PluginHost().kind("needel")
     assert "did you mean 'needle'?" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("version", "became"), [("2.0", "replaced by 2.0"), (None, "removed")])
+def test_what_is_in_use_stays_installed(site: Path, version: str | None, became: str) -> None:
+    """Files that a plugin reads later are those of the version that was imported, or there is no build."""
+    path = install(site, "uma-moved", ["moved"], SOURCE.format(kind="moved"))
+    plugin = PluginHost().plugin_for("moved")
+    plugin.check_installed()
+    shutil.rmtree(path)
+    if version is not None:
+        install(site, "uma-moved", ["moved"], version=version)
+    with pytest.raises(PluginError) as caught:
+        plugin.check_installed()
+    what = f"plugin uma-moved 1.0 was {became} while it was in use: its code and its files may be of two versions"
+    assert caught.value.what == what
+    assert caught.value.hint == "try again, in a new process"

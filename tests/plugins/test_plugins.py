@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import uma.plugins
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION, Code
 from uma.plugins import PluginEntry, PluginHost, default_host
@@ -442,3 +443,9 @@ def test_what_a_hook_says_about_its_input_stays_what_it_is(write: Write) -> None
 
 def test_the_process_has_one_host() -> None:
     assert default_host() is default_host()
+
+
+def test_the_package_has_what_it_lists_and_nothing_else() -> None:
+    assert [name for name in uma.plugins.__all__ if not hasattr(uma.plugins, name)] == []
+    with pytest.raises(AttributeError, match=r"^module 'uma\.plugins' has no attribute 'default_hosts'$"):
+        uma.plugins.default_hosts  # noqa: B018 - it is looked up, that is all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import replace
 
 import pytest
@@ -109,10 +108,8 @@ def test_twenty_thousand_steps_are_read_back() -> None:
     buffers += [Buffer("y", "output", (4,), "int32")]
     steps = tuple(Call("copy", (buffers[i].name, buffers[i + 1].name), (f"layer {i}",)) for i in range(count))
     program = Program("net", tuple(buffers), steps, {"copy": kernel([4], 4)})
-    started = time.process_time()
     text, constants = print_program(program)
     assert parse_program(text, constants) == program
-    assert time.process_time() - started < 10
 
 
 def changed(old: str, new: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from uma.errors import ModelError
+from uma.errors import ModelError, PluginError
 from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo, func_type
 from uma.relay.types import FuncType, TensorType, TupleType
@@ -50,6 +52,28 @@ def test_no_layers_are_nothing() -> None:
     spans.add(RELU, [])
     assert RELU not in spans
     assert spans == Spans()
+
+
+def test_layers_are_names() -> None:
+    spans = Spans()
+    for layers in ("conv", ["conv", 1]):
+        with pytest.raises(PluginError, match="the layers of an expression must be a list of names") as caught:
+            spans.add(RELU, layers)  # type: ignore[arg-type]
+        assert caught.value.hint == '["conv1"], not "conv1"'
+    assert spans == Spans()
+
+
+def test_layers_of_a_module_that_is_only_to_be_read_stay() -> None:
+    module = IRModule.of({"main": MAIN}, Spans({RELU: ["a"]})).read_only()
+    with pytest.raises(
+        PluginError, match="the layers of a module that is only to be read cannot be added to"
+    ) as caught:
+        module.spans.add(RELU, ["b"])
+    assert module.spans[RELU] == ("a",)
+    assert caught.value.hint == "add to a copy: spans = Spans(dict(module.spans))"
+    copy = Spans(dict(module.spans))
+    copy.add(RELU, ["b"])
+    assert copy[RELU] == ("a", "b")
 
 
 def test_layers_compare_by_content() -> None:
@@ -109,6 +133,24 @@ def test_functions_are_found_by_name() -> None:
     with pytest.raises(ModelError, match="the module has no function 'main'") as caught:
         _ = IRModule({}).main
     assert caught.value.hint == "it has none"
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: IRModule({1: MAIN}), "a module has Function under int, not a Function, PrimFunc or Extern under a"),
+        (
+            lambda: IRModule({GlobalVar("f", FuncType((), T)): RELU}),
+            "a module has Call under GlobalVar, not a Function",
+        ),
+        (lambda: IRModule({}, {}), "a module has dict and NoneType, not Spans and a Signature"),
+        (lambda: IRModule({}, Spans(), "x"), "a module has Spans and str, not Spans and a Signature"),
+    ],
+)
+def test_a_module_of_something_else(make: Callable[[], IRModule], what: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        make()
+    assert caught.value.what.startswith(what)
 
 
 def test_main_is_of_the_graph_form() -> None:

@@ -501,6 +501,14 @@ def test_a_repr_that_raises_does_no_harm() -> None:
         any_of(F, Odd())  # type: ignore[arg-type]
 
 
+def test_the_users_interrupt_is_no_fault_of_a_test() -> None:
+    def test(value: Any) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        laid(op("clip")(F, a_min=where(test, "slow"), a_max=any_), clipped(0, 1))
+
+
 def test_tests_that_are_at_fault() -> None:
     raising = op("clip")(F, a_min=any_, a_max=where(lambda v: 1 / 0, "well made"))
     with pytest.raises(PluginError, match="a test raised ZeroDivisionError") as caught:

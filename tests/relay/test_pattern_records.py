@@ -148,6 +148,14 @@ def test_predicates_at_fault(predicate: Any, said: str, hint: str | None) -> Non
         assert caught.value.__cause__ is not None
 
 
+def test_the_users_interrupt_is_no_fault_of_a_predicate() -> None:
+    def predicate(match: Match) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        why(predicate)
+
+
 # --- records ---------------------------------------------------------------------------------------------------------
 
 YES = Clause("yes", lambda m: True, "always")

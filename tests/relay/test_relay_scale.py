@@ -83,11 +83,12 @@ def quiet() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_chains_of_three_lengths(quiet: None, record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize("sizes", [SIZES[:1], pytest.param(SIZES, marks=pytest.mark.soak)])
+def test_chains(sizes: tuple[int, ...], quiet: None, record_property: Callable[[str, object], None]) -> None:
     # Times are shown, not asserted: they should be the same at every length.
-    times = {length: dict(steps(length)) for length in SIZES}
-    lines = [f"chains of calls, us CPU per call {'':10}" + "".join(f"{n:>8}" for n in SIZES)]
-    for name in times[SIZES[0]]:
-        per_call = "".join(f"{times[length][name] / length * 1e6:8.1f}" for length in SIZES)
+    times = {length: dict(steps(length)) for length in sizes}
+    lines = [f"chains of calls, us CPU per call {'':10}" + "".join(f"{n:>8}" for n in sizes)]
+    for name in times[sizes[0]]:
+        per_call = "".join(f"{times[length][name] / length * 1e6:8.1f}" for length in sizes)
         lines.append(f"  {name:<41}{per_call}")
     record_property("measured", "\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import textwrap
 from typing import Any
 
@@ -568,6 +569,14 @@ def test_faults_are_shown_where_they_are(name: str) -> None:
     assert what in str(caught.value)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert str(caught.value).startswith(f"model.py:{line}:{column}: ")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is no syntax")
+def test_type_parameters() -> None:
+    with pytest.raises(TextError) as caught:
+        parse_module(body("return x").replace("def main(", "def main[T]("))
+    assert caught.value.what == "a function has no type parameters"
+    assert (caught.value.line, caught.value.column) == (2, 1)
 
 
 def test_a_fault_is_shown_with_a_caret_and_a_hint() -> None:

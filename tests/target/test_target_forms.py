@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests._support.target_kinds import KINDS, Registry
 
 from uma.errors import UsageError
 from uma.target import Target, parse_target, read_target, read_targets
+from uma.target.text import MAX_JSON_CHARS
 from uma.target.values import MAX_DEPTH, MAX_TEXT_CHARS
 
 KINDS_OF = Registry().named
@@ -260,3 +262,6 @@ def test_depth_and_size_are_bounded() -> None:
     assert caught.value.where == ".".join(["fallback"] * MAX_DEPTH)
     with pytest.raises(UsageError, match=f"more than {MAX_TEXT_CHARS} characters"):
         Target(C, {"cflags": ["x" * 1000] * 100})
+    with pytest.raises(UsageError, match=f"a target in JSON has more than {MAX_JSON_CHARS} characters") as caught:
+        parse_target(json.dumps({"kind": "npu", "note": "x" * MAX_JSON_CHARS}), KINDS_OF)
+    assert str(caught.value.where).startswith(f"column {MAX_JSON_CHARS + 1} of the target")

@@ -6,7 +6,6 @@ import json
 import pickle
 import random
 import string
-import time
 from typing import Any
 
 import pytest
@@ -174,7 +173,7 @@ def malformed(choice: random.Random) -> str:
 
 
 def test_a_thousand_malformed_texts_are_each_one_error_with_a_column() -> None:
-    choice, refused, began = random.Random(6), 0, time.perf_counter()
+    choice, refused = random.Random(6), 0
     for _ in range(100_000):
         text = malformed(choice)
         try:
@@ -187,7 +186,6 @@ def test_a_thousand_malformed_texts_are_each_one_error_with_a_column() -> None:
         if refused == 1_000:
             break
     assert refused == 1_000
-    assert time.perf_counter() - began < 20
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -552,3 +553,9 @@ def test_long_functions_take_linear_time() -> None:
     y = Buffer("y", (20_000,), "int32")
     func = PrimFunc((Param(y, "output"),), seq(*[Store(y, (const(k),), const(k)) for k in range(20_000)]))
     assert parse_func(print_func(func, "f"))[1] is func
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12, this is no syntax")
+def test_type_parameters() -> None:
+    with pytest.raises(TextError, match="a function has no type parameters"):
+        parse_func("@prim_func\ndef f[T](x: Out[int8, (4,)]):\n    x[0] = 1\n")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uma.errors import PluginError
 from uma.relay.scaling import scale_integer
 from uma_stream_machine.commands import BY_NAME, ROUNDINGS, WEIGHT_MEMORY, Command, command
 from uma_stream_machine.cost import bytes_moved, stream_cycles
@@ -69,6 +70,29 @@ def test_it_scales_as_the_core_does(machine: Any, rounding: str) -> None:
     assert ended.regions[1].view(np.int8).tolist() == expected
     execute(stream, regions, 65536)
     assert regions[1].view(np.int8).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault", "what"),
+    [
+        ({"from_base": 2}, 3, "there is no region 2"),
+        ({"from": 60}, 3, "bytes 60 to 68 of 64 are not there"),
+        ({"to": 9}, 3, "bytes 9 to 17 of 16 are not there"),
+        ({"to_base": WEIGHT_MEMORY, "to": 65532}, 5, "bytes 65532 to 65540 of 65536 are not there"),
+    ],
+)
+def test_both_stop_at_memory_that_is_not_there(machine: Any, changes: dict[str, int], fault: int, what: str) -> None:
+    copy = {"to_base": 1, "to": 0, "from_base": 0, "from": 0, "bytes": 8}
+    wait = command("wait", dma=255, compute=255).encode()
+    stream = wait + command("dma", **{**copy, **changes}).encode() + command("end").encode()
+    regions = [np.ones(64, np.uint8), np.zeros(16, np.uint8)]
+    ended = machine.run(stream, regions, [False, True])
+    assert (ended.fault, ended.at) == (fault, len(wait))
+    with pytest.raises(PluginError) as caught:
+        execute(stream, regions, 65536)
+    assert caught.value.what == what
+    assert caught.value.where == f"byte {len(wait)} of the stream, command 'dma'"
+    assert not ended.regions[1].any() and not regions[1].any()
 
 
 class Writer:
