@@ -95,7 +95,7 @@ def ran(artifact: Artifact, frames: np.ndarray) -> np.ndarray:
     ],
 )
 def test_many_inputs_are_exact(folder: Path, form: PoolForm, count: int) -> None:
-    """As integers in numpy, as onnxruntime, and (some of them) as the host alone computes them."""
+    """As integers in numpy, as onnxruntime, and as the host alone computes them."""
     path, frames = folder / f"{form}.onnx", NET.inputs(count, 1)
     expected = reference(NET, frames[:, 0])[0].reshape(count, -1)
     assert np.unique(expected).size > 100 and (np.abs(expected.astype(int)) > 126).mean() < 0.3
@@ -103,7 +103,7 @@ def test_many_inputs_are_exact(folder: Path, form: PoolForm, count: int) -> None
     session = onnxruntime.InferenceSession(path)
     peer = [session.run(None, {"x": frame})[0].reshape(-1) for frame in frames]
     np.testing.assert_array_equal(peer, expected)
-    np.testing.assert_array_equal(ran(built(path, "c"), frames[:20]), expected[:20])
+    np.testing.assert_array_equal(ran(built(path, "c"), frames), expected)
 
 
 @pytest.mark.parametrize("form", ["sum", "average"])
