@@ -211,7 +211,7 @@ class _Known:
             for line in describe(pattern).splitlines() if out.verbose else ():
                 out.line(f"      {line}")
             for clause in _clauses(pattern):
-                out.line(f"    {clause.name}: {clause.reason}")
+                out.line(f"    {clause.name}: {clause.reason.replace('{value}', '...')}")
         for step in self._steps:
             made = step.made
             order = "".join(f", {word} {', '.join(names)}" for word, names in _order(step) if names)

@@ -49,7 +49,10 @@ CUBE = Op(
 
 def patterns() -> list[Pattern]:
     sums = op("nn.relu")(op("add")(wildcard("int8"), wildcard("int8")))
-    clauses = [Clause("small", lambda m: True, "at most 8 rows"), Clause("even", lambda m: True, "rows are even")]
+    clauses = [
+        Clause("small", lambda m: True, "at most 8 rows, not {value}"),
+        Clause("even", lambda m: True, "rows are even"),
+    ]
     return [
         Pattern("npu.sums", sums, clauses),
         taking("npu", "nn.relu", predicate=fits),
@@ -147,7 +150,7 @@ def test_one_that_brings_everything(uma: Uma, plugins: Callable[..., None]) -> N
         "  ops           npu.cube",
         "npu: an accelerator (npu)",
         "  pattern npu.sums: add, nn.relu",
-        "    small: at most 8 rows",
+        "    small: at most 8 rows, not ...",
         "    even: rows are even",
         "  pattern npu.relu: nn.relu",
         "    fits: Rows come in fours.",
@@ -166,7 +169,7 @@ def test_what_patterns_look_like_is_told_to_those_who_ask(uma: Uma, plugins: Cal
     lines = uma("plugins", "npu", "-v").out.splitlines()
     start = lines.index("  pattern npu.sums: add, nn.relu")
     terms = ["v1 = add(int8, int8)", "v2 = nn.relu(v1)", "result: v2"]
-    assert lines[start + 1 : start + 5] == [*(f"      {term}" for term in terms), "    small: at most 8 rows"]
+    assert lines[start + 1 : start + 5] == [*(f"      {term}" for term in terms), "    small: at most 8 rows, not ..."]
     [record] = uma("plugins", "npu", "--json").json["plugins"]
     assert record["targets"][0]["patterns"][0]["terms"] == terms
 
