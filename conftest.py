@@ -16,7 +16,7 @@ _SOAK = os.environ.get("UMA_SOAK") == "1"
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(
-    "default", max_examples=40, deadline=None, derandomize="CI" in os.environ, print_blob=True
+    "default", max_examples=50, deadline=None, derandomize="CI" in os.environ, print_blob=True
 )
 hypothesis.settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("soak" if _SOAK else "default")

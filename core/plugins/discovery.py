@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .entry import GROUP, PluginEntry, normalised
@@ -96,12 +97,12 @@ def _in_folder(folder: str) -> Iterator[_Metadata]:
     # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
     for name in (name for name in names if not name.startswith("~")):
         path = os.path.join(folder, name)
-        yield _Metadata(_stem(name), folder, lambda file, path=path: _text(os.path.join(path, file)))  # type: ignore[misc]
+        yield _Metadata(_stem(name), folder, partial(_text, path))
 
 
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+def _text(folder: str, file: str) -> str:
+    with open(os.path.join(folder, file), encoding="utf-8") as opened:
+        return opened.read()
 
 
 def _of(distribution: Distribution) -> _Metadata:
