@@ -14,6 +14,7 @@ from ..target.limits import Limits
 from .claims import Claims
 from .materialise import Names, with_composites, without_tuples
 from .record import Owner
+from .twins import without_twins
 
 __all__ = ["adopted"]
 
@@ -23,7 +24,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
 
     In these functions the ops that a pattern of the owner matches are put into composite functions; other ops stay as
     they are, and limits do not matter: the model's author has decided. What an op of ``main`` gives as a tuple is used
-    by its fields alone then.
+    by its fields alone then, and no op has a twin that differs from it by its pin alone: see `without_twins`.
 
     Args:
         module: its functions with the attribute ``Compiler`` are functions of the module, or are written where
@@ -46,7 +47,7 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
         for var, function in module.functions.items()
         if var.name != "main"
     }
-    main = without_tuples(module.main, spans)
+    main = without_tuples(without_twins(module.main, owners, spans), spans)
     names = Names(var.name for var in module.functions)
     named: dict[Function, GlobalVar] = {}
     done: dict[Expr, Expr] = {}
@@ -85,7 +86,7 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], spans: 
                 where=", ".join([f"function {name!r}", *spans[call]]),
                 hint="take one of the two away",
             )
-    whole = without_tuples(function, spans)
+    whole = without_tuples(without_twins(function, owners, spans), spans)
     claims = Claims(Graph(whole))
     claims.offer(replace(owners[label], limits=Limits()))
     return with_composites(whole, claims.order(), spans) if claims.all or pins else function

@@ -14,6 +14,7 @@ from ..relay.pattern.failure import described
 from ..relay.visit import post_order
 from .claims import Note
 from .record import OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
+from .twins import is_movement
 
 __all__ = ["explained", "require_pins"]
 
@@ -70,11 +71,11 @@ def require_pins(
     if not pinned:
         return
     explainer = _Explainer(module, owners, regions, withdrawn, notes)
-    computing = {(call.pin, layer) for call, _ in pinned if not _is_movement(call) for layer in module.spans[call]}
+    computing = {(call.pin, layer) for call, _ in pinned if not is_movement(call) for layer in module.spans[call]}
     lines = []
     for call, inside in pinned:
         layers = module.spans[call]
-        is_beside = _is_movement(call) and any((call.pin, layer) in computing for layer in layers)
+        is_beside = is_movement(call) and any((call.pin, layer) in computing for layer in layers)
         if not is_beside and explainer.place(call, inside).owner != call.pin:
             found = explainer.record(call, inside)
             why = "; ".join(reason.sentence for reason in found.why if reason.owner == call.pin)

@@ -303,8 +303,8 @@ class Offload:
         partitions.check_nothing_left(last)
         fused = self._build.fused
         assert fused is not None
-        assert ops_of(fused, fused.main) == ops_of(canonical, canonical.main)
-        check_records(explain(self._build), canonical, last, self.reasons)
+        assert ops_of(fused, fused.main) == ops_of(last.source, last.source.main)
+        check_records(explain(self._build), last, self.reasons)
         return program
 
     def _given_back(self, placement: Placement) -> Iterator[Claim]:
@@ -330,16 +330,17 @@ class Offload:
 
 def check_placement(canonical: IRModule, placement: Placement) -> None:
     """Every op is owned once, regions are convex and within limits, and each is made of what its patterns match."""
-    partitions.check_ownership(canonical, placement)
+    partitions.check_source(canonical, placement)
+    partitions.check_ownership(placement)
     partitions.check_order(placement)
     owners = {owner.label: owner for owner in placement.owners}
     for region in placement.regions.values():
         partitions.check_region(placement.module, region, owners[region.owner])
 
 
-def check_records(found: Explanation, canonical: IRModule, placement: Placement, reasons: Sequence[str]) -> None:
+def check_records(found: Explanation, placement: Placement, reasons: Sequence[str]) -> None:
     """What explain says agrees with where things are."""
-    assert Counter(op.op for op in found.ops) == ops_of(canonical, canonical.main)
+    assert Counter(op.op for op in found.ops) == ops_of(placement.source, placement.source.main)
     assert all(op.pin in (None, op.owner or found.host) for op in found.ops)
     assert json.loads(json.dumps(found.record())) == found.record()
     assert sum(share.ops for share in found.shares()) == len(found.ops)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from uma.errors import PluginError, RequirementError
 from uma.partition import Owner, Placement, Refusal, Region
 from uma.partition.adopt import adopted
+from uma.pipeline.pins import unpinned
 from uma.relay import (
     Call,
     Constant,
@@ -51,7 +52,7 @@ from uma.relay.pattern import (
 from uma.relay.pattern.conditions import Anything
 from uma.relay.types import TupleType
 from uma.relay.verify import verify
-from uma.relay.visit import nested_exprs, with_children
+from uma.relay.visit import nested_exprs, with_children, without_pin
 from uma.target.limits import Limits
 
 FULL = TensorType((2, 4), "int32")
@@ -120,7 +121,8 @@ def check(original: IRModule, placement: Placement) -> None:
     assert len(wanted) == len(found)
     for a, b in zip(wanted, found, strict=True):
         np.testing.assert_array_equal(a, b)
-    check_ownership(original, placement)
+    check_source(original, placement)
+    check_ownership(placement)
     check_order(placement)
     owners = {owner.label: owner for owner in placement.owners}
     for region in placement.regions.values():
@@ -143,9 +145,17 @@ def ops_of(module: IRModule, function: Function) -> Counter[str]:
     return found
 
 
-def check_ownership(original: IRModule, placement: Placement) -> None:
+def check_source(original: IRModule, placement: Placement) -> None:
+    """What was placed has the ops of the model; some that differ in their pins alone are one."""
+    placed = ops_of(placement.source, placement.source.main)
+    alone = unpinned(original)
+    assert ops_of(alone, alone.main) <= placed <= ops_of(original, original.main)
+
+
+def check_ownership(placement: Placement) -> None:
     """Every op is computed once; every match is in one region, and nothing in two matches or in two functions."""
-    assert ops_of(original, original.main) == ops_of(placement.module, placement.module.main)
+    source = placement.source
+    assert ops_of(source, source.main) == ops_of(placement.module, placement.module.main)
     nodes = [node for claim in placement.claims for node in claim.nodes]
     assert len(nodes) == len(set(nodes))
     placed = [claim for region in placement.regions.values() for claim in region.claims]
@@ -318,16 +328,21 @@ def check_impossible(module: IRModule, owners: Sequence[Owner], error: Requireme
 
 @st.composite
 def pinned(draw: st.DrawFn, module: IRModule, labels: Sequence[str]) -> IRModule:
-    """``module``, in half of the cases with a few ops of ``main`` pinned."""
+    """``module``, in half of the cases with a few ops of ``main`` pinned, some of them for one of their users only."""
     calls = [e for e in post_order(module.main.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     if not calls or not labels or draw(st.booleans()):
         return module
     chosen = draw(st.dictionaries(st.integers(0, len(calls) - 1), st.sampled_from(labels), min_size=1, max_size=3))
     pins = {calls[number]: label for number, label in chosen.items()}
+    once = {calls[number] for number in chosen if draw(st.booleans())}
     spans = Spans(dict(module.spans))
     done: dict[Expr, Expr] = {}
     for expr in post_order(module.main.body):
         made = with_children(expr, [done[child] for child in children(expr)])
+        for child in once.intersection(children(expr)):
+            once.remove(child)
+            done[child] = without_pin(done[child])
+            spans.moved(child, done[child])
         done[expr] = made.pinned(pins.get(expr)) if isinstance(made, Call) else made
         spans.moved(expr, done[expr])
     return module.with_main(Function(module.main.params, done[module.main.body], dict(module.main.attrs)), spans)

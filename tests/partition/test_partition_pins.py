@@ -191,6 +191,32 @@ class TestRefusals:
         assert where(placement.refuse([Refusal("a_0", made, "no")])) == [("add", None, None), ("nn.relu", "a", "a.p0")]
 
 
+class TestTwins:
+    """Ops that are alike but for their pins, of which nothing is left after partitioning."""
+
+    def test_one_without_a_pin_is_the_pinned_one(self) -> None:
+        free, pinned = call("nn.relu", X), pin("b", "nn.relu", X)
+        assert where(placed(call("maximum", free, pinned), A, B))[0] == ("nn.relu", "b", "b.p0")
+        # Also where only what follows it is the same as well.
+        body = call("maximum", call("nn.relu", free), call("nn.relu", pinned))
+        assert len(placed(body, A, B).records()) == 3
+        assert regions(placed(call("maximum", free, pin("host", "nn.relu", X)), A)) == {}
+
+    def test_a_movement_is_where_the_last_accelerator_has_it(self) -> None:
+        ones = [pin(label, "reshape", X, newshape=(4, 2)) for label in ("host", "a", "b")]
+        uses = [pin(label, "nn.relu", one) for label, one in zip(("host", "a", "b"), ones, strict=True)]
+        layers = {expr: [name] for name, *exprs in zip("hab", ones, uses, strict=True) for expr in exprs}
+        body = call("maximum", call("maximum", *uses[:2]), uses[2])
+        assert [one.pin for one in placed(body, A, B, layers=layers).records() if one.op == "reshape"] == ["host", None]
+        moving = owner("b", relu(), op("reshape")(w(), newshape=any_))
+        assert ("reshape", "b", "b.p1") in where(placed(body, A, moving, layers=layers))
+
+    def test_in_a_function_of_the_model(self) -> None:
+        both = call("maximum", call("nn.relu", P), pin("npu", "nn.relu", P))
+        placement = placed(Call(Function([P], both, {"Compiler": "npu"}), [X]), BOTH)
+        assert [record.op for record in placement.records()] == ["nn.relu", "maximum"]
+
+
 class TestExisting:
     def test_pins_that_say_the_same(self) -> None:
         inner = Function([P], pin("npu", "maximum", pin("npu", "nn.relu", P), ONES), {"Compiler": "npu"})

@@ -55,7 +55,7 @@ def check_case(case: Case) -> None:
 
 def check_records(case: Case, placement: Placement) -> None:
     records = placement.records()
-    assert sum(ops_of(case.module, case.module.main).values()) == len(records)
+    assert sum(ops_of(placement.source, placement.source.main).values()) == len(records)
     labels = [owner.label for owner in case.owners]
     for record in records:
         assert json.loads(json.dumps(record.record())) == record.record()

@@ -1,0 +1,62 @@
+"""Calls of ops that are alike but for their pins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ..relay.expr import Call, Expr, Function
+from ..relay.module import Spans
+from ..relay.op import Op
+from ..relay.visit import children, post_order, with_children, without_pin
+
+__all__ = ["is_movement", "without_twins"]
+
+
+def is_movement(call: Call) -> bool:
+    """Whether ``call`` computes nothing, but only moves elements."""
+    return isinstance(call.op, Op) and call.op.kind == "injective"
+
+
+def without_twins(function: Function, labels: Collection[str], spans: Spans) -> Function:
+    """``function``, with what would be computed twice if pins were taken away computed once, where pins allow that.
+
+    Who runs an op is told by pins before partitioning, and by functions after it, in which there are no pins. Nothing
+    becomes one by that: an op without a pin is its pinned twin already, and a movement of elements, which may be left
+    to the host (see `require_pins`), has no twin that is pinned to another accelerator: the last one's pin counts.
+
+    Args:
+        function: its own calls are looked at, not those in functions that it calls.
+        labels: of the accelerators.
+        spans: is told whose layers the calls have.
+    """
+    depths: dict[Expr, int] = {}
+    levels: list[list[Expr]] = []
+    for expr in post_order(function.body):
+        depths[expr] = 1 + max((depths[child] for child in children(expr)), default=-1)
+        if depths[expr] == len(levels):
+            levels.append([])
+        levels[depths[expr]].append(expr)
+    done: dict[Expr, Expr] = {}
+    # Twins have the same arguments, and are therefore of one level.
+    for level in levels:
+        made = {expr: with_children(expr, [done[child] for child in children(expr)]) for expr in level}
+        twins: dict[Expr, dict[str | None, None]] = {}
+        for call in made.values():
+            if isinstance(call, Call) and isinstance(call.op, Op):
+                twins.setdefault(without_pin(call), {})[call.pin] = None
+        for expr, call in made.items():
+            if isinstance(call, Call) and isinstance(call.op, Op):
+                done[expr] = call.pinned(_pin(call, twins[without_pin(call)], labels))
+            else:
+                done[expr] = call
+            spans.moved(expr, done[expr])
+    return Function(function.params, done[function.body], dict(function.attrs))
+
+
+def _pin(call: Call, pins: Iterable[str | None], labels: Collection[str]) -> str | None:
+    """What a call is pinned to, given the pins of all that are like it."""
+    given = [pin for pin in pins if pin is not None]
+    if is_movement(call) and call.pin in (None, *labels):
+        given.sort(key=labels.__contains__)
+        return given[-1] if given else None
+    return call.pin if call.pin is not None or not given else given[0]
