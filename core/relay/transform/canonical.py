@@ -6,7 +6,8 @@ What holds of it:
   meet their inverse. So a model's own layout survives as a permutation of its inputs (or of what elementwise calls make
   of them before the first call that asks for channels last) and outputs.
 - Constants are folded: no call has constant arguments only.
-- Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same.
+- Padding is an attribute of convolutions and pools, not an ``nn.pad`` before them, wherever that means the same; also
+  not one that is permuted, or given extents of 1, before them.
 - Extents of 1 are added and removed by ``reshape`` only, never by two in a row, nor by a permutation.
 - What calls give is reshaped after the calls that work on it element by element and make the elements no larger: what
   follows a pool or a product follows it directly.
@@ -211,34 +212,60 @@ _DO_NOTHING: dict[str, Callable[[Call], bool]] = {
 
 def _pad_into_window(expr: Call, spans: Spans) -> Expr | None:
     """A pad with the value that a window's own padding has becomes that padding."""
-    data = expr.args[0]
-    if not isinstance(data, Call) or data.op_name != "nn.pad":
+    if expr.op_name not in (*_CONVOLUTIONS, *_MAX_POOLS, *_AVG_POOLS):
         return None
-    value, changes = data.attrs.pad_value, {}
+    found = _before_pad(expr.args[0], spans)
+    if found is None:
+        return None
+    pad, data, widths = found
+    value, changes = pad.attrs.pad_value, {}
     if expr.op_name in _CONVOLUTIONS:
         same = value == (expr.attrs.input_zero_point if expr.op_name.startswith("qnn") else 0)
     elif expr.op_name in _MAX_POOLS:
         same = value == (-math.inf if is_float(data.dtype) else bounds(data.dtype)[0])
-    elif expr.op_name in _AVG_POOLS:
+    else:
         # What was padded by a pad counts.
         same = value == 0 and (expr.attrs.count_include_pad or not any(expr.attrs.padding))
         changes = {"count_include_pad": True}
-    else:
+    if not same or any(widths[0]) or any(widths[-1]) or len({pad.pin, expr.pin, None}) > 2:
         return None
-    rank = len(data.shape)
-    before, after = data.attrs.pad_width[:rank], data.attrs.pad_width[rank:]
-    if not same or before[0] or after[0] or before[-1] or after[-1]:
-        return None
-    if len({data.pin, expr.pin, None}) > 2:
-        return None
-    added = (*before[1:-1], *after[1:-1])
+    added = (*(before for before, _ in widths[1:-1]), *(after for _, after in widths[1:-1]))
     padding = tuple(own + more for own, more in zip(expr.attrs.padding, added, strict=True))
     attrs = expr.attrs.replace(padding=padding, **changes)
     try:
-        made = Call(expr.op, [data.args[0], *expr.args[1:]], attrs, expr.pin or data.pin)
+        made = Call(expr.op, [data, *expr.args[1:]], attrs, expr.pin or pad.pin)
     except ModelError:
         return None  # a pool has no windows that see padding alone
-    return _handed(made, spans, data, expr)
+    return _handed(made, spans, pad, expr)
+
+
+def _before_pad(expr: Expr, spans: Spans) -> tuple[Call, Expr, list[tuple[int, int]]] | None:
+    """The pad that ``expr`` is, perhaps permuted or with extents of 1 more or less; ``expr`` without it; and by how
+    much it pads each dimension of ``expr``, before and after. None where there is none.
+    """
+    moves: list[Call] = []
+    pad = expr
+    while isinstance(pad, Call) and _moves(pad):
+        moves.append(pad)
+        pad = pad.args[0]
+    if not isinstance(pad, Call) or pad.op_name != "nn.pad":
+        return None
+    rank, data = len(pad.shape), pad.args[0]
+    widths = list(zip(pad.attrs.pad_width[:rank], pad.attrs.pad_width[rank:], strict=True))
+    for move in reversed(moves):
+        found = permutation(move)
+        if found is not None:
+            widths = [widths[axis] for axis in found[1]]
+            made = permute(data, found[1])
+        else:
+            before = move.args[0].shape
+            larger = [width for width, extent in zip(widths, before, strict=True) if extent > 1]
+            if [extent for extent in before if extent > 1] != [extent for extent in move.shape if extent > 1]:
+                return None
+            widths = [larger.pop(0) if extent > 1 else (0, 0) for extent in move.shape]
+            made = reshape(data, [n - sum(width) for n, width in zip(move.shape, widths, strict=True)])
+        data = _moved(made, spans, move) if _moves(made) else made
+    return pad, data, widths
 
 
 def _global_pool(expr: Call, spans: Spans) -> Expr | None:
