@@ -29,9 +29,12 @@ def without_twins(function: Function, labels: Collection[str], spans: Spans) -> 
         labels: of the accelerators.
         spans: is told whose layers the calls have.
     """
+    order = post_order(function.body)
+    if not any(isinstance(expr, Call) and expr.pin is not None for expr in order):
+        return function
     depths: dict[Expr, int] = {}
     levels: list[list[Expr]] = []
-    for expr in post_order(function.body):
+    for expr in order:
         depths[expr] = 1 + max((depths[child] for child in children(expr)), default=-1)
         if depths[expr] == len(levels):
             levels.append([])
