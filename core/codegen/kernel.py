@@ -2,7 +2,8 @@
 
 The text needs ``uma_math.h`` alone, calls no allocator, and compiles without a warning under ``-Wall -Wextra``.
 Pointers are ``restrict`` unless they may be the same memory, trip counts are constants where they are in the loop
-form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`.
+form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`. Loops around loops that read memory under
+a condition are marked for gcc, which would get them wrong.
 
 A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories, queues and intrinsics
 name. The first expression among these that is not 0 ends it with that code.
@@ -41,6 +42,7 @@ from ..tir.nodes import (
     Param,
     PrimFunc,
     Queue,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -308,7 +310,10 @@ class _Writer:
         if not isinstance(stmt.extent, (Imm, Var)):
             # What it is computed from may change within the loop.
             head = f"for (int32_t {var} = 0, {var}_end = {end}; {var} < {var}_end; ++{var})"
-        self.braced(head, stmt.body, known.declare(stmt.var, (0, max(0, known.of(stmt.extent)[1] - 1))))
+        with self.brace(head):
+            if _misleads_gcc(stmt.body):
+                self.line("UMA_KEEP_SCALAR;")
+            self.stmt(stmt.body, known.declare(stmt.var, (0, max(0, known.of(stmt.extent)[1] - 1))))
 
     def condition(self, stmt: If, known: Bounds, printer: Printer) -> None:
         # Where the bounds contradict the condition, what is guarded is never executed: any bounds will do.
@@ -316,6 +321,27 @@ class _Writer:
         if stmt.otherwise is not None:
             self.lines.pop()
             self.braced("} else", stmt.otherwise, known.assume(stmt.condition, holds=False) or known)
+
+
+def _misleads_gcc(body: Stmt) -> bool:
+    """Whether gcc must not vectorise a loop for what is in its body: see ``UMA_KEEP_SCALAR``, which serves the loops
+    around it as well.
+    """
+    parts = tuple(walk(body))
+    inner = [part for part in parts if isinstance(part, For)]
+    return bool(inner) and any(map(_reads_conditionally, parts)) and not any(_misleads_gcc(one.body) for one in inner)
+
+
+def _reads_conditionally(part: Expr | Stmt) -> bool:
+    """Whether memory is read that is not the function's own, if a condition in ``part`` holds."""
+    guarded: tuple[Expr | Stmt | None, ...] = ()
+    if isinstance(part, If):
+        guarded = (part.then, part.otherwise)
+    elif isinstance(part, Select):
+        guarded = (part.a, part.b)
+    elif isinstance(part, Bin) and part.op in ("and", "or"):
+        guarded = (part.b,)
+    return any(buffer.scope != "local" for one in guarded if one is not None for buffer in buffers_read(one))
 
 
 def _as_loops(copy: Copy, names: set[str]) -> Stmt:

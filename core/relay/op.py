@@ -153,7 +153,10 @@ def _int(value: Any) -> int:
 def _real(value: Any) -> float:
     if isinstance(value, (bool, str)):
         raise TypeError("not a number")
-    return float(value)
+    result = float(value)
+    if isinstance(value, int) and result != value:
+        raise ValueError("no float64 is this number")
+    return result
 
 
 def _bool(value: Any) -> bool:

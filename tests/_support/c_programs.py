@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
 """What all generated C must stand; floats as the interpreter computes them."""
+
+NATIVE = ("-O3", f"-m{'arch' if platform.machine() in ('x86_64', 'AMD64') else 'cpu'}=native")
+"""How a build for this machine is compiled: with all that its vector unit can do."""
 
 # Inlining all kernels into one main, checks included, takes clang minutes.
 SANITIZED = (*STRICT, "-O1", "-g", "-fno-inline", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -113,9 +113,10 @@ def windowed(c: Choice, rank: int, reach: Sequence[int], strides: Sequence[int])
 @case("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
 def convolution(c: Choice, name: str) -> Call:
     rank = int(name[-2])
-    kernel, strides, dilation = (c.numbers(rank, 1, 3), c.numbers(rank, 1, 2), c.numbers(rank, 1, 2))
+    kernel, dilation = c.numbers(rank, 1, 3), c.numbers(rank, 1, 2)
+    strides = tuple(c.of(1, 1, 2, 5) for _ in range(rank))
     extents, padding = windowed(c, rank, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], strides)
-    groups, depth, per_group = c.number(1, 3), c.of(1, 2, 3, 9), c.of(1, 2, 9)
+    groups, depth, per_group = c.of(1, 2, 3, 8), c.of(1, 2, 3, 9), c.of(1, 2, 4, 9)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
     quantised = name.startswith("qnn")
     one = c.of(*(QUANTISED if quantised else FLOATS))
@@ -251,7 +252,7 @@ def strided_slice(c: Choice, name: str) -> Call:
     begin, end, strides = [], [], []
     for extent in data:
         begin.append(c.number(0, extent - 1))
-        strides.append(c.number(1, 3) * c.of(1, 1, -1))
+        strides.append(c.of(1, 2, 3, 2**40) * c.of(1, 1, -1))
         end.append(c.number(begin[-1] + 1, extent) if strides[-1] > 0 else c.number(-1, begin[-1] - 1))
     return on(name, (data, c.of(*DTYPES)), begin=begin, end=end, strides=strides)
 

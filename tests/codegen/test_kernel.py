@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
-from tests._support.c_programs import SANITIZED, STRICT, Run, run_compiled
+from tests._support.c_programs import NATIVE, SANITIZED, STRICT, Run, run_compiled
 from tests._support.te_strategies import Computation, computations, meaning
 from tests._support.tir_strategies import arguments, prim_funcs, same_bits
 from tests._support.tir_tools import expression, func
@@ -197,6 +197,25 @@ def test_a_kernel_reads_well() -> None:
     )
 
 
+def test_loops_around_conditional_reads_are_marked_for_gcc() -> None:
+    def rows(value: str) -> str:
+        text = f"""
+        def rows(x: In[int32, (9, 4)], y: Out[int32, (9, 4)]):
+            for i in range(9):
+                for j in range(3):
+                    for k in range(4):
+                        y[i, k] = {value}
+        """
+        return kernel_source("rows", parsed(text))
+
+    marked = "        for (int32_t j_ = 0; j_ < 3; ++j_) {\n            UMA_KEEP_SCALAR;\n"
+    for value in ("x[i + j - 2, k] if i + j >= 2 else 0", "i if i + j >= 2 and x[i, k] > 3 else 0"):
+        assert marked in rows(value)
+        assert rows(value).count("UMA_KEEP_SCALAR") == 1, "the loop around it is kept scalar with it"
+    for value in ("x[i, k] + j", "i if x[i, k] > 3 else j"):
+        assert "UMA_KEEP_SCALAR" not in rows(value), "what is read is read whatever holds"
+
+
 def test_pointers_that_may_be_one_memory_are_not_restrict_and_alignment_is_told() -> None:
     text = kernel_source(
         "f",
@@ -332,7 +351,7 @@ def test_tensor_expressions_compute_what_they_mean(
         for pairs in ((), *((pair,) for pair in simple.may_alias)):
             runs.append(Run(simple, computation.arguments(kernel), pairs))
             expected.append(named)
-    builds = [(compiler, (*STRICT, "-O3")) for compiler in compilers] + [(compilers[-1], SANITIZED)]
+    builds = [(compiler, (*STRICT, *NATIVE)) for compiler in compilers] + [(compilers[-1], SANITIZED)]
     check(runs, expected, builds, tmp_path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests._support import fake_device as fake
+from tests._support.c_programs import CSRC
 from tests._support.programs import kernel
 
 from uma.codegen import ModelFiles, emit_model
@@ -298,6 +299,20 @@ def test_newer_standards(standard: str, tmp_path: Path) -> None:
         command = ["gcc", *STRICT, "-Wconversion", f"-std={standard}", "-c", source, "-o", f"{source}.o"]
         subprocess.run(command if source.startswith("net") else [w for w in command if w != "-Wconversion"],
                        cwd=tmp_path, check=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("opt", ["-O0", "-O2", "-O3", "-Os"])
+def test_a_device_without_state_is_opened_with_null(opt: str, tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    # gcc 12 found that null is cleared, for all it knew of the driver.
+    source = tmp_path / "open.c"
+    source.write_text(
+        '#include "uma_device.h"\nextern const uma_device_info info;\nint32_t start(uma_device *device);\n'
+        "int32_t start(uma_device *device)\n{\n    return uma_device_open(device, &info, NULL, NULL);\n}\n"
+    )
+    for compiler in compilers:
+        command = [compiler, *STRICT, opt, f"-I{CSRC}", "-c", str(source), "-o", str(tmp_path / "open.o")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_label_may_be_a_word_of_c(tmp_path: Path, compilers: tuple[str, ...]) -> None:

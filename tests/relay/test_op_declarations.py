@@ -87,6 +87,7 @@ def test_attribute_values_have_one_normal_form(type_: AttrType, given: Any, norm
         (Boolean, "yes", "not True or False", "it takes bool"),
         (Dtype, "float16", "not one of bool, int8,", "it takes dtype"),
         (Text, 1, "not a string", "it takes str"),
+        (Real, 2**53 + 1, "no float64 is this number", "it takes float"),
         (Ints(), 1, "'int' object is not iterable", "it takes ints"),
         (Ints(), ("a",), "invalid literal for int()", "it takes ints"),
         (Ints(2), (1, 2, 3), "not 2 integers", "it takes 2 ints"),

@@ -11,6 +11,7 @@ import pytest
 
 from uma.errors import ModelError
 from uma.relay.expr import Call, Var, call, const
+from uma.relay.op import FloatScale
 from uma.relay.ops.common import broadcast_shapes, normalise_axes
 from uma.relay.types import TensorType
 
@@ -95,9 +96,25 @@ REFUSED: list[tuple[str, tuple[tuple[tuple[int, ...], str], ...], dict[str, Any]
     ("nn.conv1d", CONV1D, {"groups": 2}, "the weight takes 4 channels, the data has 4 in 2 groups"),
     ("nn.conv1d", CONV1D, {"strides": (0,)}, "strides (0,) and dilation (1,) must be positive"),
     ("nn.conv1d", CONV1D, {"dilation": (-1,)}, "strides (1,) and dilation (-1,) must be positive"),
+    ("nn.conv1d", CONV1D, {"strides": (2**31,)}, "strides (2147483648,) and dilation (1,): over 2147483647"),
+    ("nn.conv1d", CONV1D, {"dilation": (2**40,)}, "strides (1,) and dilation (1099511627776,): over 2147483647"),
+    (
+        "nn.conv1d",
+        CONV1D,
+        {"padding": (2**30, 2**30), "strides": (2**30,)},
+        "elements with its padding: over 2147483647",
+    ),
+    ("qnn.quantize", (((5, 2), F),), {"scale": 0.5, "axis": 2, "rounding": "even", "dtype": I8}, "there is no axis 2"),
+    ("qnn.dequantize", (((5, 2), I8),), {"scale": 0.5, "axis": -3}, "there is no axis -3 in 2 dimensions"),
+    (
+        "qnn.requantize",
+        (((5, 2), I8),),
+        {"scale": FloatScale((0.5,)), "axis": 9, "dtype": I8},
+        "there is no axis 9 in 2 dimensions",
+    ),
     ("nn.conv1d", CONV1D, {"padding": (0, -1)}, "padding (0, -1) must not be negative"),
     ("nn.conv1d", CONV1D, {"dilation": (3,)}, "a window of 7 does not fit the 6 elements of dimension 1"),
-    ("nn.conv1d", CONV1D, {"padding": (2**31, 0)}, "over 2 GiB"),
+    ("nn.conv1d", CONV1D, {"padding": (2**31, 0)}, "elements with its padding: over 2147483647"),
     ("nn.conv1d", (((1, 6, 4), I8), ((3, 4, 8), I8)), {}, "it takes float tensors, not int8"),
     ("nn.conv1d", (((1, 6, 4), F), ((3, 4, 8), "float64")), {}, "the dtypes differ"),
     ("qnn.conv1d", CONV1D, {}, "it takes int8, uint8, int16, not float32"),

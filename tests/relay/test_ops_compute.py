@@ -93,6 +93,9 @@ NAN = float("nan")
         (on("add", ((2,), "uint8"), ((), "uint8")), [250, 3], [4, 13]),
         (on("nn.pad", ((1,), "float32"), pad_width=(1, 1), pad_value=-np.inf), [3], [-np.inf, 3, -np.inf]),
         (on("nn.pad", ((), "int8"), pad_width=()), 3, 3),
+        (on("strided_slice", ((3,), "int8"), begin=(2,), end=(-1,), strides=(-(2**40),)), [1, 2, 3], [3]),
+        (on("minimum", ((2,), "float32"), ((), "float32")), [NAN, 20], [NAN, 10]),
+        (on("maximum", ((), "float32"), ((), "float32")), NAN, NAN),
     ],
     ids=lambda value: value.op_name if isinstance(value, Call) else "",
 )

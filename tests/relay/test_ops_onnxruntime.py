@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from packaging.version import Version
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
+from uma.errors import ModelError
 from uma.frontends import import_model
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
@@ -44,7 +45,9 @@ def check(model: OnnxBuilder, outputs: Sequence[str], inputs: Mapping[str, np.nd
         results = evaluate(form, dict(zip([p.name for p in form.main.params], inputs.values(), strict=True)))
         for result, wanted in zip(results, expected, strict=True):
             assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
-            np.testing.assert_allclose(result, wanted, rtol=rtol, atol=rtol * max(1.0, np.abs(wanted).max(initial=0)))
+            np.testing.assert_allclose(
+                result, wanted, rtol=rtol, atol=rtol * np.nan_to_num(np.abs(wanted)).max(initial=1.0)
+            )
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------
@@ -202,6 +205,29 @@ def test_clip(low: int | None, high: int | None, dtype: str, computed: bool, see
         else:
             args.append(b.constant(limit, dtype))
     check(b, [b.node("Clip", *args)], inputs, rtol=0)
+
+
+@pytest.mark.parametrize("limits", [(-(2**53) - 1, 2**53 + 1), (-(2**63), 2**63 - 1), (0, 2**63 - 2), (1, 2**63 - 1)])
+def test_clip_to_integers_that_are_no_floats(limits: tuple[int, int]) -> None:
+    b = OnnxBuilder(13)
+    ends = [v + d for v in (*limits, 0, 2**53, 2**60) for d in (-1, 0, 1)]
+    data = np.array([v for v in ends if -(2**63) <= v < 2**63], np.int64)
+    args = [b.constant(limit, "int64") for limit in limits]
+    check(b, [b.node("Clip", b.input("x", data.shape, "int64"), *args)], {"x": data}, rtol=0)
+
+
+@pytest.mark.parametrize("op", ["Min", "Max"])
+def test_nan_goes_through_min_and_max(op: str) -> None:
+    b = OnnxBuilder(13)
+    x, y = np.array([np.nan, 1, np.nan, 2], np.float32), np.array([1, np.nan, np.nan, 3], np.float32)
+    check(b, [b.node(op, b.input("x", (4,)), b.input("y", (4,)))], {"x": x, "y": y}, rtol=0)
+
+
+def test_a_pad_with_an_integer_that_is_no_float_is_refused() -> None:
+    b = OnnxBuilder(13)
+    args = [b.input("x", (2,), "int64"), b.constant([1, 0], "int64"), b.constant(2**53 + 1, "int64")]
+    with pytest.raises(ModelError, match="no float64 is this number"):
+        import_model(b.build(b.node("Pad", *args)))
 
 
 @given(st.sampled_from([0.5, 4.0, -8.0]), st.booleans(), seeds)

@@ -24,6 +24,7 @@ from uma.tir.dtype import bounds, is_integer
 X = Var("x", TensorType((1, 4, 4, 2), "int8"))
 U = Var("u", TensorType((2,), "uint8"))
 WIDE = call("cast", X, dtype="int32")
+LARGE = Var("z", TensorType((2,), "int32"))
 
 
 def is_known(expr: Expr) -> bool:
@@ -66,8 +67,10 @@ def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> 
         elif position and choice.of(True, False):
             args.append(const(array))
         else:
-            low, high = sorted((int(array.min()), int(array.max())))
-            inputs[arg.name] = np.clip(choice.array(arg.shape, arg.dtype), low, high)  # type: ignore[attr-defined]
+            low, high = bounds(arg.dtype) if choice.of(True, False) else sorted((int(array.min()), int(array.max())))
+            inside = np.clip(choice.array(arg.shape, arg.dtype), low, high)
+            ends = np.where(choice.array(arg.shape, "bool"), *np.array([low, high], arg.dtype))
+            inputs[arg.name] = choice.of(inside, ends)  # type: ignore[attr-defined]
             # The limits of 64 bits are no floats, as those of a clip are.
             limited = abs(low) < 2**50 and abs(high) < 2**50
             args.append(call("clip", arg, a_min=low, a_max=high) if limited else arg)
@@ -150,6 +153,9 @@ PAD = (1, 0, 1, 1)
         # Scales round as they say.
         (call("qnn.requantize", WIDE, scale=HALF, dtype="int32"), -64, 64),
         (call("qnn.requantize", WIDE, scale=HALF, output_zero_point=100, dtype="int8"), 36, 127),
+        # The difference from the zero point may wrap around; its scaled result tells nothing of that.
+        (call("qnn.requantize", LARGE, scale=HALF, input_zero_point=-1, dtype="int32"), -(2**31), 2**31 - 1),
+        (call("qnn.requantize", LARGE, scale=HALF, dtype="int32"), -(2**30), 2**30),
         # Nothing is known of what an op without a rule gives.
         (TupleGetItem(call("split", call("nn.relu", X), indices=(1,), axis=1), 0), -128, 127),
     ],

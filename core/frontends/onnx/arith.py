@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axis
+from ...tir.dtype import bounds, is_integer
 from .context import Context, Converter, is_constant
 
 __all__ = ["ARITH"]
@@ -54,7 +55,11 @@ def _clip(c: Context) -> Expr:
     if all(limit is None or isinstance(limit, Constant) for limit in given):
         least = low.data.item() if isinstance(low, Constant) else -math.inf
         greatest = high.data.item() if isinstance(high, Constant) else math.inf
-        if least <= greatest:
+        if is_integer(data.dtype):
+            ends = bounds(data.dtype)
+            least, greatest = -math.inf if least == ends[0] else least, math.inf if greatest == ends[1] else greatest
+        # A clip has limits of float64; not every int64 is one.
+        if least <= greatest and float(least) == least and float(greatest) == greatest:
             return c.call("clip", data, a_min=least, a_max=greatest)
     # Where the lower limit is above the upper one, the upper one wins.
     if low is not None:

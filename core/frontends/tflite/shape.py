@@ -169,7 +169,7 @@ def _pad(layer: Layer) -> Expr:
         array = layer.constant(2)
         if array is None or array.size != 1 or array.dtype.name != data.dtype:
             raise ModelError(f"its value to pad with is no constant {data.dtype}")
-        value = float(array.ravel()[0])
+        value = array.item()
     elif output.dtype in QUANTISED and output.quantisation is not None:
         value = quantisation(output)[1]
     return call("nn.pad", data, pad_width=(*widths[::2], *widths[1::2]), pad_value=value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bounds, is_float, is_integer
-from ...tir.nodes import Bin, Call, Expr, Imm, maximum, minimum
+from ...tir.nodes import Bin, Call, Expr, Imm, Select, maximum, minimum
 from ...tir.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Dtype, Op, Real, register_op
 from ..types import TensorType
@@ -44,8 +44,13 @@ def _binary(
         result: np.ndarray = getattr(np, ufunc)(a, b)
         return result
 
+    def at(a: Expr, b: Expr) -> Expr:
+        value = Bin(op, a, b)
+        # The smaller and the larger one of the loop form are b where one of both is NaN.
+        return Select(a.equal(a), value, a) if op in ("min", "max") and is_float(a.dtype) else value
+
     def compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -> te.Tensor:
-        return te.compute(out.shape, lambda *i: Bin(op, broadcast_load(a, i), broadcast_load(b, i)), name)
+        return te.compute(out.shape, lambda *i: at(broadcast_load(a, i), broadcast_load(b, i)), name)
 
     def bounded(attrs: Attrs, out: TensorType, types: Types, a: Bounds | None, b: Bounds | None) -> Bounds | None:
         return None if a is None or b is None else value_range(a, b)
@@ -79,8 +84,8 @@ _WRAPS = "Integers wrap around."
 _binary("add", "add", "add", f"a + b. {_WRAPS}", _corners(lambda x, y: x + y))
 _binary("subtract", "sub", "subtract", f"a - b. {_WRAPS}", _corners(lambda x, y: x - y), commutative=False)
 _binary("multiply", "mul", "multiply", f"a * b. {_WRAPS}", _corners(lambda x, y: x * y))
-_binary("minimum", "min", "minimum", "The smaller of a and b.", _corners(min))
-_binary("maximum", "max", "maximum", "The larger of a and b.", _corners(max))
+_binary("minimum", "min", "minimum", "The smaller of a and b; NaN where one is NaN.", _corners(min))
+_binary("maximum", "max", "maximum", "The larger of a and b; NaN where one is NaN.", _corners(max))
 
 
 def _infer_same(attrs: Attrs, data: TensorType) -> TensorType:

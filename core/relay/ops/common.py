@@ -22,6 +22,9 @@ __all__ = [
     "windows",
 ]
 
+_MOST = 2**31 - 1
+"""The generated C counts in int32."""
+
 Types = tuple[TensorType, ...]
 """Those of a call's arguments."""
 
@@ -98,10 +101,14 @@ def windows(
         raise ModelError(f"strides {tuple(strides)} and dilation {tuple(dilation)} must be positive")
     if min(padding) < 0:
         raise ModelError(f"padding {tuple(padding)} must not be negative")
+    if max(*strides, *dilation) > _MOST:
+        raise ModelError(f"strides {tuple(strides)} and dilation {tuple(dilation)}: over {_MOST}")
     result = []
     for d, extent in enumerate(extents):
         span = (kernel[d] - 1) * dilation[d] + 1
         padded = extent + padding[d] + padding[d + len(extents)]
+        if padded > _MOST:
+            raise ModelError(f"dimension {d + 1} has {padded} elements with its padding: over {_MOST}")
         if padded < span:
             raise ModelError(f"a window of {span} does not fit the {padded} elements of dimension {d + 1}")
         result.append((padded - span) // strides[d] + 1)

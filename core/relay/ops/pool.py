@@ -158,7 +158,7 @@ for _rank in (1, 2):
     register_op(
         Op(
             name=f"nn.max_pool{_rank}d",
-            doc="The largest element under each window; padding is never the largest.",
+            doc="The largest element under each window; padding is never the largest. Where one is NaN, it may be any.",
             inputs=("data",),
             attrs=pool_attrs(_rank),
             infer=_infer_max,
@@ -237,7 +237,10 @@ def _global_average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> t
 register_op(
     Op(
         name="nn.global_max_pool",
-        doc="The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels).",
+        doc=(
+            "The largest element of each channel: (batch, spatial..., channels) to (batch, 1..., channels). Where one "
+            "is NaN, it may be any."
+        ),
         inputs=("data",),
         infer=_infer_global_max,
         reference=_global_max_reference,

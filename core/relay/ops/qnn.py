@@ -57,13 +57,17 @@ def check_zero_point(zero_point: int, dtype: str) -> None:
         raise ModelError(f"zero point {zero_point} is no {dtype}")
 
 
+def _channel_axis(attrs: Attrs, shape: tuple[int, ...], per_channel: bool) -> int:
+    """The dimension of the channels; ModelError where there is none. One parameter for all is for a scalar, too."""
+    return normalise_axis(attrs.axis, len(shape)) if shape or per_channel else 0
+
+
 def _check_parameters(attrs: Attrs, shape: tuple[int, ...], dtype: str) -> None:
     counts = {len(attrs.scale), len(attrs.zero_point)} - {1}
-    if counts:
-        axis = normalise_axis(attrs.axis, len(shape))
-        if counts != {shape[axis]}:
-            given = f"{len(attrs.scale)} scales and {len(attrs.zero_point)} zero points"
-            raise ModelError(f"{given} for the {shape[axis]} elements of axis {axis}")
+    axis = _channel_axis(attrs, shape, bool(counts))
+    if counts and counts != {shape[axis]}:
+        given = f"{len(attrs.scale)} scales and {len(attrs.zero_point)} zero points"
+        raise ModelError(f"{given} for the {shape[axis]} elements of axis {axis}")
     for zero_point in attrs.zero_point:
         check_zero_point(zero_point, dtype)
 
@@ -229,8 +233,8 @@ def _infer_requantize(attrs: Attrs, data: TensorType) -> TensorType:
     require_integers(data, within=(*QUANTISED, "int32"))
     out = TensorType(data.shape, attrs.dtype)
     require_integers(out, within=(*QUANTISED, "int32"))
-    if len(attrs.scale) > 1:
-        check_channels(attrs.scale, data.shape, normalise_axis(attrs.axis, len(data.shape)))
+    axis = _channel_axis(attrs, data.shape, len(attrs.scale) > 1)
+    check_channels(attrs.scale, data.shape, axis)
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.output_zero_point, attrs.dtype)
     return out

@@ -105,12 +105,13 @@ def clip_float(value: Expr) -> Expr:
 
 
 def scaled_bounds(data: Bounds, scale: FixedPoint | FloatScale) -> Bounds | None:
-    """Bounds of scaled integers within ``data``; None where they may wrap, or are floats."""
-    if isinstance(scale, FloatScale):
+    """Bounds of scaled int32 within ``data``; None where they may wrap, before they are scaled too, or are floats."""
+    least, greatest = bounds("int32")
+    if isinstance(scale, FloatScale) or data.low < least or data.high > greatest:
         return None
     if scale.rounding == "double":
         shift = max(0, *scale.shift)
-        if data.low << shift < -(2**31) or data.high << shift >= 2**31:
+        if data.low << shift < least or data.high << shift > greatest:
             return None
     ends = [
         scale_integer(end, m, s, scale.rounding)

@@ -301,7 +301,11 @@ def _slice_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 
 def _slice_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     def at(*index: Var) -> Expr:
-        return data[tuple(i * s + b for i, b, s in zip(index, attrs.begin, attrs.strides, strict=True))]
+        taken: list[Expr] = []
+        for i, extent, begin, stride in zip(index, out.shape, attrs.begin, attrs.strides, strict=True):
+            # A stride that is used is within the data; of another one there may be no int32.
+            taken.append(i * stride + begin if extent > 1 else Imm(begin, "int32"))
+        return data[tuple(taken)]
 
     return te.compute(out.shape, at, "slice")
 

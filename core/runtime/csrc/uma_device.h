@@ -138,7 +138,7 @@ static inline int32_t uma_device_open(uma_device *device, const uma_device_info 
     device->state = state;
     device->parameters = info->parameters;
     device->n_parameters = info->n_parameters;
-    if (info->driver->state_bytes > 0) memset(state, 0, info->driver->state_bytes);
+    if (state != NULL) memset(state, 0, info->driver->state_bytes);
     UMA_TRY(info->bus(device, info->base != 0 ? (void *)(uintptr_t)info->base : memory, info->bus_bytes));
     return info->driver->open(device);
 }

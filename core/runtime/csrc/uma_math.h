@@ -27,6 +27,16 @@
 #define UMA_ASSUME_ALIGNED(pointer, bytes) (pointer)
 #endif
 
+/* In the body of a loop: gcc vectorises neither it nor those around it, only what is within. gcc 12 miscompiles a nest of
+ * which it unrolls the inner loops and vectorises the outer one, where two rows that are read lie side by side and are
+ * read under one condition, as by the taps of a window that begins in the padding. For machines whose vector loads take
+ * a mask (x86 from AVX2 on), one of the rows is taken for the other. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UMA_KEEP_SCALAR __asm__ volatile("")
+#else
+#define UMA_KEEP_SCALAR ((void)0)
+#endif
+
 /* The second operand where either is NaN: what one minps or maxps instruction does. */
 #define UMA_DEFINE_ORDER(suffix, type)                                                                                 \
     static inline type uma_min_##suffix(type a, type b) { return a < b ? a : b; }                                      \
