@@ -26,7 +26,8 @@ class CustomTensor:
     Args:
         name: the model's own, any text.
         value: the operand as an expression, constants as `Constant`; None of a result.
-        shape, dtype: what the file says of it; None where it does not say (results of an ONNX node).
+        shape, dtype: what the file says of it; None where it does not say (results of an ONNX node; a shape
+            with open extents).
         scale, zero_point: real value = ``scale * (stored value - zero_point)``; None where there is not one of each.
     """
 

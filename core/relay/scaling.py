@@ -6,12 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import ModelError
 from .op import Bounds, FixedPoint, FloatScale
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["fixed_point", "prove_fixed_point", "quantize_multiplier", "scale_array", "scale_integer"]
+__all__ = [
+    "find_fixed_point",
+    "fixed_point",
+    "prove_fixed_point",
+    "quantize_multiplier",
+    "scale_array",
+    "scale_integer",
+]
 
 _LIMIT = 2.0**62
 """Floats are cut off here before they become integers: every dtype has long been saturated."""
@@ -37,8 +45,10 @@ def fixed_point(factors: Sequence[float], rounding: str) -> FixedPoint:
     """Each factor as `quantize_multiplier` gives it; one for all where they are equal.
 
     Raises:
-        ModelError: a factor is 2**30 or more.
+        ModelError: a factor is 2**30 or more, as infinity is.
     """
+    if math.inf in factors:
+        raise ModelError("fixed-point scale inf is out of range")
     made = [quantize_multiplier(factor) for factor in factors]
     if len(set(made)) == 1:
         made = made[:1]
@@ -109,7 +119,7 @@ def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: B
     within all bounds is exact. The one nearest to the factor is taken.
 
     Args:
-        factors: one per channel, or one for all; positive float64.
+        factors: one per channel, or one for all; float64, not negative.
         accumulators: every x is within; int32.
         results: beyond these bounds results are saturated and need not agree.
     """
@@ -118,23 +128,49 @@ def prove_fixed_point(factors: Sequence[float], accumulators: Bounds, results: B
     made: dict[float, tuple[int, int]] = {}
     ks = np.arange(results.low + 1, results.high + 1)
     for factor in dict.fromkeys(factors):
-        multiplier, shift = quantize_multiplier(factor)
-        if shift > 30:
+        if factor == 0:
+            made[factor] = (0, 0)
+            continue
+        point = _meeting(factor, _thresholds(factor, ks, accumulators), ks, accumulators)
+        if point is None:
             return None
-        thresholds = _thresholds(factor, ks, accumulators)
-        half = 1 << (30 - shift)
-        at, before = (((thresholds - step) * multiplier + half) >> (31 - shift) for step in (0, 1))
-        reaches = (at >= ks) | (thresholds > accumulators.high)
-        if not np.all(reaches & ((before < ks) | (thresholds <= accumulators.low))):
-            found = _nearest_exact(multiplier, shift, thresholds.tolist(), ks.tolist(), accumulators)
-            if found is None:
-                return None
-            multiplier = found
-        made[factor] = (multiplier, shift)
+        made[factor] = point
     points = [made[factor] for factor in factors]
     if len(set(points)) == 1:
         points = points[:1]
     return FixedPoint(tuple(m for m, _ in points), tuple(s for _, s in points), "up")
+
+
+def find_fixed_point(table: np.ndarray, first: int, factor: float, results: Bounds) -> FixedPoint | None:
+    """The fixed point nearest to a factor that rounds once, ``up``, and gives ``table[i]`` of ``first + i``, if any.
+
+    Args:
+        table: integers that do not fall.
+        first: the integer that the first of them belongs to.
+        factor: about what integers are scaled by; positive float64.
+        results: beyond these bounds results are saturated and need not agree.
+    """
+    import numpy as np
+
+    ks = np.arange(results.low + 1, results.high + 1)
+    point = _meeting(factor, first + np.searchsorted(table, ks), ks, Bounds(first, first + len(table) - 1))
+    return None if point is None else FixedPoint((point[0],), (point[1],), "up")
+
+
+def _meeting(factor: float, thresholds: np.ndarray, ks: np.ndarray, accumulators: Bounds) -> tuple[int, int] | None:
+    """The fixed point nearest to a factor that gives each k, or more, of its threshold and of nothing less."""
+    import numpy as np
+
+    multiplier, shift = quantize_multiplier(factor)
+    if shift > 30:
+        return None
+    half = 1 << (30 - shift)
+    at, before = (((thresholds - step) * multiplier + half) >> (31 - shift) for step in (0, 1))
+    reaches = (at >= ks) | (thresholds > accumulators.high)
+    if np.all(reaches & ((before < ks) | (thresholds <= accumulators.low))):
+        return multiplier, shift
+    found = _nearest_exact(multiplier, shift, thresholds.tolist(), ks.tolist(), accumulators)
+    return None if found is None else (found, shift)
 
 
 def _thresholds(factor: float, ks: np.ndarray, accumulators: Bounds) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ai_edge_litert.schema_py_generated as schema
@@ -14,6 +14,7 @@ TYPES = {
     "float32": schema.TensorType.FLOAT32,
     "float16": schema.TensorType.FLOAT16,
     "float64": schema.TensorType.FLOAT64,
+    "int4": schema.TensorType.INT4,
     "int8": schema.TensorType.INT8,
     "uint8": schema.TensorType.UINT8,
     "int16": schema.TensorType.INT16,
@@ -27,6 +28,7 @@ TYPES = {
 OPTIONS = {
     "AVERAGE_POOL_2D": "Pool2D",
     "BATCH_MATMUL": "BatchMatMul",
+    "BATCH_TO_SPACE_ND": "BatchToSpaceND",
     "CONV_2D": "Conv2D",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
     "EXPAND_DIMS": "ExpandDims",
@@ -36,6 +38,8 @@ OPTIONS = {
     "MINIMUM": "MaximumMinimum",
     "PADV2": "PadV2",
     "REDUCE_MAX": "Reducer",
+    "REDUCE_PROD": "Reducer",
+    "SPACE_TO_BATCH_ND": "SpaceToBatchND",
     "SPLIT_V": "SplitV",
     "SUM": "Reducer",
 }
@@ -72,9 +76,10 @@ class TFLiteBuilder:
         data: Any = None,
         name: str | None = None,
     ) -> int:
-        """Add a tensor, constant where ``data`` is given; gives its index."""
+        """Add a tensor, constant where ``data`` is given; gives its index. Extents of -1 are left open."""
         tensor = schema.TensorT()
-        tensor.shape = list(shape)
+        tensor.shape = [1 if extent == -1 else extent for extent in shape]
+        tensor.shapeSignature = list(shape) if -1 in shape else None
         tensor.type = TYPES[dtype]
         tensor.name = name if name is not None else f"t{len(self.graph.tensors)}"
         tensor.buffer = 0
@@ -96,6 +101,16 @@ class TFLiteBuilder:
         """Add a constant tensor."""
         array = np.asarray(array, dtype=dtype)
         return self.tensor(array.shape, array.dtype.name, data=array, **kwargs)
+
+    def int4(self, array: np.ndarray, **kwargs: Any) -> int:
+        """Add a constant of integers in -8 .. 7, two of them in a byte."""
+        index = self.tensor(array.shape, "int4", **kwargs)
+        halves = np.append(array.ravel(), np.zeros(array.size % 2)).astype(np.int8).view(np.uint8).reshape(-1, 2) & 15
+        buffer = schema.BufferT()
+        buffer.data = halves[:, 0] | halves[:, 1] << 4
+        self.model.buffers.append(buffer)
+        self.graph.tensors[index].buffer = len(self.model.buffers) - 1
+        return index
 
     def input(self, shape: Sequence[int], dtype: str = "float32", **kwargs: Any) -> int:
         """Add an input of the model."""
@@ -141,10 +156,14 @@ class TFLiteBuilder:
         self.op("ASSIGN_VARIABLE", [handle, value], [])
 
     def initialise(self, **values: np.ndarray) -> None:
-        """Have variables, by name, assigned once, by a graph of its own."""
+        """Have variables, by name, assigned once, by a graph of its own; of float16, after it made float32 of them."""
         main, self.graph = self.graph, self._add_graph("init")
         for name, array in values.items():
-            self.assign(self.handle(name), self.constant(array))
+            handle, value = self.handle(name), self.constant(array)
+            if array.dtype == np.float16:
+                stored, value = value, self.tensor(array.shape)
+                self.op("DEQUANTIZE", [stored], [value])
+            self.assign(handle, value)
         self.graph = main
         self.op("CALL_ONCE", [], [], initSubgraphIndex=len(self.model.subgraphs) - 1)
 
@@ -156,11 +175,14 @@ class TFLiteBuilder:
         return bytes(builder.Output())
 
 
-def litert(model: bytes, *inputs: np.ndarray, tensors: Mapping[str, int] | None = None) -> list[np.ndarray]:
-    """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs."""
+def litert(model: bytes, *inputs: np.ndarray) -> list[np.ndarray]:
+    """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs and of their shapes."""
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
     )
+    for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        if tuple(detail["shape"]) != array.shape:
+            interpreter.resize_tensor_input(detail["index"], array.shape)
     interpreter.allocate_tensors()
     return run(interpreter, *inputs)
 

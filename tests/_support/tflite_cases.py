@@ -263,10 +263,10 @@ def _matmul(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [y], adjX=adj_x, adjY=adj_y)
 
 
-@case("MEAN", "SUM")
+@case("MEAN", "REDUCE_MAX", "SUM")
 def _reduce(d: Drawer, name: str) -> Case:
     # LiteRT 2.3's SUM takes int8 for uint8.
-    dtypes = QUANTISED if name == "MEAN" else ("uint8",)
+    dtypes = ("uint8",) if name == "SUM" else QUANTISED
     dtype = d.one(*dtypes, "float32")
     shape, keep = d.shape(side=7), d.boolean()
     rank = len(shape)
@@ -275,8 +275,8 @@ def _reduce(d: Drawer, name: str) -> Case:
     x = d.builder.input(shape, dtype, **given)
     named = d.builder.constant([axis - rank * d.integer(0, 1) for axis in axes], "int32")
     result = [1 if i in axes else extent for i, extent in enumerate(shape) if keep or i not in axes]
-    y = d.builder.tensor(result, dtype, **d.one(given, d.quantisation(dtype)))
-    return d.finish(name, [x, named], [y], keepDims=keep)
+    own = given if name == "REDUCE_MAX" else d.one(given, d.quantisation(dtype))
+    return d.finish(name, [x, named], [d.builder.tensor(result, dtype, **own)], keepDims=keep)
 
 
 # --- movements -------------------------------------------------------------------------------------------------------
@@ -371,6 +371,76 @@ def _pad(d: Drawer, name: str) -> Case:
     if name == "PADV2":
         inputs.append(d.builder.constant(d.array([1], dtype), **common))
     return d.finish(name, inputs, [y])
+
+
+@case("MIRROR_PAD")
+def _mirror_pad(d: Drawer, name: str) -> Case:
+    (dtype, common), shape, mode = _raw(d), d.shape(side=4), d.integer(0, 1)
+    widths = [[d.integer(0, extent - 1 + mode), d.integer(0, extent - 1 + mode)] for extent in shape]
+    result = [extent + sum(width) for extent, width in zip(shape, widths, strict=True)]
+    x, y = d.builder.input(shape, dtype, **common), d.builder.tensor(result, dtype, **common)
+    return d.finish(name, [x, d.builder.constant(widths, "int32")], [y], mode=mode)
+
+
+@case("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+def _blocks(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    sides = [d.integer(1, 3) for _ in range(d.integer(1, 2))]
+    blocks = [d.integer(1, 3) for _ in sides]
+    extents = [side * count for side, count in zip(sides, blocks, strict=True)]
+    before = [d.integer(0, extent - 1) for extent in extents]
+    after = [d.integer(0, extent - 1 - first) for extent, first in zip(extents, before, strict=True)]
+    batch, depth, around = d.integer(1, 2), d.integer(1, 3), [*zip(before, after, strict=True)]
+    space = [batch, *(e - first - last for e, (first, last) in zip(extents, around, strict=True)), depth]
+    batches = [batch * math.prod(sides), *blocks, depth]
+    shape, result = (space, batches) if name == "SPACE_TO_BATCH_ND" else (batches, space)
+    operands = [d.builder.input(shape, dtype, **common), *(d.builder.constant(c, "int32") for c in (sides, around))]
+    return d.finish(name, operands, [d.builder.tensor(result, dtype, **common)])
+
+
+@case("PACK", "UNPACK")
+def _pack(d: Drawer, name: str) -> Case:
+    dtype, common = _raw(d)
+    shape, count = d.shape(1, 3), d.integer(1, 3)
+    axis = d.integer(0, len(shape))
+    wide, given = [*shape[:axis], count, *shape[axis:]], axis - (len(shape) + 1) * d.integer(0, 1)
+    if name == "PACK":
+        parts = [d.builder.input(shape, dtype, **common) for _ in range(count)]
+        return d.finish(name, parts, [d.builder.tensor(wide, dtype, **common)], axis=given, valuesCount=count)
+    x, parts = d.builder.input(wide, dtype, **common), [d.builder.tensor(shape, dtype, **common) for _ in range(count)]
+    return d.finish(name, [x], parts, axis=given, num=count)
+
+
+@case("SHAPE")
+def _shape(d: Drawer, name: str) -> Case:
+    dtype, shape = d.one("int32", "int64"), d.shape()
+    return d.finish(name, [d.builder.input(shape)], [d.builder.tensor([len(shape)], dtype)], outType=TYPES[dtype])
+
+
+@case("GATHER")
+def _gather(d: Drawer, name: str) -> Case:
+    shape = d.shape(1, 2)
+    axis = d.integer(0, len(shape) - 1)
+    indices = np.array(d.one(0, d.integer(0, shape[axis] - 1), [shape[axis] - 1] * d.integer(1, 3)))
+    y = d.builder.tensor([*shape[:axis], *indices.shape, *shape[axis + 1 :]], "int32")
+    operands = [d.builder.constant(d.array(shape, "int32")), d.builder.constant(indices, "int32")]
+    return d.finish(name, operands, [y], axis=axis - len(shape) * d.integer(0, 1))
+
+
+@case("REDUCE_PROD")
+def _product(d: Drawer, name: str) -> Case:
+    shape, keep, dtype = d.shape(), d.boolean(), d.one("int32", "int64")
+    axes = d.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))
+    data = d.builder.constant(d.array(shape, "int8") % 6, dtype)
+    y = d.builder.tensor([1 if i in axes else e for i, e in enumerate(shape) if keep or i not in axes], dtype)
+    return d.finish(name, [data, d.builder.constant(axes, "int32")], [y], keepDims=keep)
+
+
+@case("FILL")
+def _fill(d: Drawer, name: str) -> Case:
+    dtype, shape = d.one("float32", "int32", "int64"), d.shape(0)
+    operands = [d.builder.constant(shape, "int32"), d.builder.constant(d.array([], dtype))]
+    return d.finish(name, operands, [d.builder.tensor(shape, dtype)])
 
 
 @case("SLICE")

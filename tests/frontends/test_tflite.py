@@ -227,6 +227,63 @@ def test_open_extents_of_results_are_inferred() -> None:
     assert from_tflite(builder.finish(z)).module.main.body.shape == (2, 3)
 
 
+def flattened(per_axis: bool) -> bytes:
+    """What converters make of a flattened image whose batch is open: the new shape is computed from the old one."""
+    builder = TFLiteBuilder()
+    x = builder.input([-1, 2, 3], name="x")
+    y, shape, batch = builder.tensor([-1, 2, 3]), builder.tensor([3], "int32"), builder.tensor([], "int32")
+    builder.op("TANH", [x], [y])
+    builder.op("SHAPE", [y], [shape], outType=schema.TensorType.INT32)
+    new, result = builder.tensor([2], "int32"), builder.tensor([-1, -1] if per_axis else [-1, 6], name="flat")
+    if per_axis:
+        kept, rest = builder.tensor([2], "int32"), builder.tensor([], "int32")
+        builder.op("GATHER", [shape, builder.constant([0, 1], "int32")], [kept])
+        builder.op("REDUCE_PROD", [kept, builder.constant([0], "int32")], [batch])
+        builder.op("GATHER", [shape, builder.constant(2, "int32")], [rest])
+        builder.op("PACK", [batch, rest], [new], valuesCount=2)
+    else:
+        begin, end = builder.constant([0], "int32"), builder.constant([1], "int32")
+        builder.op("STRIDED_SLICE", [shape, begin, end, end], [batch], shrinkAxisMask=1)
+        builder.op("PACK", [batch, builder.constant(6, "int32")], [new], valuesCount=2)
+    builder.op("RESHAPE", [y, new], [result])
+    return builder.finish(result)
+
+
+@pytest.mark.parametrize("per_axis", [False, True])
+@pytest.mark.parametrize("batch", [None, 1, 5])
+def test_shapes_that_a_model_computes_are_known(per_axis: bool, batch: int | None) -> None:
+    model = flattened(per_axis)
+    module = from_tflite(model, shapes={"x": (batch, 2, 3)} if batch else None).module
+    x = np.random.default_rng(0).normal(size=(batch or 1, 2, 3)).astype(np.float32)
+    (got,), (expected,) = evaluate(module, {"x": x}), litert(model, x)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    made = [expr.op_name for expr in post_order(module.main.body) if isinstance(expr, Call)]
+    assert made == ["tanh", "reshape"]
+
+
+def test_what_follows_a_fault_of_an_open_shape_is_not_blamed() -> None:
+    builder = TFLiteBuilder()
+    x, y, z = builder.input([-1, 2]), builder.tensor([-1, 2], name="y"), builder.tensor([-1, 4])
+    builder.op("FLOOR", [x], [y])
+    builder.op("RESHAPE", [y], [z], newShape=[-1, 4])
+    with pytest.raises(ModelError, match=r"^the model has an operator that cannot be imported:\n  'y' "):
+        from_tflite(builder.finish(z))
+
+
+def test_graphs_of_other_signatures_are_named() -> None:
+    builder = TFLiteBuilder()
+    builder.initialise(kept=np.zeros([2], np.float32))
+    x, old, y = builder.input([2]), builder.read(builder.handle("kept"), [2]), builder.tensor([2])
+    builder.op("ADD", [x, old], [y])
+    graphs = builder.model.subgraphs
+    for name in ("decode", ""):
+        graphs.append(schema.SubGraphT())
+        graphs[-1].name = name
+    told = "the first of the file's graphs is imported, and nothing of 'decode', 'graph 3'"
+    assert from_tflite(builder.finish(y)).notes == (told,)
+
+
 def test_options_of_another_operator_count_as_none() -> None:
     builder = TFLiteBuilder()
     x, y = builder.input([4]), builder.tensor([4])

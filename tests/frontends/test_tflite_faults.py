@@ -151,6 +151,10 @@ FAULTS: dict[str, tuple[Build, str]] = {
         one("ADD", B2, B2, result=([2], "int8", {"scale": 1e-8})),
         "its result's scale is too small beside its operands'",
     ),
+    "product overflows": (
+        one("MUL", *[([2], "int8", {"scale": 1e30})] * 2, result=B2),
+        "fixed-point scale inf is out of range",
+    ),
     "extremum": (one("MINIMUM", B2, B2, result=([2], "int8", {"scale": 1.0})), "have different scales or zero points"),
     "beta": (one("SOFTMAX", F2, result=F2, beta=float("nan")), "its beta is nan"),
     "softmax result": (one("SOFTMAX", B2, result=B2, beta=1.0), r"its result has scale 0\.5 and zero point 3, not"),
@@ -173,6 +177,10 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "no axes": (one("MEAN", F2, INTS([]), result=F2), "it reduces over no axes"),
     "axes vary": (one("MEAN", F2, W2, result=F2), "its axes is no constant"),
     "axes real": (one("MEAN", F2, np.float32([0]), result=F2), "its axes is float32, not integer"),
+    "largest of integers": (
+        one("REDUCE_MAX", W2, INTS([0]), result=([], "int32", {})),
+        "it is of int32, its result of int32",
+    ),
     "mean of integers": (one("MEAN", W2, INTS([0]), result=([], "int32", {})), "it is of int32"),
     # Movements
     "moved": (one("RESHAPE", F2, result=W2, newShape=[2]), "it turns float32 into int32"),
@@ -197,6 +205,43 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "paddings": (one("PAD", F2, INTS([1]), result=F2), "its paddings are 1 numbers, not 2"),
     "negative padding": (one("PAD", F2, INTS([[-1, 1]]), result=F2), "must be 2 numbers that are not negative"),
     "pad value": (one("PADV2", F2, INTS([[0, 0]]), INTS([0]), result=F2), "its value to pad with is no constant f"),
+    "mirror mode": (one("MIRROR_PAD", F2, INTS([[0, 0]]), result=F2, mode=2), "its mode has the number 2"),
+    "mirrored": (one("MIRROR_PAD", F2, INTS([[0, 2]]), result=F2), "it mirrors 0 and 2 of 2 elements of axis 0"),
+    "mirrored back": (one("MIRROR_PAD", F2, INTS([[-1, 1]]), result=F2), "it mirrors -1 and 1 of 2 elements"),
+    "block rank": (one("SPACE_TO_BATCH_ND", F2, INTS([1]), INTS([[0, 0]]), result=F2), "does not fit 1 dimensions"),
+    "block side": (
+        one("SPACE_TO_BATCH_ND", IMAGE, INTS([2, 0]), INTS([[0, 0]] * 2), result=IMAGE),
+        r"its block shape \(2, 0\) does not fit 4 dimensions",
+    ),
+    "block crops": (
+        one("BATCH_TO_SPACE_ND", IMAGE, INTS([1, 1]), INTS([[0, 0], [0, -1]]), result=IMAGE),
+        r"its crops are \[\(0, 0\), \(0, -1\)\]",
+    ),
+    "blocks": (
+        one("SPACE_TO_BATCH_ND", IMAGE, INTS([2, 2]), INTS([[0, 0], [1, 0]]), result=IMAGE),
+        r"its padded data of \[4, 5\] elements is not made of blocks of \[2, 2\]",
+    ),
+    "block batches": (
+        one("BATCH_TO_SPACE_ND", IMAGE, INTS([2, 1]), INTS([[0, 0]] * 2), result=IMAGE),
+        r"its 1 batches are not made of blocks of \[2, 1\]",
+    ),
+    "all cropped": (
+        one("BATCH_TO_SPACE_ND", IMAGE, INTS([1, 1]), INTS([[0, 0], [2, 2]]), result=IMAGE),
+        r"its crops \[\(0, 0\), \(2, 2\)\] leave nothing of \[4, 4\]",
+    ),
+    # Shapes
+    "shape of a scalar": (one("SHAPE", ([], "float32", {}), result=([1], "int32", {})), "its data has no dimensions"),
+    "shape in floats": (one("SHAPE", F2, result=([1], "float32", {})), "its result is float32"),
+    "gathered": (one("GATHER", W2, INTS([0]), result=W2), "its data is not known at import"),
+    "gathered batches": (one("GATHER", INTS([1]), INTS([0]), result=W2, batchDims=1), "it has 1 dimensions of batches"),
+    "gathered outside": (one("GATHER", INTS([1]), INTS([1]), result=W2), "its indices leave the 1 elements of axis 0"),
+    "gathered axis": (one("GATHER", INTS([1]), INTS([0]), result=W2, axis=1), "there is no axis 1 in 1 dimensions"),
+    "product of reals": (one("REDUCE_PROD", np.float32([1]), INTS([0]), result=F2), "it is of float32"),
+    "product over nothing": (one("REDUCE_PROD", INTS([1]), INTS([]), result=W2), "it reduces over no axes"),
+    "filled with two": (one("FILL", INTS([2]), np.float32([1, 2]), result=F2), "it repeats 2 values, not one"),
+    "filled with nothing": (one("FILL", INTS([0]), np.float32(1), result=F2), r"shape \(0,\) has an extent that"),
+    "filled up": (one("FILL", INTS([2**20]), np.float32(1), result=F2), "its result has 4194304 bytes, more than"),
+    "filled in all directions": (one("FILL", INTS([1] * 99), np.float32(1), result=F2), "a tensor of 99 dimensions"),
     "concatenation": (one("CONCATENATION", B2, result=([2], "int8", {"scale": 1.0})), "have different scales"),
 }  # fmt: skip
 
@@ -237,6 +282,15 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
         "(no plugin of this build imports it: name a target of the one that does)",
         "  'e' (RELU): operand 0 is missing",
     ]
+
+
+def test_a_constant_that_an_operator_writes_is_not_known() -> None:
+    builder = TFLiteBuilder()
+    x, written = builder.input([2, 3]), builder.constant([2, 3], "int32", name="written")
+    y = builder.tensor([2], "int32")
+    builder.op("SHAPE", [x], [written])
+    builder.op("ADD", [written, written], [y])
+    assert "'written' (SHAPE): it writes 'written', which has a value already" in message(builder.finish(y))
 
 
 def test_an_operator_that_is_newer_than_the_schema() -> None:
@@ -337,6 +391,15 @@ def constants(builder: TFLiteBuilder, **change: Any) -> bytes:
 )
 def test_constants_that_are_refused(change: dict[str, Any], expected: str) -> None:
     assert expected in message(constants(TFLiteBuilder(), **change))
+
+
+def test_a_constant_of_four_bits_that_is_cut_short() -> None:
+    builder = TFLiteBuilder()
+    w = builder.int4(np.zeros([2, 4]), scale=1.0)
+    builder.graph.tensors[w].shape = [2, 5]
+    y = builder.tensor([1, 2], "int8", **Q)
+    builder.op("FULLY_CONNECTED", [builder.input([1, 5], "int8", **Q), w], [y])
+    assert "'t0' of shape (2, 5) and int4 has 4 bytes" in message(builder.finish(y))
 
 
 def test_an_input_is_no_constant() -> None:

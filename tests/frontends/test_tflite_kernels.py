@@ -96,6 +96,69 @@ def test_a_product_that_no_fixed_point_scales_exactly_is_refused() -> None:
         from_tflite(sums("FULLY_CONNECTED", "int8", (0.001, 2.0**-17, 0.09375), [2**29, -(2**29)]))
 
 
+@pytest.mark.parametrize("name", ["FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_a_channel_of_zeros_may_have_the_scale_0(name: str) -> None:
+    builder, random = TFLiteBuilder(), np.random.default_rng(0)
+    shape, weight, axis = {
+        "FULLY_CONNECTED": ([1, 2], [2, 2], 0),
+        "CONV_2D": ([1, 1, 1, 2], [2, 1, 1, 2], 0),
+        "DEPTHWISE_CONV_2D": ([1, 1, 1, 2], [1, 1, 1, 2], 3),
+    }[name]
+    values = random.integers(-127, 128, weight)
+    values[(*[slice(None)] * axis, 0)] = 0
+    x = builder.input(shape, "int8", scale=0.1, zero_point=7)
+    w = builder.constant(values, "int8", scale=[0.0, 0.02], axis=axis)
+    b = builder.constant([5, -6], "int32", scale=[0.0, 0.002])
+    y = builder.tensor(shape, "int8", scale=0.5, zero_point=-9)
+    builder.op(name, [x, w, b], [y], **({} if len(shape) == 2 else {"padding": 1, "strideH": 1, "strideW": 1}))
+    if name == "DEPTHWISE_CONV_2D":
+        builder.graph.operators[0].builtinOptions.depthMultiplier = 1
+    compare(builder.finish(y), random.integers(-128, 128, shape, np.int8))
+
+
+@pytest.mark.parametrize("name", ["FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_weights_of_four_bits(name: str) -> None:
+    builder, random = TFLiteBuilder(), np.random.default_rng(0)
+    shape, weight, axis = {
+        "FULLY_CONNECTED": ([2, 5], [3, 5], 0),
+        "CONV_2D": ([1, 4, 4, 5], [3, 1, 1, 5], 0),
+        "DEPTHWISE_CONV_2D": ([1, 4, 4, 3], [1, 1, 3, 3], 3),
+    }[name]
+    x = builder.input(shape, "int8", scale=0.1, zero_point=7)
+    w = builder.int4(random.integers(-8, 8, weight), scale=[0.1, 0.2, 0.3], axis=axis)
+    b = builder.constant([5, -6, 7], "int32", scale=[0.01, 0.02, 0.03])
+    result = [2, 3] if len(shape) == 2 else [1, 4, 4 if name == "CONV_2D" else 2, 3]
+    y = builder.tensor(result, "int8", scale=0.1, zero_point=-9)
+    builder.op(name, [x, w, b], [y], **({} if len(shape) == 2 else {"padding": 1, "strideH": 1, "strideW": 1}))
+    if name == "DEPTHWISE_CONV_2D":
+        builder.graph.operators[0].builtinOptions.depthMultiplier = 1
+    compare(builder.finish(y), random.integers(-128, 128, shape, np.int8))
+
+
+def joined(*given: tuple[float, int]) -> bytes:
+    """Operands of 256 numbers with these scales and zero points, the last ones those of the result too."""
+    builder = TFLiteBuilder()
+    parts = [builder.input([256], "uint8", scale=scale, zero_point=zero_point) for scale, zero_point in given]
+    y = builder.tensor([256 * len(given)], "uint8", scale=given[-1][0], zero_point=given[-1][1])
+    builder.op("CONCATENATION", parts, [y], axis=0)
+    return builder.finish(y)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_concatenation_of_uint8_scales_its_operands(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scales, zero_points = np.exp(random.uniform(np.log(1e-3), np.log(0.5), 3)), random.integers(0, 256, 3)
+    model = joined(*zip(scales.astype(np.float32).tolist(), zero_points.tolist(), strict=True))
+    compare(model, *[np.arange(256, dtype=np.uint8)] * 3)
+
+
+@pytest.mark.parametrize("scales", [(0.00044776618597097695, 0.0017910647438839078), (1e30, 1e-30)])
+def test_a_scaled_concatenation_that_no_fixed_point_equals_is_refused(scales: tuple[float, float]) -> None:
+    # In float32 some of the halves of the first are none any more, and the second overflows.
+    with pytest.raises(ModelError, match="operand 0 is scaled by a float32 that no fixed point equals"):
+        from_tflite(joined((scales[0], 5), (scales[1], 195)))
+
+
 def test_sum_of_int8() -> None:
     # LiteRT 2.3 reads int8 as uint8 here: what the two have in common is compared.
     builder = TFLiteBuilder()
@@ -106,3 +169,5 @@ def test_sum_of_int8() -> None:
     compare(model, np.random.default_rng(0).integers(3, 127, [8, 4], np.int8))
     (negative,) = ours(model, np.full([8, 4], -97, np.int8))
     assert negative.tolist() == [5 + round(-400 * 0.1 / 0.45)] * 8
+    told = "int8 is summed as int8, which LiteRT's kernels take for uint8, in 1 layers: 't1'"
+    assert from_tflite(model).notes == (told,)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from tests._support.tflite_builder import TFLiteBuilder
+from tests._support.tflite_builder import TYPES, TFLiteBuilder
 from tests._support.tflite_builder import run as run_litert
 
 from uma.errors import ModelError
@@ -78,6 +78,12 @@ def test_a_sum_over_time() -> None:
     check_against_litert(data, "sum")
     (state,) = states_of(data)
     assert state == StateInfo("sum", 1, 1, FIRST.tobytes())
+
+
+def test_an_initial_value_that_is_stored_as_float16() -> None:
+    b, handle, _, new = summing(sum=FIRST.astype(np.float16))
+    b.assign(handle, new)
+    check_against_litert(b.finish(new), "sum")
 
 
 def test_what_is_read_after_it_was_assigned_is_the_new_value() -> None:
@@ -193,8 +199,10 @@ def test_another_type() -> None:
 
 
 def test_an_initial_value_of_no_type_of_ours() -> None:
-    b, handle, _, new = summing(sum=FIRST.astype(np.float16))
+    b, handle, _, new = summing(sum=FIRST)
     b.assign(handle, new)
+    initial = b.model.subgraphs[1].tensors[1]
+    initial.type, initial.shape = TYPES["float16"], [1, 8]
     with pytest.raises(ModelError, match="float16") as caught:
         from_tflite(b.finish(new))
     assert caught.value.where == "variable 'sum'"

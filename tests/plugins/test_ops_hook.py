@@ -61,9 +61,9 @@ def members(*entries: PluginEntry) -> Members:
     return resolve_targets([*(entry.kind for entry in entries), "c"], host)
 
 
-def tflite(options: bytes = b"", code: str = "AcmeCube") -> bytes:
+def tflite(options: bytes = b"", code: str = "AcmeCube", rows: int = 2) -> bytes:
     b = TFLiteBuilder()
-    x, y, z = b.input([2, 3]), b.tensor([2, 3], name="cubes"), b.tensor([2, 3], name="result")
+    x, y, z = b.input([rows, 3]), b.tensor([rows, 3], name="cubes"), b.tensor([rows, 3], name="result")
     b.op("CUSTOM", [x], [y])
     b.model.operatorCodes[-1].customCode = code
     b.graph.operators[-1].customOptions = list(options)
@@ -163,6 +163,8 @@ def test_what_the_importer_is_told(tmp_path: Path) -> None:
     assert (first.name, first.operator, first.options) == ("cubes", "AcmeCube", b"\x01\x02")
     assert first.outputs == (CustomTensor("cubes", None, (2, 3), "float32"),)
     assert first.inputs[0] is not None and first.inputs[0].shape == (2, 3)
+    load_model(written(tmp_path, tflite(rows=-1)), given)
+    assert seen.pop().outputs == (CustomTensor("cubes", None, None, "float32"),)  # its rows are left open
     assert (second.name, second.operator) == ("cubes", "com.acme::Cube")
     told = dict(second.attributes)
     np.testing.assert_array_equal(told.pop("table"), [1.0, 2.0])

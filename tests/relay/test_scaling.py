@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from uma.errors import ModelError
 from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale
-from uma.relay.scaling import fixed_point, prove_fixed_point, quantize_multiplier, scale_array, scale_integer
+from uma.relay.scaling import (
+    find_fixed_point,
+    fixed_point,
+    prove_fixed_point,
+    quantize_multiplier,
+    scale_array,
+    scale_integer,
+)
 
 INT32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-300, 300), st.sampled_from([-(2**31), 2**31 - 1]))
 MULTIPLIERS = st.one_of(st.integers(2**30, 2**31 - 1), st.sampled_from([0, 1, 2**30, 2**31 - 1]), st.integers(0, 2**30))
@@ -149,11 +156,26 @@ def test_a_fixed_point_moves_where_the_nearest_one_is_not_exact() -> None:
     assert scale == FixedPoint((2**30 + 1,), (0,), "up")
 
 
+def test_a_factor_of_zero_makes_zeros() -> None:
+    assert prove_fixed_point([0.0], Bounds(-1000, 1000), Bounds(-128, 127)) == FixedPoint((0,), (0,), "up")
+
+
 def test_channels_are_proven_one_by_one() -> None:
     scale = prove_fixed_point([0.3, 0.01, 0.3], Bounds(-1000, 1000), Bounds(-128, 127))
     assert scale is not None
     assert len(scale) == 3
     assert scale.multiplier[0] == scale.multiplier[2]
+
+
+@pytest.mark.parametrize("table", [[-1, -1, 0, 1, 1], [-1, 0, 0, 0, 1], [-1, 0, 0, 1, 1]])
+def test_a_table_is_met_where_it_is_that_of_a_fixed_point(table: list[int]) -> None:
+    found = find_fixed_point(np.array(table), -2, 0.5, Bounds(-128, 127))
+    assert found is not None and found.rounding == "up"
+    assert scale_array(np.arange(-2, 3), found, 0).tolist() == table
+
+
+def test_a_table_that_no_fixed_point_gives() -> None:
+    assert find_fixed_point(np.array([0, 0, 0, 1, 1]), -2, 0.5, Bounds(-128, 127)) is None
 
 
 @pytest.mark.parametrize(

@@ -195,19 +195,23 @@ def _average_pool(layer: Layer) -> Expr:
     return _pool(layer, {"float32": "nn.avg_pool2d", **dict.fromkeys(QUANTISED, "qnn.avg_pool2d")})
 
 
+def _axes(layer: Layer, rank: int) -> tuple[int, ...]:
+    """The axes over which a layer reduces, sorted."""
+    given = layer.integers(1, "axes")
+    if any(not -rank <= axis < rank for axis in given):
+        raise ModelError(f"its axes {given} are not those of {rank} dimensions")
+    if not given:
+        raise ModelError("it reduces over no axes")
+    return tuple(sorted({axis % rank for axis in given}))
+
+
 def _reduced(op: str) -> Importer:
     def build(layer: Layer) -> Expr:
         source, output = layer.tensor(0), layer.output()
         if source.dtype != output.dtype:
             raise ModelError(f"it turns {source.dtype} into {output.dtype}")
         data = layer.value(0)
-        rank = len(data.shape)
-        given = layer.integers(1, "axes")
-        if any(not -rank <= axis < rank for axis in given):
-            raise ModelError(f"its axes {given} are not those of {rank} dimensions")
-        axes = tuple(sorted({axis % rank for axis in given}))
-        if not axes:
-            raise ModelError("it reduces over no axes")
+        axes = _axes(layer, len(data.shape))
         attrs = {"axis": axes, "keepdims": bool(layer.options["keep_dims"])}
         if source.dtype == "float32" or (op == "sum" and source.dtype in ("int32", "int64")):
             return call(op, data, **attrs)
@@ -216,6 +220,8 @@ def _reduced(op: str) -> Importer:
         scale, zero_point = quantisation(source)
         out_scale, out_zero = quantisation(output)
         multiplier, shift = quantize_multiplier(scale / out_scale)
+        if op == "sum" and source.dtype == "int8":
+            layer.remarks.append("int8 is summed as int8, which LiteRT's kernels take for uint8,")
         if op == "mean":
             multiplier, shift = _divided(multiplier, shift, math.prod(data.shape[axis] for axis in axes))
         total = call("qnn.sum", data, input_zero_point=zero_point, **attrs)
@@ -223,6 +229,27 @@ def _reduced(op: str) -> Importer:
         return call("qnn.requantize", total, scale=factor, output_zero_point=out_zero, dtype=source.dtype)
 
     return build
+
+
+def _reduce_max(layer: Layer) -> Expr:
+    """A global pool, of data that has its reduced axes in the middle; as of images over height and width."""
+    source, output = layer.tensor(0), layer.output()
+    if source.dtype != output.dtype or source.dtype not in ("float32", *QUANTISED):
+        raise ModelError(f"it is of {source.dtype}, its result of {output.dtype}")
+    layer.same_quantisation(source, output)
+    data = layer.value(0)
+    rank, axes = len(data.shape), _axes(layer, len(data.shape))
+    reduced = [1 if axis in axes else extent for axis, extent in enumerate(data.shape)]
+    kept = [extent for axis, extent in enumerate(data.shape) if axis not in axes]
+    if axes != tuple(range(1, rank - 1)):
+        others = [axis for axis in range(rank) if axis not in axes]
+        # What lies before the first axis stays there; the others that are kept come last.
+        before = [axis for axis in others if axis < axes[0]]
+        after = [axis for axis in others if axis > axes[0]]
+        sizes = [math.prod(data.shape[axis] for axis in group) for group in (before, axes, after)]
+        data = call("reshape", call("transpose", data, axes=(*before, *axes, *after)), newshape=sizes)
+    shape = reduced if layer.options["keep_dims"] else kept
+    return call("reshape", call("nn.global_max_pool", data), newshape=shape)
 
 
 def _divided(multiplier: int, shift: int, count: int) -> tuple[int, int]:
@@ -243,6 +270,7 @@ ARITH: dict[str, Importer] = {
     "MINIMUM": _extremum("minimum"),
     "MUL": _multiply,
     "QUANTIZE": _quantize,
+    "REDUCE_MAX": _reduce_max,
     "RELU": _relu(0.0, math.inf, 1),
     "RELU6": _relu(0.0, 6.0, 3),
     "RELU_N1_TO_1": _relu(-1.0, 1.0, 2),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError, UsageError
 from ...relay.custom import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
+from ...relay.evaluate import evaluate
 from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
@@ -18,6 +19,7 @@ from ...tir.dtype import is_integer
 from ..model import ImportedModel, variable_names
 from ..states import keep_states
 from .arith import ARITH
+from .known import KNOWN
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
 from .reader import Graph, Operator, Tensor, read
@@ -32,7 +34,10 @@ __all__ = ["OPERATORS", "from_tflite"]
 CONSTANT_BUDGET = 8
 """Bytes that constants may have per byte of the file: more is a file whose tensors share a buffer to waste memory."""
 
-OPERATORS: dict[str, Importer] = {**ARITH, **LINEAR, **SHAPE}
+FOLDED_BYTES = 1 << 10
+"""Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
+
+OPERATORS: dict[str, Importer] = {**ARITH, **KNOWN, **LINEAR, **SHAPE}
 """How each operator is imported, by its name in the schema."""
 
 
@@ -76,7 +81,7 @@ class _Converter:
         self._budget = CONSTANT_BUDGET * graph.file_bytes
         self._spans = Spans()
         self._faults: list[str] = []
-        self._dequantised: list[str] = []
+        self._remarks: dict[str, list[str]] = {}  # each with its layers
         self._variables = Variables(graph, self._decoded)
 
     def model(self) -> ImportedModel:
@@ -95,12 +100,10 @@ class _Converter:
             tuple(_info(tensors[index]) for index in self._graph.outputs),
             self._variables.states(len(self._graph.inputs), len(self._graph.outputs)),
         )
-        notes = []
-        if self._dequantised:
-            notes.append(
-                f"integer weights beside float activations were dequantised in {len(self._dequantised)} layers: "
-                + ", ".join(self._dequantised)
-            )
+        notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
+        if self._graph.others:
+            names = ", ".join(map(repr, self._graph.others))
+            notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
         module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
         return ImportedModel(module, tuple(notes))
 
@@ -160,14 +163,20 @@ class _Converter:
             return None
         element = np.dtype(tensor.dtype)
         # Not numpy's product: it wraps around.
-        expected = math.prod(tensor.shape) * element.itemsize
+        count = math.prod(tensor.shape)
+        expected = -(-count // 2) if tensor.packed else count * element.itemsize
         held = 0 if tensor.data is None else len(tensor.data)
         if min(tensor.shape, default=1) < 0 or expected != held:
-            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {tensor.dtype} has {held} bytes")
-        self._budget -= held
+            dtype = "int4" if tensor.packed else tensor.dtype
+            raise ModelError(f"{tensor.name!r} of shape {tensor.shape} and {dtype} has {held} bytes")
+        self._budget -= 2 * held if tensor.packed else held
         if self._budget < 0:
             raise ModelError("the file is damaged: its constants share more bytes than it has")
         raw = np.zeros(0, np.uint8) if tensor.data is None else tensor.data
+        if tensor.packed:
+            # The lower half is the first of the two; shifts of int8 extend the sign.
+            halves = np.stack([raw << 4, raw], axis=-1).view(np.int8) >> 4
+            return halves.ravel()[:count].reshape(tensor.shape)
         array = raw != 0 if tensor.dtype == "bool" else raw.view(element.newbyteorder("<"))
         return np.asarray(array.reshape(tensor.shape))
 
@@ -198,8 +207,8 @@ class _Converter:
         else:
             if operator.name not in VARIABLE_OPERATORS:
                 self._name(operator, made)
-            if layer.dequantised_weights:
-                self._dequantised.append(repr(operator.layer))
+            for remark in dict.fromkeys(layer.remarks):
+                self._remarks.setdefault(remark, []).append(repr(operator.layer))
         for tensor, value in zip(outputs, values, strict=True):
             self._values.setdefault(tensor.index, value)
 
@@ -219,15 +228,30 @@ class _Converter:
             raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
         for tensor, result in zip(outputs, results, strict=True):
             # A shape of no extents may stand for one that was not known, and so may extents below 1.
-            open_shape = bool(self._shapes) or not tensor.shape
-            same_rank = len(tensor.shape) == len(result.shape)
-            extents = zip(tensor.shape, result.shape)  # noqa: B905 - the ranks are compared beside it
+            open_shape = bool(self._shapes) or not tensor.signature
+            same_rank = len(tensor.signature) == len(result.shape)
+            extents = zip(tensor.signature, result.shape)  # noqa: B905 - the ranks are compared beside it
             fits = open_shape or (same_rank and all(told < 1 or told == found for told, found in extents))
             if result.dtype != tensor.dtype or not fits:
                 raise ModelError(
                     f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}"
                 )
-        return results
+        return self._folded(operator, results)
+
+    def _folded(self, operator: Operator, results: Sequence[Expr]) -> Sequence[Expr]:
+        """``results``; as constants, if they are numbers that shapes are made of and follow from constants alone."""
+        import numpy as np
+
+        def is_known(index: int) -> bool:
+            known = self._graph.tensors[index].data is not None
+            return isinstance(self._values[index], Constant) if index in self._values else known
+
+        operands = [index for index in operator.inputs if index >= 0]
+        of_shapes = all(r.dtype in ("int32", "int64") and r.tensor.nbytes <= FOLDED_BYTES for r in results)
+        if not (operands and results and of_shapes and all(map(is_known, operands))):
+            return results
+        with np.errstate(all="ignore"):
+            return [const(array) for array in evaluate(Function((), Tuple(results)), {})]
 
     def _importer(self, operator: Operator) -> Importer:
         if operator.custom_code is None:
@@ -252,7 +276,8 @@ class _Converter:
     def _stand_in(self, tensor: Tensor) -> Expr | None:
         """A value of a failed operator's result, so that what follows is looked at too; None where that is in vain."""
         try:
-            return None if self._shapes else Var(f"tensor_{tensor.index}", TensorType(tensor.shape, tensor.dtype))
+            is_open = bool(self._shapes) or -1 in tensor.signature
+            return None if is_open else Var(f"tensor_{tensor.index}", TensorType(tensor.shape, tensor.dtype))
         except ModelError:
             return None
 
@@ -269,7 +294,8 @@ class _Converter:
 
 def _custom_tensor(tensor: Tensor, value: Expr | None = None) -> CustomTensor:
     info = _info(tensor)
-    return CustomTensor(tensor.name, value, tensor.shape, tensor.dtype, info.scale, info.zero_point)
+    told = None if -1 in tensor.signature else tensor.shape
+    return CustomTensor(tensor.name, value, told, tensor.dtype, info.scale, info.zero_point)
 
 
 def _info(tensor: Tensor) -> TensorInfo:

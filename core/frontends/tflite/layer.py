@@ -35,8 +35,12 @@ def quantisation(tensor: Tensor) -> tuple[float, int]:
     return scales[0], zero_points[0]
 
 
-def quantisations(tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def quantisations(tensor: Tensor, *, of_weight: bool = False) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Scales and zero points of a quantised tensor, as many of each: one, or one per element of its axis.
+
+    Args:
+        tensor: the tensor.
+        of_weight: whether scales may be 0, as converters write them for channels whose weights are all 0.
 
     Raises:
         ModelError: it has none, or they are out of range.
@@ -46,7 +50,7 @@ def quantisations(tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
         raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
     low, high = bounds(tensor.dtype)
     for scale in found.scale:
-        if not (math.isfinite(scale) and scale > 0):
+        if not (math.isfinite(scale) and (scale > 0 or (of_weight and scale == 0))):
             raise ModelError(f"{tensor.name!r} has the scale {scale}")
     for zero_point in found.zero_point:
         if not low <= zero_point <= high:
@@ -69,7 +73,8 @@ def channel_axis(tensor: Tensor) -> int:
 class Layer:
     """One operator, its operands and its results.
 
-    Every method raises ModelError for what the operator does not have, or what is not supported of it.
+    Every method raises ModelError for what the operator does not have, or what is not supported of it. ``remarks`` are
+    what a user may want to know of its import, in words that fit several layers.
 
     Args:
         operator: the operator.
@@ -86,7 +91,7 @@ class Layer:
         constant_of: Callable[[Tensor], np.ndarray | None],
     ) -> None:
         self.options: Mapping[str, Any] = operator.options
-        self.dequantised_weights = False
+        self.remarks: list[str] = []
         self._operator = operator
         self._tensors = tensors
         self._value_of = value_of
@@ -176,7 +181,7 @@ class Layer:
         array = self.constant(position)
         if array is None:
             raise ModelError(f"{tensor.name!r} is {tensor.dtype} beside float32, and no constant")
-        self.dequantised_weights = True
+        self.remarks.append("integer weights beside float activations were dequantised")
         scales, zero_points = quantisations(tensor)
         attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(tensor)}
         real = call("qnn.dequantize", const(array), **attrs)

@@ -76,7 +76,7 @@ def _factors(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], 
     """What a convolution's sums are multiplied by, one or one per channel, and the zero point of its weight."""
     weight = layer.tensor(1)
     (in_scale, _), (out_scale, _) = quantisation(layer.tensor(0)), quantisation(layer.output())
-    scales, zero_points = quantisations(weight)
+    scales, zero_points = quantisations(weight, of_weight=True)
     if dtype == "uint8":
         # (GetQuantizedConvolutionMultipler multiplies in float32.)
         if len(scales) != 1:
@@ -117,7 +117,7 @@ def _depthwise(layer: Layer) -> Expr:
 def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Expr:
     dtype = _operand_dtypes(layer)
     data = layer.value(0)
-    if len(data.shape) != 4 or len(layer.tensor(1).shape) != 4:
+    if len(data.shape) != 4 or len(layer.value(1).shape) != 4:
         raise ModelError("its data and weight must have 4 dimensions")
     weight = _float_permuted(layer, weight_axes) if dtype == "float32" else layer.permuted(1, weight_axes)
     height, width, depth, _ = weight.shape
@@ -148,10 +148,10 @@ def _fully_connected(layer: Layer) -> Expr:
     dtype = _operand_dtypes(layer)
     if layer.options["weights_format"] != 0:
         raise ModelError("its weight is shuffled")
-    data, weight = layer.value(0), layer.tensor(1)
-    if len(weight.shape) != 2:
-        raise ModelError(f"its weight has {len(weight.shape)} dimensions, not 2")
-    depth = weight.shape[1]
+    data, shape = layer.value(0), layer.value(1).shape
+    if len(shape) != 2:
+        raise ModelError(f"its weight has {len(shape)} dimensions, not 2")
+    depth = shape[1]
     if depth < 1 or data.tensor.size % depth:
         raise ModelError(f"its weight takes {depth} inputs, its data has {data.tensor.size} elements")
     if not layer.options["keep_num_dims"] or data.shape[-1] != depth:
@@ -160,7 +160,7 @@ def _fully_connected(layer: Layer) -> Expr:
         return layer.activated(_biased(layer, call("nn.dense", data, layer.float_weight(1))))
     (in_scale, zero_point) = quantisation(layer.tensor(0))
     (out_scale, out_zero) = quantisation(layer.output())
-    scales, weight_zeros = quantisations(weight)
+    scales, weight_zeros = quantisations(layer.tensor(1), of_weight=True)
     if len(set(weight_zeros)) != 1:
         raise ModelError("its weight has several zero points")
     _check_axis(layer, len(scales), 0)
@@ -200,7 +200,7 @@ def _batch_matmul(layer: Layer) -> Expr:
 
 
 def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:
-    rank = len(layer.tensor(position).shape)
+    rank = len(layer.value(position).shape)
     if rank < 2:
         raise ModelError(f"operand {position} has {rank} dimensions")
     value = layer.float_weight(position) if layer.output().dtype == "float32" else layer.value(position)

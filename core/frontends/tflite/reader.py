@@ -47,20 +47,24 @@ class Tensor:
     Args:
         index: its number.
         name: never empty.
-        shape: as it is written; may hold anything.
+        shape: as it is written; may hold anything. An extent that the file leaves open stands there as 1.
+        signature: the shape with -1 for what the file leaves open.
         dtype: one of ours; float16 for constants; the format's name for what is ``odd``.
         quantisation: None where there are no scales.
         data: bytes of a constant, a view of the file; None for a value that is computed.
         odd: what is unusual about it and not supported, None for nothing.
+        packed: whether ``data`` has two elements of an int8 constant in each byte, of four bits each (int4).
     """
 
     index: int
     name: str
     shape: tuple[int, ...]
+    signature: tuple[int, ...]
     dtype: str
     quantisation: Quantisation | None
     data: np.ndarray | None
     odd: str | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class Graph:
         inputs, outputs: tensor numbers.
         file_bytes: size of the whole file.
         initialisers: the graphs that an operator of this one runs once, before the first run, by their numbers.
+        others: what the file calls its other graphs, as those of further signatures.
     """
 
     tensors: Mapping[int, Tensor]
@@ -104,6 +109,7 @@ class Graph:
     outputs: tuple[int, ...]
     file_bytes: int
     initialisers: Mapping[int, Graph] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
@@ -124,9 +130,14 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "FullyConnectedOptions",
         {**_ACTIVATION, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
     ),
+    "GATHER": ("GatherOptions", {"axis": "Axis", "batch_dims": "BatchDims"}),
     "MAX_POOL_2D": ("Pool2DOptions", _POOL),
     "MEAN": ("ReducerOptions", _REDUCER),
+    "MIRROR_PAD": ("MirrorPadOptions", {"mode": "Mode"}),
     "MUL": ("MulOptions", _ACTIVATION),
+    "PACK": ("PackOptions", {"axis": "Axis"}),
+    "REDUCE_MAX": ("ReducerOptions", _REDUCER),
+    "REDUCE_PROD": ("ReducerOptions", _REDUCER),
     "RESHAPE": ("ReshapeOptions", {"new_shape": "NewShapeAsNumpy"}),
     "SOFTMAX": ("SoftmaxOptions", {"beta": "Beta"}),
     "SPLIT": ("SplitOptions", {"num_splits": "NumSplits"}),
@@ -145,6 +156,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "SUB": ("SubOptions", _ACTIVATION),
     "SUM": ("ReducerOptions", _REDUCER),
+    "UNPACK": ("UnpackOptions", {"axis": "Axis"}),
     "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),
 }
 """The options that are read: operator -> (table of the schema, {our name: accessor}). Absent ones have the schema's
@@ -219,8 +231,11 @@ class _Reader:
         if not main.outputs or -1 in main.outputs or -1 in main.inputs:
             raise ModelError("the file is damaged: its graph lacks an output or an input")
         named = {op.options["init_subgraph"] for op in main.operators if op.name == "CALL_ONCE"}
-        there = sorted(number for number in named if 0 < number < model.SubgraphsLength())
-        return replace(main, initialisers={number: self._graph(model, number, codes) for number in there})
+        count = self._tables(model.SubgraphsLength(), "graphs")
+        there = sorted(number for number in named if 0 < number < len(count))
+        others = [self._text(model.Subgraphs(i).Name()) or f"graph {i}" for i in count[1:] if i not in there]
+        initialisers = {number: self._graph(model, number, codes) for number in there}
+        return replace(main, initialisers=initialisers, others=tuple(others))
 
     def _graph(self, model: Any, number: int, codes: Sequence[tuple[str, str | None]]) -> Graph:
         graph = model.Subgraphs(number)
@@ -287,6 +302,9 @@ class _Reader:
         number = tensor.Type()
         kind = self._types.get(number, f"type {number}").lower()
         data = self._constant(tensor.Buffer(), model)
+        packed = kind == "int4" and data is not None
+        if packed:
+            kind = "int8"
         odd = None
         if tensor.Sparsity() is not None:
             odd = "it is sparse"
@@ -300,11 +318,19 @@ class _Reader:
             index=index,
             name=self._text(tensor.Name()) or f"tensor_{index}",
             shape=shape,
+            signature=self._signature(shape, tensor),
             dtype=kind,
             quantisation=self._quantisation(tensor.Quantization()),
             data=data,
             odd=odd,
+            packed=packed,
         )
+
+    def _signature(self, shape: tuple[int, ...], tensor: Any) -> tuple[int, ...]:
+        told = self._vector(tensor.ShapeSignatureAsNumpy())
+        if len(told) != len(shape):
+            return shape
+        return tuple(-1 if extent < 0 else written for extent, written in zip(told, shape, strict=True))
 
     def _quantisation(self, table: Any) -> Quantisation | None:
         if table is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Expr, TupleGetItem, call
+from ...relay.op import Bounds
+from ...relay.scaling import find_fixed_point
 from .layer import QUANTISED, Importer, Layer, quantisation
 
 __all__ = ["SHAPE"]
@@ -59,11 +62,39 @@ def _expand_dims(layer: Layer) -> Expr:
 
 
 def _concatenation(layer: Layer) -> Expr:
-    layer.dtypes("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
+    dtype = layer.dtypes("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
     values = [layer.value(i) for i in range(max(1, layer.count))]
-    layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
+    if dtype == "uint8" and layer.output().quantisation is not None:
+        values = [_rescaled(layer, i) for i in range(layer.count)]
+    else:
+        layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
     axis = _axis(layer.options["axis"], len(values[0].shape))
     return layer.activated(call("concatenate", *values, axis=axis))
+
+
+def _rescaled(layer: Layer, position: int) -> Expr:
+    """A uint8 operand with the scale and zero point of the result.
+
+    The kernel computes ``round(stored * scale + bias) + zero point`` in float32, halves away from zero (TFLite,
+    ``ConcatenationWithScaling``; of int8 it takes only what needs no scaling).
+    """
+    import numpy as np
+
+    given, wanted = quantisation(layer.tensor(position)), quantisation(layer.output())
+    if given == wanted:
+        return layer.value(position)
+    (_, zero_point), (out_scale, out_zero) = given, wanted
+    with np.errstate(all="ignore"):
+        scale = np.float32(given[0]) * (np.float32(1) / np.float32(out_scale))
+        real = np.arange(256, dtype=np.float32) * scale + np.float32(-zero_point) * scale
+    table = np.copysign(np.floor(np.abs(real.astype(np.float64)) + 0.5), real)
+    found = None
+    if np.isfinite(table).all():
+        found = find_fixed_point(table, -zero_point, float(scale), Bounds(-out_zero, 255 - out_zero))
+    if found is None:
+        raise ModelError(f"operand {position} is scaled by a float32 that no fixed point equals")
+    zeros = {"input_zero_point": zero_point, "output_zero_point": out_zero}
+    return call("qnn.requantize", layer.value(position), scale=found, dtype="uint8", **zeros)
 
 
 def _parts(layer: Layer, data: Expr, axis: int, sizes: Sequence[int]) -> list[Expr]:
@@ -160,10 +191,7 @@ def _pad(layer: Layer) -> Expr:
     """With zeros, which are the zero point of the result where it is quantised, or with the given value."""
     data, output = _raw(layer), layer.output()
     layer.same_quantisation(layer.tensor(0), output)
-    widths = layer.integers(1, "paddings")
-    rank = len(data.shape)
-    if len(widths) != 2 * rank:
-        raise ModelError(f"its paddings are {len(widths)} numbers, not {2 * rank}")
+    before, after = zip(*_pairs(layer, 1, "paddings", len(data.shape)), strict=True)
     value = 0.0
     if layer.has(2):
         array = layer.constant(2)
@@ -172,19 +200,124 @@ def _pad(layer: Layer) -> Expr:
         value = array.item()
     elif output.dtype in QUANTISED and output.quantisation is not None:
         value = quantisation(output)[1]
-    return call("nn.pad", data, pad_width=(*widths[::2], *widths[1::2]), pad_value=value)
+    return call("nn.pad", data, pad_width=(*before, *after), pad_value=value)
+
+
+def _mirror_pad(layer: Layer) -> Expr:
+    data = _raw(layer)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    edge = {0: 1, 1: 0}.get(layer.options["mode"])  # the elements at the border that are not repeated
+    if edge is None:
+        raise ModelError(f"its mode has the number {layer.options['mode']}")
+    for axis, (before, after) in enumerate(_pairs(layer, 1, "paddings", len(data.shape))):
+        extent = data.shape[axis]
+        if not 0 <= min(before, after) <= max(before, after) <= extent - edge:
+            raise ModelError(f"it mirrors {before} and {after} of {extent} elements of axis {axis}")
+        front = [_reversed(data, axis, edge, before)] if before else []
+        back = [_reversed(data, axis, extent - edge - after, after)] if after else []
+        data = call("concatenate", *front, data, *back, axis=axis)
+    return data
+
+
+def _reversed(data: Expr, axis: int, first: int, count: int) -> Expr:
+    """``count`` elements of an axis from ``first`` on, the last one foremost."""
+    rank = len(data.shape)
+    begin, end, strides = [0] * rank, list(data.shape), [1] * rank
+    begin[axis], end[axis], strides[axis] = first + count - 1, first - 1, -1
+    return call("strided_slice", data, begin=begin, end=end, strides=strides)
+
+
+def _pairs(layer: Layer, position: int, what: str, count: int) -> list[tuple[int, int]]:
+    """The elements of a constant operand of ``count`` pairs of integers."""
+    found = layer.integers(position, what)
+    if len(found) != 2 * count:
+        raise ModelError(f"its {what} are {len(found)} numbers, not {2 * count}")
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _pack(layer: Layer) -> Expr:
+    parts = [_raw(layer, i) for i in range(max(1, layer.count))]
+    layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
+    axis = _axis(layer.options["axis"], len(parts[0].shape) + 1)
+    wide = [call("reshape", part, newshape=(*part.shape[:axis], 1, *part.shape[axis:])) for part in parts]
+    return call("concatenate", *wide, axis=axis)
+
+
+def _unpack(layer: Layer) -> list[Expr]:
+    data = _raw(layer)
+    axis = _axis(layer.options["axis"], len(data.shape))
+    shape = (*data.shape[:axis], *data.shape[axis + 1 :])
+    return [call("reshape", part, newshape=shape) for part in _parts(layer, data, axis, [1] * layer.outputs)]
+
+
+def _blocks(layer: Layer, data: Expr, what: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """Sides of the blocks of spatial dimensions, and what is put around or taken off them."""
+    sides = layer.integers(1, "block shape")
+    if len(data.shape) not in (3, 4) or len(sides) != len(data.shape) - 2 or min(sides) < 1:
+        raise ModelError(f"its block shape {sides} does not fit {len(data.shape)} dimensions")
+    around = _pairs(layer, 2, what, len(sides))
+    if min(map(min, around)) < 0:
+        raise ModelError(f"its {what} are {around}")
+    return sides, around
+
+
+def _space_to_batch(layer: Layer) -> Expr:
+    """Elements that lie a block's side apart become neighbours, in batches of their own."""
+    data = _raw(layer)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    sides, around = _blocks(layer, data, "paddings")
+    before, after = zip((0, 0), *around, (0, 0), strict=True)
+    zero = quantisation(layer.output())[1] if layer.output().dtype in QUANTISED else 0
+    data = call("nn.pad", data, pad_width=(*before, *after), pad_value=zero)
+    batch, *extents, depth = data.shape
+    if any(extent % side for extent, side in zip(extents, sides, strict=True)):
+        raise ModelError(f"its padded data of {extents} elements is not made of blocks of {list(sides)}")
+    split = [part for extent, side in zip(extents, sides, strict=True) for part in (extent // side, side)]
+    data = call("reshape", data, newshape=(batch, *split, depth))
+    last = len(split) + 1
+    data = call("transpose", data, axes=(*range(2, last, 2), 0, *range(1, last, 2), last))
+    rows = [extent // side for extent, side in zip(extents, sides, strict=True)]
+    return call("reshape", data, newshape=(batch * math.prod(sides), *rows, depth))
+
+
+def _batch_to_space(layer: Layer) -> Expr:
+    """What undoes SPACE_TO_BATCH_ND."""
+    data = _raw(layer)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    sides, around = _blocks(layer, data, "crops")
+    batches, *extents, depth = data.shape
+    count = len(sides)
+    if batches % math.prod(sides):
+        raise ModelError(f"its {batches} batches are not made of blocks of {list(sides)}")
+    batch = batches // math.prod(sides)
+    data = call("reshape", data, newshape=(*sides, batch, *extents, depth))
+    inner = [axis for d in range(count) for axis in (count + 1 + d, d)]
+    data = call("transpose", data, axes=(count, *inner, 2 * count + 1))
+    wide = [extent * side for extent, side in zip(extents, sides, strict=True)]
+    data = call("reshape", data, newshape=(batch, *wide, depth))
+    begin, after = zip(*around, strict=True)
+    end = [extent - cut for extent, cut in zip(wide, after, strict=True)]
+    if any(first >= last for first, last in zip(begin, end, strict=True)):
+        raise ModelError(f"its crops {around} leave nothing of {wide}")
+    bounds = {"begin": (0, *begin, 0), "end": (batch, *end, depth), "strides": (1,) * len(data.shape)}
+    return call("strided_slice", data, **bounds)
 
 
 SHAPE: dict[str, Importer] = {
+    "BATCH_TO_SPACE_ND": _batch_to_space,
     "CONCATENATION": _concatenation,
     "EXPAND_DIMS": _expand_dims,
+    "MIRROR_PAD": _mirror_pad,
+    "PACK": _pack,
     "PAD": _pad,
     "PADV2": _pad,
     "RESHAPE": _reshape,
     "SLICE": _slice,
+    "SPACE_TO_BATCH_ND": _space_to_batch,
     "SPLIT": _split,
     "SPLIT_V": _split_v,
     "SQUEEZE": _squeeze,
     "STRIDED_SLICE": _strided_slice,
     "TRANSPOSE": _transpose,
+    "UNPACK": _unpack,
 }

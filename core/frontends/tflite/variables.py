@@ -133,17 +133,24 @@ class Variables:
         if graph is None:
             raise ModelError(f"it runs graph {number}, which the file does not have")
         handles: dict[int, Key] = {}
+        widened: dict[int, np.ndarray] = {}
         done = []
         for inner in graph.operators:
             if inner.name == "VAR_HANDLE":
                 handles[_one(inner.outputs, "results")] = _key(inner)
                 continue
+            real = self._float16(graph, inner)
+            if real is not None:
+                widened[_one(inner.outputs, "results")] = real.astype("float32")
+                continue
             if inner.name != "ASSIGN_VARIABLE" or len(inner.inputs) != 2 or inner.inputs[0] not in handles:
                 raise ModelError(
                     f"its graph has an operator {inner.name}", hint="supported: constants assigned to variables"
                 )
-            source = graph.tensors.get(inner.inputs[1])
-            array = None if source is None else self._constant_of(source)
+            array = widened.get(inner.inputs[1])
+            if array is None:
+                source = graph.tensors.get(inner.inputs[1])
+                array = None if source is None else self._constant_of(source)
             if array is None:
                 raise ModelError("its graph assigns what is no constant")
             done.append(handles[inner.inputs[0]])
@@ -151,6 +158,13 @@ class Variables:
             self._initial[done[-1]] = array
         self._assigned_first[number] = done
         return done
+
+    def _float16(self, graph: Graph, operator: Operator) -> np.ndarray | None:
+        """What an operator makes float32 of: float16 constants, as converters store them for short."""
+        source = graph.tensors.get(operator.inputs[0]) if len(operator.inputs) == 1 else None
+        if operator.name != "DEQUANTIZE" or source is None or source.dtype != "float16":
+            return None
+        return self._constant_of(source)
 
     def _name(self, key: Key) -> None:
         if key not in self._names:
