@@ -27,7 +27,7 @@ from .codegen.makefile import makefile_text
 from .drivers import Clock, Library, Parts
 from .errors import InternalError, ModelError, UmaError, UsageError
 from .machines import Machine, find_runner, runners_for
-from .runtime.cache import Cache, library_key
+from .runtime.cache import Cache, library_key, on_trial
 from .runtime.compile import Part, compile_objects, compile_shared
 from .runtime.elf import check_machine, code_bytes, text_bytes
 from .runtime.files import one_at_a_time, read_plain, replace_folder
@@ -124,8 +124,11 @@ class Artifact:
         Raises:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
-        objects = self.objects()
-        return sum(map(code_bytes, objects.values())) if objects else text_bytes(self._library())
+        if objects := self.objects():
+            return sum(map(code_bytes, objects.values()))
+        library = self._library()
+        with on_trial(library):
+            return text_bytes(library)
 
     @functools.cached_property
     def _machine(self) -> Machine | None:
@@ -366,17 +369,18 @@ class Artifact:
 
         self._check_devices()
         state = self._record["state"]
-        model = NativeModel(
-            library,
-            name=self.name,
-            inputs=self._tensors(self._record["inputs"]),
-            outputs=self._tensors(self._record["outputs"]),
-            states=self._tensors([] if state is None else state["tensors"]),
-            model_digest=None if state is None else state["model"],
-            devices=self._devices(),
-            layers=[call["layers"] for call in self._record["calls"]],
-            parts=[call["parts"] for call in self._record["calls"]],
-        )
+        with on_trial(library):
+            model = NativeModel(
+                library,
+                name=self.name,
+                inputs=self._tensors(self._record["inputs"]),
+                outputs=self._tensors(self._record["outputs"]),
+                states=self._tensors([] if state is None else state["tensors"]),
+                model_digest=None if state is None else state["model"],
+                devices=self._devices(),
+                layers=[call["layers"] for call in self._record["calls"]],
+                parts=[call["parts"] for call in self._record["calls"]],
+            )
         if model.arena_bytes != self.arena_bytes:
             raise ModelError(
                 f"the model needs an arena of {model.arena_bytes} bytes, its metadata says {self.arena_bytes}",
@@ -471,12 +475,16 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
     """
     folder = Path(path)
-    if not folder.is_dir() or not os.path.lexists(folder / METADATA_FILE):
+    where = folder / METADATA_FILE
+    try:
+        os.lstat(where)
+    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+        if isinstance(error, PermissionError):
+            raise UsageError(f"the artifact cannot be read: {error.strerror}", where=os.fspath(path)) from error
         raise UsageError(
             f"there is no artifact at {os.fspath(path)!r}",
             hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
-        )
-    where = folder / METADATA_FILE
+        ) from error
     record = parse_record(read_plain(where, range(_MAX_METADATA_BYTES + 1)), where)
     if reason := problem(record):
         raise ModelError(f"the artifact is not sound: {reason}", where=str(where))

@@ -55,11 +55,13 @@ def _settings(path: str) -> Mapping[str, object]:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="make it readable") from error
+        what = f"the project's file cannot be read: {error.strerror}"
+        raise UsageError(what, where=path, hint="make it readable") from error
     if b"uma" not in content:
         return {}  # it says nothing to UMA, and what is wrong with it is not UMA's business
     if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} has more than {_MAX_BYTES} bytes", hint="it should be the file of a project")
+        what = f"the project's file has more than {_MAX_BYTES} bytes"
+        raise UsageError(what, where=path, hint="it should be the file of a project")
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -68,17 +70,18 @@ def _settings(path: str) -> Mapping[str, object]:
     try:
         table: object = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # what is wrong with TOML or with UTF-8 is a ValueError
-        raise UsageError(f"{path} is no TOML: {error}", hint="mend it: UMA reads [tool.uma] of it") from error
+        what = f"the project's file is no TOML: {error}"
+        raise UsageError(what, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
     for name in ("tool", "uma"):
         table = table.get(name, {}) if isinstance(table, dict) else None
     if not isinstance(table, dict):
-        raise UsageError(f"[tool.uma] of {path} is no table", hint='write [tool.uma.targets] and name = "c -opt=2"')
+        raise UsageError("[tool.uma] is no table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"')
     for name in table:
         if name not in SETTINGS:
             import difflib
 
             close = difflib.get_close_matches(name, SETTINGS, 1)
             did = f"did you mean {close[0]!r}? " if close else ""
-            what = f"[tool.uma] of {path} has the setting {name[:100]!r}, which there is not"
-            raise UsageError(what, hint=f"{did}there are {', '.join(SETTINGS)}")
+            what = f"[tool.uma] has the setting {name[:100]!r}, which there is not"
+            raise UsageError(what, where=path, hint=f"{did}there are {', '.join(SETTINGS)}")
     return table

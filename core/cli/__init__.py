@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from ..errors import InternalError, UmaError, UsageError
+from ..errors import InternalError, RequirementError, UmaError, UsageError
 from ..version import __version__
 from . import build, doctor, explain, plugins, run, targets, verify
 from .output import Output, own_stdout
@@ -40,10 +40,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"see {self.prog} --help")
-
-
-class _Terminated(KeyboardInterrupt):
-    """Asked to end by another process: like Ctrl-C, so that nothing is left half-written."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def warn(message: Warning | str, *_: object, **__: object) -> None:
         out.complain(f"uma: warning: {message}")
 
-    with _termination(), warnings.catch_warnings(), contextlib.ExitStack() as stack:
+    with _signals() as received, warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.showwarning = warn
         try:
             args = _parser().parse_args(given)
@@ -95,28 +91,43 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Whoever read the output has seen enough; the exit code must not say that all is done.
             out.abandon()
             return 128 + signal.SIGPIPE
-        except KeyboardInterrupt as interrupt:
-            out.complain("uma: interrupted")
-            return 128 + (signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT)
+        except KeyboardInterrupt:
+            return _interrupted(out, received)
+        except MemoryError as error:
+            shortage = RequirementError("there is not enough memory", hint="make some free, or take a smaller model")
+            shortage.__cause__ = error
+            return out.fail(shortage)
         except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user unasked
+            if received:  # while a module was imported, which made of the interrupt an error of its own
+                return _interrupted(out, received)
             hint = "this is a fault of UMA; please report it with the output of the same command and -v"
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
             return out.fail(fault)
 
 
+def _interrupted(out: Output, received: Sequence[int]) -> int:
+    out.complain("uma: interrupted")
+    return 128 + (received[0] if received else signal.SIGINT)
+
+
 @contextlib.contextmanager
-def _termination() -> Iterator[None]:
-    """Within, SIGTERM raises `_Terminated`."""
+def _signals() -> Iterator[list[int]]:
+    """Within, SIGINT and SIGTERM raise KeyboardInterrupt, so that nothing is left half-written; gives what came."""
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not this thread's business
+        yield received  # signals are not this thread's business
         return
 
-    def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
-        raise _Terminated
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, raise_terminated)
+    # Who starts a command in the background may have Ctrl-C ignored; None is a handler that is not Python's.
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        yield received
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

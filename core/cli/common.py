@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, UsageError
+from ..plain_files import open_plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +36,7 @@ __all__ = [
 ]
 
 _SOURCES = "write NAME=@FILE.npy or NAME=random:SEED"
+_SEED = re.compile(r"[0-9]{1,40}")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +154,7 @@ def target_text(text: str) -> str:
     from ..target.text import MAX_JSON_CHARS
 
     try:
-        with open(text, encoding="utf-8") as file:
+        with io.TextIOWrapper(open_plain(text), encoding="utf-8") as file:
             content = file.read(MAX_JSON_CHARS + 1)
     except OSError as error:
         raise UsageError(f"the target's file cannot be read: {error.strerror}", where=text) from error
@@ -242,6 +246,9 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]])
         given[name] = _from_source(text[len(name) + 1 :], rows[name])
     if args.inputs is not None:
         arrays = read_arrays(args.inputs)
+        if list(arrays) == [""]:
+            what = "the file holds one array, without a name"
+            raise ModelError(what, where=str(args.inputs), hint="give it as --input NAME=@FILE.npy")
         if unknown_names := [name for name in arrays if name not in rows]:
             what = f"the model has no input {unknown_names[0]!r}"
             raise ModelError(what, where=str(args.inputs), hint=hint)
@@ -262,7 +269,7 @@ def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
             raise ModelError("the file holds arrays with names", where=source[1:], hint=hint)
         return arrays[""]
     kind, _, seed = source.partition(":")
-    if kind != "random" or not (seed.isascii() and seed.isdecimal()):
+    if kind != "random" or not _SEED.fullmatch(seed):
         raise UsageError(f"{source!r} is no source for the input {row['name']!r}", hint=_SOURCES)
     return random_array(row["shape"], row["dtype"], int(seed))
 

@@ -241,8 +241,8 @@ def _cache(check: str) -> Iterator[Finding]:
         hint = "mend the folder's owner and mode, or choose another with UMA_CACHE_DIR"
         yield Finding(check, "fault", str(caught[0].message), str(wanted), hint, UsageError.exit_code)
         return
-    entries = [entry.stat().st_size for entry in cache.folder.glob("*.so")]
-    size = f"{sum(entries) / 1e6:.1f} of {cache.max_bytes / 1e6:.0f} MB"
+    entries = cache.entries()
+    size = f"{sum(entry.size_bytes for entry in entries) / 1e6:.1f} of {cache.max_bytes / 1e6:.0f} MB"
     yield Finding(check, "ok", f"the cache has {len(entries)} compiled libraries, {size}", str(cache.folder))
     if os.statvfs(cache.folder).f_flag & getattr(os, "ST_NOEXEC", 0):
         what = "the cache folder is on a file system that is mounted noexec: nothing in it can be run"
@@ -265,8 +265,14 @@ def _folders(check: str) -> Iterator[Finding]:
         hint = "make room there, or choose another folder with TMPDIR"
         what = f"temporary files cannot be written: {error.strerror}"
         yield Finding(check, "fault", what, os.environ.get("TMPDIR"), hint, ToolchainError.exit_code)
+    try:
+        here = os.getcwd()
+    except OSError:
+        what, hint = "the current folder is not there any more", "go to another one"
+        yield Finding(check, "fault", what, None, hint, UsageError.exit_code)
+        return
     if os.access(".", os.W_OK):
-        yield Finding(check, "ok", "the current folder can be written", os.getcwd())
+        yield Finding(check, "ok", "the current folder can be written", here)
     else:
         what, hint = "the current folder cannot be written", "name another one for artifacts: uma build -o OUT"
         yield Finding(check, "note", what, None, hint)

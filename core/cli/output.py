@@ -24,6 +24,9 @@ SCHEMA_VERSION = 1
 _NUMBER = re.compile(r"[0-9.]+(e[-+][0-9]+)?%?|-")
 """A number in a table, or that there is none."""
 
+_MAX_LINE_CHARS = 1000
+"""Of one line of an error."""
+
 
 class Output:
     """Where a command's results go.
@@ -96,7 +99,9 @@ class Output:
 
     def fail(self, error: UmaError) -> int:
         """Report an error, as JSON too unless there is an answer already; gives its exit code."""
-        self.complain(f"uma: error: {error}")
+        # Names are a model's, and may be of any length; with -v, all is in the traceback.
+        lines = (shorten(line, _MAX_LINE_CHARS) for line in str(error).split("\n"))
+        self.complain("uma: error: " + "\n".join(lines))
         if self.verbose:
             self.complain("".join(traceback.format_exception(error)).rstrip("\n"))
         if not self._answered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,15 +99,21 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None]:
     """What to run, and the targets that it was built for where that happened just now."""
-    if args.model.is_dir():
+    if os.path.isdir(args.model):
         from ..artifact import load
 
         if args.target or args.name or args.shape or args.state or args.pin:
             hint = "--target, --name, --shape, --pin and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model), None
-    if not args.model.exists():
-        raise UsageError(f"there is no file {args.model}", hint="name a model file, or a folder that uma build wrote")
+    try:
+        os.stat(args.model)
+    except FileNotFoundError as error:
+        hint = "name a model file, or a folder that uma build wrote"
+        raise UsageError(f"there is no file {args.model}", hint=hint) from error
+    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
     from ..pipeline.driver import build_loaded, load_model

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ModelError, UsageError
+from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
 from .model import ImportedModel
 
@@ -48,13 +49,15 @@ def import_model(
 
 def _read(path: Path) -> bytes:
     try:
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder", hint="name the model file in it")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelError("the model file is larger than 2 GiB", where=str(path))
-        return path.read_bytes()
+        with open_plain(path) as file:
+            size = size_of(file)
+            if size > MAX_FILE_BYTES:
+                raise ModelError("the model file is larger than 2 GiB", where=str(path))
+            return file.read(size)
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise UsageError(f"{path} is a folder", hint="name the model file in it") from error
     except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{str(path)!r} cannot be read: {why}") from error

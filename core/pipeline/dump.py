@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
+from ..plain_files import open_plain, size_of
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
@@ -68,8 +70,6 @@ class Dumper:
             raise UsageError(f"cannot write the dump: {error.strerror}", where=str(self.folder)) from error
 
     def _save_constants(self) -> None:
-        import io
-
         import numpy as np
 
         content = io.BytesIO()
@@ -82,16 +82,17 @@ def read_dump(path: Path) -> Form:
 
     Raises:
         UsageError: a file cannot be opened.
-        ModelError: a file is damaged or too large.
+        ModelError: a file is damaged or too large, or there is no model in it.
         TextError: the text is malformed, or a constant is missing.
     """
     import numpy as np
 
     beside = path.with_name(CONSTANTS_FILE)
     try:
-        if path.stat().st_size > _MAX_TEXT_BYTES:
-            raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
-        text = path.read_text(encoding="utf-8")
+        with open_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8") as reader:
+            if size_of(file) > _MAX_TEXT_BYTES:
+                raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
+            text = reader.read()
         constants = _read_constants(beside) if beside.exists() else {}
     except UnicodeDecodeError as error:
         raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
@@ -99,7 +100,13 @@ def read_dump(path: Path) -> Form:
         raise UsageError(f"cannot read the text form: {getattr(error, 'strerror', error)}", where=str(path)) from error
     if _PROGRAM.search(text):
         return parse_program(text, constants, str(path))
-    return parse_module(text, {digest: np.frombuffer(raw, np.uint8) for digest, raw in constants.items()}, str(path))
+    arrays = {digest: np.frombuffer(raw, np.uint8) for digest, raw in constants.items()}
+    module = parse_module(text, arrays, str(path))
+    try:
+        _ = module.main
+    except ModelError as error:
+        raise ModelError(error.what, where=str(path), hint=error.hint) from error
+    return module
 
 
 def _read_constants(path: Path) -> dict[str, bytes]:
@@ -112,10 +119,11 @@ def _read_constants(path: Path) -> dict[str, bytes]:
 
     found = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_plain(path) as whole, zipfile.ZipFile(whole) as archive:
             members = archive.infolist()
             # Nothing is compressed or shared, so that no small file fills the memory.
-            if sum(member.file_size for member in members) > path.stat().st_size:
+            packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+            if packed or sum(member.file_size for member in members) > size_of(whole):
                 raise ModelError("the constants are compressed, as no dump is", where=str(path))
             for member in members:
                 with archive.open(member) as file:

@@ -35,6 +35,6 @@ def _project_names() -> list[str]:
     project = find_project()
     names = [] if project is None else project.settings.get(_SETTING, [])
     if project is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        what = f"in [tool.uma] of {project.path}: {_SETTING} is no list of names"
-        raise UsageError(what, hint=f'write {_SETTING} = ["uma-my-plugin"]')
+        where = f"{project.path}, in [tool.uma]"
+        raise UsageError(f"{_SETTING} is no list of names", where=where, hint=f'write {_SETTING} = ["uma-my-plugin"]')
     return [str(name) for name in names]  # type: ignore[attr-defined]  # a list, as was just seen

@@ -8,6 +8,7 @@ match its name is made again. Nothing is locked: two processes that miss at once
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import os
@@ -18,16 +19,18 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..compilers import native_flags
 from ..errors import ToolchainError, UsageError
+from ..plain_files import open_plain
 from ..version import __version__
 from .compile import Part
 from .toolchain import host_cpu_id
 
-__all__ = ["Cache", "default_folder", "library_key"]
+__all__ = ["Cache", "Entry", "default_folder", "library_key", "on_trial"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}-[0-9a-f]{64}\.so")
 _PARTIAL = ".partial-"
@@ -90,6 +93,14 @@ def default_folder() -> Path:
     return (Path(xdg) if os.path.isabs(xdg) else home / ".cache") / "uma"
 
 
+class Entry(NamedTuple):
+    """A library that is kept: when it was last used, in seconds since the epoch, its size, and its file."""
+
+    used_s: float
+    size_bytes: int
+    path: Path
+
+
 class Cache:
     """A folder of compiled libraries.
 
@@ -103,6 +114,7 @@ class Cache:
 
     Raises:
         UsageError: the folder that was asked for cannot be made, written or trusted.
+        ToolchainError: nor can a temporary one be made.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, max_bytes: int = 1 << 30) -> None:
@@ -167,29 +179,47 @@ class Cache:
                 continue  # evicted by another process, or unreadable: as good as absent
         return None
 
+    def entries(self) -> list[Entry]:
+        """What is kept, that used longest ago first."""
+        return sorted(
+            Entry(status.st_mtime, status.st_size, path)
+            for path, status in self._items()
+            if _ENTRY.fullmatch(path.name) and stat.S_ISREG(status.st_mode)
+        )
+
+    def _items(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for item in os.scandir(self.folder):
+            with contextlib.suppress(FileNotFoundError):  # another process removed it just now
+                yield Path(item.path), item.stat(follow_symlinks=False)
+
     def _evict(self) -> None:
         now = time.time()
-        entries: list[tuple[float, int, Path]] = []
-        for item in os.scandir(self.folder):
-            try:
-                status = item.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if _ENTRY.fullmatch(item.name) and stat.S_ISREG(status.st_mode):
-                entries.append((status.st_mtime, status.st_size, Path(item.path)))
-            elif item.name.startswith(_PARTIAL) and status.st_mtime < now - _ABANDONED_S:
-                shutil.rmtree(item.path, ignore_errors=True)
-        total = sum(size for _, size, _ in entries)
-        for used, size, path in sorted(entries):
-            if total <= self.max_bytes or used > now - _GRACE_S:
+        for path, status in self._items():
+            if path.name.startswith(_PARTIAL) and status.st_mtime < now - _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)
+        entries = self.entries()
+        total = sum(entry.size_bytes for entry in entries)
+        for entry in entries:
+            if total <= self.max_bytes or entry.used_s > now - _GRACE_S:
                 break
-            path.unlink(missing_ok=True)
-            total -= size
+            entry.path.unlink(missing_ok=True)
+            total -= entry.size_bytes
+
+
+@contextlib.contextmanager
+def on_trial(library: Path) -> Iterator[None]:
+    """Within, an entry that turns out not to work is removed, so that the next time it is made again."""
+    try:
+        yield
+    except ToolchainError:
+        with contextlib.suppress(OSError):  # gone already; or it stays, and fails again
+            library.unlink()
+        raise
 
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
@@ -215,6 +245,13 @@ def _unusable(folder: Path) -> str | None:
 
 @functools.cache
 def _private_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="uma-cache-")
+    try:
+        folder = tempfile.mkdtemp(prefix="uma-cache-")
+    except OSError as error:
+        raise ToolchainError(
+            f"no folder for compiled models can be made: {error.strerror}",
+            where="the folder for temporary files",
+            hint="make room there, or choose another folder with UMA_CACHE_DIR or TMPDIR",
+        ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -14,13 +14,15 @@ from pathlib import Path
 from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
 from .toolchain import INSTALL_HINT, Compiler
-from .tools import Running, ending, excerpt, run
+from .tools import Running, ending, excerpt, no_thread, run
 
 __all__ = ["Part", "compile_objects", "compile_program", "compile_shared", "try_link"]
 
 _TIMEOUT_S = 600.0
 _LINK_TIMEOUT_S = 20.0
-_LINKED = ".linked"  # a name that no file of the caller's can have
+# Names that no file of the caller's can have.
+_LINKED = ".linked"
+_TEMPORARY = ".temporary"
 
 
 @dataclass(frozen=True)
@@ -176,18 +178,33 @@ class _Folder:
         self.path = path
         self._timeout_s = timeout_s
         self._running = Running()
+        path.joinpath(_TEMPORARY).mkdir()
         for name, content in files.items():
             path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def step(self, compiler: Compiler, what: str, arguments: Sequence[str]) -> None:
-        """Run a compiler; ToolchainError where it fails."""
+    def step(self, compiler: Compiler, what: str, arguments: Sequence[str], made: str) -> None:
+        """Run a compiler; ToolchainError where it fails, or does not make the file ``made``."""
         command = (*compiler.command, *arguments)
-        status, text = run(command, cwd=self.path, timeout_s=self._timeout_s, running=self._running, hint=INSTALL_HINT)
+        status, text = run(
+            command,
+            cwd=self.path,
+            timeout_s=self._timeout_s,
+            temporary=self.path / _TEMPORARY,
+            running=self._running,
+            hint=INSTALL_HINT,
+        )
         if status != 0:
             raise ToolchainError(
-                f"{compiler.name} could not {what} ({ending(status)})\n{excerpt(text)}",
+                f"{compiler.name} could not {what} ({ending(status)})\n{excerpt(text)}".rstrip("\n"),
                 where=shlex.join(command),
                 hint=_hint(text),
+            )
+        product = self.path / made
+        if product.is_symlink() or not product.is_file():
+            raise ToolchainError(
+                f"{compiler.name} made no file when it was to {what}",
+                where=shlex.join(command),
+                hint=INSTALL_HINT,
             )
 
     def link(
@@ -199,22 +216,24 @@ class _Folder:
         libraries: Sequence[Path],
     ) -> None:
         """Link objects of the folder into its file `_LINKED`."""
-        self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"))
+        self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"), _LINKED)
 
     def compile(self, parts: Sequence[Part], flags: Sequence[str] = (), jobs: int = 2) -> list[str]:
         """Compile the sources of `parts`, with `flags` besides their own; gives the names of the objects."""
 
         def compile_one(part: Part, source: str) -> str:
-            arguments = (*part.flags, *flags, "-c", source, "-o", f"{source}.o")
-            self.step(part.compiler, f"compile {source}", arguments)
-            return f"{source}.o"
+            made = f"{source}.o"
+            self.step(part.compiler, f"compile {source}", (*part.flags, *flags, "-c", source, "-o", made), made)
+            return made
 
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             try:
                 return list(pool.map(compile_one, *zip(*((p, s) for p in parts for s in p.sources), strict=True)))
-            except BaseException:  # an interrupt must not wait for compilers that may take minutes
+            except BaseException as error:  # an interrupt must not wait for compilers that may take minutes
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._running.stop()
+                if isinstance(error, RuntimeError):
+                    raise no_thread(error) from error
                 raise
 
 
@@ -241,7 +260,8 @@ def try_link(compiler: Compiler, program: str, arguments: Sequence[str]) -> tupl
         with tempfile.TemporaryDirectory(prefix="uma-link-", ignore_cleanup_errors=True) as name:
             Path(name, "program.c").write_text(program, encoding="utf-8")
             command = (*compiler.command, "-w", "-fno-builtin", "program.c", "-o", "program", *arguments, "-Wl,-t")
-            status, text = run(command, cwd=Path(name), timeout_s=_LINK_TIMEOUT_S, hint=INSTALL_HINT)
+            folder = Path(name)
+            status, text = run(command, cwd=folder, timeout_s=_LINK_TIMEOUT_S, temporary=folder, hint=INSTALL_HINT)
     except OSError as error:
         raise ToolchainError(
             f"cannot write what the compiler needs: {error.strerror}",

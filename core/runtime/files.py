@@ -7,17 +7,20 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import ModelError, UsageError
+from ..plain_files import open_plain, size_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["one_at_a_time", "read_arrays", "read_plain", "replace_folder", "save_arrays", "write_whole"]
+
+_MAX_UNPACKED_BYTES = 1 << 29
+"""What a compressed file may take in memory, beyond its own size: a small one could fill all there is."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -44,28 +47,55 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         UsageError: the file cannot be opened.
         ModelError: it holds something else, or more than there is memory for. Objects are not unpickled.
     """
+    import struct
     import tokenize
     import zipfile
     import zlib
 
-    import numpy as np
+    from numpy.lib.format import MAGIC_PREFIX, read_array
 
     try:
-        file = path.open("rb")
+        file = open_plain(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the file: {getattr(error, 'strerror', error)}", where=str(path)) from error
     try:
         with file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            return {name: loaded[name] for name in loaded.files}
+            head = file.read(len(MAGIC_PREFIX))
+            file.seek(0)
+            if head == MAGIC_PREFIX:
+                return {"": read_array(file, allow_pickle=False)}
+            if head[:2] != b"PK":
+                raise ValueError("it begins like neither an .npy nor an .npz file")
+            return _read_archive(file)
     except (
         EOFError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, SyntaxError, ValueError,
-        tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+        struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         hint = "write it with numpy.save or numpy.savez, from arrays of numbers"
-        raise ModelError(f"the file does not hold arrays: {error}", where=str(path), hint=hint) from error
+        what = str(error) or "there is not enough memory for them"
+        raise ModelError(f"the file does not hold arrays: {what}", where=str(path), hint=hint) from error
+
+
+def _read_archive(file: BinaryIO) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file; ValueError, or one of zipfile's errors, where it is none."""
+    import zipfile
+
+    from numpy.lib.format import read_array
+
+    arrays: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise ValueError("it is compressed as numpy does not do it")
+        if sum(member.file_size for member in members) > size_of(file) + _MAX_UNPACKED_BYTES:
+            raise ValueError(f"they would fill more than {_MAX_UNPACKED_BYTES >> 20} MiB, unpacked")
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name in arrays:
+                raise ValueError(f"two of them are called {name!r}")
+            with archive.open(member) as content:
+                arrays[name] = read_array(content, allow_pickle=False)
+    return arrays
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None:
@@ -101,20 +131,14 @@ def read_plain(path: Path, sizes: range) -> bytes:
         ModelError: it is something else, has another size, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open_plain(path, links=False) as file:
+            size = size_of(file)
+            if size not in sizes:
+                limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
+                raise ModelError(f"a file of the artifact has {size} bytes, {limit}", where=str(path))
+            return file.read(size)
     except OSError as error:
         raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError("an entry of the artifact is not a plain file", where=str(path))
-        if status.st_size not in sizes:
-            limit = f"expected {sizes[0]}" if len(sizes) == 1 else f"at most {sizes[-1]} are allowed"
-            raise ModelError(f"a file of the artifact has {status.st_size} bytes, {limit}", where=str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(status.st_size)
-    finally:
-        os.close(descriptor)
 
 
 def replace_folder(staged: Path, folder: Path) -> None:

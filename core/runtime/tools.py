@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from ..errors import ToolchainError
+from ..errors import RequirementError, ToolchainError
 
-__all__ = ["Running", "ending", "excerpt", "run"]
+__all__ = ["Running", "ending", "excerpt", "no_thread", "run"]
 
 _MAX_OUTPUT_BYTES = 1 << 20
 
@@ -57,6 +57,7 @@ def run(
     *,
     cwd: Path | None,
     timeout_s: float,
+    temporary: Path | None = None,
     running: Running | None = None,
     hint: str | None = None,
 ) -> tuple[int, str]:
@@ -66,18 +67,20 @@ def run(
         command: an absolute path, and arguments.
         cwd: the folder that it works in; None for this process's.
         timeout_s: seconds that it may take.
+        temporary: the folder for its temporary files, which it leaves there when it is killed; None for the usual one.
         running: what it belongs to.
         hint: what to do where it cannot be started.
 
     Raises:
         ToolchainError: it cannot be started, hung, or printed more than a megabyte.
+        RequirementError: there is no room for a thread, which keeps the time.
     """
     running = running or Running()
     try:
         process = subprocess.Popen(
             command,
             cwd=cwd,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **({} if temporary is None else {"TMPDIR": str(temporary)})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -95,10 +98,13 @@ def run(
         _kill(process.pid)
 
     timer = threading.Timer(timeout_s, expire)
-    timer.start()
     pipe = cast("IO[bytes]", process.stdout)
     flooded = True
     try:
+        try:
+            timer.start()
+        except RuntimeError as error:
+            raise no_thread(error) from error
         output = pipe.read(_MAX_OUTPUT_BYTES + 1)
         flooded = len(output) > _MAX_OUTPUT_BYTES
     finally:
@@ -118,6 +124,12 @@ def run(
             where=shlex.join(command),
         )
     return process.returncode, output.decode("utf-8", "replace")
+
+
+def no_thread(error: RuntimeError) -> RequirementError:
+    """What Python says where the system has no room for one more thread."""
+    hint = "raise the limits on memory and processes (ulimit -a), or end something else"
+    return RequirementError(f"the C compiler cannot be watched: {error}", hint=hint)
 
 
 def ending(status: int) -> str:

@@ -21,15 +21,15 @@ def project_targets(folder: Path | None = None) -> dict[str, Alias]:
     project = find_project(folder)
     if project is None:
         return {}
-    path, table = project.path, project.settings.get("targets", {})
-    place = f"in [tool.uma.targets] of {path}"
+    place = f"{project.path}, in [tool.uma.targets]"
+    table = project.settings.get("targets", {})
     if not isinstance(table, dict):
-        raise UsageError(f"{place}: {shown(table)} is no table of targets", hint='write name = "c -opt=2"')
+        raise UsageError(f"{shown(table)} is no table of targets", where=place, hint='write name = "c -opt=2"')
     found = {}
     for name, target in table.items():
         if not is_attribute_name(name):
-            raise UsageError(f"{place}: {shown(name)} is no name of a target", hint="write it like my-board")
+            raise UsageError(f"{shown(name)} is no name of a target", where=place, hint="write it like my-board")
         if not isinstance(target, (str, dict, list)):
-            raise UsageError(f"{place}: {name} is {shown(target)}, no target", hint="a text, a table or a list")
+            raise UsageError(f"{name} is {shown(target)}, no target", where=place, hint="a text, a table or a list")
         found[name] = Alias(name, target, help="of pyproject.toml")
     return found

@@ -61,10 +61,12 @@ class Fault(Exception):
 
 @contextmanager
 def placed(path: str, spot: Spot | None) -> Iterator[None]:
-    """Within, a `UsageError` gets this place."""
+    """Within, a `UsageError` gets this place, unless it has one: it may be about the file of the project."""
     try:
         yield
     except UsageError as error:
+        if error.where is not None:
+            raise
         raise Fault(error, path, spot) from error
 
 

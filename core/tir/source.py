@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import warnings
 
 from ..errors import TextError
 
@@ -36,7 +37,9 @@ class Source:
         if sys.version_info < (3, 11):
             self._require_shallow()
         try:
-            return ast.parse(self.text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of escapes, and of numbers with a keyword behind: all is checked here
+                return ast.parse(self.text)
         except SyntaxError as error:
             raise self._error(error.msg, error.lineno or 1, error.offset or 1) from None
         except (MemoryError, RecursionError):

@@ -348,6 +348,19 @@ class TestRunning:
         monkeypatch.setattr("uma.runtime.cache.host_cpu_id", lambda: "another")
         assert artifact._library() != first
 
+    @pytest.mark.parametrize("use", [lambda made: made.code_bytes, lambda made: made.session()])
+    def test_a_library_that_is_none_is_made_again(
+        self, use: Callable[[Artifact], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where the disk was full when a compiler wrote it, which did not say so."""
+        monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+        made = Artifact(FILES, METADATA)
+        with monkeypatch.context() as patch:
+            patch.setattr(artifact_module, "compile_shared", lambda parts, files, output, **_: output.write_bytes(b"x"))
+            with pytest.raises(ToolchainError):
+                use(made)
+        use(made)
+
     def test_profile(self, artifact: Artifact) -> None:
         profile = artifact.profile(X, repeat=3)
         assert profile.calls == (CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0, "c"),)
@@ -584,6 +597,14 @@ class TestLoading:
         with pytest.raises(UsageError, match="there is no artifact at"):
             load(tmp_path / path)
 
+    def test_a_folder_that_cannot_be_looked_into(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(os, "lstat", refuse)
+        with pytest.raises(UsageError, match="the artifact cannot be read: Permission denied"):
+            load(saved)
+
     def test_runs_nothing(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(subprocess, "Popen", None)
         load(saved)
@@ -617,11 +638,11 @@ class TestLoading:
         with pytest.raises(ModelError, match="cannot be read"):
             load(saved)
 
-    @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-    def test_what_is_not_a_file(self, saved: Path, make: Callable[[Path], None]) -> None:
+    @pytest.mark.parametrize(("make", "what"), [(os.mkdir, "Is a directory"), (os.mkfifo, "it is no plain file")])
+    def test_what_is_not_a_file(self, saved: Path, make: Callable[[Path], None], what: str) -> None:
         (saved / "main.c").unlink()
         make(saved / "main.c")
-        with pytest.raises(ModelError, match="not a plain file"):
+        with pytest.raises(ModelError, match=f"a file of the artifact cannot be read: {what}"):
             load(saved)
 
     @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", "a\0b", "x\n"])

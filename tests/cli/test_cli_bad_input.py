@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import zipfile
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests._support.small_models import NET, Uma
 from uma.errors import UmaError
 from uma.runtime import toolchain
 from uma.runtime.files import read_arrays
+from uma.runtime.toolchain import find_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -75,12 +78,15 @@ class TestArguments:
             (["run", "net.py"], "running a model file needs --target"),
             (["run", "net.py", "--target", "c", "--repeat", "0"], "--repeat 0 is not positive"),
             (["run", "none"], "there is no file none"),
+            (["run", "x" * 300], "cannot be read: File name too long"),
+            (["run", "net.py/x", "--target", "c"], "cannot be read: Not a directory"),
             (["run", "."], "there is no artifact at '.'"),
             (["run", ".", "--target", "c"], "an artifact is built already"),
             (["run", "net.py", "--target", "c", "--input", "image"], "names no input"),
             (["run", "net.py", "--target", "c", "--input", "img=random:1"], "its inputs: 'image:0'"),
             (["run", "net.py", "--target", "c", "--input", "image:0=3"], "'3' is no source for the input 'image:0'"),
             (["run", "net.py", "--target", "c", "--input", "image:0=random:-1"], "is no source"),
+            (["run", "net.py", "--target", "c", "--input", "image:0=random:" + "9" * 5000], "is no source"),
             (["run", "net.py", "--target", "c", "--input", "image:0=random:\N{SUPERSCRIPT TWO}"], "is no source"),
             (["run", "net.py", "--target", "c", "--input", "image:0=@none.npy"], "No such file"),
             (["run", "net.py", "--target", "c", *["--input", "image:0=random:1"] * 2], "gives 'image:0' twice"),
@@ -215,7 +221,7 @@ class TestInputFiles:
     def test_one_array_for_all_and_several_for_one(self, uma: Uma, folder: Path) -> None:
         np.save(folder / "x.npy", np.zeros(4, np.int8))
         np.savez(folder / "x.npz", a=np.zeros(4, np.int8))
-        assert "the model has no input ''" in self.said(uma, 3, "--inputs", "x.npy")
+        assert "the file holds one array, without a name" in self.said(uma, 3, "--inputs", "x.npy")
         assert "the file holds arrays with names" in self.said(uma, 3, "--input", "a=@x.npz")
 
     @pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY", b"PK\3\4", b"\x80\4N.", bytes(64)])
@@ -242,6 +248,68 @@ class TestInputFiles:
             read_arrays(path)
         except UmaError as error:
             assert error.exit_code in (2, 3)
+
+    def packed(self, path: Path, member: bytes, method: int, times: int = 1) -> None:
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for number in range(times):
+                archive.writestr(f"a{number}.npy", member)
+
+    @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_packed_in_another_way(self, uma: Uma, folder: Path, method: int) -> None:
+        self.packed(folder / "x.npz", b"", method)
+        assert "it is compressed as numpy does not do it" in self.said(uma, 3, "--inputs", "x.npz")
+
+    def test_a_small_file_that_fills_the_memory(self, uma: Uma, folder: Path) -> None:
+        self.packed(folder / "x.npz", bytes(1 << 26), zipfile.ZIP_DEFLATED, 9)
+        assert (folder / "x.npz").stat().st_size < 1 << 20
+        assert "they would fill more than 512 MiB, unpacked" in self.said(uma, 3, "--inputs", "x.npz")
+
+    @pytest.mark.filterwarnings("ignore:Duplicate name")
+    def test_two_of_one_name(self, uma: Uma, folder: Path) -> None:
+        with zipfile.ZipFile(folder / "x.npz", "w") as archive:
+            for _ in range(2):
+                with archive.open("a.npy", "w") as file:
+                    np.lib.format.write_array(file, np.zeros(4, np.int8))
+        assert "two of them are called 'a'" in self.said(uma, 3, "--inputs", "x.npz")
+
+    def test_nothing_is_unpickled(self, uma: Uma, folder: Path) -> None:
+        class Trap:
+            def __reduce__(self) -> tuple[object, ...]:
+                return os.mkdir, (str(folder / "sprung"),)
+
+        (folder / "raw.npz").write_bytes(pickle.dumps(Trap()))
+        assert "it begins like neither an .npy nor an .npz file" in self.said(uma, 3, "--inputs", "raw.npz")
+        np.save(folder / "x.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+        assert "Object arrays cannot be loaded" in self.said(uma, 3, "--input", "a=@x.npy")
+        assert not (folder / "sprung").exists()
+
+
+@pytest.mark.usefixtures("folder")
+class TestWhatIsNoFile:
+    """A pipe is never read, which might take for ever, nor a device without an end."""
+
+    @pytest.fixture(autouse=True, params=["pipe", "/dev/zero"])
+    def link(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        os.mkfifo(folder / "pipe")
+        for name in ("m.onnx", "m.py", "t.json", "x.npy", "dumped/constants.npz"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).symlink_to(folder / request.param)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("build", "m.onnx", *BUILD),
+            ("build", "m.py", *BUILD),
+            ("run", "m.onnx", "--target", "c"),
+            ("build", "net.py", "--target", "t.json"),
+            ("run", "pair.py", "--target", "c", "--input", "a=@x.npy"),
+            ("run", "pair.py", "--target", "c", "--inputs", "x.npy"),
+            ("build", "dumped/net.py", *BUILD),
+        ],
+    )
+    def test_is_refused(self, uma: Uma, folder: Path, arguments: tuple[str, ...]) -> None:
+        (folder / "dumped" / "net.py").write_text((folder / "net.py").read_text())
+        assert "it is no plain file" in uma(*arguments).error(2)
 
 
 @pytest.mark.usefixtures("files")
@@ -337,6 +405,17 @@ class TestToolchain:
         uma(command, "net.py", "--target", "c").error(6)
 
 
+class TestTextForms:
+    def test_no_model(self, uma: Uma, folder: Path) -> None:
+        (folder / "empty.py").touch()
+        said = uma("build", "empty.py", *BUILD).error(3)
+        assert said.startswith("the module has no function 'main'\n  where: empty.py\n")
+
+    def test_python_does_not_warn_besides(self, uma: Uma, folder: Path) -> None:
+        (folder / "odd.py").write_text("x = 1if 2else '\\d'\n")
+        assert uma("build", "odd.py", *BUILD).error(3).startswith("odd.py:1:1: ")
+
+
 class TestFaultsOfOurs:
     def test_an_unexpected_exception(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*arguments: object) -> None:
@@ -347,6 +426,40 @@ class TestFaultsOfOurs:
         assert said.startswith("internal error: ZeroDivisionError: unexpected\n  hint: this is a fault of UMA")
         assert "Traceback" not in said
         assert "Traceback" in uma("build", "net.py", *BUILD, "-v").err
+
+    def test_no_memory(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr("uma.pipeline.driver.plan", fail)
+        assert uma("build", "net.py", *BUILD).error(4).startswith("there is not enough memory\n  hint: ")
+
+    @pytest.mark.parametrize("place", ["threading.Timer.start", "concurrent.futures.ThreadPoolExecutor.submit"])
+    def test_no_threads(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str) -> None:
+        def fail(*arguments: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        find_compiler()  # asks the compiler what it is, and remembers
+        monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "empty"))
+        monkeypatch.setattr(place, fail)
+        assert uma("build", "net.py", *BUILD).error(4).startswith("the C compiler cannot be watched: can't start new")
+
+    def test_names_without_end(self, uma: Uma, folder: Path) -> None:
+        (folder / "long.py").write_text(NET.replace("nn.relu", "nn." + "x" * 5000))
+        said = uma("build", "long.py", *BUILD)
+        assert len(said.error(3)) < 4000
+        assert "x" * 5000 in uma("build", "long.py", *BUILD, "-v").err
+
+    def test_an_interrupt_that_an_import_swallowed(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> None:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except KeyboardInterrupt as error:
+                raise ImportError("a module was not imported") from error
+
+        monkeypatch.setattr("uma.pipeline.driver.plan", fail)
+        done = uma("build", "net.py", *BUILD)
+        assert (done.code, done.out, done.err) == (128 + signal.SIGTERM, "", "uma: interrupted\n")
 
     def test_an_interrupt(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*arguments: object) -> None:

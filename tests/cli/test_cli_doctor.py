@@ -226,3 +226,17 @@ class TestProject:
     def test_a_project_without_targets(self, uma: Uma, folder: Path) -> None:
         (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n")
         assert findings(uma("doctor", "--json"), "ok")[-1]["what"] == "the project names no targets"
+
+
+def test_a_folder_that_was_removed(uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    assert fault(uma, 2)["what"] == "the current folder is not there any more"
+
+
+def test_what_else_is_in_the_cache(uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMA_CACHE_DIR", str(folder / "cache"))
+    (folder / "cache").mkdir(mode=0o700)
+    (folder / "cache" / "x.so").symlink_to("nowhere")
+    assert "ok     the cache has 0 compiled libraries" in uma("doctor").out

@@ -16,7 +16,7 @@ import pytest
 
 from uma.errors import ToolchainError, UmaError, UsageError
 from uma.runtime import cache as cache_module
-from uma.runtime.cache import Cache, default_folder, library_key
+from uma.runtime.cache import Cache, default_folder, library_key, on_trial
 from uma.runtime.compile import Part
 from uma.runtime.toolchain import Compiler
 
@@ -114,6 +114,19 @@ class TestEntries:
     def test_unreadable_entry_is_as_good_as_none(self, cache: Cache) -> None:
         (cache.folder / f"{KEY}-{'0' * 64}.so").mkdir()
         assert cache.library(KEY, writing(b"code")).read_bytes() == b"code"
+
+    def test_what_is_no_file_is_as_good_as_none(self, cache: Cache) -> None:
+        os.mkfifo(cache.folder / f"{KEY}-{'0' * 64}.so")
+        assert cache.library(KEY, writing(b"data")).read_bytes() == b"data"
+
+    def test_what_does_not_work_is_built_again(self, cache: Cache) -> None:
+        library = cache.library(KEY, writing(b"garbage of a compiler that was short of something"))
+        for _ in range(2):  # it may be gone already
+            with pytest.raises(ToolchainError, match="not ELF"), on_trial(library):
+                raise ToolchainError("not ELF")
+        with on_trial(cache.library(KEY, writing(b"sound"))):
+            pass
+        assert cache.library(KEY, forbidden).read_bytes() == b"sound"
 
     def test_failing_build_leaves_nothing(self, cache: Cache) -> None:
         def build(path: Path) -> None:
@@ -296,6 +309,17 @@ class TestFolder:
             assert Cache().folder == first.folder
         assert first.folder.stat().st_mode & 0o777 == 0o700
         assert first.library(KEY, writing(b"code")).read_bytes() == b"code"
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+    def test_nowhere_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(**_: object) -> None:
+            raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+        (tmp_path / ".cache").touch()
+        cache_module._private_folder.cache_clear()
+        monkeypatch.setattr(cache_module.tempfile, "mkdtemp", refuse)
+        with pytest.raises(ToolchainError, match="no folder for compiled models can be made: No usable temporary"):
+            Cache()
 
     def test_no_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os.path, "expanduser", lambda path: path)

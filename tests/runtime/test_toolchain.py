@@ -444,13 +444,24 @@ class TestCompiling:
             compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
         assert os.listdir(tmp_path) == ["bin"]
 
+    def test_temporary_files_of_a_compiler_that_is_stopped(
+        self, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "tmp").mkdir()
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+        path = fake("cc", f"echo > $TMPDIR/cc.s; {SLEEP} 100")
+        with pytest.raises(ToolchainError, match=r"did not finish within 0.2 s"):
+            compile_shared([Part(as_compiler(path), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so", timeout_s=0.2)
+        assert sorted(os.listdir(tmp_path)) == ["bin", "tmp"] and not os.listdir(tmp_path / "tmp")
+
     def test_vanished_compiler(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot start gone: No such file"):
             compile_shared([Part(as_compiler(tmp_path / "gone"), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
-    def test_compiler_that_makes_nothing(self, fake: Fake, tmp_path: Path) -> None:
-        with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes: No such file"):
-            compile_shared([Part(as_compiler(fake("cc", "exit 0")), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
+    @pytest.mark.parametrize("script", ["exit 0", f"{shutil.which('mkdir')} x.c.o", f"{shutil.which('mkfifo')} x.c.o"])
+    def test_compiler_that_makes_no_file(self, fake: Fake, tmp_path: Path, script: str) -> None:
+        with pytest.raises(ToolchainError, match=r"^cc made no file when it was to compile x\.c"):
+            compile_shared([Part(as_compiler(fake("cc", script)), ["x.c"])], {"x.c": ADD}, tmp_path / "lib.so")
 
     def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match="cannot write what the compiler needs or makes") as error:
