@@ -161,6 +161,8 @@ class Printer:
             # A chain of one operator; compilers warn of a mixture without parentheses.
             left = rank if isinstance(a, Bin) and a.op == op else _COMPARISON
             right = _COMPARISON
+        elif op == "bitxor":
+            left = _PRIMARY + 1 if isinstance(a, Imm) else left  # compilers take 2 ^ 3 for a power
         return _Text(f"{self._operand(a, left)} {sign} {self._operand(b, right)}", rank)
 
     def _binary(self, expr: Bin) -> _Text:

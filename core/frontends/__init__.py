@@ -9,11 +9,9 @@ from pathlib import Path
 from ..errors import ModelError, UsageError
 from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
-from .model import ImportedModel
+from .model import MAX_FILE_BYTES, ImportedModel
 
 __all__ = ["ImportedModel", "import_model"]
-
-MAX_FILE_BYTES = 2**31 - 1
 
 
 def import_model(
@@ -26,7 +24,7 @@ def import_model(
     """Import a model file, TFLite or ONNX, told by its content.
 
     Args:
-        model: path or content of the file.
+        model: path or content of the file. Only with the path are files found that an ONNX model keeps beside it.
         shapes: of inputs whose dimensions the file leaves open, by their names in the file.
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values.
         custom: finds importers of operators that are not the core's.
@@ -37,11 +35,11 @@ def import_model(
         ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
     """
     if isinstance(model, bytes):
-        return _import(model, shapes, states or {}, custom)
+        return _import(model, shapes, states or {}, custom, None)
     path = Path(model)
     data = _read(path)
     try:
-        return _import(data, shapes, states or {}, custom)
+        return _import(data, shapes, states or {}, custom, path.parent)
     except ModelError as error:
         where = str(path) if error.where is None else f"{path}: {error.where}"
         raise ModelError(error.what, where=where, hint=error.hint) from error
@@ -64,7 +62,11 @@ def _read(path: Path) -> bytes:
 
 
 def _import(
-    data: bytes, shapes: Mapping[str, Sequence[int]] | None, states: Mapping[str, str], custom: FindImporter
+    data: bytes,
+    shapes: Mapping[str, Sequence[int]] | None,
+    states: Mapping[str, str],
+    custom: FindImporter,
+    folder: Path | None,
 ) -> ImportedModel:
     if not data:
         raise ModelError("the model file is empty")
@@ -75,4 +77,4 @@ def _import(
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.
-    return from_onnx(data, shapes=shapes, states=states, custom=custom)
+    return from_onnx(data, shapes=shapes, states=states, custom=custom, folder=folder)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from ..relay.module import IRModule
 
-__all__ = ["ImportedModel", "clean_text", "variable_names"]
+__all__ = ["MAX_FILE_BYTES", "ImportedModel", "clean_text", "variable_names"]
+
+MAX_FILE_BYTES = 2**31 - 1
+"""Of a model file, and of those that it keeps beside it."""
 
 
 @dataclass(frozen=True)

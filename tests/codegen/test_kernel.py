@@ -216,6 +216,16 @@ def test_loops_around_conditional_reads_are_marked_for_gcc() -> None:
         assert "UMA_KEEP_SCALAR" not in rows(value), "what is read is read whatever holds"
 
 
+def test_an_exclusive_or_of_numbers_is_no_power_to_a_compiler(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    text = """
+    def numbers(y: Out[int32, (2,)]):
+        y[0] = 2 ^ 3
+        y[1] = 10 ^ y[0]
+    """
+    run = Run(parsed(text), {"y": np.zeros(2, np.int32)})
+    check([run], [{"y": np.array([1, 11], np.int32)}], [(compiler, STRICT) for compiler in compilers], tmp_path)
+
+
 def test_pointers_that_may_be_one_memory_are_not_restrict_and_alignment_is_told() -> None:
     text = kernel_source(
         "f",

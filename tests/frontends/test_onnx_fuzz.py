@@ -80,6 +80,25 @@ def _floats() -> bytes:
     )
 
 
+def _composed() -> bytes:
+    """Operators that become several of the core's, and those that are for what is known at import."""
+    b = OnnxBuilder(18)
+    x = b.input("x", [1, 4, 4, 6])
+    y = b.node("DepthToSpace", b.node("HardSwish", b.node("LeakyRelu", x, alpha=0.1)), blocksize=2)
+    y = b.node("Tile", b.node("PRelu", y, b.constant([0.5], "float32")), b.constant([1, 2, 1, 1], "int64"))
+    y = b.node("Resize", y, "", b.constant([1, 1, 2, 1], "float32"), mode="nearest")
+    y = b.node("MaxPool", y, kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 0, 1, 0], strides=[2, 1])
+    y = b.node("Gather", y, b.constant([1, 0, 0], "int64"), axis=1)
+    y = b.node(
+        "Div", b.node("Pow", b.node("SpaceToDepth", y, blocksize=1), b.constant(2, "float32")), b.constant(3, "float32")
+    )
+    y = b.node("ReduceMax", b.node("Expand", y, b.constant([2, 3, 1, 1], "int64")), b.constant([0, 2], "int64"))
+    kept = b.node("Trilu", b.node("Exp", b.constant(np.ones((3, 3)), "float32")), b.constant(0, "int64"))
+    length = b.node("ReduceL2", b.node("Mod", kept, b.constant(2, "float32"), fmod=1), b.constant([1], "int64"))
+    power = b.node("Sqrt", b.node("Pow", length, b.constant([2], "int64")))
+    return b.build(b.node("ReduceMin", b.node("Mul", b.node("Neg", y), power), keepdims=0))
+
+
 _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**62, 2**63 - 1)
 _REALS = (float("nan"), float("inf"), -1.0, 0.0, 1e-45, 3e38)
 
@@ -132,7 +151,7 @@ def damaged(seeds: Sequence[bytes], case: int) -> bytes:
 
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return _quantised(), _shapes(), _floats()
+    return _quantised(), _shapes(), _floats(), _composed()
 
 
 def test_the_seeds_are_right() -> None:

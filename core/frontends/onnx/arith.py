@@ -11,7 +11,7 @@ from ...relay.ops.common import normalise_axis
 from ...tir.dtype import bounds, is_integer
 from .context import Context, Converter, is_constant
 
-__all__ = ["ARITH"]
+__all__ = ["ARITH", "reduced_axes"]
 
 
 def _binary(op: str) -> Converter:
@@ -33,16 +33,17 @@ def _unary(op: str) -> Converter:
 
 
 def _divide(c: Context) -> Expr:
-    """A division by powers of two, which is a multiplication, exactly."""
+    """A division by constants, as a multiplication: to the last bit by powers of two, else within two units of it."""
     import numpy as np
 
     data, divisor = c.expr(0), c.known(1)
     if data.dtype != divisor.dtype.name or divisor.dtype.kind != "f":
-        raise ModelError("it divides no floats of one dtype; only these are supported, by powers of two")
-    significand, exponent = np.frexp(np.abs(divisor))
-    if not ((significand == 0.5) & (np.abs(exponent) <= 100)).all():
-        raise ModelError("its divisor is no constant power of two")
-    return c.call("multiply", data, c.constant((1 / divisor).astype(divisor.dtype)))
+        raise ModelError("it divides no floats of one dtype; only these are supported, by constants")
+    inverse = 1 / divisor
+    normal = np.finfo(divisor.dtype).tiny
+    if not ((normal <= np.abs(divisor)) & (normal <= np.abs(inverse)) & np.isfinite(inverse)).all():
+        raise ModelError("it divides by numbers that have no inverse: 0, or too small or too large ones")
+    return c.call("multiply", data, c.constant(np.asarray(inverse)))
 
 
 def _clip(c: Context) -> Expr:
@@ -136,17 +137,27 @@ def _reduce(op: str, axes_as_input: int) -> Converter:
     """A reduction whose axes are an input from opset ``axes_as_input`` on, an attribute before."""
 
     def convert(c: Context) -> Expr:
-        data = c.expr(0)
-        axes: tuple[int, ...] = ()
-        if c.node.opset >= axes_as_input:
-            axes = c.known_integers(1) if c.has(1) else ()
-        elif c.node.has("axes"):
-            axes = c.node.integers("axes")
-        if not axes and c.node.integer("noop_with_empty_axes", 0):
+        data, axes = c.expr(0), reduced_axes(c, axes_as_input)
+        if axes is None:
             return data
         return c.call(op, data, axis=axes, keepdims=bool(c.node.integer("keepdims", 1)))
 
     return convert
+
+
+def reduced_axes(c: Context, axes_as_input: int) -> tuple[int, ...] | None:
+    """The axes of a reduction, () for all; None where it reduces nothing.
+
+    Args:
+        c: the reduction.
+        axes_as_input: the opset from which on they are an input, not an attribute.
+    """
+    axes: tuple[int, ...] = ()
+    if c.node.opset >= axes_as_input:
+        axes = c.known_integers(1) if c.has(1) else ()
+    elif c.node.has("axes"):
+        axes = c.node.integers("axes")
+    return None if not axes and c.node.integer("noop_with_empty_axes", 0) else axes
 
 
 ARITH: Mapping[str, Converter] = {
@@ -164,5 +175,6 @@ ARITH: Mapping[str, Converter] = {
     "Sigmoid": _unary("sigmoid"),
     "Softmax": _softmax,
     "Sub": _binary("subtract"),
+    "Sum": _variadic("add"),
     "Tanh": _unary("tanh"),
 }

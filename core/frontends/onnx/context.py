@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
+from .grid import constant_value
 from .proto import Node
 
 if TYPE_CHECKING:
@@ -91,8 +92,10 @@ class Context:
         return self.constants[name]
 
     def known(self, index: int) -> np.ndarray:
-        """Input ``index``, an array; ModelError where it is computed at run time."""
+        """Input ``index``, an array, dequantised where need be; ModelError where it is computed at run time."""
         value = self.value(index)
+        if isinstance(value, Expr) and (known := constant_value(value)) is not None:
+            return known
         if isinstance(value, Expr):
             raise ModelError(f"its input {self.node.inputs[index]!r} is computed at run time")
         return value

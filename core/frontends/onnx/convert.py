@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from ...errors import ModelError, UsageError
 from ...relay.custom import FindImporter, no_importer
+from ...relay.evaluate import evaluate
 from ...relay.expr import Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ..model import ImportedModel, clean_text, variable_names
 from ..states import keep_states
 from .arith import ARITH
+from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .custom import convert_custom
-from .fold import FOLDERS, fold
+from .fold import FOLDERS, OF_SHAPES, fold
+from .fold_math import FOLD_LIMIT_BYTES
+from .moves import MOVES
 from .proto import Graph, Input, Node, read_array, read_graph
 from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
@@ -25,8 +30,12 @@ from .windows import WINDOWS
 
 __all__ = ["CONVERTERS", "from_onnx"]
 
-CONVERTERS: Mapping[str, Converter] = {**ARITH, **QUANT, **SHAPE, **WINDOWS}
+CONVERTERS: Mapping[str, Converter] = {**ARITH, **COMPOSED, **MOVES, **QUANT, **SHAPE, **WINDOWS}
 """How each op of ONNX's own domain becomes expressions, by its name."""
+
+QDQ_HINT = "quantise it statically, in the QDQ form: quantize_static(..., quant_format=QuantFormat.QDQ) of onnxruntime"
+_QUANTISED = ("ConvInteger", "DynamicQuantize", "MatMulInteger", "QGemm", "QLinear")
+"""How the names of operators begin for which there are QuantizeLinear and DequantizeLinear in the QDQ form."""
 
 FREE_BYTES = 128 << 20
 BYTES_PER_BYTE = 8
@@ -39,6 +48,7 @@ def from_onnx(
     shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
     custom: FindImporter = no_importer,
+    folder: Path | None = None,
 ) -> ImportedModel:
     """Import an ONNX model.
 
@@ -50,6 +60,7 @@ def from_onnx(
         shapes: of inputs whose dimensions the model leaves open, by input name.
         states: as for `keep_states`; an input with an initialiser begins with its value.
         custom: finds importers of operators that are not the core's.
+        folder: where files are that the model keeps initialisers in; None for one that has no others.
 
     Raises:
         UsageError: the package ``onnx`` is not installed, or ``shapes`` or ``states`` do not fit the model.
@@ -60,16 +71,15 @@ def from_onnx(
 
     # Hostile numbers overflow; what comes of them is checked where it matters.
     with np.errstate(all="ignore"):
-        graph = read_graph(data, states or {})
-        module, notes = to_integers(
-            _Importer(graph, shapes or {}, FREE_BYTES + BYTES_PER_BYTE * len(data), custom).run()
-        )
+        graph = read_graph(data, states or {}, folder)
+        budget_bytes = FREE_BYTES + BYTES_PER_BYTE * graph.size_bytes
+        module, notes = to_integers(_Importer(graph, shapes or {}, budget_bytes, custom).run())
         initial = {
             value.name: read_array(graph.initializers[value.name], repr(value.name))
             for value in graph.inputs
             if value.name in graph.initializers
         }
-    return ImportedModel(keep_states(module, states or {}, initial), notes)
+    return ImportedModel(keep_states(module, states or {}, initial), (*graph.notes, *notes))
 
 
 class _Importer:
@@ -133,9 +143,14 @@ class _Importer:
     def _convert_all(self) -> None:
         faults: list[str] = []
         failed: set[str] = set()
+        # What failed, and would not have been known at import.
+        computed: set[str] = set()
         for node in self._graph.nodes:
+            at_import = self._is_known(node, computed)
             try:
                 converter = self._converter(node)
+                if converter is None and not at_import:
+                    raise ModelError("this operator is supported only for what is known at import")
                 if not failed.intersection(node.inputs):
                     self._convert(node, converter)
                     continue
@@ -143,9 +158,18 @@ class _Importer:
                 hint = f" ({error.hint})" if error.hint else ""
                 faults.append(clean_text(f"  {node.layer!r} ({node.described}): {error.what}{hint}"))
             failed.update(filter(None, node.outputs))
+            if not at_import:
+                computed.update(filter(None, node.outputs))
         if faults:
             many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
-            raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *faults]))
+            what = "\n".join([f"the model has {many} that cannot be imported:", *faults])
+            raise ModelError(what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else None)
+
+    def _is_known(self, node: Node, computed: Collection[str]) -> bool:
+        """Whether a node's results are known at import, but for its faults, and all is that is not in ``computed``."""
+        if node.op in OF_SHAPES and not node.domain:
+            return True
+        return not any(name in computed or isinstance(self._values.get(name), Expr) for name in node.inputs)
 
     def _converter(self, node: Node) -> Converter | None:
         """How a node becomes expressions; None for one that is supported only where it is known at import."""
@@ -154,6 +178,8 @@ class _Importer:
                 raise ModelError("this operator is not supported")
             return CONVERTERS.get(node.op)
         importer = self._custom("onnx", f"{node.domain}::{node.op}")
+        if importer is None and _is_quantised(node):
+            raise ModelError("this operator is not supported")
         if importer is None:
             hint = "no plugin of this build imports it: name a target of the one that does"
             raise ModelError("this operator is not supported", hint=hint)
@@ -179,8 +205,10 @@ class _Importer:
         if known is not None:
             return [known]
         if converter is None:
-            raise ModelError("this operator is supported only for what is known at import")
+            raise ModelError(f"it has {len(context.node.outputs)} results; one is supported")
         made = converter(context)
+        if is_own and op != "DequantizeLinear" and not any(isinstance(value, Expr) for value in context.values):
+            made = _computed(context, made)
         if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
             given = parameters(context)
@@ -193,6 +221,27 @@ class _Importer:
         if given is None or len(given.scale) > 1:
             return TensorInfo(name)
         return TensorInfo(name, given.scale[0], given.zero_point[0])
+
+
+def _is_quantised(node: Node) -> bool:
+    """Whether it is an operator on integers, as onnxruntime's quantiser writes them in its forms other than QDQ."""
+    return node.domain in ("", "com.microsoft") and node.op.startswith(_QUANTISED)
+
+
+def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value]:
+    """What a node makes of what is known: arrays, unless they are too large to be computed at import."""
+    results = made if isinstance(made, Sequence) else [made]
+    if any(isinstance(e.type, TensorType) and e.type.nbytes > FOLD_LIMIT_BYTES for e in context.built):
+        return results
+    exprs = [result for result in results if isinstance(result, Expr)]
+    if not exprs:
+        return results
+    values = iter(evaluate(Function((), Tuple(exprs)), {}))
+    arrays = [next(values) if isinstance(result, Expr) else result for result in results]
+    for array in arrays:
+        context.budget.spend(array.nbytes)
+    context.built.clear()
+    return arrays
 
 
 def _resolve(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:

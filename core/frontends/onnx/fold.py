@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
 from .context import Context
-from .proto import MAX_RANK, dtype_name
-from .shape import axes_of, new_shape, slices
+from .fold_math import MATH, Folder, broadcast, limited
+from .proto import MAX_RANK
+from .shape import axes_of, cast_dtype, new_shape, slices
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "fold"]
-
-FOLD_LIMIT_BYTES = 128 << 20
-"""Of one result; all together have a budget too."""
-
-Folder = Callable[[Context], "np.ndarray"]
+__all__ = ["FOLDERS", "OF_SHAPES", "fold"]
 
 
 def fold(c: Context) -> np.ndarray | None:
@@ -34,23 +29,12 @@ def fold(c: Context) -> np.ndarray | None:
     import numpy as np
 
     folder = FOLDERS.get(c.node.op)
-    known = c.node.op in _OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
+    known = c.node.op in OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
     if folder is None or not known or len(c.node.outputs) != 1:
         return None
     result = np.asarray(folder(c))
     c.budget.spend(result.nbytes)
     return result
-
-
-def _limited(c: Context, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
-    """``shape``, where an array of it may be made."""
-    import numpy as np
-
-    if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
-        raise ModelError(f"its result has the impossible shape {shape}")
-    if math.prod(shape) * np.dtype(dtype).itemsize > FOLD_LIMIT_BYTES:
-        raise ModelError(f"it makes a constant of shape {shape}, which is too large")
-    return shape
 
 
 def _shape_of(c: Context) -> np.ndarray:
@@ -90,7 +74,7 @@ def _constant_of_shape(c: Context) -> np.ndarray:
     value = c.node.array("value") if c.node.has("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise ModelError(f"it repeats {value.size} values, not one")
-    return np.full(_limited(c, c.known_integers(0), value.dtype), value.reshape(()))
+    return np.full(limited(c.known_integers(0), value.dtype), value.reshape(()))
 
 
 def _range(c: Context) -> np.ndarray:
@@ -103,7 +87,7 @@ def _range(c: Context) -> np.ndarray:
     count = (limit.item() - first) / step
     if not math.isfinite(count):
         raise ModelError(f"its result has {count} elements")
-    (size,) = _limited(c, (max(math.ceil(count), 0),), start.dtype)
+    (size,) = limited((max(math.ceil(count), 0),), start.dtype)
     return np.asarray(first + np.arange(size) * step).astype(start.dtype)
 
 
@@ -113,7 +97,7 @@ def _gather(c: Context) -> np.ndarray:
     extent = data.shape[axis]
     if indices.dtype.kind not in "iu" or (indices.size and not -extent <= indices.min() <= indices.max() < extent):
         raise ModelError(f"its indices leave the {extent} elements of axis {axis}")
-    _limited(c, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
+    limited((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
     return data.take(indices, axis)
 
 
@@ -152,7 +136,7 @@ def _unsqueeze(c: Context) -> np.ndarray:
 def _reshape(c: Context) -> np.ndarray:
     data = c.known(0)
     shape = new_shape(c.node, data.shape, c.known_integers(1))
-    return data.reshape(_limited(c, shape, data.dtype))
+    return data.reshape(limited(shape, data.dtype))
 
 
 def _slice(c: Context) -> np.ndarray:
@@ -173,82 +157,33 @@ def _expand(c: Context) -> np.ndarray:
     import numpy as np
 
     data, asked = c.known(0), c.known_integers(1)
-    shape = _broadcast(c, data.shape, asked)
-    return np.broadcast_to(data, _limited(c, shape, data.dtype)).copy()
-
-
-def _broadcast(c: Context, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which ``shapes``, some perhaps empty, broadcast."""
-    result: list[int] = []
-    for position in range(-max(map(len, shapes)), 0):
-        extents = {shape[position] for shape in shapes if len(shape) >= -position}
-        wide = extents - {1}
-        if len(wide) > 1:
-            raise ModelError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        result.append(wide.pop() if wide else 1)
-    return tuple(result)
+    shape = broadcast(data.shape, asked)
+    return np.broadcast_to(data, limited(shape, data.dtype)).copy()
 
 
 def _cast(c: Context) -> np.ndarray:
-    return c.known(0).astype(dtype_name(c.node.integer("to"), "its result"))
+    return c.known(0).astype(cast_dtype(c))
 
 
-def _elementwise(function: Callable[..., Any], same_dtype: bool = True) -> Folder:
-    def folder(c: Context) -> np.ndarray:
-        import numpy as np
-
-        arrays = [c.known(i) for i in range(len(c.values))]
-        if len(arrays) != 2 or arrays[0].dtype != arrays[1].dtype or (same_dtype and arrays[0].dtype.kind == "b"):
-            raise ModelError("it takes two tensors of one dtype")
-        _limited(c, _broadcast(c, arrays[0].shape, arrays[1].shape), arrays[0].dtype)
-        result = np.asarray(function(*arrays))
-        return result.astype(arrays[0].dtype) if same_dtype else result
-
-    return folder
-
-
-def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a / b; integers are truncated towards zero, and give 0 for a division by 0."""
-    import numpy as np
-
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-    whole = np.abs(a) // np.where(b == 0, 1, np.abs(b))
-    return np.where(b == 0, 0, np.sign(a) * np.sign(b) * whole)
-
-
-def _where(c: Context) -> np.ndarray:
-    import numpy as np
-
-    condition, a, b = (c.known(i) for i in range(3))
-    if condition.dtype.kind != "b" or a.dtype != b.dtype:
-        raise ModelError("it takes a bool and two tensors of one dtype")
-    _limited(c, _broadcast(c, condition.shape, a.shape, b.shape), a.dtype)
-    return np.where(condition, a, b)
-
-
-_OF_SHAPES = ("Shape", "Size")
+OF_SHAPES = ("Shape", "Size")
+"""Operators whose results are known whatever they are computed from."""
 
 FOLDERS: Mapping[str, Folder] = {
-    "Add": _elementwise(operator.add),
+    **MATH,
     "Cast": _cast,
+    "CastLike": _cast,
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
-    "Div": _elementwise(_quotient),
-    "Equal": _elementwise(operator.eq, same_dtype=False),
     "Expand": _expand,
     "Gather": _gather,
     "Identity": lambda c: c.known(0),
-    "Mul": _elementwise(operator.mul),
     "Range": _range,
     "Reshape": _reshape,
     "Shape": _shape_of,
     "Size": _size,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _elementwise(operator.sub),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
-    "Where": _where,
 }

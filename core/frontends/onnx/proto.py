@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, UsageError
 from ..model import clean_text
+from .external import embed_external
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +44,9 @@ _DTYPES = {
     12: ("uint32", "uint64_data"),
     13: ("uint64", "uint64_data"),
 }
+
+_SHARED = {"com.microsoft": ("DequantizeLinear", "QuantizeLinear")}
+"""Operators of other domains that are ONNX's own: onnxruntime's quantiser writes them for the sake of more types."""
 
 # AttributeProto.AttributeType: the field that holds the value.
 _FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
@@ -136,24 +142,29 @@ class Graph:
         outputs: names of tensors, all different.
         nodes: those that the outputs need, each after the nodes that it needs.
         initializers: constants by name, not decoded yet.
+        size_bytes: of the file, with what it keeps in others.
+        notes: what a user may want to know of it.
     """
 
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     initializers: Mapping[str, TensorProto]
+    size_bytes: int
+    notes: tuple[str, ...]
 
 
-def read_graph(data: bytes, kept: Collection[str] = ()) -> Graph:
+def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = None) -> Graph:
     """The main graph of an ONNX file.
 
     Args:
         data: the file.
         kept: names of inputs that are inputs although an initialiser gives them a value.
+        folder: where files are that it keeps initialisers in.
 
     Raises:
         UsageError: the package ``onnx`` is not installed.
-        ModelError: the bytes are no ONNX file, or it is malformed.
+        ModelError: the bytes are no ONNX file, or it is malformed, or files that belong to it are.
     """
     try:
         import onnx
@@ -168,7 +179,7 @@ def read_graph(data: bytes, kept: Collection[str] = ()) -> Graph:
         raise ModelError(_NO_MODEL, hint=_FORMATS) from error
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError(_NO_MODEL, hint=_FORMATS)
-    return _graph(model, kept)
+    return _graph(model, kept, len(data) + embed_external(model.graph, folder))
 
 
 def dtype_name(elem_type: int, what: str) -> str:
@@ -178,8 +189,15 @@ def dtype_name(elem_type: int, what: str) -> str:
         ModelError: numpy, and so UMA, has no such type.
     """
     if elem_type not in _DTYPES:
-        raise ModelError(f"{what} has elements of ONNX's type {elem_type}, which is not supported")
+        raise ModelError(f"{what} has elements of ONNX's type {_type_name(elem_type)}, which is not supported")
     return _DTYPES[elem_type][0]
+
+
+def _type_name(elem_type: int) -> str:
+    """ONNX's own name of an element type; its number where this onnx knows of none."""
+    from onnx import TensorProto
+
+    return next((name for name, number in TensorProto.DataType.items() if number == elem_type), str(elem_type))
 
 
 def read_array(tensor: TensorProto, what: str) -> np.ndarray:
@@ -235,7 +253,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
-def _graph(model: ModelProto, kept: Collection[str]) -> Graph:
+def _graph(model: ModelProto, kept: Collection[str], size_bytes: int) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
     if graph.sparse_initializer:
@@ -251,11 +269,15 @@ def _graph(model: ModelProto, kept: Collection[str]) -> Graph:
     inputs = tuple(_input(value) for name, value in listed if name in kept or name not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
-    outputs = tuple(_text(value.name) for value in graph.output)
-    if not outputs or len(set(outputs)) != len(outputs):
-        raise ModelError("the model has no outputs, or two that share a name")
+    listed_outputs = Counter(_text(value.name) for value in graph.output)
+    outputs = tuple(listed_outputs)
+    if not outputs:
+        raise ModelError("the model has no outputs")
+    notes = (f"the output {name!r} is listed {n} times, and given once" for name, n in listed_outputs.items() if n > 1)
     known = {*initializers, *(value.name for value in inputs)}
-    return Graph(inputs, outputs, _needed(_nodes(graph, opsets), known, outputs), initializers)
+    return Graph(
+        inputs, outputs, _needed(_nodes(graph, opsets), known, outputs), initializers, size_bytes, tuple(notes)
+    )
 
 
 def _opsets(model: ModelProto) -> dict[str, int]:
@@ -306,6 +328,8 @@ def _nodes(graph: GraphProto, opsets: Mapping[str, int]) -> list[Node]:
         attributes = {_text(attribute.name): attribute for attribute in proto.attribute}
         if len(attributes) != len(proto.attribute):
             raise ModelError(f"{clean_text(op)} has an attribute twice", where=layer)
+        if op in _SHARED.get(domain, ()) and "" in opsets:
+            domain = ""
         nodes.append(Node(op, domain, opsets[domain], layer, tuple(inputs), outputs, attributes))
     return nodes
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call
+from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call, const
 from ...relay.module import IRModule, Spans
 from ...relay.op import Bounds
 from ...relay.transform.canonical import arrange
@@ -81,6 +81,8 @@ def _on_integers(expr: Expr) -> Expr | None:
     source = expr.tuple if isinstance(expr, TupleGetItem) else expr
     if not isinstance(source, Call) or (source.op_name == "split" and source is expr):
         return None
+    if source.op_name == "multiply":
+        return _stretched(source)
     found = [dequantised(arg) for arg in source.args]
     grids = {None if f is None else f[1] for f in found}
     grid = grids.pop() if len(grids) == 1 else None
@@ -100,6 +102,19 @@ def _on_integers(expr: Expr) -> Expr | None:
     if isinstance(expr, TupleGetItem):
         made = TupleGetItem(made, expr.index)
     return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
+
+
+def _stretched(expr: Call) -> Expr | None:
+    """A product with ones, which broadcasts and changes no number."""
+    import numpy as np
+
+    for data, ones in (expr.args, expr.args[::-1]):
+        found = dequantised(data)
+        if found is not None and isinstance(ones, Constant) and (ones.data == 1).all():
+            integers, grid = found
+            made = call("multiply", integers, const(np.ones(ones.shape, grid.dtype)))
+            return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
+    return None
 
 
 # --- 2 and 3: what ends in a quantisation ----------------------------------------------------------------------------

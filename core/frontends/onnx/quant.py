@@ -43,15 +43,16 @@ def parameters(c: Context) -> Parameters:
     if scale.dtype != np.float32:
         raise ModelError(f"its scales are {scale.dtype}, not float32")
     zero_point = c.known(2) if c.has(2) else None
-    if scale.ndim > 1 or scale.size == 0 or (zero_point is not None and zero_point.shape != scale.shape):
+    # One number may have one dimension or none: onnxruntime's quantiser gives biases one of each.
+    if scale.ndim > 1 or scale.size == 0 or (zero_point is not None and zero_point.size != scale.size):
         shape = None if zero_point is None else zero_point.shape
         raise ModelError(f"its scales have the shape {scale.shape}, its zero points {shape}")
     if not (np.isfinite(scale) & (scale > 0)).all():
         raise ModelError("a scale is not a positive finite number")
     if zero_point is None:
         return Parameters(tuple(scale.reshape(-1).tolist()), (0,) * scale.size, None)
-    if zero_point.dtype.kind not in "iu":
-        raise ModelError(f"its zero points are {zero_point.dtype}")
+    if zero_point.dtype.kind not in "iu" or zero_point.ndim > 1:
+        raise ModelError(f"its zero points are {zero_point.dtype} of shape {zero_point.shape}")
     return Parameters(tuple(scale.reshape(-1).tolist()), tuple(zero_point.reshape(-1).tolist()), zero_point.dtype.name)
 
 

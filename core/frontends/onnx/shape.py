@@ -11,7 +11,7 @@ from ...relay.ops.common import normalise_axes, normalise_axis
 from .context import Context, Converter, Value
 from .proto import MAX_RANK, Node, dtype_name
 
-__all__ = ["SHAPE", "axes_of", "new_shape", "slices"]
+__all__ = ["SHAPE", "axes_of", "cast_dtype", "new_shape", "slices"]
 
 
 def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
@@ -170,9 +170,16 @@ def _crop(c: Context, data: Expr, width: Sequence[int]) -> Expr:
     return c.call("strided_slice", data, begin=begin, end=end, strides=[1] * rank)
 
 
+def cast_dtype(c: Context) -> str:
+    """What Cast, or CastLike, casts to; ModelError where numpy has no such type."""
+    if c.node.op == "Cast":
+        return dtype_name(c.node.integer("to"), "its result")
+    like = c.value(1)
+    return like.dtype if isinstance(like, Expr) else like.dtype.name
+
+
 def _cast(c: Context) -> Expr:
-    data = c.expr(0)
-    dtype = dtype_name(c.node.integer("to"), "its result")
+    data, dtype = c.expr(0), cast_dtype(c)
     return data if dtype == data.dtype else c.call("cast", data, dtype=dtype)
 
 
@@ -189,6 +196,7 @@ def _dropout(c: Context) -> Value:
 
 SHAPE: Mapping[str, Converter] = {
     "Cast": _cast,
+    "CastLike": _cast,
     "Concat": _concat,
     "Dropout": _dropout,
     "Flatten": _flatten,

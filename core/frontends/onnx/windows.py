@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr
+from ...relay.ops.common import windows
+from ...tir.dtype import bounds, is_float
 from .context import Context, Converter
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["WINDOWS"]
+
+MAX_TAPS = 64
+"""Of a maximum pool with dilations."""
 
 _LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC")}
 
@@ -137,7 +144,9 @@ def _conv(c: Context) -> Expr:
 def _max_pool(c: Context) -> Expr:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = _pool_window(c, data)
+    window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    if set(window.dilation) != {1}:
+        return channels_first(c, _dilated_max(c, x, window))
     made = c.call(
         f"nn.max_pool{len(window.kernel)}d",
         x,
@@ -148,17 +157,34 @@ def _max_pool(c: Context) -> Expr:
     return channels_first(c, made)
 
 
-def _pool_window(c: Context, data: Expr) -> _Window:
-    window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
-    if set(window.dilation) != {1}:
-        raise ModelError(f"it has dilations {window.dilation}")
-    return window
+def _dilated_max(c: Context, x: Expr, window: _Window) -> Expr:
+    """The maximum under windows with gaps: that of one slice of the padded data for each tap."""
+    rank, padding = len(window.kernel), window.padding_with_excess
+    if math.prod(window.kernel) > MAX_TAPS:
+        raise ModelError(f"it has dilations {window.dilation} and a kernel {window.kernel} of over {MAX_TAPS} taps")
+    if any(padding):
+        least = -math.inf if is_float(x.dtype) else bounds(x.dtype)[0]
+        width = (0, *padding[:rank], 0, 0, *padding[rank:], 0)
+        x = c.call("nn.pad", x, pad_width=width, pad_value=float(least))
+    counts = windows(x.shape[1:-1], window.kernel, window.strides, (0,) * 2 * rank, window.dilation)
+    strides = (1, *window.strides, 1)
+    made: Expr | None = None
+    for tap in itertools.product(*map(range, window.kernel)):
+        first = [t * d for t, d in zip(tap, window.dilation, strict=True)]
+        behind = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, window.strides, strict=True)]
+        begin, end = (0, *first, 0), (x.shape[0], *behind, x.shape[-1])
+        part = c.call("strided_slice", x, begin=begin, end=end, strides=strides)
+        made = part if made is None else c.call("maximum", made, part)
+    assert made is not None
+    return made
 
 
 def _average_pool(c: Context) -> Expr:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = _pool_window(c, data)
+    window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    if set(window.dilation) != {1}:
+        raise ModelError(f"it has dilations {window.dilation}")
     rank = len(window.kernel)
     counted = bool(c.node.integer("count_include_pad", 0))
     padding = window.padding_with_excess

@@ -1,0 +1,210 @@
+"""Operators of ONNX that are imported as a few of the core's: what they compute, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
+
+from uma.errors import ModelError
+from uma.frontends import import_model
+from uma.relay import Call, post_order
+from uma.relay.evaluate import evaluate
+from uma.relay.transform import canonicalise
+
+Build = Callable[[OnnxBuilder, str], Any]
+
+
+def _of(op: str, **attrs: Any) -> Build:
+    return lambda b, x: b.node(op, x, **attrs)
+
+
+def _with(op: str, *constants: Any, **attrs: Any) -> Build:
+    """A node whose further inputs are constants; None is one that is left out."""
+
+    def build(b: OnnxBuilder, x: str) -> Any:
+        return b.node(op, x, *("" if value is None else b.constant(value) for value in constants), **attrs)
+
+    return build
+
+
+def _reduced(op: str, *axes: int, **attrs: Any) -> Build:
+    return _with(op, *([list(axes)] if axes else []), **attrs)
+
+
+def _resized(*sizes: int, scales: list[float] | None = None, **attrs: Any) -> Build:
+    given = (None, np.array(scales, np.float32)) if scales else (None, None, list(sizes))
+    return _with("Resize", *given, mode="nearest", **attrs)
+
+
+FLOATS: dict[str, tuple[Build, tuple[int, ...]]] = {
+    "Abs": (_of("Abs"), (3, 4)),
+    "Neg": (_of("Neg"), (3, 4)),
+    "HardSigmoid": (_of("HardSigmoid", alpha=0.3, beta=0.4), (3, 4)),
+    "HardSigmoid by default": (_of("HardSigmoid"), (3, 4)),
+    "HardSwish": (_of("HardSwish"), (3, 4)),
+    "LeakyRelu": (_of("LeakyRelu", alpha=0.2), (3, 4)),
+    "LeakyRelu that is steeper below": (_of("LeakyRelu", alpha=1.5), (3, 4)),
+    "PRelu": (_with("PRelu", np.array([[0.1], [-0.5], [2]], np.float32)), (2, 3, 4)),
+    "Pow 2": (_with("Pow", np.float32(2)), (3, 4)),
+    "Pow of an integer": (_with("Pow", np.int64(3)), (3, 4)),
+    "Div": (_with("Div", np.array([3, -0.7], np.float32)), (3, 2)),
+    "Sum": (lambda b, x: b.node("Sum", x, b.node("Relu", x), x), (3, 4)),
+    "Mean": (lambda b, x: b.node("Mean", x, b.node("Relu", x), x), (3, 4)),
+    "Mean of one": (_of("Mean"), (3, 4)),
+    "ReduceMax of the space": (_reduced("ReduceMax", 2, 3), (2, 3, 4, 5)),
+    "ReduceMax of the space, dropped": (_reduced("ReduceMax", 2, keepdims=0), (2, 3, 4)),
+    "ReduceMax of the last": (_reduced("ReduceMax", -1), (2, 3, 4)),
+    "ReduceMax of the channels": (_reduced("ReduceMax", 1, keepdims=0), (2, 3, 4, 5)),
+    "ReduceMax of far axes": (_reduced("ReduceMax", 3, 0), (2, 3, 4, 5)),
+    "ReduceMax of far axes, dropped": (_reduced("ReduceMax", 0, 2, keepdims=0), (2, 3, 4)),
+    "ReduceMax of all": (_reduced("ReduceMax", keepdims=0), (2, 3)),
+    "ReduceMax of none": (_of("ReduceMax", noop_with_empty_axes=1), (2, 3)),
+    "ReduceMax of a scalar": (_of("ReduceMax"), ()),
+    "ReduceMin of none": (_of("ReduceMin", noop_with_empty_axes=1), (2, 3)),
+    "ReduceMin": (_reduced("ReduceMin", 1), (2, 3, 4)),
+    "Expand": (_with("Expand", [2, 1, 3, 4]), (3, 1)),
+    "Expand to the same": (_with("Expand", [1, 1]), (3, 2)),
+    "Expand of dimensions": (_with("Expand", [1, 1, 3, 2]), (3, 2)),
+    "Tile": (_with("Tile", [2, 1, 3]), (2, 3, 4)),
+    "Resize by scales": (_resized(scales=[1, 1, 2, 3]), (1, 2, 3, 4)),
+    "Resize to sizes": (_resized(1, 2, 6, 4), (1, 2, 3, 4)),
+    "Resize as others do": (
+        _resized(1, 2, 9, 8, coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+        (1, 2, 3, 4),
+    ),
+    "Resize, rounded up": (_resized(1, 2, 12, nearest_mode="round_prefer_ceil"), (1, 2, 3)),
+    "Gather one": (_with("Gather", -1, axis=1), (2, 3, 4)),
+    "Gather backwards": (_with("Gather", [2, 1, 0], axis=2), (2, 3, 4)),
+    "Gather all": (_with("Gather", [0, 1, 2], axis=1), (2, 3, 4)),
+    "Gather here and there": (_with("Gather", [[0, 2, 4], [4, 1, 1]], axis=0), (5, 2)),
+    "GatherND": (_with("GatherND", [[3], [1]]), (5, 2)),
+    "DepthToSpace": (_of("DepthToSpace", blocksize=2), (1, 12, 2, 3)),
+    "DepthToSpace by columns": (_of("DepthToSpace", blocksize=2, mode="CRD"), (1, 12, 2, 3)),
+    "SpaceToDepth": (_of("SpaceToDepth", blocksize=2), (2, 3, 4, 6)),
+    "MaxPool with dilations": (
+        _of("MaxPool", kernel_shape=[3, 2], dilations=[2, 3], strides=[2, 1], pads=[1, 0, 2, 1]),
+        (2, 3, 9, 8),
+    ),
+    "MaxPool with dilations, rounded up": (
+        _of("MaxPool", kernel_shape=[2], dilations=[3], strides=[3], ceil_mode=1),
+        (1, 2, 9),
+    ),
+    "CastLike": (lambda b, x: b.node("CastLike", b.node("Cast", x, to=6), x), (3, 4)),
+}
+
+INTEGERS: dict[str, tuple[Build, tuple[int, ...], str]] = {
+    "Neg": (_of("Neg"), (3, 4), "int32"),
+    "Abs": (_of("Abs"), (3, 4), "int8"),
+    "ReduceMin": (_reduced("ReduceMin", 0), (3, 4), "int8"),
+    "ReduceMin of uint8": (_reduced("ReduceMin", 1), (3, 4), "uint8"),
+    "MaxPool with dilations": (_of("MaxPool", kernel_shape=[2], dilations=[2], pads=[1, 1]), (1, 2, 9), "uint8"),
+    "Tile": (_with("Tile", [2, 2]), (3, 4), "int8"),
+}
+
+
+def compared(build: Build, shape: tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the canonical form computes, and what onnxruntime does."""
+    b = OnnxBuilder(18)
+    data = b.build(build(b, b.input("x", shape, dtype)))
+    module = canonicalise(import_model(data).module)
+    rng = np.random.default_rng(0)
+    value = rng.standard_normal(shape).astype(dtype) if dtype == "float32" else rng.integers(-99, 99, shape)
+    x = value.astype(dtype)
+    (ours,) = evaluate(module, {"x": x})
+    (theirs,) = run_onnxruntime(data, {"x": x})
+    return ours, theirs
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats(name: str) -> None:
+    ours, theirs = compared(*FLOATS[name], "float32")
+    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    assert np.abs(ours - theirs).max() <= 1e-6 * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers(name: str) -> None:
+    ours, theirs = compared(*INTEGERS[name])
+    assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
+
+
+def test_swish() -> None:
+    """Of opset 24, which not every onnxruntime knows."""
+    b = OnnxBuilder(24)
+    model = import_model(b.model(b.node("Swish", b.input("x", [5]), alpha=0.5)).SerializeToString())
+    x = np.linspace(-3, 3, 5, dtype=np.float32)
+    (result,) = evaluate(model.module, {"x": x})
+    assert np.allclose(result, x / (1 + np.exp(-x / 2)), 1e-6)
+
+
+def test_gelu() -> None:
+    """By its approximation; of opset 20."""
+    b = OnnxBuilder(20)
+    x = b.input("x", [3, 4])
+    data = b.build(b.node("Gelu", x, approximate="tanh"))
+    value = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    (ours,) = evaluate(import_model(data).module, {"x": value})
+    assert np.allclose(ours, run_onnxruntime(data, {"x": value})[0], rtol=1e-6, atol=1e-6)
+    with pytest.raises(ModelError, match="it is not approximated by tanh"):
+        import_model(b.build(b.node("Gelu", x)))
+
+
+def test_slices_are_few() -> None:
+    """Indices become as few slices as they have runs, each with a step of its own."""
+    b = OnnxBuilder()
+    model = import_model(b.build(b.node("Gather", b.input("x", [9]), b.constant([0, 2, 4, 8, 7, 6, 6]))))
+    slices = [e for e in post_order(model.module.main.body) if isinstance(e, Call) and e.op_name == "strided_slice"]
+    assert [(e.attrs.begin, e.attrs.end, e.attrs.strides) for e in slices] == [
+        ((0,), (5,), (2,)),
+        ((8,), (5,), (-1,)),
+        ((6,), (7,), (1,)),
+    ]
+
+
+REFUSED: dict[str, tuple[Build, tuple[int, ...]]] = {
+    "its slope of shape (2, 3) does not fit data of shape (3,)": (
+        _with("PRelu", np.ones((2, 3), np.float32)),
+        (3,),
+    ),
+    "its exponent is no constant whole number from 1 to 8": (_with("Pow", np.float32(0.5)), (3,)),
+    "it expands data to the shape (2, 0)": (_with("Expand", [2, 0]), (2, 1)),
+    "the constants that are computed at import exceed": (_with("Expand", [2**40]), (1,)),
+    "it repeats (2, 0) times": (_with("Tile", [2, 0]), (2, 1)),
+    "it has 1 repeats for 2 dimensions": (_with("Tile", [2]), (2, 1)),
+    "its mode is 'linear'; nearest is supported": (
+        _with("Resize", None, np.array([2], np.float32), mode="linear"),
+        (3,),
+    ),
+    "it finds the nearest element by 'align_corners' and 'floor', which is not supported": (
+        _resized(6, coordinate_transformation_mode="align_corners", nearest_mode="floor"),
+        (3,),
+    ),
+    "it has axes or a keep_aspect_ratio_policy": (_resized(6, axes=[0]), (3,)),
+    "it has scales or sizes of shape (2,) for 1 dimensions": (_resized(6, 6), (3,)),
+    "it resizes by [1.5]; whole numbers from 1 on are supported": (_resized(scales=[1.5]), (4,)),
+    "it resizes by [nan]": (_resized(scales=[float("nan")]), (4,)),
+    "its indices leave the 3 elements of axis 0": (_with("Gather", [3]), (3,)),
+    "its indices are more than 64 slices": (_with("Gather", [0, 2, 1] * 99), (3,)),
+    "its indices, of shape (1, 2), are not those of the first axis alone": (_with("GatherND", [[0, 0]]), (3, 3)),
+    "it has a blocksize of 2 and data of shape (4, 4)": (_of("SpaceToDepth", blocksize=2), (4, 4)),
+    "it makes blocks of 2 by 2 of 6 channels in mode 'DCR'": (_of("DepthToSpace", blocksize=2), (1, 6, 2, 2)),
+    "its blocks of 2 by 2 do not fit 3 by 4 elements": (_of("SpaceToDepth", blocksize=2), (1, 1, 3, 4)),
+    "it has dilations (2, 2) and a kernel (9, 9) of over 64 taps": (
+        _of("MaxPool", kernel_shape=[9, 9], dilations=[2, 2]),
+        (1, 1, 20, 20),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_refused(message: str) -> None:
+    build, shape = REFUSED[message]
+    b = OnnxBuilder(18)
+    data = b.model(build(b, b.input("x", shape))).SerializeToString()
+    with pytest.raises(ModelError) as caught:
+        import_model(data)
+    assert message in str(caught.value)
