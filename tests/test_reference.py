@@ -25,6 +25,10 @@ from tests.test_layers import DEEPER as DEEPER_MODULES
 
 from uma import errors, hookspecs
 from uma.cli import _parser
+from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.fold import FOLDERS
+from uma.frontends.tflite.convert import OPERATORS
+from uma.frontends.tflite.variables import VARIABLE_OPERATORS
 from uma.hooktypes import PHASES
 from uma.partition import ReasonKind
 from uma.pipeline.stages import PHASE_AFTER, STAGES
@@ -87,6 +91,13 @@ def test_every_op_is_in_the_reference_with_its_type_and_attributes(pages: dict[s
     assert re.search(r"^- \*type\* \S.{20,}", told, re.MULTILINE), f"{op.name}: the type relation has no docstring"
     for attr in op.attrs:
         assert f"\n| `{attr.name}` | " in told
+
+
+def test_every_operator_of_model_files_is_in_the_reference(pages: dict[str, str]) -> None:
+    page = pages["reference/models.md"]
+    tflite, onnx = section(page, "TFLite"), section(page, "ONNX")
+    assert not [name for name in (*OPERATORS, *VARIABLE_OPERATORS) if tflite.count(f"`{name}`") != 1]
+    assert not [name for name in {*CONVERTERS, *FOLDERS} if onnx.count(f"`{name}`") != 1]
 
 
 def test_every_target_kind_is_in_the_reference_with_its_attributes(pages: dict[str, str]) -> None:

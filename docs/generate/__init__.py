@@ -7,13 +7,14 @@ said once, where it is declared, and collected here. Nothing that is made is kep
 
 from __future__ import annotations
 
-from . import api, cli, contract, errors, headers, ops, plugins, record
+from . import api, cli, contract, errors, headers, models, ops, plugins, record
 from .markdown import heading
 from .names import Names
 
 __all__ = ["reference"]
 
 _CHAPTERS = (
+    ("models", "the operators of TFLite and ONNX that are read"),
     ("ops", "every operator: operands, attributes, what it computes"),
     ("plugins/index", "what each plugin takes, with the conditions; its passes, devices, faults"),
     ("targets", "target kinds and their attributes"),
@@ -32,7 +33,8 @@ _CHAPTERS = (
 def reference() -> dict[str, str]:
     """The pages of the reference as Markdown, by their paths below ``reference/`` without suffix."""
     names = Names()
-    made = {"ops": ops.page(names), "cli": cli.page(), "c": headers.page(), "metadata": record.page()}
+    made = {"models": models.page(), "ops": ops.page(names), "cli": cli.page()}
+    made |= {"c": headers.page(), "metadata": record.page()}
     for part in (contract, plugins, errors, api):
         made |= part.pages(names)
     about = "The reference is made from the code: it says what this version of UMA does.\n"
