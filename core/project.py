@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 from .errors import UsageError
 
-__all__ = ["SETTINGS", "Project", "find_project"]
+__all__ = ["SETTINGS", "Project", "ProjectError", "find_project"]
 
 SETTINGS = ("disable-plugins", "targets")
 """The keys of ``[tool.uma]``."""
 
 _MAX_BYTES = 1 << 20
+
+
+class ProjectError(UsageError):
+    """The file of a project is at fault, whatever it was read for; ``where`` names it."""
 
 
 class Project(NamedTuple):
@@ -33,7 +37,7 @@ def find_project(folder: str | os.PathLike[str] | None = None) -> Project | None
     """The project that ``folder`` (default: the current one) is in: that of the nearest pyproject.toml above it.
 
     Raises:
-        UsageError: the file cannot be read, is no TOML, or has a setting for UMA that there is not.
+        ProjectError: the file cannot be read, is no TOML, or has a setting for UMA that there is not.
     """
     try:
         start = os.getcwd() if folder is None else os.path.abspath(folder)
@@ -56,12 +60,12 @@ def _settings(path: str) -> Mapping[str, object]:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         what = f"the project's file cannot be read: {error.strerror}"
-        raise UsageError(what, where=path, hint="make it readable") from error
+        raise ProjectError(what, where=path, hint="make it readable") from error
     if b"uma" not in content:
         return {}  # it says nothing to UMA, and what is wrong with it is not UMA's business
     if len(content) > _MAX_BYTES:
         what = f"the project's file has more than {_MAX_BYTES} bytes"
-        raise UsageError(what, where=path, hint="it should be the file of a project")
+        raise ProjectError(what, where=path, hint="it should be the file of a project")
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -71,11 +75,11 @@ def _settings(path: str) -> Mapping[str, object]:
         table: object = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # what is wrong with TOML or with UTF-8 is a ValueError
         what = f"the project's file is no TOML: {error}"
-        raise UsageError(what, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
+        raise ProjectError(what, where=path, hint="mend it: UMA reads [tool.uma] of it") from error
     for name in ("tool", "uma"):
         table = table.get(name, {}) if isinstance(table, dict) else None
     if not isinstance(table, dict):
-        raise UsageError("[tool.uma] is no table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"')
+        raise ProjectError("[tool.uma] is no table", where=path, hint='write [tool.uma.targets] and name = "c -opt=2"')
     for name in table:
         if name not in SETTINGS:
             import difflib
@@ -83,5 +87,5 @@ def _settings(path: str) -> Mapping[str, object]:
             close = difflib.get_close_matches(name, SETTINGS, 1)
             did = f"did you mean {close[0]!r}? " if close else ""
             what = f"[tool.uma] has the setting {name[:100]!r}, which there is not"
-            raise UsageError(what, where=path, hint=f"{did}there are {', '.join(SETTINGS)}")
+            raise ProjectError(what, where=path, hint=f"{did}there are {', '.join(SETTINGS)}")
     return table

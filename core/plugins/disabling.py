@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..errors import UsageError
-from ..project import find_project
+from ..project import ProjectError, find_project
 
 __all__ = ["VARIABLE", "disabled_names"]
 
@@ -23,7 +22,7 @@ def disabled_names(given: Iterable[str]) -> dict[str, str]:
         given: names besides those of `VARIABLE` and of ``disable-plugins`` in ``[tool.uma]`` of the project.
 
     Raises:
-        UsageError: the project's file cannot be read, or its setting is no list of names.
+        ProjectError: the project's file cannot be read, or its setting is no list of names.
     """
     found = dict.fromkeys(_project_names(), f"by {_SETTING} in [tool.uma] of pyproject.toml")
     variable = os.environ.get(VARIABLE, "").split(",")
@@ -36,5 +35,5 @@ def _project_names() -> list[str]:
     names = [] if project is None else project.settings.get(_SETTING, [])
     if project is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         where = f"{project.path}, in [tool.uma]"
-        raise UsageError(f"{_SETTING} is no list of names", where=where, hint=f'write {_SETTING} = ["uma-my-plugin"]')
+        raise ProjectError(f"{_SETTING} is no list of names", where=where, hint=f'write {_SETTING} = ["uma-my-plugin"]')
     return [str(name) for name in names]  # type: ignore[attr-defined]  # a list, as was just seen

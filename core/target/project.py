@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import UsageError
-from ..project import find_project
+from ..project import ProjectError, find_project
 from .kind import Alias
 from .values import is_attribute_name, shown
 
@@ -16,7 +15,7 @@ def project_targets(folder: Path | None = None) -> dict[str, Alias]:
     """The named targets of the project that ``folder`` (default: the current one) is in, in the order of the file.
 
     Raises:
-        UsageError: as `find_project`; or a name or target is malformed.
+        ProjectError: as `find_project`; or a name or target is malformed.
     """
     project = find_project(folder)
     if project is None:
@@ -24,12 +23,12 @@ def project_targets(folder: Path | None = None) -> dict[str, Alias]:
     place = f"{project.path}, in [tool.uma.targets]"
     table = project.settings.get("targets", {})
     if not isinstance(table, dict):
-        raise UsageError(f"{shown(table)} is no table of targets", where=place, hint='write name = "c -opt=2"')
+        raise ProjectError(f"{shown(table)} is no table of targets", where=place, hint='write name = "c -opt=2"')
     found = {}
     for name, target in table.items():
         if not is_attribute_name(name):
-            raise UsageError(f"{shown(name)} is no name of a target", where=place, hint="write it like my-board")
+            raise ProjectError(f"{shown(name)} is no name of a target", where=place, hint="write it like my-board")
         if not isinstance(target, (str, dict, list)):
-            raise UsageError(f"{name} is {shown(target)}, no target", where=place, hint="a text, a table or a list")
+            raise ProjectError(f"{name} is {shown(target)}, no target", where=place, hint="a text, a table or a list")
         found[name] = Alias(name, target, help="of pyproject.toml")
     return found

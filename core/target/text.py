@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..errors import UsageError
+from ..project import ProjectError
 from .source import Items, Mapped, Node, Option, Record, Source, Spelled, Spot
 from .values import MAX_DEPTH, MAX_ITEMS, MAX_TEXT_CHARS, Value, shown
 
@@ -61,12 +62,12 @@ class Fault(Exception):
 
 @contextmanager
 def placed(path: str, spot: Spot | None) -> Iterator[None]:
-    """Within, a `UsageError` gets this place, unless it has one: it may be about the file of the project."""
+    """Within, a `UsageError` gets this place, unless it is about the file of the project."""
     try:
         yield
+    except ProjectError:
+        raise
     except UsageError as error:
-        if error.where is not None:
-            raise
         raise Fault(error, path, spot) from error
 
 

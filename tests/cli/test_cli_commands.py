@@ -343,6 +343,9 @@ class TestTargets:
         (folder / "bytes.json").write_bytes(b"\xff")
         assert "no text in UTF-8" in uma("targets", "--explain", "bytes.json").error(2)
         assert "cannot be read" in uma("targets", "--explain", "none.json").error(2)
+        (folder / "pyproject.toml").write_text("[tool.uma]\ntargets = 5\n")
+        where = f"where: {folder / 'pyproject.toml'}, in [tool.uma.targets]\n"
+        assert where in uma("targets", "--explain", "'fast'").error(2)
 
     def test_a_broken_plugin_and_none_at_all(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = [
