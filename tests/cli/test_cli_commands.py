@@ -345,7 +345,7 @@ class TestTargets:
         assert "cannot be read" in uma("targets", "--explain", "none.json").error(2)
         (folder / "pyproject.toml").write_text("[tool.uma]\ntargets = 5\n")
         where = f"where: {folder / 'pyproject.toml'}, in [tool.uma.targets]\n"
-        assert where in uma("targets", "--explain", "'fast'").error(2)
+        assert where in uma("targets", "--explain", "fast").error(2)
 
     def test_a_broken_plugin_and_none_at_all(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = [
