@@ -437,7 +437,8 @@ def test_folding(name: str) -> None:
     assert ops(model) == []
     result = evaluate(model.module, {})[0]
     assert result.dtype == expected.dtype and np.array_equal(result, expected)
-    if name != "Div of integers":  # onnxruntime has no answer to a division by 0
+    # onnxruntime has no answer to a division by 0, and before 1.24 none to a reduction over no axes.
+    if name not in ("Div of integers", "ReduceProd of nothing"):
         assert np.array_equal(result, run_onnxruntime(data, {})[0])
 
 
