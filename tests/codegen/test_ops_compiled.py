@@ -73,8 +73,8 @@ def test_windows_that_begin_in_the_padding(tmp_path: Path, compilers: tuple[str,
     # By gcc 12, two taps that are both in the padding or both not, and side by side, were read as one.
     quantised = dtype.startswith("int")
     calls: list[tuple[Call, Sequence[np.ndarray]]] = []
-    for extent, channels, (before, stride) in itertools.product((8, 14), (1, 2, 4, 8), ((2, 2), (2, 1), (4, 4))):
-        shape = (1, extent, channels)
+    for channels, (before, stride) in itertools.product((1, 2, 4, 8), ((2, 2), (2, 1), (4, 4))):
+        shape = (1, 14, channels)
         data = random_array(shape, dtype, len(calls))
         window = {"strides": (stride,), "padding": (before, 0)}
         calls.append((on("nn.max_pool1d", (shape, dtype), pool_size=(before + 1,), **window), [data]))

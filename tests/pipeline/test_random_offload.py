@@ -14,13 +14,13 @@ from tests._support.offload import Case, check, dense_cases, varied_cases
 
 
 @given(dense_cases())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_graphs_with_much_sharing(case: Case) -> None:
     check(case)
 
 
 @given(varied_cases())
-@settings(max_examples=150)
+@settings(max_examples=90)
 def test_graphs_of_all_ops(case: Case) -> None:
     check(case)
 

@@ -65,7 +65,7 @@ def test_on_the_host_passes_keep_what_is_computed(data: st.DataObject, func: Pri
     check(func, data.draw(arguments(func)))
 
 
-@settings(max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), func=device_funcs())
 def test_on_a_device_passes_keep_what_is_computed(data: st.DataObject, func: PrimFunc) -> None:
     check(func, data.draw(arguments(func)))
