@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,28 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "plugi
 DIGITS = ROOT / "examples" / "digits"
 TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
 """What pages need besides Python and a C compiler."""
-CHAPTERS = [ROOT / "docs" / "accelerators.md", ROOT / "docs" / "devices.md"]
-"""Pages that build one package together: each has the files of both, and their plugin is installed."""
+CHAPTERS = [ROOT / "docs" / f"{name}.md" for name in ("accelerators", "lowering", "devices", "testing")]
+"""Pages that build one package together: each has the files of all, and their plugin is installed."""
+
+FROM_A_CLONE = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
+"""Pages whose reader stands in a fresh clone; the reader of the others has the folder that getting-started.md makes."""
+
+NOT_CLONED = ("build", "dist", "tests", "integration_tests", "__pycache__", "*.egg-info", ".*")
+
+PIP = """
+import pathlib, re, sys
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+for argument in sys.argv[2:]:
+    folder, extras = re.fullmatch(r"([^[]+)(?:\\[(.*)\\])?", argument).groups()
+    project = tomllib.loads((pathlib.Path(folder) / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    missing = set(filter(None, (extras or "").split(","))) - set(project.get("optional-dependencies", ()))
+    assert sys.argv[1] == "install" and not missing, missing
+    print("it is there:", project["name"])
+"""
+"""Stands for pip, which needs an index: sees that what it is to install is where the page says."""
 
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -45,7 +65,7 @@ class Step:
 
 
 def steps(page: str) -> Iterator[Step]:
-    """The fenced blocks that are ``console`` or have a file's name after the language, in order."""
+    """The fenced blocks that are ``console`` or ``sh``, or have a file's name after the language, in order."""
     for block in _BLOCK.finditer(page):
         line = page.count("\n", 0, block.start()) + 1
         _, _, name = block[1].partition(" ")
@@ -55,6 +75,8 @@ def steps(page: str) -> Iterator[Step]:
             for offset, part in _commands(block[2]):
                 command, _, output = part.partition("\n")
                 yield Step(line + 1 + offset, "command", command.removeprefix("$ "), output)
+        elif block[1] == "sh":
+            yield Step(line + 1, "script", block[2], "")
 
 
 def _commands(block: str) -> Iterator[tuple[int, str]]:
@@ -85,6 +107,56 @@ def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     return {**os.environ, "PATH": path, "UMA_CACHE_DIR": str(tools / "cache"), "LC_ALL": "C.UTF-8"}
 
 
+@pytest.fixture
+def clone(tmp_path: Path, shell_environment: dict[str, str]) -> tuple[Path, dict[str, str]]:
+    """A copy of what is in the repository, and an environment in which all that pip and make install is there."""
+    shutil.copytree(ROOT, tmp_path / "clone", symlinks=True, ignore=shutil.ignore_patterns(*NOT_CLONED))
+    tools, venv = tmp_path / "bin", tmp_path / "venv"
+    for folder in (tools, venv / "bin"):
+        folder.mkdir(parents=True)
+    for path, what in ((tools / "pip", f"-c '{PIP}'"), (venv / "bin" / "python", "")):
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {what} "$@"\n')
+        path.chmod(stat.S_IRWXU)
+    (venv / ".demo").touch()
+    path = os.pathsep.join([str(tools), shell_environment["PATH"]])
+    unwanted = ("PYTHON", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+    kept = {name: value for name, value in shell_environment.items() if name not in unwanted}
+    return tmp_path / "clone", {**kept, "PATH": path, "VENV": str(venv)}
+
+
+def run_step(step: Step, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output of a command."""
+    done = subprocess.run(
+        ["sh", "-c", step.head],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("page", FROM_A_CLONE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_work_where_the_reader_stands(page: Path, clone: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = clone
+    for step in steps(page.read_text(encoding="utf-8")):
+        place = f"{page.name}:{step.line}: $ {step.head}"
+        if step.kind == "file":
+            write_file(folder, step)
+        elif step.kind == "script":  # where it leads is where the reader stands from now on
+            activated = step.head.replace("python3 -m venv .venv && . .venv/bin/activate", ":")
+            status, output = run_step(dataclasses.replace(step, head=f"set -e\n{activated}\npwd"), folder, environment)
+            assert status == 0, f"{place}\n{output}"
+            folder = Path(output.splitlines()[-1])
+        else:
+            status, output = run_step(step, folder, environment)
+            assert expectation(step.text).fullmatch(output), f"{place}\n{output}\ninstead of\n{step.text}"
+            assert status == 0, f"{place} fails"
+
+
 def write_file(folder: Path, step: Step) -> None:
     path = folder / step.head
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +185,11 @@ def chapters(
     return folder, {**shell_environment, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page not in FROM_A_CLONE],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_commands_do_what_the_page_says(
     page: Path, shell_environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -131,27 +207,56 @@ def test_commands_do_what_the_page_says(
         place = f"{page.name}:{step.line}: $ {step.head}"
         if step.kind == "file":
             write_file(tmp_path, step)
+        if step.kind != "command":
             continue
-        command = step.head.replace("$?", str(status))
-        done = subprocess.run(
-            ["sh", "-c", command],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
+        status, output = run_step(
+            dataclasses.replace(step, head=step.head.replace("$?", str(status))), tmp_path, environment
         )
-        status = done.returncode
-        assert expectation(step.text).fullmatch(done.stdout), f"{place}\n{done.stdout}\ninstead of\n{step.text}"
+        assert expectation(step.text).fullmatch(output), f"{place}\n{output}\ninstead of\n{step.text}"
         assert status == 0 or "uma: error" in step.text, f"{place} fails"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def anchors(page: str) -> set[str]:
+    """Of the headings of a page, as GitHub and Sphinx make them."""
+    plain = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(files: Sequence[Path]) -> list[str]:
+    """Links of Markdown files, pictures among them, to files that are not there and headings that files do not have."""
+    dead = []
+    for file in files:
+        plain = re.sub(r"^(`{3,}).*?^\1$", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        links = re.findall(r"\]\(([^)\s]+)\)|<(?:img|source|a)\b[^>]*?(?:src|srcset|href)=\"([^\"]+)\"", plain)
+        for link in (first or second for first, second in links):
+            where, _, anchor = link.partition("#")
+            if re.match(r"[a-z]+:", link):
+                continue
+            goal = file.parent / where if where else file
+            if not goal.exists() or (anchor and anchor not in anchors(goal.read_text(encoding="utf-8"))):
+                dead.append(f"{file.name}: {link}")
+    return dead
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [
+        path
+        for path in ROOT.rglob("*.md")
+        if not any(part.startswith(".") or part in ("build", "dist") for part in path.relative_to(ROOT).parts)
+    ]
+    assert {*PAGES} < {*pages}
+    assert dead_links(pages) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    nested = "# C d\n```sh\n# no\n[x](no.md)\n```\n[x](../a.md#one-two)\n![y](../no.svg)\n"
+    (tmp_path / "b" / "c.md").write_text(nested)
+    top = '## One, `two`\n[x](b/c.md#c-d) [y](b/c.md#no) [z](#no) [w](https://x.org)\n<img src="n">'
+    (tmp_path / "a.md").write_text(top)
+    found = dead_links([tmp_path / "a.md", tmp_path / "b" / "c.md"])
+    assert found == ["a.md: b/c.md#no", "a.md: #no", "a.md: n", "c.md: ../no.svg"]
 
 
 def test_the_table_of_exit_codes_is_complete() -> None:
@@ -181,7 +286,7 @@ def test_the_guide_names_every_hook_phase_and_field() -> None:
     from uma.hooktypes import PHASES
     from uma.target import Limits
 
-    text = "".join(page.read_text(encoding="utf-8") for page in CHAPTERS)
+    text = "".join(page.read_text(encoding="utf-8") for page in (*CHAPTERS, ROOT / "docs" / "passes.md"))
     missing = [hook for hook in hookspecs.RESULTS if f"\n| `{hook}(" not in text]
     missing += [phase for phase in PHASES if f"\n| `{phase}` |" not in text]
     for record in (hookspecs.Runtime, Limits):

@@ -87,6 +87,8 @@ def activation(c: Choice, name: str) -> Call:
 def clip(c: Choice, name: str) -> Call:
     dtype = c.of(*NUMBERS)
     least, greatest = (-9, 9) if is_float(dtype) else bounds(dtype)
+    # A clip has limits of float64: the greatest int64 is none of them.
+    greatest = greatest if int(float(greatest)) == greatest else 2**62
     low = c.of(-math.inf, 0, max(least, -3), least)
     high = c.of(math.inf, 6, greatest, low if math.isfinite(low) else 0)
     return on(name, (shape(c), dtype), a_min=min(low, high), a_max=max(low, high))

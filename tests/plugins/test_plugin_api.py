@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +18,12 @@ from typing import Any
 import numpy as np
 import pluggy
 import pytest
+from docs.generate.repository import ROOT, Project, projects
 from tests._support.plugins import accelerator, entry_of, module_of
 
 import uma
 from uma import hookspecs
+from uma.cli import main
 from uma.errors import PluginError
 from uma.hookspecs import Cost, Pattern
 from uma.pipeline.costs import region_costs
@@ -214,3 +217,18 @@ class TestNextMinorVersion:
         vars(module).update(UMA_PLUGIN_API=(major, minor + 1), estimate=optional)
         with pytest.warns(RuntimeWarning, match="it may ask for more"):
             assert PluginHost(lambda: [entry]).kind("npu").name == "npu"
+
+
+@pytest.mark.parametrize("project", projects(), ids=lambda project: project.name)
+def test_every_plugin_of_the_repository_says_its_contract(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """In its code, in its README, in its metadata; and `uma plugins` shows it."""
+    said = "{}.{}".format(*hookspecs.PLUGIN_API_VERSION)
+    [core] = (line for line in project.requires if line.startswith("uma-core"))
+    [low, high] = re.fullmatch(r"uma-core>=([0-9.]+),<([0-9.]+)", core).groups()  # type: ignore[union-attr]
+    readme = (ROOT / project.folder / "README.md").read_text(encoding="utf-8")
+    contract = f"[plugin API](../../docs/plugins.md#versions) {said}, with `uma-core` from {low} to below {high}."
+    assert f"Contract: {contract}" in " ".join(readme.split())
+    pytest.importorskip(project.entries[0].value)
+    assert main(["plugins", project.name]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"needs uma-core<{high},>={low} plugin API {said}; this is {said} " in shown

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests._support.op_cases import CASES
+from tests._support.op_cases import CASES, NUMBERS
 from tests._support.relay_strategies import Choice, modules, random_array, random_inputs
 
 from uma.errors import ModelError
@@ -20,6 +23,8 @@ from uma.relay.transform import value_range
 from uma.relay.types import TensorType
 from uma.relay.visit import post_order
 from uma.tir.dtype import bounds, is_integer
+
+T = TypeVar("T")
 
 X = Var("x", TensorType((1, 4, 4, 2), "int8"))
 U = Var("u", TensorType((2,), "uint8"))
@@ -44,6 +49,26 @@ def test_no_value_of_a_random_graph_leaves_its_bounds(module: IRModule, seed: in
             assert found.low <= array.min()
             assert array.max() <= found.high
         assert value_range(expr) == found
+
+
+class Told(Choice):
+    """Of several options those that the test says, of numbers the least."""
+
+    def __init__(self, told: Sequence[int]) -> None:
+        self.told = list(told)
+
+    def of(self, *options: T) -> T:
+        return options[self.told.pop(0)]
+
+    def number(self, low: int, high: int) -> int:
+        return low
+
+
+def test_a_clip_takes_whatever_limits_are_drawn_for_it() -> None:
+    for told in itertools.product(range(len(NUMBERS)), range(4), range(4)):
+        choice = Told(told)
+        CASES["clip"](choice, "clip")
+        assert choice.told == []
 
 
 RANGED = [name for name, op in registered_ops().items() if op.value_range is not None]

@@ -16,7 +16,18 @@ from uma.target import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
 
-__all__ = ["ALIAS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = [
+    "ALIAS",
+    "KIND",
+    "UMA_PLUGIN_API",
+    "estimate_cost",
+    "patterns",
+    "register_target",
+    "relay_to_runtime",
+    "runtime",
+]
+
+UMA_PLUGIN_API = (0, 4)
 
 KIND = TargetKind(
     "ultra_trail",
