@@ -9,30 +9,25 @@ what you trust.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
 import os
-import secrets
-import shutil
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from .artifact_record import METADATA_FILE, machine_of, parse_record, problem
+from .artifact_folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
+from .artifact_record import machine_of, problem
 from .codegen.makefile import makefile_text
 from .drivers import Clock, Library, Parts
-from .errors import InternalError, ModelError, UmaError, UsageError
+from .errors import InternalError, ModelError, UsageError
 from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key, on_trial
 from .runtime.compile import Part, compile_objects, compile_shared
 from .runtime.elf import check_machine, code_bytes, text_bytes
-from .runtime.files import one_at_a_time, read_plain, replace_folder
 from .runtime.libraries import require_library
-from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
 from .runtime.profile import CallTime, PartCounts, Profile, call_times
 from .runtime.toolchain import find_compiler
 
@@ -45,8 +40,6 @@ if TYPE_CHECKING:
     from .runtime.session import ModelSession
 
 __all__ = ["Artifact", "CallTime", "PartCounts", "Profile", "load"]
-
-_MAX_METADATA_BYTES = 1 << 25
 
 
 class Artifact:
@@ -65,18 +58,18 @@ class Artifact:
     def __init__(self, files: Mapping[str, str | bytes], metadata: Mapping[str, Any]) -> None:
         try:
             contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
-            record = json.loads(json.dumps({**metadata, "files": _table(contents)}, allow_nan=False))
+            record = json.loads(json.dumps({**metadata, "files": file_table(contents)}, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InternalError(f"the artifact cannot be written down: {error}") from error
         if reason := problem(record):
             raise InternalError(f"the artifact is not sound: {reason}")
         if "Makefile" not in contents:
             contents["Makefile"] = makefile_text(record).encode()
-            record["files"] = _table(contents)
+            record["files"] = file_table(contents)
         self._text = json.dumps(record, indent=1, sort_keys=True) + "\n"
-        if len(self._text) > _MAX_METADATA_BYTES:  # only names that come from the model can be this long
+        if len(self._text) > MAX_METADATA_BYTES:  # only names that come from the model can be this long
             raise ModelError(
-                f"the names of the model's layers take more than {_MAX_METADATA_BYTES} bytes",
+                f"the names of the model's layers take more than {MAX_METADATA_BYTES} bytes",
                 where=record["name"],
                 hint="shorten the names in the model",
             )
@@ -288,8 +281,9 @@ class Artifact:
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.
 
-        An artifact that is there already is replaced, unless it was changed or something was added to it. Of several
-        processes that save to one folder the last one's artifact stays.
+        An artifact that is there already is replaced, with what its Makefile made, unless it was changed or something
+        was added to it. Of several processes that save to one folder the last one's artifact stays; one that is killed
+        leaves the old artifact or the new one, whole.
 
         Args:
             path: the folder.
@@ -303,31 +297,7 @@ class Artifact:
             UsageError: something else is at `path`, or it cannot be written.
             ToolchainError: as for `objects`.
         """
-        made = self.objects() if objects else {}
-        try:
-            folder = Path(os.path.realpath(path))
-            missing = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
-            staged = folder.parent / f".uma-save-{secrets.token_hex(8)}"
-            try:
-                staged.mkdir(parents=True)
-                for name, content in self.files.items():
-                    staged.joinpath(name).write_bytes(content)
-                staged.joinpath(METADATA_FILE).write_text(self._text, encoding="utf-8", newline="\n")
-                if made:
-                    write_objects(staged / OBJECTS_FOLDER, made)
-                with one_at_a_time(folder.parent):
-                    _refuse_to_replace(folder)
-                    replace_folder(staged, folder)
-            except BaseException:
-                shutil.rmtree(staged, ignore_errors=True)
-                for parent in missing:
-                    with contextlib.suppress(OSError):  # never made, or another's file is in it by now
-                        parent.rmdir()
-                raise
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
-        return folder
+        return write_folder(path, self.files, self._text, self.objects() if objects else {})
 
     def _own_session(self) -> ModelSession:
         if self._session is None:
@@ -474,69 +444,10 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         UsageError: there is no artifact at `path`.
         ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
     """
-    folder = Path(path)
-    where = folder / METADATA_FILE
-    try:
-        os.lstat(where)
-    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
-        if isinstance(error, PermissionError):
-            raise UsageError(f"the artifact cannot be read: {error.strerror}", where=os.fspath(path)) from error
-        raise UsageError(
-            f"there is no artifact at {os.fspath(path)!r}",
-            hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
-        ) from error
-    record = parse_record(read_plain(where, range(_MAX_METADATA_BYTES + 1)), where)
-    if reason := problem(record):
-        raise ModelError(f"the artifact is not sound: {reason}", where=str(where))
-    table = record.pop("files")
-    files = {}
-    for name, row in table.items():
-        files[name] = read_plain(folder / name, range(row["bytes"], row["bytes"] + 1))
-        if hashlib.sha256(files[name]).hexdigest() != row["sha256"]:
-            raise ModelError(
-                "the file was changed or damaged: its digest is not the one in the metadata",
-                where=str(folder / name),
-                hint="build the model again; to work on the C, copy it out of the artifact",
-            )
-    return Artifact(files, record)
+    return Artifact(*read_folder(path))
 
 
 def _foreign(host: Mapping[str, Any]) -> Machine | None:
     """The machine that a host is, where it is not this one."""
     machine = machine_of(host)
     return None if machine is None or machine.is_this else machine
-
-
-def _table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
-    return {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in contents.items()
-    }
-
-
-def _refuse_to_replace(folder: Path) -> None:
-    """Raise UsageError unless `folder` is free, empty, or an artifact as it was written."""
-    if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    try:
-        old = load(folder)
-    except UmaError as error:
-        raise UsageError(
-            f"the folder is not an artifact that may be replaced: {error.what}",
-            where=str(folder),
-            hint="choose another, or remove it",
-        ) from error
-    known = {METADATA_FILE, *old.files}
-    if is_as_written(folder / OBJECTS_FOLDER):
-        known.add(OBJECTS_FOLDER)
-    if extra := sorted({item.name for item in folder.iterdir()} - known):
-        raise UsageError(
-            f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",
-            where=str(folder),
-            hint="choose another folder, or run make clean in it and move away what is left",
-        )
-
-
-def _few(names: Iterable[str]) -> str:
-    first, *rest = names
-    return repr(first) + (f" and {len(rest)} more" if rest else "")

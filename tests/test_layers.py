@@ -35,6 +35,7 @@ LAYERS = [
     ["frontends", "partition", "codegen"],
     ["runtime"],
     ["artifact_record"],
+    ["artifact_folder"],
     ["artifact"],
     ["pipeline"],
     ["cli", "testing"],

@@ -8,7 +8,7 @@ from typing import Any
 from ..compilers import native_flags
 from ..machines import Machine
 
-__all__ = ["makefile_text"]
+__all__ = ["makefile_products", "makefile_text"]
 
 
 def makefile_text(record: Mapping[str, Any]) -> str:
@@ -23,10 +23,8 @@ def makefile_text(record: Mapping[str, Any]) -> str:
     """
     how, name = record["compile"], record["name"]
     first, *others = how["hosts"]
-    remote = [host for host in others if host["machine"] != first["machine"]]
-    near = [host for host in others if host["machine"] == first["machine"]]
-    libraries = {f"lib{name}.a": _objects([first, *near])}
-    libraries |= {f"lib{name}_on_{host['label']}.a": _objects([host]) for host in remote}
+    remote = _remote(record)
+    libraries = _libraries(record)
     program, example = f"{name}_example", how["example"]
     compiled = [*(source for host in how["hosts"] for source in host["sources"]), example]
     included = sorted(set(record["files"]) - {*compiled, *how["profile"], how["library_entry"], "Makefile"})
@@ -37,7 +35,6 @@ def makefile_text(record: Mapping[str, Any]) -> str:
         made.append(program)
     own = [(f"{source}.o", line) for host in others for source in host["sources"] for line in _settings(host)]
     own += [(f"lib{name}_on_{host['label']}.a", line) for host in remote for line in _settings(host)]
-    objects = [*(name for names in libraries.values() for name in names), f"{example}.o"]
     lines = [
         "# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...",
         *_settings(first),
@@ -53,11 +50,31 @@ def makefile_text(record: Mapping[str, Any]) -> str:
         *(line for source in compiled for line in _object(source)),
         *(f"{target}: {line}" for target, line in own),
         "clean:",
-        f"\trm -f {' '.join([*libraries, program, *objects])}",
+        f"\trm -f {' '.join(makefile_products(record))}",
         "",
         ".PHONY: all clean",
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def makefile_products(record: Mapping[str, Any]) -> list[str]:
+    """The names of the files that the Makefile makes."""
+    libraries, example = _libraries(record), record["compile"]["example"]
+    objects = [*(name for names in libraries.values() for name in names), f"{example}.o"]
+    return [*libraries, f"{record['name']}_example", *objects]
+
+
+def _remote(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The hosts that are another machine than the first."""
+    first, *others = record["compile"]["hosts"]
+    return [host for host in others if host["machine"] != first["machine"]]
+
+
+def _libraries(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Each library, and the objects that it consists of."""
+    hosts, remote, name = record["compile"]["hosts"], _remote(record), record["name"]
+    libraries = {f"lib{name}.a": _objects([host for host in hosts if host not in remote])}
+    return libraries | {f"lib{name}_on_{host['label']}.a": _objects([host]) for host in remote}
 
 
 def _objects(hosts: Sequence[Mapping[str, Any]]) -> list[str]:

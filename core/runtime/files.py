@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import secrets
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,7 +15,7 @@ from ..plain_files import open_plain, size_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["one_at_a_time", "read_arrays", "read_plain", "replace_folder", "save_arrays", "write_whole"]
+__all__ = ["read_arrays", "read_plain", "save_arrays", "write_whole"]
 
 _MAX_UNPACKED_BYTES = 1 << 29
 """What a compressed file may take in memory, beyond its own size: a small one could fill all there is."""
@@ -139,32 +137,3 @@ def read_plain(path: Path, sizes: range) -> bytes:
             return file.read(size)
     except OSError as error:
         raise ModelError(f"a file of the artifact cannot be read: {error.strerror}", where=str(path)) from error
-
-
-def replace_folder(staged: Path, folder: Path) -> None:
-    """Put `staged` where `folder` is; if that fails, what was there stays or comes back."""
-    if not folder.exists() or not any(folder.iterdir()):
-        os.rename(staged, folder)
-        return
-    retired = staged.with_name(staged.name + ".old")
-    os.rename(folder, retired)
-    try:
-        os.rename(staged, folder)
-    except OSError:
-        os.rename(retired, folder)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def one_at_a_time(parent: Path) -> Iterator[None]:
-    """Within, no other process replaces an artifact in this folder; unless its file system has no locks."""
-    import fcntl  # POSIX has it; who never saves can do without
-
-    handle = os.open(parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

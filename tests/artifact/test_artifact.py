@@ -503,7 +503,7 @@ class TestSaving:
         (saved / "notes.txt").touch()
         with pytest.raises(UsageError, match=r"files of another origin, 'notes\.txt'") as error:
             artifact.save(saved)
-        assert "make clean" in str(error.value)
+        assert "move them away" in str(error.value)
         (saved / "more.txt").touch()
         with pytest.raises(UsageError, match=r"'more\.txt' and 1 more"):
             artifact.save(saved)
@@ -555,6 +555,7 @@ class TestSaving:
         self, artifact: Artifact, saved: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rename, calls = os.rename, []
+        monkeypatch.setattr("uma.runtime.replace._exchange", lambda *_: False)
 
         def second_fails(source: Path, target: Path) -> None:
             calls.append(target)

@@ -1,0 +1,126 @@
+"""The folder that an artifact is saved as: written whole or not at all, and read as hostile data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .artifact_record import METADATA_FILE, parse_record, problem
+from .codegen.makefile import makefile_products
+from .errors import ModelError, UmaError, UsageError
+from .runtime.files import read_plain
+from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
+from .runtime.replace import one_at_a_time, recover, replace_folder, staging
+
+__all__ = ["MAX_METADATA_BYTES", "file_table", "read_folder", "write_folder"]
+
+MAX_METADATA_BYTES = 1 << 25
+"""What ``metadata.json`` may have; only names that come from the model can take it that far."""
+
+
+def file_table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
+    """The size and the digest of each file, by its name, as the metadata has them."""
+    return {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in contents.items()
+    }
+
+
+def write_folder(
+    path: str | os.PathLike[str], files: Mapping[str, bytes], metadata: str, objects: Mapping[str, bytes]
+) -> Path:
+    """Write an artifact as the folder ``path``; a kill at any moment leaves it whole, or the one that was there.
+
+    Args:
+        path: the folder. An artifact that is there is replaced, with what its Makefile made; nothing else is.
+        files: name to content.
+        metadata: the text of ``metadata.json``.
+        objects: for the folder ``objects``, which is written unless there are none.
+
+    Returns:
+        The folder, without symbolic links.
+
+    Raises:
+        UsageError: something else is at ``path``, or it cannot be written.
+    """
+    try:
+        folder = Path(os.path.realpath(path))
+        with staging(folder) as staged:
+            for name, content in files.items():
+                staged.joinpath(name).write_bytes(content)
+            staged.joinpath(METADATA_FILE).write_text(metadata, encoding="utf-8", newline="\n")
+            if objects:
+                write_objects(staged / OBJECTS_FOLDER, objects)
+            with one_at_a_time(folder.parent):
+                _refuse_to_replace(folder)
+                replace_folder(staged, folder)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
+    return folder
+
+
+def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of an artifact, and its metadata without their table. Nothing of it is compiled or run.
+
+    Raises:
+        UsageError, ModelError: as for `uma.load`.
+    """
+    folder = Path(path)
+    where = folder / METADATA_FILE
+    try:
+        recover(folder)
+        os.lstat(where)
+    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+        if isinstance(error, PermissionError):
+            raise UsageError(f"the artifact cannot be read: {error.strerror}", where=os.fspath(path)) from error
+        raise UsageError(
+            f"there is no artifact at {os.fspath(path)!r}",
+            hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
+        ) from error
+    record = parse_record(read_plain(where, range(MAX_METADATA_BYTES + 1)), where)
+    if reason := problem(record):
+        raise ModelError(f"the artifact is not sound: {reason}", where=str(where))
+    table = record.pop("files")
+    files = {}
+    for name, row in table.items():
+        files[name] = read_plain(folder / name, range(row["bytes"], row["bytes"] + 1))
+        if hashlib.sha256(files[name]).hexdigest() != row["sha256"]:
+            raise ModelError(
+                "the file was changed or damaged: its digest is not the one in the metadata",
+                where=str(folder / name),
+                hint="build the model again; to work on the C, copy it out of the artifact",
+            )
+    return files, record
+
+
+def _refuse_to_replace(folder: Path) -> None:
+    """UsageError unless `folder` is free, empty, or an artifact as it was written and as its Makefile left it."""
+    if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        files, record = read_folder(folder)
+    except UmaError as error:
+        raise UsageError(
+            f"the folder is not an artifact that may be replaced: {error.what}",
+            where=str(folder),
+            hint="choose another, or remove it",
+        ) from error
+    known = {METADATA_FILE, *files}
+    known |= {name for name in makefile_products(record) if (folder / name).is_file()}
+    if is_as_written(folder / OBJECTS_FOLDER):
+        known.add(OBJECTS_FOLDER)
+    if extra := sorted({item.name for item in folder.iterdir()} - known):
+        raise UsageError(
+            f"the artifact there may not be replaced: it has files of another origin, {_few(extra)}",
+            where=str(folder),
+            hint="choose another folder, or move them away",
+        )
+
+
+def _few(names: Iterable[str]) -> str:
+    first, *rest = names
+    return repr(first) + (f" and {len(rest)} more" if rest else "")

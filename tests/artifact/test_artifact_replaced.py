@@ -1,0 +1,226 @@
+"""An artifact that replaces another: whole at any moment, whoever is killed, and whatever the Makefile left in it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.artifact.test_artifact import FILES, METADATA, changed
+
+from uma.artifact import Artifact, load
+from uma.errors import UsageError
+from uma.runtime import replace
+from uma.runtime.replace import recover, replace_folder, staging
+
+_KILLED = """
+import json, os, random, signal, sys, time
+
+from uma.artifact import Artifact, load
+from uma.runtime import replace
+
+folder, exchange, kills, seed = sys.argv[1], sys.argv[2] == "exchange", int(sys.argv[3]), int(sys.argv[4])
+files, metadata = json.load(sys.stdin)
+old, new = Artifact(files, metadata), Artifact({**files, "extra.h": "/* */"}, {**metadata, "targets": ["new"]})
+if not exchange:
+    replace._exchange = lambda *_: False
+
+
+def check(when):
+    assert load(folder).metadata["targets"] in (metadata["targets"], ["new"]), when
+
+
+def child(save):
+    process = os.fork()
+    if process == 0:
+        save()
+        os._exit(0)
+    return process
+
+
+def at_each_event():
+    # Python tells of each file that is opened, renamed or removed: the process dies at the first, the second, ...
+    count, status = 0, None
+    while status != 0:
+        def save():
+            left = count
+            def hook(event, arguments):
+                nonlocal left
+                if event.startswith(("open", "os.", "shutil.", "ctypes.")):
+                    left -= 1
+                    if left == -1:
+                        os.kill(os.getpid(), signal.SIGKILL)
+            sys.addaudithook(hook)
+            new.save(folder)
+        _, status = os.waitpid(child(save), 0)
+        assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
+        check(f"killed at event {count}")
+        old.save(folder)
+        count += 1
+    return count
+
+
+def at_any_time():
+    draw = random.Random(seed)
+    def save():
+        while True:
+            new.save(folder)
+            old.save(folder)
+    for number in range(kills):
+        process = child(save)
+        time.sleep(draw.uniform(0.0, 0.02))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        check(f"kill {number} of seed {seed}")
+
+
+old.save(folder)
+assert at_each_event() > 30
+at_any_time()
+new.save(folder)
+assert load(folder).metadata["targets"] == ["new"]
+assert os.listdir(os.path.dirname(folder)) == [os.path.basename(folder)], "killed ones left something"
+"""
+
+
+def kill(folder: Path, how: str, kills: int, seed: int) -> None:
+    """Kill a process that saves: at each event of the system, then at so many random moments."""
+    command = [sys.executable, "-c", _KILLED, str(folder), how, str(kills), str(seed)]
+    given = json.dumps([{name: text for name, text in FILES.items() if isinstance(text, str)}, METADATA])
+    done = subprocess.run(command, input=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("how", ["exchange", "two renames"])
+def test_killed(tmp_path: Path, how: str) -> None:
+    kill(tmp_path / "scale", how, kills=20, seed=0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["exchange", "two renames"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_200_times(tmp_path: Path, how: str, seed: int) -> None:
+    kill(tmp_path / "scale", how, kills=200, seed=seed)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return Artifact(FILES, METADATA).save(tmp_path / "scale")
+
+
+def again(folder: Path) -> None:
+    Artifact(FILES, changed("targets", ["new"])).save(folder)
+    assert load(folder).metadata["targets"] == ["new"]
+    assert os.listdir(folder.parent) == [folder.name]
+
+
+def test_two_folders_are_exchanged_where_that_can_be(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "x").touch()
+    if not replace._exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this file system cannot exchange folders")
+    assert (tmp_path / "b" / "x").exists()
+    with pytest.raises(FileNotFoundError):
+        replace._exchange(tmp_path / "a", tmp_path / "none")
+
+
+def test_a_c_library_that_cannot_exchange(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    again(saved)
+
+
+def test_a_file_system_that_cannot_exchange(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def renameat2(self, *_: object) -> int:
+            return -1
+
+        renamex_np = renameat2
+
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: Library())
+    monkeypatch.setattr("ctypes.get_errno", lambda: errno.EINVAL)
+    again(saved)
+
+
+def test_an_exchange_that_fails(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(replace, "_exchange", fail)
+    with pytest.raises(UsageError, match="cannot write the artifact: Input/output error"):
+        Artifact(FILES, changed("targets", ["new"])).save(saved)
+    assert load(saved).metadata["targets"] == METADATA["targets"]
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def moved_aside(saved: Path) -> Path:
+    """What a process leaves that is killed between two renames."""
+    with pytest.MonkeyPatch.context() as patch, staging(saved) as staged:
+        patch.setattr(replace, "_exchange", lambda *_: False)
+        aside = staged.with_name(f"{staged.name}.old")
+        os.rename(saved, aside)
+    return aside
+
+
+def test_what_was_moved_aside_comes_back(saved: Path) -> None:
+    aside = moved_aside(saved)
+    assert load(saved).name == "scale"
+    assert not aside.exists()
+    moved_aside(saved)
+    again(saved)
+    moved_aside(saved)
+    saved.mkdir()  # somebody has taken the place since
+    again(saved)
+
+
+def test_the_abandoned_without_locks_go_after_a_day(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    recent, abandoned = (saved.with_name(f".uma-save-{digit * 16}-{'0' * 16}") for digit in "12")
+    for item in (recent, abandoned):
+        item.mkdir()
+    os.utime(abandoned, (0, 0))
+    with staging(saved) as staged:
+        assert sorted(saved.parent.iterdir()) == sorted([saved, recent, staged])
+    recent.rmdir()
+    staged.rmdir()
+    again(saved)
+
+
+def test_those_of_processes_that_live_are_not_swept(saved: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with staging(other) as staged:
+        (staged / "file").touch()
+        Artifact(FILES, METADATA).save(saved)
+        assert (staged / "file").exists()
+        replace_folder(staged, other)
+    assert os.listdir(other) == ["file"]
+
+
+def test_nothing_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recover(tmp_path / "none")
+    recover(Path("nul\0"))
+    assert not os.listdir(tmp_path)
+
+
+def test_what_make_made_is_replaced(saved: Path) -> None:
+    done = subprocess.run(["make", "-s", "-C", str(saved)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (saved / "scale_example").exists()
+    again(saved)
+
+
+def test_what_make_would_not_make_stays(saved: Path) -> None:
+    (saved / "scale_example").mkdir()
+    with pytest.raises(UsageError, match="files of another origin, 'scale_example'"):
+        again(saved)
+    (saved / "scale_example").rmdir()
+    (saved / "scale_example.txt").touch()
+    with pytest.raises(UsageError, match=r"files of another origin, 'scale_example\.txt'"):
+        again(saved)
