@@ -101,6 +101,11 @@ class FixedPoint:
     def __len__(self) -> int:
         return len(self.multiplier)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether all channels are multiplied by 1, as `fixed_point` says it."""
+        return set(zip(self.multiplier, self.shift, strict=True)) == {(1 << 30, 1)}
+
 
 @dataclass(frozen=True)
 class FloatScale:
@@ -122,6 +127,11 @@ class FloatScale:
 
     def __len__(self) -> int:
         return len(self.scale)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all channels are multiplied by 1."""
+        return set(self.scale) == {1.0}
 
 
 def _numbers(normalise: Callable[[Any], Any], values: Any, what: str) -> tuple[Any, ...]:

@@ -251,13 +251,15 @@ def _requantize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 
 
 def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
-    scaler = Scaler(attrs.scale)
+    # Scaled by 1, what fits a float32 and does not overflow where it is doubled before is what it was.
+    scaler = None if attrs.scale.is_one and data.dtype != "int32" else Scaler(attrs.scale)
 
     def at(*index: Any) -> Expr:
         value = data[index].astype("int32")
         if attrs.input_zero_point:
             value = value - attrs.input_zero_point
-        return saturate(scaler(value, index[attrs.axis] if index else 0), attrs.output_zero_point, out.dtype)
+        scaled = value if scaler is None else scaler(value, index[attrs.axis] if index else 0)
+        return saturate(scaled, attrs.output_zero_point, out.dtype)
 
     return te.compute(out.shape, at, "requantize")
 

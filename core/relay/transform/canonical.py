@@ -13,6 +13,7 @@ What holds of it:
   follows a pool or a product follows it directly.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
 - Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
+- Quantised numbers of eight bits are int8: see `to_signed`.
 
 What a pinned call becomes is pinned as it was, and calls that are pinned to two targets do not become one; but for
 movements of elements: where two of these become one, it has the pin of the last that has one.
@@ -32,6 +33,7 @@ from ..ops.arith import clip_limits
 from ..ops.common import normalise_axes
 from ..visit import children, post_order, with_children, with_pin
 from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
+from .signed import to_signed
 
 __all__ = ["arrange", "canonicalise"]
 
@@ -41,7 +43,9 @@ FOLD_LIMIT_BYTES = 64 << 20
 
 def canonicalise(module: IRModule) -> IRModule:
     """``module`` with ``main`` in the canonical dialect. Doing it twice changes nothing more."""
-    return _rewritten(module, (_fold, *_RULES))
+    made = _rewritten(module, (_fold, *_RULES))
+    signed = to_signed(made)
+    return made if signed is made else _rewritten(signed, (_fold, *_RULES))
 
 
 def arrange(module: IRModule) -> IRModule:
