@@ -114,7 +114,7 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
         config = CompilationConfig.of(text, host)
     except UsageError as error:
         given = read_targets(text, host.named)
-        if len(given) > 1 or given[0].nested or given[0].kind.is_host:
+        if len(given) > 1 or given[0].nested or given[0].kind.is_host or "compiler" in given[0].attrs:
             raise
         # An accelerator means something even where it cannot be built for alone.
         members, canonical, notes = [("accelerator", given[0])], given[0], [f"{error.what}; {error.hint}"]

@@ -24,28 +24,31 @@ from .regions import label_of
 __all__ = ["copy_of", "lower", "lower_tracing"]
 
 
-def lower(module: IRModule, hosts: Sequence[Member] = ()) -> IRModule:
+def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None) -> IRModule:
     """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
 
     Kernels that are equal but for the constants they are given share one PrimFunc. Calls of regions stay.
 
-    A kernel goes to the host that its call is pinned to, else to the first one that can run it: whose plugin gives
+    A kernel goes to the host that its call is pinned to, else to the first of them that can run it: whose plugin gives
     loops, or leaves the choice to ops that have loops of their own. The calls that are not for the first host are
     pinned to theirs.
 
     Args:
         module: what is left to hosts is grouped into kernels.
-        hosts: asked for each kernel before the ops' own loops are taken; without any, those alone are.
+        hosts: asked in their order for each kernel before the ops' own loops are taken; without any, those alone are.
+        first: of the hosts the one that runs the model's entry; by default the first of them.
 
     Raises:
         ModelError: no host can run an op, or ``main`` calls a function of the graph form by its name that is no region.
         RequirementError: the host that something is pinned to cannot run it.
         PluginError: the plugin of a host is at fault.
     """
-    return lower_tracing(module, hosts)[0]
+    return lower_tracing(module, hosts, first)[0]
 
 
-def lower_tracing(module: IRModule, hosts: Sequence[Member] = ()) -> tuple[IRModule, dict[Expr, Expr]]:
+def lower_tracing(
+    module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None
+) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower`; also what each expression of ``main`` became."""
     main = module.main
     spans = Spans(dict(module.spans))
@@ -61,7 +64,7 @@ def lower_tracing(module: IRModule, hosts: Sequence[Member] = ()) -> tuple[IRMod
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt):
-            rebuilt = _on_host(rebuilt, kernels, taken, layers, hosts)
+            rebuilt = _on_host(rebuilt, kernels, taken, layers, hosts, first)
             if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
                 spans.add(rebuilt, layers)
                 rebuilt = Tuple([rebuilt])
@@ -78,6 +81,7 @@ def _on_host(
     taken: set[str],
     layers: tuple[str, ...],
     hosts: Sequence[Member],
+    first: Member | None,
 ) -> Call:
     """``call`` as a call of loops, by the host that it is pinned to or the first one that can run it."""
     if not hosts:
@@ -92,7 +96,7 @@ def _on_host(
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
-            return made.pinned(None if host is hosts[0] else host.label)
+            return made.pinned(None if host is (first or hosts[0]) else host.label)
     computed = call.op_name or ", ".join(_op_names(call.op.body) if isinstance(call.op, Function) else ())
     where = ", ".join(layers) or None
     if call.pin is not None:

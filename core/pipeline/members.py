@@ -108,20 +108,27 @@ class Members:
     """The targets of a build.
 
     Args:
-        hosts: run what the accelerators leave, in order of priority; at least one. The first runs the model's entry,
-            and drives devices.
+        hosts: run what the accelerators leave; at least one. The first runs the model's entry, and drives devices.
         accelerators: in order of priority.
         notes: which host was added or overridden, in sentences.
+        default: the label of the host that takes an op of which nothing is said; None for the first.
     """
 
     hosts: tuple[Member, ...]
     accelerators: tuple[Member, ...] = ()
     notes: tuple[str, ...] = ()
+    default: str | None = None
 
     @property
     def host(self) -> Member:
         """The first host."""
         return self.hosts[0]
+
+    @property
+    def takers(self) -> tuple[Member, ...]:
+        """The hosts in the order in which they are offered what accelerators leave: first that which takes an op of
+        which nothing is said."""
+        return tuple(sorted(self.hosts, key=lambda host: host.label != (self.default or self.host.label)))
 
     @property
     def all(self) -> tuple[Member, ...]:
@@ -160,4 +167,4 @@ def resolve_targets(target: TargetLike, host: PluginHost) -> Members:
     config = CompilationConfig.of(target, host)
     members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
     count = len(config.accelerators)
-    return Members(tuple(members[count:]), tuple(members[:count]), config.notes)
+    return Members(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name)

@@ -197,14 +197,14 @@ class Build:
                         self.placement = place(module, owners, [member.label for member in self.members.hosts])
                 return self.placement.module
             case "fuse":
-                hosts = [Owner(m.label, _NOTHING if has_loops(module) else m.patterns) for m in self.members.hosts]
+                hosts = [Owner(m.label, _NOTHING if has_loops(module) else m.patterns) for m in self.members.takers]
                 with blaming(module.spans, self.members.__getitem__):
                     return fuse(module, hosts)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
                     raise _Refused(refusals)
-                made, self._became = lower_tracing(lowered, self.members.hosts)
+                made, self._became = lower_tracing(lowered, self.members.takers, self.members.host)
                 self.on_other_hosts = {
                     kernel: call.pin
                     for kernel, became in self._became.items()

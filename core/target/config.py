@@ -5,34 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
 from ..errors import PluginError, UsageError
 from .forms import COMPOSITE_KIND, Places, read_placed, read_target, telling, two_alike
-from .kind import Alias, TargetKind
+from .kind import TargetKind
+from .refine import Given, Plugins, apart, general, one_each, refines
 from .source import Place, within
 from .target import Target
 from .text import Fault, spell
 
 __all__ = ["CompilationConfig", "Plugins", "derivations", "refines"]
-
-
-class Plugins(Protocol):
-    """Where kinds come from."""
-
-    def named(self, name: str) -> TargetKind | Alias:
-        """The kind or alias of a name; UsageError where there is none, PluginError where it is broken."""
-
-    def hosts(self) -> Sequence[TargetKind]:
-        """The kinds that can be hosts, as far as they are not broken."""
-
-
-def refines(special: Target, general: Target) -> bool:
-    """Whether ``special`` is ``general`` with more said of it: one kind, and all attributes of ``general`` are its.
-
-    `cuda -arch=sm_80 -compiler=cutlass` refines `cuda -arch=sm_80`. Every target refines itself; labels do not count.
-    """
-    return special.kind.name == general.kind.name and general.attrs.items() <= special.attrs.items()
 
 
 def derivations(targets: Iterable[Target]) -> tuple[str, ...]:
@@ -67,6 +49,8 @@ class CompilationConfig:
     def of(cls, targets: object, plugins: Plugins) -> CompilationConfig:
         """The configuration for some targets.
 
+        `H -compiler=X` is two targets, X and H: see `uma.target.refine`.
+
         The first host is the one that a target names as its ``host``, the first of the hosts that do, else the first
         of the accelerators and composites; else the first host among the targets; else the default host of the first
         accelerator that has one. The other hosts among the targets follow. Of ``targets``, only the order of hosts
@@ -83,25 +67,28 @@ class CompilationConfig:
         """
         given = targets.targets if isinstance(targets, CompilationConfig) else targets
         bag, places = read_placed(given, plugins.named)
-        sorter = _Sorter(places)
-        for target in bag:
-            sorter.add(_Given(target, places[target]))
+        with telling():
+            sorter = _Sorter(places, plugins)
+            for target in bag:
+                sorter.add(Given(target, places[target]))
         offers = [*sorter.offered_by_hosts, *sorter.offered_by_others]
-        notes = []
-        given_hosts, given_accelerators = sorter.hosts, sorter.accelerators
+        given_hosts, notes = one_each(sorter.hosts, [offered for offered, _ in offers])
+        given_accelerators, more = one_each(sorter.accelerators)
+        notes += more
+        offers = [(one_each([host], given_hosts)[0][0], by) for host, by in offers]
         if offers:
-            (chosen, place), by = offers[0]
+            (chosen, place, *_), by = offers[0]
             first = given_hosts[0].target if given_hosts else chosen
             if first != chosen and by.kind is not COMPOSITE_KIND:
                 notes.append(f"{_named(chosen)}, which {_named(by)} names, goes before {_named(first)} as the host")
-            given_hosts = [_Given(chosen, place), *(host for host in given_hosts if host.target != chosen)]
-            for (other, _), by in offers[1:]:
+            given_hosts = [Given(chosen, place), *(host for host in given_hosts if host.target != chosen)]
+            for (other, *_), by in offers[1:]:
                 if all(other != host.target for host in given_hosts):
                     notes.append(f"the host {_named(other)}, which {_named(by)} names, gives way to {_named(chosen)}")
         with telling():
             if not given_hosts:
                 host, note = _default_host(given_accelerators, plugins)
-                given_hosts, notes = [_Given(host, _ADDED)], [note]
+                given_hosts, notes = [Given(host, _ADDED)], [*notes, note]
             _check_names([*given_hosts, *given_accelerators])
         hosts, accelerators = (tuple(one.target for one in some) for some in (given_hosts, given_accelerators))
         return cls(hosts, accelerators, tuple(notes))
@@ -119,7 +106,7 @@ class CompilationConfig:
     @property
     def default(self) -> Target:
         """The least specialised host that `host` refines: what takes an op of which nothing else is said."""
-        return min((host for host in self.hosts if refines(self.host, host)), key=lambda host: len(host.attrs))
+        return general(self.host, self.hosts)
 
     @property
     def canonical(self) -> Target:
@@ -150,43 +137,45 @@ _ADDED = Place("", None, "", None)
 """Of what nobody gave."""
 
 
-class _Given(NamedTuple):
-    """A target, and where it was given."""
-
-    target: Target
-    place: Place
-
-
 class _Sorter:
     """Takes targets apart: composites into their members, and those into what is said of them and of others."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, plugins: Plugins) -> None:
         self._places = places
-        self.hosts: list[_Given] = []
-        self.accelerators: list[_Given] = []
-        self.offered_by_hosts: list[tuple[_Given, Target]] = []
-        self.offered_by_others: list[tuple[_Given, Target]] = []
+        self._plugins = plugins
+        self.hosts: list[Given] = []
+        self.accelerators: list[Given] = []
+        self.offered_by_hosts: list[tuple[Given, Target]] = []
+        self.offered_by_others: list[tuple[Given, Target]] = []
 
-    def add(self, given: _Given) -> None:
+    def add(self, given: Given) -> None:
         """Add a target of the bag, and those within it."""
+        given = self._compiled(given)
         target, drivers = given.target, [given]
         if target.kind is not COMPOSITE_KIND:
-            (self.hosts if target.kind.is_host else self.accelerators).append(_Given(_alone(target), given.place))
+            (self.hosts if target.kind.is_host else self.accelerators).append(_alone(given))
         if target.host is not None:
-            host = self._within(given, "host", target.host)
-            (self.offered_by_hosts if target.kind.is_host else self.offered_by_others).append(
-                (_Given(_alone(target.host), host.place), target)
-            )
+            host = self._compiled(self._within(given, "host", target.host))
+            (self.offered_by_hosts if target.kind.is_host else self.offered_by_others).append((_alone(host), target))
             drivers.append(host)
         for driver in drivers:
             name, devices = _driven(driver.target)
             for i, device in enumerate(devices):
                 self.add(self._within(driver, f"{name}[{i}]", device))
 
-    def _within(self, outer: _Given, step: str, target: Target) -> _Given:
+    def _compiled(self, given: Given) -> Given:
+        """What is left of a target without who compiles for it, which is added."""
+        compiler, compiled = apart(given, self._plugins)
+        if compiler is not None:
+            self.accelerators.append(compiler)
+            if compiled.target.kind.is_host:
+                self.offered_by_others.append((_alone(compiled), given.target))
+        return compiled
+
+    def _within(self, outer: Given, step: str, target: Target) -> Given:
         """A target within another: where it was given itself, else where it is in that."""
         path = within(outer.place.path, step)
-        return _Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
+        return Given(target, self._places.get(target, Place(path, outer.place.spot, path, outer.place.spot)))
 
 
 def _driven(target: Target) -> tuple[str, tuple[Target, ...]]:
@@ -196,15 +185,16 @@ def _driven(target: Target) -> tuple[str, tuple[Target, ...]]:
     return name, (target.get_attr(name) or ()) if drives else ()
 
 
-def _alone(target: Target) -> Target:
+def _alone(given: Given) -> Given:
     """What is said of the target itself, and not of those around it; a tag is of them all."""
+    target = given.target
     if target.host is None and not (target.kind.is_host and "accelerators" in target.attrs):
-        return target
+        return given
     attrs = {n: value for n, value in target.attrs.items() if not (target.kind.is_host and n == "accelerators")}
-    return Target(target.kind, attrs, target.label)
+    return given._replace(target=Target(target.kind, attrs, target.label))
 
 
-def _default_host(given: Sequence[_Given], plugins: Plugins) -> tuple[Target, str]:
+def _default_host(given: Sequence[Given], plugins: Plugins) -> tuple[Target, str]:
     """The default host of the first accelerator that has one, and what to say of that."""
     accelerators = [one.target for one in given]
     for target in accelerators:
@@ -236,9 +226,9 @@ def _with_host(accelerators: Sequence[Target], hosts: Iterable[TargetKind]) -> s
     return "no installed plugin brings one"
 
 
-def _check_names(given: Iterable[_Given]) -> None:
+def _check_names(given: Iterable[Given]) -> None:
     found: dict[str, Target] = {}
-    for target, place in given:
+    for target, place, *_ in given:
         if target.name in found:
             path, spot = (place.path, place.spot) if target.label is None else (place.label_path, place.label_spot)
             raise Fault(two_alike(found[target.name], target), path, spot)

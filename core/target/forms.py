@@ -345,7 +345,8 @@ def _plain(node: Node) -> object:
 def _check_names(targets: list[Target], others: list[Target]) -> None:
     for target in targets:
         for other in others:
-            if other.name == target.name != COMPOSITE:
+            # A target with a compiler means two, and one of them may be the other one here: `CompilationConfig` tells.
+            if other.name == target.name != COMPOSITE and not {"compiler"} & {*target.attrs, *other.attrs}:
                 raise two_alike(target, other)
 
 

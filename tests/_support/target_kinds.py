@@ -74,8 +74,11 @@ LONELY = TargetKind("lonely", help="an accelerator with a host", device_type="np
 ACL = TargetKind("arm_acl", (Attribute("threads", int, help="threads"),), help="a library", device_type="cpu")
 CUDA = TargetKind("cuda", (Attribute("arch", str, help="architecture"),), help="a GPU", device_type="cuda")
 NEEDY = TargetKind("needy", (Attribute("at", int, required=True, help="address"),), help="h", device_type="npu")
+_ARCH = Attribute("arch", ("sm_75", "sm_80"), help="architecture")
+TENSORRT = TargetKind("tensorrt", (_ARCH, Attribute("workspace", int, help="bytes")), help="a library", device_type="l")
+CUTLASS = TargetKind("cutlass", (_ARCH,), help="a library", device_type="l")
 
-KINDS = (C, LLVM, NPU, LONELY, ACL, CUDA, NEEDY)
+KINDS = (C, LLVM, NPU, LONELY, ACL, CUDA, NEEDY, TENSORRT, CUTLASS)
 ALIASES = (
     Alias(
         "acl", {"kind": "composite", "target_host": {"kind": "llvm"}, "accelerators": [{"kind": "arm_acl"}]}, help="h"
@@ -122,8 +125,9 @@ def _values(attribute: Attribute, nested: st.SearchStrategy[Target]) -> st.Searc
     elif item is float:
         items = st.floats(attribute.low, allow_nan=False, allow_infinity=False)
     elif attribute.pattern is not None:
-        fits = is_label if attribute.name == "compiler" else lambda text: len(text) <= MAX_VALUE_CHARS
-        items = st.from_regex(attribute.pattern, fullmatch=True).filter(fits)
+        items = st.from_regex(attribute.pattern, fullmatch=True).filter(lambda text: len(text) <= MAX_VALUE_CHARS)
+        if attribute.name == "compiler":
+            items = st.sampled_from(["npu", "arm_acl", "tensorrt", "lonely"]) | items.filter(is_label)
     else:
         items = _TEXTS
     if isinstance(attribute.type, ListOf):

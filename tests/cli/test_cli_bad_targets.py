@@ -85,6 +85,9 @@ BAD = [
     ('{"int": "plain"}', 2, "'int' is no label"),
     ('{"kind": "plain", "label": "while"}', 28, "'while' is no label"),
     ("plain -compiler=for", 17, "'for' is no label"),
+    ("plain -compiler=tensorrt", 1, "'tensorrt', which 'plain -compiler=tensorrt' names as its compiler"),
+    ("a: npu; plain -compiler=plane", 9, "'plane', which 'plain -compiler=plane' names as its compiler"),
+    ("npu -compiler=nothing", 1, "'nothing', which 'npu -compiler=nothing' names as its compiler"),
     # Large and deep.
     ("c" * 1_000_000, 65537, "more than 65536 characters"),
     ("plain -keys=" + "a" * 1_000_000, 65537, "more than 65536 characters"),

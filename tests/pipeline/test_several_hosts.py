@@ -87,6 +87,28 @@ class TestWhoRunsWhat:
         _, program = checked(CHAIN, hosts("other", "plain"))
         assert set(ran(program).values()) == {None}
 
+    def test_of_those_that_the_first_refines_the_least_specialised(self) -> None:
+        """The entry stays with the first."""
+        members = hosts("x: other -keys=a", "plain", "other")
+        assert members.host.label == "x" and [host.label for host in members.takers] == ["other", "x", "plain"]
+        build, program = checked(CHAIN, members)
+        assert set(ran(program).values()) == {"other"}
+        assert [record.host for record in explain(build).ops] == ["other", "other", "other"]
+        _, program = checked(pinned({"second": "x", "third": "plain"}, members), members)
+        assert list(ran(program).values()) == ["other", None, "plain"]
+
+    @pytest.mark.parametrize("target", ["plain -compiler=npu", "plain -keys=a -compiler=npu; plain", "plain; npu"])
+    def test_what_a_compiler_leaves_is_the_hosts(self, target: str) -> None:
+        members = hosts(target)
+        assert [member.label for member in members.all] == ["npu", "plain"]
+        found = explain(checked(CHAIN, members)[0])
+        assert [(record.owner, record.host) for record in found.ops] == [
+            (None, "plain"), (None, "plain"), ("npu", None),
+        ]  # fmt: skip
+        assert found.ops[2].pattern == "npu.multiply"
+        with pytest.raises(RequirementError, match="'npu'"):
+            checked(pinned({"first": "npu"}, members), members)
+
     def test_one_that_refuses_leaves_it_to_the_next(self) -> None:
         """Without a pin; with one, that is an error."""
         members = hosts("other", "plain", strategies=lambda: [Strategy("add", _refusing)])

@@ -213,18 +213,115 @@ def test_a_default_host_that_is_none_is_the_plugins_fault(text: str, message: st
 
 
 def test_the_least_specialised() -> None:
-    found = config(["c -mcpu=a -compiler=x", "c -mcpu=a", "one: npu", "two: npu", "cuda -arch=b", "cuda -compiler=y"])
+    found = config(["x: c -mcpu=a -mtriple=b", "c -mcpu=a", "one: npu", "two: npu", "cuda -arch=b", "d: cuda -keys=y"])
     assert str(found.least_specialised("cpu")) == str(found.default) == "c -mcpu=a"
-    assert str(found.host) == "c -mcpu=a -compiler=x"
+    assert str(found.host) == "x: c -mcpu=a -mtriple=b"
     with pytest.raises(UsageError, match="no least specialised target of device type 'npu': 'one: npu', 'two: npu'"):
         found.least_specialised("npu")
-    with pytest.raises(UsageError, match="'cuda -arch=b', 'cuda -compiler=y'"):
+    with pytest.raises(UsageError, match="'cuda -arch=b', 'd: cuda -keys=y'"):
         found.least_specialised("cuda")
     with pytest.raises(UsageError, match="there is no target of device type 'dsp'") as caught:
         found.least_specialised("dsp")
     assert caught.value.hint == "there are cpu, cuda, npu"
-    other = config(["c -mcpu=b", "c -mcpu=a -compiler=x", "npu -device_type=dsp"])
+    other = config(["c -mcpu=b", "x: c -mcpu=a -mtriple=x", "npu -device_type=dsp"])
     assert str(other.default) == "c -mcpu=b" and str(other.least_specialised("dsp")) == "npu -device_type=dsp"
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "accelerators"),
+    [
+        ("c -compiler=npu", "c", "npu"),
+        ("c -mcpu=a -compiler=npu", "c -mcpu=a", "npu"),
+        ("llvm -keys=a -compiler=arm_acl", "llvm -keys=a", "arm_acl"),
+        ("cuda -arch=sm_80 -compiler=tensorrt -host=c", "c", "tensorrt -arch=sm_80; cuda -arch=sm_80"),
+        ("cuda -keys=a -arch=sm_80 -compiler=tensorrt -host=c", "c", "tensorrt -arch=sm_80; cuda -arch=sm_80 -keys=a"),
+        ("npu; cuda -compiler=cutlass; c", "c", "npu; cutlass; cuda"),
+        # The name of the whole is that of X.
+        ("x: c -compiler=npu", "c", "x: npu"),
+        ({"x": "c -compiler=npu", "y": "c"}, "y: c", "x: npu"),
+        ("x: c -compiler=npu; y: c -compiler=npu", "c", "x: npu; y: npu"),
+        # H -compiler=X and H, and X, are one H and one X.
+        ("c -compiler=npu; c", "c", "npu"),
+        ("c -mcpu=a -compiler=npu; y: c -mcpu=a", "y: c -mcpu=a", "npu"),
+        ("c -compiler=npu; npu", "c", "npu"),
+        ("npu; c -compiler=npu", "c", "npu"),
+        ("npu0: npu; c -compiler=npu", "c", "npu0: npu"),
+        ("npu; x: c -compiler=npu", "c", "x: npu"),
+        ("npu0: npu -array_dim=4; c -compiler=npu", "c", "npu0: npu -array_dim=4"),
+        ("a: npu; b: npu; c -compiler=npu", "c", "a: npu; b: npu"),
+        ("cuda -arch=sm_80 -compiler=tensorrt; tensorrt; c", "c", "tensorrt -arch=sm_80; cuda -arch=sm_80"),
+        ("tensorrt -workspace=1; cuda -compiler=tensorrt; c", "c", "tensorrt -workspace=1; cuda"),
+        ("tensorrt -workspace=1 -host=c; cuda -compiler=tensorrt", "c", "tensorrt -workspace=1; cuda"),
+        # X stands before H, however they are given.
+        ("cuda; npu; cuda -compiler=cutlass; cuda -compiler=tensorrt; c", "c", "cutlass; tensorrt; cuda; npu"),
+        ("cuda; tensorrt; cuda -compiler=tensorrt; c", "c", "tensorrt; cuda"),
+        ("cuda -compiler=cutlass; cuda -compiler=tensorrt; cuda; c", "c", "cutlass; tensorrt; cuda"),
+        # What X leaves goes to the least specialised.
+        ("c -mcpu=a -compiler=npu; c", "c", "npu"),
+        ("c -mcpu=a -compiler=npu; c -compiler=arm_acl", "c", "npu; arm_acl"),
+        ("c -mcpu=a -compiler=npu; y: c; x: c -mcpu=a", "y: c; x: c -mcpu=a", "npu"),
+        ("y: llvm; c -compiler=npu", "c; y: llvm", "npu"),
+        ("llvm -compiler=npu; c -compiler=arm_acl", "llvm; c", "npu; arm_acl"),
+        ("cuda -arch=sm_80 -compiler=tensorrt; cuda; c", "c", "tensorrt -arch=sm_80; cuda"),
+        # Within others.
+        ("c -compiler=arm_acl -accelerators=npu", "c", "arm_acl; npu"),
+        ("npu -host='c -compiler=arm_acl'", "c", "npu; arm_acl"),
+        ("composite -host=(c -compiler=npu) -devices=(cuda -compiler=cutlass)", "c", "npu; cutlass; cuda"),
+        ("lonely -compiler=npu", "c -mcpu=generic", "npu; lonely"),
+        # A kind compiles for itself.
+        ("c -compiler=c", "c", ""),
+        ("x: npu -compiler=npu -host=c", "c", "x: npu"),
+    ],
+)  # fmt: skip
+def test_who_compiles_for_a_target_stands_beside_it(given: object, hosts: str, accelerators: str) -> None:
+    found = config(given)
+    assert "; ".join(map(str, found.hosts)) == hosts and "; ".join(map(str, found.accelerators)) == accelerators
+    assert found.default == found.host
+    assert config(found) == config(found.canonical) == config(list(found.targets)) == found
+    assert config(found).notes == config(found.canonical).notes == ()
+
+
+def test_what_of_a_compiler_was_decided_is_said() -> None:
+    assert config("c -compiler=npu").notes == config("c -compiler=npu; c").notes == ()
+    assert config("c -mcpu=a -compiler=npu; c").notes == (
+        "what 'c -mcpu=a -compiler=npu' leaves goes to 'c', which is less specialised",
+    )
+    assert config("cuda -arch=sm_80 -compiler=tensorrt; cuda; lonely").notes == (
+        "what 'cuda -arch=sm_80 -compiler=tensorrt' leaves goes to 'cuda', which is less specialised",
+        "no host was given: 'c -mcpu=generic' was added, the default host of 'lonely'",
+    )
+    assert config("llvm; c -compiler=npu").notes == (
+        "'c', which 'c -compiler=npu' names, goes before 'llvm' as the host",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "where"),
+    [
+        ("c -compiler=nothing", "there is no target kind 'nothing', which 'c -compiler=nothing' names as its compiler",
+         column(1, "c -compiler=nothing")),
+        ("x: npu; cuda -compiler=nothing; c", "there is no target kind 'nothing', which 'cuda -compiler=nothing' names",
+         column(9, "x: npu; cuda -compiler=nothing; c")),
+        ({"kind": "npu", "host": {"kind": "c", "compiler": "nothing"}}, "there is no target kind", "host.compiler"),
+        ({"kind": "c", "compiler": "acl"}, "'acl', which 'c -compiler=acl' names as its compiler, stands for a whole",
+         "compiler"),
+        ({"kind": "c", "compiler": "llvm"}, "'llvm', which 'c -compiler=llvm' names as its compiler, runs whole models",
+         "compiler"),
+        ({"kind": "cuda", "arch": "sm_90", "compiler": "tensorrt", "host": "c"},
+         "'sm_90' does not fit attribute 'arch'", "compiler"),
+        ({"kind": "c", "compiler": "needy"}, "target kind 'needy' needs attribute 'at'", "compiler"),
+        (["c -mcpu=a", "c -compiler=npu"], "two targets are called 'c': c and c -mcpu=a",
+         column(1, "c -mcpu=a", "[0]")),
+        (["cuda -arch=sm_80 -compiler=tensorrt", "cuda -arch=sm_75 -compiler=tensorrt", "c"],
+         "two targets are called 'tensorrt'", column(1, "cuda -arch=sm_75 -compiler=tensorrt", "[1]")),
+        ("npu -compiler=arm_acl", "'arm_acl' and 'npu' cannot run a whole model alone", None),
+    ],
+)  # fmt: skip
+def test_compilers_that_cannot_be(given: Any, message: str, where: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        config(given)
+    assert message in caught.value.what
+    assert where is None or caught.value.where == where
 
 
 def test_a_configuration_is_a_value() -> None:

@@ -148,6 +148,8 @@ def test_004_a_compiler_refines_a_target() -> None:
 def test_004_the_least_specialised_target_of_a_device_type(bag: list[Target | str]) -> None:
     assert config(bag).least_specialised("cuda") == PLAIN
     assert config(bag).least_specialised("cpu") == config(bag).default == parse("c")
+    assert [str(target) for target in config(bag).accelerators][-1] == "cuda -arch=sm_80"
+    assert {str(target) for target in config(bag).accelerators[:-1]} == {"tensorrt -arch=sm_80", "cutlass -arch=sm_80"}
 
 
 def test_004_a_bag_is_one_target_a_list_or_a_dict() -> None:
@@ -155,7 +157,9 @@ def test_004_a_bag_is_one_target_a_list_or_a_dict() -> None:
     listed = config([TENSORRT, CUTLASS, PLAIN, "c"])
     assert [target.name for target in listed.targets] == ["tensorrt", "cutlass", "cuda", "c"]
     labelled = config({"trt": str(TENSORRT), "gpu": PLAIN, "cpu": {"kind": "c"}})
-    assert [str(target) for target in labelled.targets] == [f"trt: {TENSORRT}", f"gpu: {PLAIN}", "cpu: c"]
+    assert [str(target) for target in labelled.targets] == [
+        "trt: tensorrt -arch=sm_80", f"gpu: {PLAIN}", "cpu: c",
+    ]  # fmt: skip
     assert config("; ".join(map(str, (TENSORRT, CUTLASS, PLAIN, parse("c"))))) == listed
 
 
