@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "exact_fixed_point",
     "find_fixed_point",
     "fixed_point",
     "prove_fixed_point",
@@ -154,6 +156,38 @@ def find_fixed_point(table: np.ndarray, first: int, factor: float, results: Boun
 
     ks = np.arange(results.low + 1, results.high + 1)
     point = _meeting(factor, first + np.searchsorted(table, ks), ks, Bounds(first, first + len(table) - 1))
+    return None if point is None else FixedPoint((point[0],), (point[1],), "up")
+
+
+def exact_fixed_point(factor: Fraction, accumulators: Bounds, results: Bounds) -> FixedPoint | None:
+    """A fixed point that gives ``x * factor``, rounded half to even in exact arithmetic, of every x there may be.
+
+    A factor that is a fixed point itself rounds ``even``. Of another one each result k has a least x, and a multiplier
+    that steps at all of them is looked for, which rounds ``up``. There is none where x of the one parity are halves:
+    where they go to even, steps are not alike.
+
+    Args:
+        factor: positive.
+        accumulators: every x is within; int32.
+        results: beyond these bounds results are saturated and need not agree.
+    """
+    import numpy as np
+
+    multiplier, shift = factor.numerator, 31 - (factor.denominator.bit_length() - 1)
+    while multiplier >= 2**31 and multiplier % 2 == 0:
+        multiplier, shift = multiplier // 2, shift + 1
+    while multiplier < 2**30:
+        multiplier, shift = multiplier * 2, shift - 1
+    if factor.denominator & (factor.denominator - 1) == 0 and multiplier < 2**31 and -31 <= shift <= 30:
+        return FixedPoint((multiplier,), (shift,), "even")
+    ks = range(results.low + 1, results.high + 1)
+    thresholds = []
+    for k in ks:
+        half = Fraction(2 * k - 1, 2) / factor
+        least = math.ceil(half)
+        least += k % 2 == 1 and least == half
+        thresholds.append(min(max(least, accumulators.low), accumulators.high + 1))
+    point = _meeting(float(factor), np.array(thresholds), np.array(ks), accumulators)
     return None if point is None else FixedPoint((point[0],), (point[1],), "up")
 
 

@@ -140,6 +140,9 @@ def pool(c: Choice, name: str) -> Call:
     dtypes = QUANTISED if name.startswith("qnn") else NUMBERS if "max" in name else FLOATS
     attrs: dict[str, Any] = {"count_include_pad": c.of(True, False)} if name.startswith("nn.avg") else {}
     data = ((c.number(1, 2), *extents, c.of(1, 3, 9)), c.of(*dtypes))
+    if name.startswith("qnn"):
+        attrs = {"rounding": c.of("away", "even"), "zero_point": zero_point(c, data[1])}
+        attrs["count_include_pad"] = c.of(False, True)
     return on(name, data, pool_size=size, strides=strides, padding=padding, **attrs)
 
 

@@ -501,7 +501,6 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
     (OP + BITS, lambda i: i.op("ReduceSum", i.input(2**18), keepdims=0)),
     (OP + BITS, lambda i: i.op("Add", i.input(4, dtype="int32"), i.input(4))),
     (OP + RANGE, lambda i: i.op("Mul", *(i.input(4, scale=2.0**-60) for _ in "ab"))),
-    (OP + RANGE, lambda i: i.op("GlobalAveragePool", i.input(1, 2, 64, scale=2.0**-98))),
     (OP + RANGE, lambda i: i.op("Add", i.input(4, scale=2.0**99), i.input(4, scale=2.0**99))),
     (
         PLUS + "its limits need more than the 24 bits of a float32",
@@ -515,7 +514,10 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         PLUS + RANGE,
         lambda i: i.plus(i.op("MatMul", i.input(1, 1, scale=2.0**-60), i.quantised([[1]], 2.0**-60)), 1, 1),
     ),
-    (OP + "it divides by 3, which is no power of two", lambda i: i.op("ReduceMean", i.input(3))),
+    (
+        "plus, op stay in float: it divides by 3, which is no power of two",
+        lambda i: i.op("ReduceMean", i.plus(i.input(3), 3)),
+    ),
     (OP + "a constant is not finite", lambda i: i.op("Mul", i.input(4), i.constant(np.inf))),
     (OP + CONSTANTS, lambda i: i.op("Mul", i.input(4), i.constant([1, 2**-25, 0, 0]))),
     (OP + CONSTANTS, lambda i: i.op("Add", i.input(1, 2), i.quantised([[1, 1]], [2.0**-20, 2.0**10]))),
@@ -525,8 +527,12 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         lambda i: i.op("Add", i.input(1, 2), i.quantised([[1, 1]], [0.5, 0.3])),
     ),
     (
-        OP + "its windows at the borders have other sizes",
+        OP + "its windows at the borders have other sizes, and its scales differ",
         lambda i: i.windows(i.input(1, 2, 6), pads=[1, 1]),
+    ),
+    (
+        "plus, op stay in float: its windows at the borders have other sizes",
+        lambda i: i.windows(i.plus(i.input(1, 2, 6), 1, 2, 6), pads=[1, 1]),
     ),
     (
         "plus, op stay in float: it averages windows of what is computed in between",
@@ -536,7 +542,10 @@ REASONS: list[tuple[str, Callable[[Island], str]]] = [
         OP + "its windows are too large",
         lambda i: i.op("AveragePool", i.input(1, 2**14, 66), kernel_shape=[65]),
     ),
-    (OP + SUMS, lambda i: i.op("AveragePool", i.input(1, 1, 2**17 + 1), kernel_shape=[2**17])),
+    (
+        PLUS + SUMS,
+        lambda i: i.plus(i.op("AveragePool", i.input(1, 1, 2**17 + 1), kernel_shape=[2**17]), 1, 1, 2),
+    ),
     (PLUS + SUMS, lambda i: i.plus(i.op("MatMul", i.input(1, 2000), i.quantised(np.full((2000, 1), 127), 0.5)), 1, 1)),
     (
         PLUS + "its weight needs more than 16 bits",

@@ -206,13 +206,15 @@ def convolution(name: str, dtype: str) -> Unit:
 def pool(name: str, dtype: str) -> Unit:
     rank = int(name[-2])
     data = var(dtype, *(IMAGE if rank == 2 else SIGNAL))
-    others = (Other("pool_size", (4,) * rank), Other("strides", (2,) * rank), Other("padding", (1,) * 2 * rank))
-    return Unit(name, (data,), {"pool_size": (2,) * rank}, others)
+    others = [Other("pool_size", (4,) * rank), Other("strides", (2,) * rank), Other("padding", (1,) * 2 * rank)]
+    if name.startswith("qnn"):
+        others += [Other("rounding", "even"), Other("zero_point", 100)]
+    return Unit(name, (data,), {"pool_size": (2,) * rank}, tuple(others))
 
 
 def counting_pool(name: str) -> Unit:
     """A unit that pads, and always divides by what is under the window."""
-    unit, rank = pool(name, "float32"), int(name[-2])
+    unit, rank = pool(name, "int8" if name.startswith("qnn") else "float32"), int(name[-2])
     other = Other("count_include_pad", True, attrs={"padding": (1,) * 2 * rank})
     return Unit(name, unit.args, unit.wired, (other,), looks_at=("padding",))
 
@@ -254,6 +256,8 @@ UNITS = [
        ("nn.avg_pool2d", "float32"), ("nn.avg_pool1d", "float32")]),
     counting_pool("nn.avg_pool2d"),
     counting_pool("nn.avg_pool1d"),
+    counting_pool("qnn.avg_pool2d"),
+    counting_pool("qnn.avg_pool1d"),
     *(reduction(name, dtype) for name, dtype in [("sum", "int32"), ("mean", "float32"), ("qnn.sum", "int8")]),
     *(Unit(name, (var("int8", *SQUARE), fixed("int8", 4, 4)), {},
            (Other("input_zero_point", 3), Other("kernel_zero_point", -2))) for name in ("qnn.dense", "qnn.matmul")),

@@ -5,7 +5,9 @@ That the references are TFLite's arithmetic is shown in tests/frontends/test_tfl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -175,13 +177,40 @@ def test_average_pools(data: st.DataObject, rank: int, dtype: str, seed: int) ->
     size, strides, extents = draw(1, 3), draw(1, 2), draw(3, 5)
     padding = [data.draw(st.integers(0, s - 1)) for s in size] + [0] * rank
     values = quantised(dtype, (2, *extents, 2), seed)
-    check(f"qnn.avg_pool{rank}d", values, pool_size=size, strides=strides, padding=padding)
+    zero_point = data.draw(ZERO_POINTS.get(dtype, st.integers(-(2**15), 2**15 - 1)))
+    attrs = {"rounding": data.draw(st.sampled_from(["away", "even"])), "zero_point": zero_point}
+    attrs |= {"count_include_pad": data.draw(st.booleans())}
+    check(f"qnn.avg_pool{rank}d", values, pool_size=size, strides=strides, padding=padding, **attrs)
 
 
 @pytest.mark.parametrize(("values", "mean"), [([1, 2], 2), ([-1, -2], -2), ([1, -2], -1), ([1, 1, 2], 1), ([127], 127)])
 def test_means_round_half_away_from_zero(values: list[int], mean: int) -> None:
     data = np.array(values, np.int8).reshape(1, -1, 1)
     assert check("qnn.avg_pool1d", data, pool_size=[len(values)]).tolist() == [[[mean]]]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("rounding", ["away", "even"])
+def test_halves_of_means_are_told_from_the_zero_point(dtype: str, rounding: str) -> None:
+    """All sums of some windows, against fractions."""
+    info = np.iinfo(dtype)
+    for zero_point in (0, 7, info.min, info.max):
+        for count in (2, 6):
+            low = np.array([[info.min, info.max, zero_point, 3, 4, 5, 6, 7, 8, 9]], dtype)
+            data = np.array([np.roll(low, shift)[0, :count] for shift in range(10)], dtype).reshape(10, count, 1)
+            made = check("qnn.avg_pool1d", data, pool_size=[count], rounding=rounding, zero_point=zero_point)
+            for row, mean in zip(data.reshape(10, count).tolist(), made.ravel().tolist(), strict=True):
+                exact = Fraction(sum(row), count) - zero_point
+                away = int(math.copysign(math.floor(abs(exact) + Fraction(1, 2)), exact))
+                assert mean == zero_point + (round(exact) if rounding == "even" else away)
+
+
+def test_padding_of_a_mean_counts_as_the_zero_point() -> None:
+    data = np.array([10, 20], np.uint8).reshape(1, 2, 1)
+    attrs = {"pool_size": [2], "padding": [1, 1], "zero_point": 5, "rounding": "even"}
+    assert check("qnn.avg_pool1d", data, **attrs).ravel().tolist() == [10, 15, 20]
+    # (10 + 5) / 2 - 5 is 2.5 above the zero point, (20 + 5) / 2 - 5 is 7.5.
+    assert check("qnn.avg_pool1d", data, **attrs, count_include_pad=True).ravel().tolist() == [7, 15, 13]
 
 
 @given(st.data(), st.sampled_from(["qnn.sigmoid", "qnn.tanh"]), DTYPES)
@@ -254,6 +283,8 @@ REAL = {"input_scale": 0.1, "output_scale": 0.1}
         ("qnn.sum", [BYTES], {"axis": (0,), "input_zero_point": -129}, "zero point -129 is no int8"),
         ("qnn.avg_pool2d", [IMAGE.astype(np.int32)], {"pool_size": (2, 2)}, "not int32"),
         ("qnn.avg_pool2d", [IMAGE], {"pool_size": (0, 2)}, "must be positive"),
+        ("qnn.avg_pool2d", [IMAGE], {"pool_size": (2, 2), "zero_point": 128}, "zero point 128 is no int8"),
+        ("qnn.avg_pool2d", [IMAGE], {"pool_size": (2, 2), "rounding": "up"}, "not one of away, even"),
         ("qnn.softmax", [WORDS], {"scale": FixedPoint((2**30,), (20,), "double")}, "it takes int8, uint8, not int32"),
         ("qnn.softmax", [BYTES], {"scale": TWO}, "scale must be one fixed point of rounding 'double' and shift >= 0"),
         ("qnn.softmax", [np.int8(0)], {"scale": HALF}, "at least one dimension"),
@@ -314,3 +345,5 @@ def test_bounds_of_requantize_are_tight() -> None:
 def test_a_mean_is_within_its_data() -> None:
     x = Var("x", TensorType((1, 4, 1), "int8"))
     assert tuple(value_range(call("qnn.avg_pool1d", x, pool_size=(2,)), {x: Bounds(-3, 5)})) == (-3, 5)
+    attrs = {"pool_size": (2,), "padding": (1, 0), "zero_point": 9, "count_include_pad": True}
+    assert tuple(value_range(call("qnn.avg_pool1d", x, **attrs), {x: Bounds(-3, 5)})) == (-3, 9)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from uma.errors import ModelError
 from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale
 from uma.relay.scaling import (
+    exact_fixed_point,
     find_fixed_point,
     fixed_point,
     prove_fixed_point,
@@ -188,3 +189,38 @@ def test_a_table_that_no_fixed_point_gives() -> None:
 )
 def test_what_no_fixed_point_does_is_said(factor: float, results: Bounds) -> None:
     assert prove_fixed_point([factor], Bounds(-(2**31), 2**31 - 1), results) is None
+
+
+# --- exact factors ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.one_of(st.fractions(Fraction(1, 4000), 40, max_denominator=5000), st.floats(2.0**-12, 40).map(Fraction)),
+    st.integers(-3000, 0),
+    st.integers(0, 3000),
+)
+def test_what_is_found_for_an_exact_factor_is_exact(factor: Fraction, low: int, high: int) -> None:
+    results = Bounds(-128, 127)
+    found = exact_fixed_point(factor, Bounds(low, high), results)
+    values = np.arange(low, high + 1, dtype=np.int32)
+    wanted = np.clip([nearest(x * factor, "even") for x in values.tolist()], *results)
+    if found is not None:
+        assert np.array_equal(np.clip(scale_array(values, found, 0), *results), wanted)
+    else:
+        # One is missing only where halves go to even that are not told apart from below and above.
+        assert any((2 * x * factor).denominator == 1 and (2 * x * factor) % 2 == 1 for x in values.tolist())
+
+
+@pytest.mark.parametrize("exponent", [-31, -4, 0, 29])
+def test_powers_of_two_round_even(exponent: int) -> None:
+    found = exact_fixed_point(Fraction(2) ** exponent, Bounds(-(2**31), 2**31 - 1), Bounds(-128, 127))
+    assert found == FixedPoint((2**30,), (exponent + 1,), "even")
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 6), Fraction(2**40), Fraction(1, 2**60)])
+def test_halves_that_go_to_even_have_no_fixed_point(factor: Fraction) -> None:
+    """Nor have factors that leave the range of the shifts."""
+    found = exact_fixed_point(factor, Bounds(-1000, 1000), Bounds(-128, 127))
+    assert found is None or factor.denominator == 2**60
+    if found is not None:
+        assert not scale_array(np.arange(-1000, 1001, dtype=np.int32), found, 0).any()

@@ -17,6 +17,7 @@ from ...relay.op import Bounds, FloatScale
 from ...relay.ops.common import normalise_axes
 from ...relay.transform import value_range
 from ...relay.visit import children
+from .averages import window_sums
 from .fused import KERNELS
 from .grid import Grid, StaysFloat, apply, dequantised
 
@@ -28,9 +29,6 @@ __all__ = ["Exact"]
 _LIMIT = 2**24
 _EXPONENTS = range(-100, 101)
 """Of units: far from where float32 ends."""
-
-_MAX_ONES = 2**20
-"""Weights that an average pool may cost."""
 
 
 @dataclass(frozen=True)
@@ -240,20 +238,12 @@ class Exact:
 
     def _window_sums(self, expr: Call) -> _Number:
         """Sums under windows, by a depthwise convolution with ones."""
-        import numpy as np
-
         found = dequantised(expr.args[0])
         if found is None or found[1].dtype == "int32":
             raise StaysFloat("it averages windows of what is computed in between")
         data, grid = self._lower(found[0]), found[1]
-        taps, channels = math.prod(expr.attrs.pool_size), data.shape[-1]
-        self._product_bound(data, grid.zero_point, taps)
-        if taps * channels > _MAX_ONES:
-            raise StaysFloat("its windows are too large")
-        ones = const(np.ones((*expr.attrs.pool_size, 1, channels), np.int8))
-        attrs = {"strides": expr.attrs.strides, "padding": expr.attrs.padding, "groups": channels}
-        kernel = f"qnn.conv{len(expr.attrs.pool_size)}d"
-        return _Number(apply(kernel, data, ones, **attrs, input_zero_point=grid.zero_point), _unit(grid))
+        self._product_bound(data, grid.zero_point, math.prod(expr.attrs.pool_size))
+        return _Number(window_sums(expr, data, grid), _unit(grid))
 
     def product(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A convolution or product of quantised data with a constant weight."""

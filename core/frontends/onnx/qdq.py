@@ -12,6 +12,7 @@ from ...relay.op import Bounds
 from ...relay.transform.canonical import arrange
 from ...relay.transform.layout import permutation
 from ...relay.visit import children, post_order, rewrite, users, with_children
+from .averages import average
 from .exact import Exact
 from .fused import KERNELS, fused_kernel, kernel_of
 from .grid import Grid, StaysFloat, apply, dequantised, grid_of
@@ -25,7 +26,8 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
     1. Ops that move elements or compare them take the integers themselves; between equal scales they are all there is.
     2. A convolution or product with bias and relu or clip before a quantisation becomes sums in int32 and one
        ``qnn.requantize`` with a `FloatScale`: what onnxruntime's fused kernels compute (see `fused_kernel`).
-    3. Longer arithmetic before a quantisation becomes that of int32 where scales are powers of two that make floats
+    3. An average pool or a mean before a quantisation becomes exact arithmetic (see `average`).
+    4. Longer arithmetic before a quantisation becomes that of int32 where scales are powers of two that make floats
        exact (see `Exact`).
 
     All else stays in float.
@@ -117,7 +119,7 @@ def _stretched(expr: Call) -> Expr | None:
     return None
 
 
-# --- 2 and 3: what ends in a quantisation ----------------------------------------------------------------------------
+# --- 2 to 4: what ends in a quantisation ----------------------------------------------------------------------------
 
 
 class _Rewriter:
@@ -180,6 +182,10 @@ class _Rewriter:
         found = dequantised(core)
         if found is not None and found[1] == grid:
             return self._done[found[0]]
+        averaged = average(core, grid, self._done.__getitem__, self._ranges)
+        if averaged is not None:
+            self._moved(core, averaged)
+            return averaged
         try:
             return self._exact.quantised(core, grid)
         except StaysFloat:
