@@ -168,12 +168,14 @@ def test_windows_of_too_many_taps_stay_in_float() -> None:
     assert "its windows are too large" in import_model(b.build(b.quantize(pool, 0.4, 0, "int8"))).notes[0]
 
 
-def test_a_pattern_names_the_pool() -> None:
-    """An int8 accelerator takes it by one op, with its rounding said."""
-    x = codes(0, 1, 2, 6, 6)
-    data = averaged("AveragePool", x, (0.1, 4), (0.1, 4, "int8"), {"kernel_shape": [3, 3]})
+@pytest.mark.parametrize(("dtype", "zero_point"), [("int8", 4), ("uint8", 132)])
+def test_a_pattern_names_the_pool(dtype: str, zero_point: int) -> None:
+    """An int8 accelerator takes it by one op, with its rounding said; also where the model is of uint8."""
+    x = codes(0, 1, 2, 6, 6, dtype=dtype)
+    grid = (0.1, zero_point)
+    data = averaged("AveragePool", x, grid, (*grid, dtype), {"kernel_shape": [3, 3]})
     module = canonicalise(import_model(data).module)
-    attrs = {"pool_size": any_, "rounding": "even", "zero_point": any_}
+    attrs = {"pool_size": any_, "rounding": "even", "zero_point": 4}
     taken = Pattern("npu.pool", op("qnn.avg_pool2d")(wildcard("int8"), **attrs))
     careless = Pattern("npu.pool", op("qnn.avg_pool2d")(wildcard("int8"), pool_size=any_))
     for pattern, count in ((taken, 1), (careless, 0)):

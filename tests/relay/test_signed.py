@@ -53,6 +53,13 @@ COMPUTED: dict[str, Expr] = {
     "qnn.subtract": call("qnn.subtract", X, unsigned(6), **ADD, **POINTS),
     "qnn.multiply": call("qnn.multiply", X, Y, scale=SMALL, **POINTS),
     "qnn.sum": STAYS,
+    "qnn.avg_pool2d": call("qnn.avg_pool2d", X, pool_size=(2, 2)),
+    "qnn.avg_pool2d to even": call(
+        "qnn.avg_pool2d", CONV, pool_size=(2, 2), padding=(1, 0, 0, 1), rounding="even", zero_point=131
+    ),
+    "qnn.avg_pool1d": requantised(
+        call("qnn.avg_pool1d", call("reshape", X, newshape=(1, 20, 6)), pool_size=(4,), zero_point=128)
+    ),
     "qnn.sigmoid": call("qnn.sigmoid", CONV, **ACTIVATION),
     "qnn.tanh": call("qnn.tanh", X, **{**ACTIVATION, "output_zero_point": 128}),
     "qnn.softmax": call("qnn.softmax", X, scale=FixedPoint((2**30,), (20,), "double")),

@@ -39,6 +39,8 @@ _COMPUTING: Mapping[str, Mapping[str, int]] = {
     "qnn.subtract": _BOTH,
     "qnn.multiply": _BOTH,
     "qnn.sum": {"input_zero_point": 0},
+    "qnn.avg_pool1d": {"zero_point": 0},
+    "qnn.avg_pool2d": {"zero_point": 0},
     "qnn.sigmoid": {"input_zero_point": 0, "output_zero_point": _RESULT},
     "qnn.tanh": {"input_zero_point": 0, "output_zero_point": _RESULT},
     "qnn.softmax": {},
