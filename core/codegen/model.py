@@ -279,31 +279,34 @@ class _Source:
         for position, step in enumerate(self.program.steps):
             steps += self.wait(position, step) if isinstance(step, Wait) else self.call(position, step)
         steps.append("return UMA_OK;")
+        mode = ["const uma_float_mode mode = uma_float_now();"] if self.program.devices else []
         if not self.slots:
-            return _function(f"uma_status {name}_run{given}", [*checks, *steps])
+            gap = [""] if mode and not used else []
+            return _function(f"uma_status {name}_run{given}", [*mode, *gap, *checks, *steps])
         count = len(self.slots)
-        locals_ = [f"unsigned char *const {memory} = context->{memory};" for memory in used]
+        locals_ = [*mode, *(f"unsigned char *const {memory} = context->{memory};" for memory in used)]
         if not self.inputs:
             steps.insert(1, "(void)inputs;")
-        ends = [f"return uma_deactivate(devices, {count}, status, &context->fault);"]
-        if self.states:
-            ends = [
-                f"status = uma_deactivate(devices, {count}, status, &context->fault);",
-                "context->broken = status != UMA_OK;",
-                "return status;",
-            ]
+        ends = [
+            f"status = uma_deactivate(devices, {count}, status, &context->fault);",
+            "uma_float_set(mode);",
+            *(["context->broken = status != UMA_OK;"] if self.states else []),
+            "return status;",
+        ]
         return "\n\n".join(
             [
                 _function(f"static uma_status {name}_steps{given}", [*locals_, "int32_t code;", *steps]),
                 _function(
                     f"uma_status {name}_run{given}",
                     [
+                        *mode,
                         f"uma_device *devices[{count}];",
                         "uma_status status;",
                         "",
                         *checks,
                         *(f"devices[{s.position}] = context->devices.{s.identifier};" for s in self.slots.values()),
                         f"status = uma_activate(devices, {count}, &context->fault);",
+                        "uma_float_set(mode);",
                         "if (status != UMA_OK) return status;",
                         f"status = {name}_steps(context, inputs, outputs);",
                         *ends,
@@ -349,7 +352,7 @@ class _Source:
         layers = ": " + ", ".join(step.layers) if step.layers else ""
         yield ""
         yield f"/* {c_comment(f'step {position}{place}{layers}')} */"
-        yield from [*lines, *self.step_ends(position, slot)]
+        yield from [*lines, *self.step_ends(position, slot, step.device is not None)]
 
     def remote_call(self, host: OtherHost, step: Call, arguments: list[str]) -> Iterator[str]:
         """Has another machine run a kernel."""
@@ -372,9 +375,11 @@ class _Source:
         yield ""
         yield f"/* {c_comment(f'step {position} on {step.device}: wait for {which} on queue {step.queue}')} */"
         yield f"code = {ctext.fill(queue.wait, values)};"
-        yield from self.step_ends(position, slot)
+        yield from self.step_ends(position, slot, True)
 
-    def step_ends(self, position: int, slot: Slot | None) -> Iterator[str]:
+    def step_ends(self, position: int, slot: Slot | None, by_others: bool) -> Iterator[str]:
+        if by_others:  # a library or a driver may have changed it
+            yield "uma_float_set(mode);"
         if slot is not None:
             yield f"if (code != 0) return uma_stopped(&context->fault, {slot.position}, {position}, code);"
         yield f"UMA_STEP_ENDS({position});"
@@ -441,12 +446,17 @@ class _Source:
             _function(
                 f"static uma_status {name}_invoke(void *context, const void *const *inputs, void *const *outputs)",
                 [
+                    "const uma_float_mode mode = uma_float_now();",
                     f"{name}_inputs in;",
                     f"{name}_outputs out;",
+                    "uma_status status;",
                     "",
                     f"if ({given}) return UMA_ERR_ARGUMENT;",
                     *members,
-                    f"return {name}_run(({name}_context *)context, &in, &out);",
+                    "uma_float_set(UMA_FLOAT_DEFAULT);",
+                    f"status = {name}_run(({name}_context *)context, &in, &out);",
+                    "uma_float_set(mode);",
+                    "return status;",
                 ],
             )
         )

@@ -18,6 +18,7 @@ from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
 from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError, UsageError
+from ..floating_point import default_mode
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
 from ..machines import Machine
@@ -111,8 +112,9 @@ def build(
         ToolchainError: a library that a target needs is missing.
     """
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
-    loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
-    return build_loaded(loaded, members, dump=dump)
+    with default_mode():
+        loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
+        return build_loaded(loaded, members, dump=dump)
 
 
 def load_model(

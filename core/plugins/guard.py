@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ..floating_point import put_back, read_mode, saved, shown
+
 __all__ = ["guarded"]
 
 _NAMES = "SIGINT SIGTERM SIGHUP SIGQUIT SIGPIPE SIGALRM SIGCHLD SIGFPE SIGUSR1 SIGUSR2"
@@ -24,9 +26,11 @@ _NUMPY_DEFAULTS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid
 def guarded(plugin: str) -> Iterator[None]:
     """Within, code of a plugin runs; behind it the state of the process is what it was.
 
-    That is: the current folder, the filters of warnings, the handlers of signals and numpy's error state. A
-    `RuntimeWarning` names the plugin and what it changed, but for filters, which many libraries add to when they are
-    imported. Other threads must not change any of these meanwhile: what they do is put back as well.
+    That is: the current folder, the environment variables, the limit of recursion, the filters of warnings, the
+    handlers of signals, numpy's error state and the mode of floating-point arithmetic. A `RuntimeWarning` names the
+    plugin and what it changed, but for filters, which many libraries add to when they are imported; and threads that
+    it left running, which nobody can stop. Other threads must not change any of these, or start threads, meanwhile:
+    what they do is put back, and said, as well.
 
     Args:
         plugin: its name and version.
@@ -40,6 +44,9 @@ def guarded(plugin: str) -> Iterator[None]:
     if changed := before.put_back():
         what = f"plugin {plugin} changed {', '.join(changed)}; it was put back as it was"
         warnings.warn(what, RuntimeWarning, stacklevel=4)
+    if threads := before.left_behind():
+        what = f"plugin {plugin} left threads running: {', '.join(threads)}"
+        warnings.warn(what, RuntimeWarning, stacklevel=4)
 
 
 class _State:
@@ -51,14 +58,25 @@ class _State:
         main = threading.current_thread() is threading.main_thread()
         handlers = {number: signal.getsignal(number) for number in _SIGNALS if main}
         self._handlers = {number: handler for number, handler in handlers.items() if handler is not None}
+        self._variables, self._recursion = dict(os.environ), sys.getrecursionlimit()
+        self._threads = set(threading.enumerate())
+        self._mode, self._environment = read_mode(), saved()
 
     def put_back(self) -> list[str]:
         """What had to be, in words."""
         changed = []
+        if (mode := read_mode()) != self._mode:  # first: what follows may compute
+            put_back(self._environment)
+            changed.append(f"the mode of floating-point arithmetic ({shown(mode)})")
         if self._folder is not None and _folder() != self._folder:
             with suppress(OSError):  # it was removed: there is nothing to go back to
                 os.chdir(self._folder)
             changed.append("the current folder")
+        if variables := _put_back_variables(self._variables):
+            changed.append(f"the environment ({', '.join(variables)})")
+        if sys.getrecursionlimit() != self._recursion:
+            sys.setrecursionlimit(self._recursion)
+            changed.append("the limit of recursion")
         for number, handler in self._handlers.items():
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
@@ -71,6 +89,21 @@ class _State:
             with warnings.catch_warnings():
                 pass  # has Python look at the filters anew
         return changed
+
+    def left_behind(self) -> list[str]:
+        """The names of the threads that were started since then and still run."""
+        return sorted(thread.name for thread in threading.enumerate() if thread not in self._threads)
+
+
+def _put_back_variables(before: dict[str, str]) -> list[str]:
+    """The names of the environment variables that are not what they were, and are again."""
+    changed = sorted(name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name))
+    for name in changed:
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
+    return changed
 
 
 def _folder() -> str | None:

@@ -92,6 +92,10 @@ def _hooks(entry: PluginEntry, plugin: object, hint: str, notes: list[str]) -> p
         notes.append(f"plugin {entry.distribution} {entry.version}: {warning.message} ({place})")
     for hook in hookspecs.RESULTS:
         found = inspect.getattr_static(plugin, hook, None)
+        if found is getattr(
+            hookspecs, hook
+        ):  # what `from uma.hookspecs import *` brings says what a hook is, and is none
+            continue
         if inspect.isroutine(found) and not getattr(manager.hook, hook).get_hookimpls():
             raise entry.fault(f"has a function {hook} without the mark @uma.hookimpl", entry.report)
     return manager.hook

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
+from ..floating_point import kept_mode
 from ..tir.dtype import DTYPES
 from .abi import Array, abi, aligned, text
 from .devices import DeviceInfo, Devices, device_infos
@@ -69,7 +70,8 @@ class NativeModel:
         where = str(self.path)
         try:
             # Held as long as the model: the functions must stay mapped while a session may call them.
-            self._library = ffi.dlopen(where, ffi.RTLD_NOW | ffi.RTLD_LOCAL)
+            with kept_mode(f"loading {where}, or a library that it is linked with,"):
+                self._library = ffi.dlopen(where, ffi.RTLD_NOW | ffi.RTLD_LOCAL)
             entry = self._library.uma_model_entry
         except (OSError, AttributeError) as error:
             raise ToolchainError(
@@ -177,7 +179,9 @@ class Session(ModelSession):
             raise self._was_closed()
         devices = ffi.NULL
         if self._devices is not None:
-            self._devices.open()
+            labels = ", ".join(info.label for info in self.model.devices)
+            with kept_mode(f"the driver of {labels}, when it was opened,"):
+                self._devices.open()
             devices = self._devices.table
         arena, _, state = (ffi.cast("void *", memory.ctypes.data) for memory in self._memory)
         status = descriptor.init(self._context, arena, descriptor.arena_bytes, state, descriptor.state_bytes, devices)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests._support.plugins import accelerator, entry_of
 
+from uma.floating_point import DEFAULT, read_mode
 from uma.plugins import PluginHost
 from uma.plugins.guard import guarded
 
@@ -100,3 +101,51 @@ def test_hooks_are_watched(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="plugin uma-npu 1.0 changed the current folder"):
         host.plugin_for("npu").call("patterns", target=host.target("npu"))
     assert os.getcwd() == before
+
+
+def test_the_mode_of_floating_point_arithmetic_is_put_back_and_said() -> None:
+    import ctypes
+    import platform
+
+    if platform.machine() not in ("x86_64", "aarch64"):
+        pytest.skip("the number of the rounding is not known here")
+    upward = 0x800 if platform.machine() == "x86_64" else 0x400000
+    with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
+        ctypes.CDLL(None).fesetround(upward)
+        assert read_mode() == ("up", False)
+    assert read_mode() == DEFAULT
+    assert [str(warning.message) for warning in caught] == [
+        "plugin uma-x 1.0 changed the mode of floating-point arithmetic (rounding up); it was put back as it was"
+    ]
+
+
+def test_variables_and_the_limit_of_recursion_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMA_TEST_OLD", "old")
+    monkeypatch.setenv("UMA_TEST_GONE", "here")
+    limit = sys.getrecursionlimit()
+    with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
+        os.environ["UMA_TEST_NEW"] = "1"
+        os.environ["UMA_TEST_OLD"] = "new"
+        del os.environ["UMA_TEST_GONE"]
+        sys.setrecursionlimit(limit + 1000)
+    assert (os.environ["UMA_TEST_OLD"], os.environ["UMA_TEST_GONE"]) == ("old", "here")
+    assert "UMA_TEST_NEW" not in os.environ and sys.getrecursionlimit() == limit
+    assert [str(warning.message) for warning in caught] == [
+        "plugin uma-x 1.0 changed the environment (UMA_TEST_GONE, UMA_TEST_NEW, UMA_TEST_OLD), the limit of recursion; "
+        "it was put back as it was"
+    ]
+
+
+def test_threads_that_are_left_behind_are_named() -> None:
+    stop = threading.Event()
+    done = threading.Thread(target=lambda: None)
+    left = threading.Thread(target=stop.wait, name="a-worker", daemon=True)
+    try:
+        with pytest.warns(RuntimeWarning) as caught, guarded("uma-x 1.0"):
+            done.start()
+            done.join()
+            left.start()
+        assert [str(warning.message) for warning in caught] == ["plugin uma-x 1.0 left threads running: a-worker"]
+    finally:
+        stop.set()
+        left.join()

@@ -157,6 +157,12 @@ class Outer:
     assert host_of(entry("classy", f"{module}:Outer.Inner")).kind("classy").help == "made"
 
 
+def test_a_star_brings_the_contract_and_implements_no_hook(write: Write) -> None:
+    module = write("starred", "from uma.hookspecs import *\n" + kind_source("starred"))
+    plugin = host_of(entry("starred", module)).plugin_for("starred")
+    assert plugin.implemented == ("register_target",)
+
+
 def test_one_plugin_may_serve_several_kinds(write: Write) -> None:
     source = (
         HEADER

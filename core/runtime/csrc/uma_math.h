@@ -37,6 +37,48 @@
 #define UMA_KEEP_SCALAR ((void)0)
 #endif
 
+/* The mode of this thread's floating-point arithmetic: how it rounds, whether it flushes small numbers to zero, which
+ * exceptions trap. A kernel computes in the mode that it is called in, which is to be UMA_FLOAT_DEFAULT. On machines
+ * that are not named here nothing reads or changes it. */
+#if defined(__GNUC__) && defined(__SSE2__)
+typedef uint32_t uma_float_mode;
+#define UMA_FLOAT_DEFAULT 0x1f80u
+static inline uma_float_mode uma_float_now(void)
+{
+    uint32_t mxcsr;
+
+    __asm__ volatile("stmxcsr %0" : "=m"(mxcsr));
+    return mxcsr & 0xffc0u;
+}
+static inline void uma_float_set(uma_float_mode mode)
+{
+    if (uma_float_now() != mode) {
+        uint32_t mxcsr = mode; /* what was raised so far is forgotten: nobody asks for it */
+
+        __asm__ volatile("ldmxcsr %0" : : "m"(mxcsr) : "memory");
+    }
+}
+#elif defined(__GNUC__) && defined(__aarch64__)
+typedef uint64_t uma_float_mode;
+#define UMA_FLOAT_DEFAULT 0u
+static inline uma_float_mode uma_float_now(void)
+{
+    uint64_t fpcr;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return fpcr;
+}
+static inline void uma_float_set(uma_float_mode mode)
+{
+    if (uma_float_now() != mode) __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
+}
+#else
+typedef int uma_float_mode;
+#define UMA_FLOAT_DEFAULT 0
+static inline uma_float_mode uma_float_now(void) { return UMA_FLOAT_DEFAULT; }
+static inline void uma_float_set(uma_float_mode mode) { (void)mode; }
+#endif
+
 /* The second operand where either is NaN: what one minps or maxps instruction does. */
 #define UMA_DEFINE_ORDER(suffix, type)                                                                                 \
     static inline type uma_min_##suffix(type a, type b) { return a < b ? a : b; }                                      \
