@@ -12,6 +12,7 @@ from ..relay.op import Op
 from ..relay.types import TensorType, TupleType, Type
 from ..relay.visit import post_order
 from ..target.kind import shown
+from ..tir.proof import unproven
 from ..tir.verify import verify
 from .blame import located
 from .graph import parts_of
@@ -49,6 +50,11 @@ def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> 
         if wrong is not None:
             raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
         assert isinstance(result, Lowered)
+        found = unproven(result.func)
+        if found is not None:
+            unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
+            unsafe.hint = found.hint
+            raise located(unsafe, *layers)
         return result
     return None
 

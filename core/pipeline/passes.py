@@ -14,6 +14,7 @@ from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
 from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
 from ..tir.nodes import PrimFunc
+from ..tir.proof import unproven
 from .graph import unique_name
 from .members import Member, Members
 from .phases import phase_faults
@@ -161,6 +162,10 @@ def _run(step: Step, module: IRModule, members: Members) -> IRModule:
         kept = [e for f in result.functions.values() if isinstance(f, Function) for e in nested_exprs(f)]
         result = IRModule(result.functions, result.spans.only(kept), module.signature)
         verify(result)
+        for var, function in result.functions.items():
+            found = unproven(function) if isinstance(function, PrimFunc) else None
+            if found is not None:
+                raise step.fault(f"gave loops {var.name!r} that are not safe: {found}", found.hint)
         fault = _fault(result, module, members, made.phase)
         if fault is not None:
             raise InternalError(fault.what, where=fault.where)

@@ -19,6 +19,7 @@ from ..relay.op import Op
 from ..relay.verify import verify
 from ..relay.visit import children, nested_exprs, post_order, with_children
 from ..tir.nodes import PrimFunc
+from ..tir.proof import unproven
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
@@ -205,6 +206,12 @@ class _Region:
             verify(module)
         except InternalError as error:
             raise self.fault(f"gave a module that is not sound: {error.what} ({error.where}),", place) from error
+        for var, function in module.functions.items():
+            found = unproven(function) if isinstance(function, PrimFunc) else None
+            if found is not None:
+                unsafe = self.fault(f"gave loops {var.name!r} that are not safe: {found},", place)
+                unsafe.hint = found.hint
+                raise unsafe
         if hook == "relay_to_tir" and any(isinstance(function, Extern) for function in module.functions.values()):
             raise self.fault("gave an extern, which hook relay_to_runtime may give,", place)
         if entry.type is not self.function.type:

@@ -8,6 +8,7 @@ A region that its owner refuses to lower sends the build back: what was refused 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ..errors import InternalError, ModelError, PluginError, UmaError
@@ -15,14 +16,17 @@ from ..hooktypes import Phase
 from ..partition import Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
-from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import IRModule
+from ..relay.op import Op
 from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
 from ..relay.verify import verify as verify_module
-from ..relay.visit import children
-from .blame import blaming
+from ..relay.visit import children, post_order
+from ..tir.nodes import PrimFunc
+from ..tir.proof import Unproven, unproven
+from .blame import blaming, located
 from .fuse import fuse, is_view
 from .graph import has_loops, parts_of
 from .loops import flatten_all_tracing, simplify_all, unroll_all
@@ -158,6 +162,7 @@ class Build:
         try:
             form = self._apply(stage, module)
             verify_program(form) if isinstance(form, Program) else verify_module(form)
+            self._require_safe(stage, form)
         except InternalError as error:
             place = f"stage {stage!r}, {error.where}" if error.where else f"stage {stage!r}"
             raise InternalError(error.what, where=place, hint=error.hint) from error
@@ -223,6 +228,33 @@ class Build:
         program, self._where = sequence_tracing(module, self.name, self._reuse, self._depths(module))
         return program
 
+    def _require_safe(self, stage: str, form: Form) -> None:
+        """Raises where loops are not proven to be safe: that came so, or that a stage made."""
+        for name, function in _loops_of(form):
+            found = unproven(function)
+            if found is None:
+                continue
+            for kernel, became in self._became.items():
+                calls = became.fields if isinstance(became, Tuple) else (became,)
+                if any(isinstance(c, Call) and isinstance(c.op, GlobalVar) and c.op.name == name for c in calls):
+                    self._blame_ops(kernel, found)
+            where = f"{name}, {found.where}" if found.where else name
+            if stage == STAGES[0]:
+                raise ModelError(found.what, where=where, hint=found.hint)
+            raise InternalError(f"loops are not safe: {found.what}", where=where)
+
+    def _blame_ops(self, kernel: Expr, found: Unproven) -> None:
+        """Raises if a plugin's own op is part of what ``kernel`` computes."""
+        assert isinstance(kernel, Call) and self.fused is not None  # the host's kernels are
+        body = kernel.op.body if isinstance(kernel.op, Function) else kernel
+        used = [expr.op for expr in post_order(body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
+        for plugin in self.members.plugins:
+            own = [custom.op.name for custom in plugin.ops.values() if custom.op in used]
+            if own:
+                error = plugin.fault(f"has op {own[0]!r}, whose loops are not safe: {found}")
+                error.hint = found.hint
+                raise located(error, *self.fused.spans[kernel])
+
     def _depths(self, module: IRModule) -> dict[tuple[str, str], int]:
         """How many launches the queues take that externs of the module may be started on."""
         if all(not isinstance(f, Extern) or f.queue is None for f in module.functions.values()):
@@ -258,6 +290,17 @@ def _beyond(refusal: Refusal, module: IRModule) -> UmaError:
         f"region {refusal.region!r} was made by a pass, and its target refuses it: {refusal.reason}",
         hint="a pass may rewrite the regions that there are; what is new cannot be placed elsewhere",
     )
+
+
+def _loops_of(form: Form) -> Iterator[tuple[str, PrimFunc]]:
+    """The functions of loops in a form, by their names."""
+    if isinstance(form, Program):
+        named: Iterable[tuple[str, object]] = form.functions.items()
+    else:
+        named = ((var.name, function) for var, function in form.functions.items())
+    for name, function in named:
+        if isinstance(function, PrimFunc):
+            yield name, function
 
 
 class _Refused(Exception):

@@ -7,12 +7,12 @@ whole range. A `Load` may give anything that its type holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from ..errors import InternalError
 from .dtype import bits, bounds, is_float, is_integer
-from .nodes import COMPARISONS, Bin, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from .nodes import COMPARISONS, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from .visit import walk
 
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
@@ -51,6 +51,7 @@ class Bounds:
     def __init__(self, known: Mapping[AnyExpr, Interval]) -> None:
         self._known: dict[Expr, Interval] = dict(known.items())
         self._memo: dict[Expr, Interval] = {}
+        self._lasting: frozenset[Buffer] = frozenset()
 
     def of(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression.
@@ -106,10 +107,18 @@ class Bounds:
         """These bounds within the scope of ``var``, whose values lie within ``values``."""
         return Bounds({**self._known, var: values})
 
-    def assume(self, condition: Expr, holds: bool = True) -> Bounds | None:
+    def assume(self, condition: Expr, holds: bool = True, lasting: Collection[Buffer] = ()) -> Bounds | None:
         """These bounds where ``condition`` is known to be ``holds``: themselves if that says nothing new about
-        variables, None if it cannot be."""
+        variables, None if it cannot be.
+
+        Args:
+            condition: a bool expression.
+            holds: its value.
+            lasting: buffers whose elements do not change as long as the result is used, so that what the condition
+                says of them stays true.
+        """
         inner = Bounds(self._known)
+        inner._lasting = frozenset(lasting)
         if not inner._learn(condition, holds):
             return None
         return self if inner._known == self._known else inner
@@ -150,8 +159,8 @@ class Bounds:
             return False
         if new == now:
             return True
-        # What depends on memory does not stay true after the next store.
-        if not any(isinstance(part, Load) for part in walk(expr)):
+        # What depends on memory does not stay true after the next store to it.
+        if all(part.buffer in self._lasting for part in walk(expr) if isinstance(part, Load)):
             self._known[expr] = new
             self._memo.clear()
         return self._narrow_parts(expr, new)

@@ -90,6 +90,7 @@ from .nodes import (
     seq,
 )
 from .printer import LOOPS, ROLES, TRANSFERS, UPDATES, Definitions, print_func
+from .proof import unproven
 from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
@@ -108,7 +109,8 @@ def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
     """The one function that ``text`` defines, after the memories, queues and intrinsics that it needs, and its name.
 
     Raises:
-        TextError: the text is not such a function, or not one that `verify` accepts.
+        TextError: the text is not such a function, or not one that `verify` accepts. Whether it stays within its
+            buffers is not asked: the interpreter sees that.
     """
     source = Source(text, source_name)
     defined = Defined(source)
@@ -128,9 +130,15 @@ def parse_def(node: ast.FunctionDef, defined: Defined) -> tuple[str, PrimFunc]:
         defined: what stands before it in the text.
 
     Raises:
-        TextError: it is not a function that `verify` accepts.
+        TextError: it is not a function that `verify` accepts and that `unproven` finds nothing on.
     """
-    return FuncParser(defined.source, defined).function(node)
+    parser = FuncParser(defined.source, defined)
+    name, func = parser.function(node)
+    found = unproven(func)
+    if found is not None:
+        place = node if found.place is None else parser.places.get(found.place, node)
+        raise parser.source.error(place, found.what, found.hint)
+    return name, func
 
 
 class Defined:

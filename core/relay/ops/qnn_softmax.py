@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.dtype import bounds
-from ...tir.nodes import Call, Expr, const, minimum
+from ...tir.nodes import Call, Expr, const, maximum, minimum
 from ..op import Attr, Attrs, FixedPoint, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
@@ -128,7 +128,8 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     greatest = te.compute(outer, lambda *i: te.max(data[(*i, k)], k), "greatest")
 
     def power(row: tuple[Any, ...], channel: Any) -> Expr:
-        return table[greatest[row].astype("int32") - data[(*row, channel)].astype("int32")]
+        # Nothing is greater than the greatest; the clamp says so to whoever proves the index.
+        return table[maximum(greatest[row].astype("int32") - data[(*row, channel)].astype("int32"), 0)]
 
     def part(*row: Any) -> te.Reduction:
         term = power(row, j)  # adding a half first would overflow: the largest term is 2**31 - 1
