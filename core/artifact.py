@@ -25,10 +25,11 @@ from .drivers import Clock, Library, Parts
 from .errors import InternalError, ModelError, UsageError
 from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key, on_trial
-from .runtime.compile import Part, compile_objects, compile_shared
-from .runtime.elf import check_machine, code_bytes, text_bytes
+from .runtime.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
+from .runtime.elf import check_machine, code_bytes, symbol_value, text_bytes
 from .runtime.libraries import require_library
 from .runtime.profile import CallTime, PartCounts, Profile, call_times
+from .runtime.stack import Measured, stack_bytes
 from .runtime.toolchain import find_compiler
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Artifact:
         self._lock = threading.RLock()
         self._model: NativeModel | EmulatedModel | None = None
         self._session: ModelSession | None = None
-        self._objects: dict[str, bytes] | None = None
+        self._objects: dict[str, Measured] | None = None
 
     def __repr__(self) -> str:
         return f"<Artifact {self.name}: {', '.join(self._record['targets'])}>"
@@ -123,6 +124,29 @@ class Artifact:
         with on_trial(library):
             return text_bytes(library)
 
+    @property
+    def stack_bytes(self) -> int | None:
+        """Stack that one run takes, in bytes, as this machine compiles the library; where another machine runs it, as
+        its `objects` have it.
+
+        It is the largest sum of frames along any chain of calls from ``NAME_run``, as the compiler tells them. Drivers
+        of devices, which are called through pointers, and the C library are not in it.
+
+        Returns:
+            None where the compiler does not tell, or a frame has no bound.
+
+        Raises:
+            ToolchainError: the library or the objects cannot be made, or are not ELF.
+        """
+        if self.objects():
+            hosts = self._record["compile"]["hosts"]
+            linked = [host["label"] for host in hosts if host["machine"] == hosts[0]["machine"]]
+            made = [one for name, one in (self._objects or {}).items() if name.partition("/")[0] in linked]
+            return stack_bytes(made, f"{self.name}_run")
+        library = self._library()
+        with on_trial(library):
+            return symbol_value(library, STACK_SYMBOL)
+
     @functools.cached_property
     def _machine(self) -> Machine | None:
         """What the first host is compiled for; None for this machine."""
@@ -148,16 +172,16 @@ class Artifact:
                 hosts = self._record["compile"]["hosts"]
                 made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
                 self._objects = {name: content for objects in made for name, content in objects.items()}
-            return dict(self._objects)
+            return {name: one.content for name, one in self._objects.items()}
 
-    def _objects_of(self, host: Mapping[str, Any]) -> dict[str, bytes]:
+    def _objects_of(self, host: Mapping[str, Any]) -> dict[str, Measured]:
         machine = machine_of(host)
         part = Part(find_compiler(host["compiler"], machine), host["sources"], host["flags"])
         made = compile_objects([part], self.files)
-        for name, content in made.items():
+        for name, one in made.items():
             if machine is not None:
-                check_machine(content, machine, name)
-        return {f"{host['label']}/{name}": content for name, content in made.items()}
+                check_machine(one.content, machine, name)
+        return {f"{host['label']}/{name}": one for name, one in made.items()}
 
     def source(self, name: str) -> str:
         """The text of the file `name`.
@@ -430,7 +454,7 @@ class Artifact:
         key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:
-            compile_shared(parts, self.files, output, libraries=libraries)
+            compile_shared(parts, self.files, output, libraries=libraries, stack_of=f"{self.name}_run")
 
         return Cache().library(key, build)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
 from .output import Output
+from .summary import footprint, say_footprint, say_map, say_shares, shares_record
 
 __all__ = ["add"]
 
@@ -33,7 +35,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--require-offload",
         metavar="PERCENT",
         type=_share,
-        help="fail unless accelerators have this much of the multiply-accumulates, for example 95%%",
+        help="fail unless accelerators have this much of the multiply-accumulates, for example 95%%; of the ops, in a "
+        "model without any",
     )
     parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
     add_output_arguments(parser)
@@ -51,11 +54,21 @@ def _share(text: str) -> float:
     return float(share)
 
 
+def _explain_command(args: argparse.Namespace) -> str:
+    """What tells of the same model and targets where its ops go, and why not elsewhere."""
+    words = ["uma", "explain", str(args.model)]
+    for option in ("target", "shape", "state", "pin", "disable_plugin"):
+        for value in getattr(args, option):
+            words += [f"--{option.replace('_', '-')}", value]
+    return shlex.join(words)
+
+
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.blame import blaming_sources
     from ..pipeline.driver import finish_build, load_model, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.explain import explain, require_offload
+    from ..pipeline.graph import has_loops
     from ..pipeline.stages import STAGES
 
     if args.stop_after is not None:
@@ -85,9 +98,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     artifact = finish_build(build, loaded, out.step)
     if args.require_offload is not None:
         require_offload(explain(build), args.require_offload)
+    is_lowered = build.placement is None or has_loops(build.placement.source)
+    shares = shares_record(None if is_lowered else explain(build, reasons=False), _explain_command(args))
     out.step("compile")
     with blaming_sources(members):
         code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+    memory = footprint(artifact, code_bytes, artifact.stack_bytes)
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
     folder = artifact.save(wanted, objects=True)
@@ -98,13 +114,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.table(
         {
             "calls": f"{len(metadata['calls'])}, of {len({call['kernel'] for call in metadata['calls']})} kernels",
-            "arena": f"{artifact.arena_bytes:,} bytes",
-            **({"state": f"{artifact.state_bytes:,} bytes"} if artifact.state_bytes else {}),
-            "weights": f"{artifact.constant_bytes:,} bytes",
-            "code": f"{code_bytes:,} bytes",
+            **say_footprint(memory),
             "in": str(wanted),
         }
     )
+    if shares:
+        out.line("accelerators have:")
+        say_shares(shares, out)
+    if out.verbose:
+        say_map(build.memory, out)
     out.notes(loaded.notes)
     out.result(
         {
@@ -112,10 +130,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "targets": metadata["targets"],
             "folder": str(folder),
             "seconds": seconds,
-            "arena_bytes": artifact.arena_bytes,
-            "state_bytes": artifact.state_bytes,
-            "constant_bytes": artifact.constant_bytes,
-            "code_bytes": code_bytes,
+            **memory,
+            "accelerators": shares,
+            "memory_map": [one.record() for one in build.memory],
             "inputs": metadata["inputs"],
             "outputs": metadata["outputs"],
             "calls": metadata["calls"],

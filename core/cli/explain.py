@@ -69,8 +69,14 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)
     found = explain(build, costs=True)
-    out.line(f"{found.name}: {len(found.ops)} ops, {found.macs:,} multiply-accumulates (MACs)")
-    for line in found.lines():
+    free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
+    size = f"{len(found.ops)} ops{free} in {len(found.layers)} layers, {found.macs:,} multiply-accumulates (MACs)"
+    out.line(f"{found.name}: {size}")
+    if counts := found.reasons():
+        out.line("why layers are not on accelerators:")
+        told = [(str(one.layers), str(one.macs), one.first.owner, one.sentence) for one in counts]
+        out.columns(("layers", "MACs", "not", "reason"), told)
+    for line in found.lines() if out.verbose else found.layer_lines():
         out.line(f"  {line}")
     regions = [(one.region, one.label, one.cost) for one in found.costs]
     if any(cost is not None for _, _, cost in regions):

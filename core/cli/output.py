@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from ..errors import UmaError, UsageError
+from ..target.values import shorten
 
-__all__ = ["SCHEMA_VERSION", "Output", "own_stdout", "shorten"]
+__all__ = ["SCHEMA_VERSION", "Output", "own_stdout"]
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
@@ -180,14 +181,6 @@ def _put_back(stdout: TextIO, kept: TextIO) -> None:
     os.dup2(kept.fileno(), 1)
     with contextlib.suppress(OSError):  # what could not be printed was said when it was
         kept.close()
-
-
-def shorten(text: str, width: int) -> str:
-    """``text`` within ``width`` characters, less its middle: names of hundreds of characters differ at their ends."""
-    if len(text) <= width:
-        return text
-    kept = width - 3
-    return f"{text[: kept // 2]}...{text[len(text) - (kept - kept // 2) :]}"
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

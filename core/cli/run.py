@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..target.values import shorten
 from .common import (
     add_input_arguments,
     add_model_arguments,
@@ -19,7 +20,7 @@ from .common import (
     shapes,
     states,
 )
-from .output import Output, shorten
+from .output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

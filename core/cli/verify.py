@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, VerificationError
+from ..target.values import shorten
 from .common import (
     add_input_arguments,
     add_model_arguments,
@@ -20,7 +21,7 @@ from .common import (
     shapes,
     states,
 )
-from .output import Output, shorten
+from .output import Output
 
 if TYPE_CHECKING:
     from ..pipeline.verify import Difference, KernelCheck, OutputCheck, Verification

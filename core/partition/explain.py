@@ -13,6 +13,7 @@ from ..relay.pattern import Graph, closest
 from ..relay.pattern.failure import described
 from ..relay.visit import post_order
 from .claims import Note
+from .form import form_of
 from .record import OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 from .twins import is_movement
 
@@ -36,6 +37,8 @@ def explained(
     regions: Sequence[Region],
     withdrawn: Sequence[Withdrawn],
     notes: Mapping[tuple[str, Expr], Note],
+    *,
+    reasons: bool = True,
 ) -> tuple[OpRecord, ...]:
     """A record of every op that ``main`` computes, in order, those in the functions that it calls included.
 
@@ -45,9 +48,10 @@ def explained(
         regions: what they took.
         withdrawn: what they gave back.
         notes: what they could not have.
+        reasons: whether to look for them.
     """
     explainer = _Explainer(module, owners, regions, withdrawn, notes)
-    return tuple(explainer.record(call, place) for call, place in _ops(module))
+    return tuple(explainer.record(call, place, reasons=reasons) for call, place in _ops(module))
 
 
 def require_pins(
@@ -155,24 +159,25 @@ class _Explainer:
         """Where an op is. For arguments see `record`."""
         return self._places.get(call, _HOST) if inside is None else inside
 
-    def record(self, call: Call, inside: _Place | None) -> OpRecord:
+    def record(self, call: Call, inside: _Place | None, *, reasons: bool = True) -> OpRecord:
         """Of one op.
 
         Args:
             call: the call of it.
             inside: where the function stands that it is part of; None for ``main``.
+            reasons: whether to look for them.
         """
         assert isinstance(call.op, Op)
         place = self.place(call, inside)
         macs = call.op.macs(call.attrs, call.type, *(arg.type for arg in call.args)) if call.op.macs else 0
         why: list[Reason] = []
-        for owner in self._owners:
+        for owner in self._owners if reasons else ():
             if owner.label != place.owner:
                 why.extend(self._why_not(owner, call, place) if inside is None else [self._given_away(owner, place)])
         layers, taker = self._spans[call], (place.owner, place.pattern, place.region)
         # A movement of elements that was left to the host, see `require_pins`, is not where its layer is pinned to.
         pin = None if call.pin in self._ranks and call.pin != place.owner else call.pin
-        return OpRecord(call.op.name, layers, int(macs), *taker, tuple(why), pin)
+        return OpRecord(call.op.name, layers, int(macs), *taker, tuple(why), pin, form=form_of(call))
 
     def _given_away(self, owner: Owner, place: _Place) -> Reason:
         reason = f"the model has it in a function of its own, which is {place.owner or 'the host'}'s"

@@ -81,13 +81,17 @@ class Placement:
             claims.offer(owner, freed)
         return _placed(self.source, self.owners, claims, withdrawn, {**self.notes, **claims.notes})
 
-    def records(self) -> tuple[OpRecord, ...]:
+    def records(self, *, reasons: bool = True) -> tuple[OpRecord, ...]:
         """Where each op of the model went, and why not elsewhere, in the order in which ``main`` computes them.
+
+        Args:
+            reasons: False leaves the reasons out, for which patterns are tried once more.
 
         Raises:
             PatternFault: a test or a predicate of a plugin's is at fault.
         """
-        return explained(self.source, self.owners, tuple(self.regions.values()), self.withdrawn, self.notes)
+        regions = tuple(self.regions.values())
+        return explained(self.source, self.owners, regions, self.withdrawn, self.notes, reasons=reasons)
 
 
 Partitioner = Callable[[IRModule, Sequence[Owner], Sequence[str]], Placement]

@@ -14,6 +14,7 @@ from ..target.limits import Limits
 from ..target.values import is_label, shown
 
 __all__ = [
+    "FREE_OPS",
     "Claim",
     "OpRecord",
     "Owner",
@@ -66,6 +67,10 @@ class PatternFault(PluginError):
         super().__init__(error.what, where=error.where, hint=error.hint)
         self.owner = owner
         self.at = at
+
+
+FREE_OPS = ("reshape", "squeeze")
+"""Ops that are their operand's memory under another shape."""
 
 
 Port = Expr | tuple[Expr, int]
@@ -232,6 +237,7 @@ class OpRecord:
         pin: the label of the target that it is pinned to; None where it is to none, and where it moves elements only
             and was left to the host all the same.
         host: the label of the host that runs it; None where an accelerator has it, and where nobody has asked yet.
+        form: what it is, in a few words for people: ``conv2d 3x3 64->64 s1``. No part of what makes records equal.
     """
 
     op: str
@@ -243,6 +249,12 @@ class OpRecord:
     why: tuple[Reason, ...]
     pin: str | None = None
     host: str | None = None
+    form: str = field(default="", compare=False)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing on the host, where it gives its operand's memory another shape."""
+        return self.owner is None and self.op in FREE_OPS
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -254,5 +266,6 @@ class OpRecord:
             "pattern": self.pattern,
             "region": self.region,
             "pin": self.pin,
+            "free": self.is_free,
             "why": [reason.record() for reason in self.why],
         }

@@ -23,7 +23,7 @@ from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
 from ..machines import Machine
 from ..plugins import PluginEntry, PluginHost, default_host
-from ..program import Buffer, Call, Plan, Program, check_plan, plan
+from ..program import Buffer, Call, Plan, Program, check_plan, memory_map, plan
 from ..program.hazards import finish_positions
 from ..relay.extern import Extern
 from ..relay.module import IRModule
@@ -258,6 +258,7 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
     if progress is not None:
         progress("plan")
     memory = plan(program)
+    build.memory = memory_map(program, memory)
     if progress is not None:
         progress("generate")
     artifact = make_artifact(program, memory, build.members, loaded.form)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..relay.visit import nested_exprs
 from .blame import blaming
 from .costs import RegionCost, region_costs
 from .graph import has_loops
+from .layers import Layer, ReasonCount, grouped, reason_counts
 from .stages import Build
 
 __all__ = ["Explanation", "Share", "explain", "require_offload"]
@@ -26,7 +28,7 @@ class Share:
 
     Args:
         label: of the target.
-        ops: how many ops.
+        ops: how many ops, without those that are free.
         macs: their multiply-accumulates.
         cost: of all its regions; None where it has none, and where one is not known.
     """
@@ -47,6 +49,7 @@ class Explanation:
         labels: of all targets, the hosts last.
         ops: in the order in which they are computed, as the canonical form has them.
         costs: of the regions; empty where nobody asked.
+        accelerators: those of the labels that are no hosts'.
     """
 
     name: str
@@ -54,10 +57,11 @@ class Explanation:
     labels: tuple[str, ...]
     ops: tuple[OpRecord, ...]
     costs: tuple[RegionCost, ...] = ()
+    accelerators: tuple[str, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
-        owned = {label: [op for op in self.ops if self._runs(op) == label] for label in self.labels}
+        owned = {label: [op for op in self.counted if self._runs(op) == label] for label in self.labels}
         return tuple(
             Share(label, len(ops), sum(op.macs for op in ops), self._cost(label)) for label, ops in owned.items()
         )
@@ -76,25 +80,52 @@ class Explanation:
         return sum(op.macs for op in self.ops)
 
     @property
-    def offloaded(self) -> float:
-        """The part of the multiply-accumulates that accelerators have, 0 to 1; 0 of a model without any."""
-        return sum(op.macs for op in self.ops if op.owner is not None) / (self.macs or 1)
+    def counted(self) -> tuple[OpRecord, ...]:
+        """The ops that cost something."""
+        return tuple(op for op in self.ops if not op.is_free)
 
-    def lines(self, ops: tuple[OpRecord, ...] | None = None) -> Iterator[str]:
-        """A line for each op, and one below it for each reason of a target that comes first and did not take it.
+    @property
+    def offloaded(self) -> float:
+        """The part of the multiply-accumulates that accelerators have, 0 to 1; of the ops, in a model without any."""
+        if self.macs:
+            return sum(op.macs for op in self.ops if op.owner is not None) / self.macs
+        return sum(op.owner is not None for op in self.counted) / (len(self.counted) or 1)
+
+    @functools.cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The ops, by the layers of the model."""
+        return grouped(self.ops)
+
+    def reasons(self) -> tuple[ReasonCount, ...]:
+        """Why targets did not take what a later one has, the reason that costs most multiply-accumulates first."""
+        return reason_counts(self.layers, self._before)
+
+    def layer_lines(self, layers: Sequence[Layer] | None = None) -> Iterator[str]:
+        """For each layer a line for each place that it went to, and one below for each reason of a target that comes
+        first and did not take it.
 
         Args:
-            ops: which ones; by default all.
+            layers: which ones; by default all.
         """
-        for op in self.ops if ops is None else ops:
+        for layer in self.layers if layers is None else layers:
+            yield from layer.lines(self._place, self._before)
+
+    def lines(self) -> Iterator[str]:
+        """The same for each op, with the whole names of its layers."""
+        for op in self.ops:
             macs = f", {op.macs:,} MACs" if op.macs else ""
-            place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self._runs(op)
-            pinned = "" if op.pin is None else f", pinned to {op.pin}"
-            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {place}{pinned}"
-            before = self.labels[: self.labels.index(self._runs(op))]
+            free = ", free" if op.is_free else ""
+            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {self._place(op)}{free}"
             for reason in op.why:
-                if reason.owner in before:
+                if reason.owner in self._before(op) and not op.is_free:
                     yield f"    not {reason.owner}: {reason.sentence}"
+
+    def _place(self, op: OpRecord) -> str:
+        place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self._runs(op)
+        return place if op.pin is None else f"{place}, pinned to {op.pin}"
+
+    def _before(self, op: OpRecord) -> Sequence[str]:
+        return self.labels[: self.labels.index(self._runs(op))]
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -103,22 +134,35 @@ class Explanation:
         ]
         regions = [one.record() for one in self.costs]
         ops = [{**op.record(), "owner": self._runs(op)} for op in self.ops]
+        numbers = {id(op): number for number, op in enumerate(self.ops)}
+        layers = [
+            {
+                "name": layer.name,
+                "layers": list(layer.layers),
+                "macs": layer.macs,
+                "ops": [numbers[id(op)] for op in layer.ops],
+            }
+            for layer in self.layers
+        ]
         return {
             "name": self.name,
             "host": self.host,
             "offloaded": self.offloaded,
             "targets": shares,
             "regions": regions,
+            "reasons": [one.record() for one in self.reasons()],
+            "layers": layers,
             "ops": ops,
         }
 
 
-def explain(build: Build, *, costs: bool = False) -> Explanation:
+def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Explanation:
     """Where the ops of a model go.
 
     Args:
         build: was run up to ``lower`` at least, so that what owners refuse is known.
         costs: whether to ask the accelerators what their regions cost.
+        reasons: whether to look for the reasons why ops are where they are.
 
     Raises:
         UsageError: it began with loops or with a program, which have no ops.
@@ -129,9 +173,10 @@ def explain(build: Build, *, costs: bool = False) -> Explanation:
         raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
     labels = tuple(member.label for member in members.all)
     with blaming(placement.source.spans, members.__getitem__):
-        records = _with_hosts(placement.records(), build)
+        records = _with_hosts(placement.records(reasons=reasons), build)
     asked = region_costs(build.fused, members) if costs and build.fused is not None else ()
-    return Explanation(build.name, members.host.label, labels, records, asked)
+    accelerators = tuple(member.label for member in members.accelerators)
+    return Explanation(build.name, members.host.label, labels, records, asked, accelerators)
 
 
 def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:
@@ -157,19 +202,25 @@ def require_offload(found: Explanation, least: float) -> None:
 
     Args:
         found: where its ops go.
-        least: the part of its multiply-accumulates that accelerators must have, 0 to 1.
+        least: the part of its multiply-accumulates that accelerators must have, 0 to 1; of its ops, where it has none.
 
     Raises:
-        RequirementError: they have less; it names the ops that cost most, with the reasons.
+        RequirementError: they have less; it names the layers that cost most, with the reasons.
     """
     if found.offloaded >= least:
         return
-    left = sorted((op for op in found.ops if op.owner is None and op.macs), key=lambda op: -op.macs)
-    shown = [f"    {line}" for line in found.lines(tuple(left[:10]))]
+    left = [
+        replace(layer, ops=ops)
+        for layer in found.layers
+        if (ops := tuple(op for op in layer.ops if op.owner is None and (op.macs if found.macs else not op.is_free)))
+    ]
+    left.sort(key=lambda layer: -layer.macs)
+    shown = [f"    {line}" for line in found.layer_lines(left[:10])]
     if len(left) > 10:
         shown.append(f"    and {len(left) - 10} more")
     have = math.floor(found.offloaded * 1000) / 10  # rounded up it might look like enough
-    what = f"accelerators have {have}% of the multiply-accumulates, {least * 100:g}% are required"
+    of_what = "multiply-accumulates" if found.macs else "ops (the model has no multiply-accumulates)"
+    what = f"accelerators have {have}% of the {of_what}, {least * 100:g}% are required"
     raise RequirementError(
         "\n".join([what, *shown]),
         where=found.name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..partition.claims import Claims
 from ..partition.outline import outlined
-from ..partition.record import Claim, Owner
+from ..partition.record import FREE_OPS, Claim, Owner
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
@@ -61,7 +61,7 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
 
 def is_view(expr: Expr) -> bool:
     """Whether ``expr`` is its argument's memory under another shape."""
-    return isinstance(expr, Call) and expr.op_name in ("reshape", "squeeze")
+    return isinstance(expr, Call) and expr.op_name in FREE_OPS
 
 
 def _kernel(

@@ -74,7 +74,7 @@ def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:
         # The name of a layer may have brackets in it.
         matching = [layer for layer in layers if layer == pattern or fnmatchcase(layer, pattern)]
         if not matching:
-            hint = suggest(pattern, layers) + "uma explain shows the layers' names"
+            hint = suggest(pattern, layers) + "uma explain -v shows the layers' names"
             raise UsageError(f"no layer is called {shown(pattern)}, which is pinned to {label!r}", hint=hint)
         found.update(dict.fromkeys(matching, label))
     return found

@@ -14,7 +14,7 @@ from typing import Protocol
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..hooktypes import Phase
 from ..partition import Owner, Placement, Refusal, place
-from ..program import Program
+from ..program import Placed, Program
 from ..program import verify as verify_program
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
@@ -83,6 +83,7 @@ class Build:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
         on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
+        memory: where the buffers of the program are, once that was planned.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
@@ -92,6 +93,7 @@ class Build:
         self.members = members
         self.placement: Placement | None = None
         self.fused: IRModule | None = None
+        self.memory: tuple[Placed, ...] = ()
         self.rewriters: tuple[str, ...] = ()
         self.on_other_hosts: dict[Expr, str] = {}
         self._became: dict[Expr, Expr] = {}

@@ -2,6 +2,7 @@
 
 from .check import check_plan
 from .hazards import place_waits
+from .memory_map import Placed, memory_map
 from .plan import Plan, live_ranges, plan
 from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait, verify
 from .relocate import relocate
@@ -9,6 +10,7 @@ from .relocate import relocate
 __all__ = [
     "Buffer",
     "Call",
+    "Placed",
     "Plan",
     "Program",
     "Quantisation",
@@ -17,6 +19,7 @@ __all__ = [
     "Wait",
     "check_plan",
     "live_ranges",
+    "memory_map",
     "place_waits",
     "plan",
     "relocate",

@@ -28,6 +28,7 @@ from ..errors import ToolchainError, UsageError
 from ..plain_files import open_plain
 from ..version import __version__
 from .compile import Part
+from .stack import measuring_flags
 from .toolchain import host_cpu_id
 
 __all__ = ["Cache", "Entry", "default_folder", "library_key", "on_trial"]
@@ -59,6 +60,7 @@ def library_key(
         [__version__],
         [text for name in sorted(files) for text in (name, files[name])],
         *(group for part in parts for group in (part.sources, part.flags, [part.compiler.identity])),
+        [flag for part in parts for flag in measuring_flags(part.compiler)],
         [host_cpu_id()] if any(native_flags(part.flags) for part in parts) else [],
         [_stamp(library) for library in libraries],
     )

@@ -13,10 +13,14 @@ from pathlib import Path
 
 from ..compilers import refused_file_names, refused_flags
 from ..errors import ToolchainError, UsageError
+from .stack import Measured, measuring_flags, stack_bytes
 from .toolchain import INSTALL_HINT, Compiler
 from .tools import Running, ending, excerpt, no_thread, run
 
-__all__ = ["Part", "compile_objects", "compile_program", "compile_shared", "try_link"]
+__all__ = ["STACK_SYMBOL", "Part", "compile_objects", "compile_program", "compile_shared", "try_link"]
+
+STACK_SYMBOL = "uma_stack_bytes"
+"""In a shared library, a symbol the value of which is the stack that its function takes, where that is known."""
 
 _TIMEOUT_S = 600.0
 _LINK_TIMEOUT_S = 20.0
@@ -46,6 +50,7 @@ def compile_shared(
     output: Path,
     *,
     libraries: Sequence[Path] = (),
+    stack_of: str | None = None,
     jobs: int = 2,
     timeout_s: float = _TIMEOUT_S,
 ) -> Path:
@@ -60,6 +65,7 @@ def compile_shared(
         files: file name to content; text is written as UTF-8.
         output: where the library goes; replaced if it exists.
         libraries: files of other libraries that it needs, which it will find where they are now.
+        stack_of: the function whose stack the library tells, as `STACK_SYMBOL`.
         jobs: how many compilers run at once.
         timeout_s: seconds that one compiler may take.
 
@@ -73,7 +79,9 @@ def compile_shared(
 
     def make(folder: _Folder) -> None:
         objects = folder.compile(parts, ("-fPIC",), jobs)
-        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC"), objects, libraries)
+        known = None if stack_of is None else stack_bytes(map(folder.measured, objects), stack_of)
+        told = () if known is None else (f"-Wl,--defsym={STACK_SYMBOL}={known}",)
+        folder.link(parts[0].compiler, "the library", ("-shared", "-fPIC", *told), objects, libraries)
 
     return _made(make, parts, files, output, timeout_s)
 
@@ -107,14 +115,14 @@ def compile_program(
     return _made(make, parts, files, output)
 
 
-def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> dict[str, bytes]:
+def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> dict[str, Measured]:
     """Compile `parts`, each source to an object: ``NAME.c`` to ``NAME.c.o``.
 
     Args:
         parts, files: as for `compile_shared`.
 
     Returns:
-        Name of each object to its content, in the order of the sources.
+        Name of each object to its content, with what the compiler says of its stack, in the order of the sources.
 
     Raises:
         UsageError, ToolchainError: as for `compile_shared`.
@@ -123,8 +131,7 @@ def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> 
     try:
         with tempfile.TemporaryDirectory(prefix="uma-objects-", ignore_cleanup_errors=True) as name:
             folder = _Folder(Path(name), files)
-            made = folder.compile(parts)
-            return {object: folder.path.joinpath(object).read_bytes() for object in made}
+            return {object: folder.measured(object) for object in folder.compile(parts)}
     except OSError as error:
         raise _unwritable(error, "the folder for temporary files") from error
 
@@ -218,12 +225,19 @@ class _Folder:
         """Link objects of the folder into its file `_LINKED`."""
         self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"), _LINKED)
 
+    def measured(self, made: str) -> Measured:
+        """One of the objects, with what its compiler says of the stack."""
+        frames = self.path.joinpath(made).with_suffix(".su")
+        text = frames.read_text(encoding="utf-8", errors="replace") if frames.is_file() else None
+        return Measured(self.path.joinpath(made).read_bytes(), text)
+
     def compile(self, parts: Sequence[Part], flags: Sequence[str] = (), jobs: int = 2) -> list[str]:
         """Compile the sources of `parts`, with `flags` besides their own; gives the names of the objects."""
 
         def compile_one(part: Part, source: str) -> str:
             made = f"{source}.o"
-            self.step(part.compiler, f"compile {source}", (*part.flags, *flags, "-c", source, "-o", made), made)
+            told = (*measuring_flags(part.compiler), *part.flags, *flags)
+            self.step(part.compiler, f"compile {source}", (*told, "-c", source, "-o", made), made)
             return made
 
         with ThreadPoolExecutor(max_workers=jobs) as pool:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import ToolchainError
 from ..machines import Machine
 
-__all__ = ["Segment", "check_machine", "code_bytes", "segments", "text_bytes"]
+__all__ = ["Segment", "check_machine", "code_bytes", "object_calls", "segments", "symbol_value", "text_bytes"]
 
 _EXECINSTR = 4
 _PT_LOAD = 1
+_SYMTAB, _RELA, _REL = 2, 4, 9
+_LOCAL = 0
+_NOTYPE, _FUNC, _SECTION = 0, 2, 3
+_UNDEFINED, _FIRST_RESERVED = 0, 0xFF00
 
 
 def text_bytes(path: Path) -> int:
@@ -24,9 +29,9 @@ def text_bytes(path: Path) -> int:
     """
     data = path.read_bytes()
     try:
-        for name, _, size in _File(data).sections():
-            if name == b".text":
-                return size
+        for section in _File(data).sections():
+            if section.name == ".text":
+                return section.size
         raise ValueError("it has no section .text")
     except (struct.error, OverflowError, ValueError) as error:
         raise ToolchainError(
@@ -43,9 +48,57 @@ def code_bytes(data: bytes) -> int:
         ToolchainError: it is not ELF, or is cut short.
     """
     try:
-        return sum(size for _, flags, size in _File(data).sections() if flags & _EXECINSTR)
+        return sum(section.size for section in _File(data).sections() if section.flags & _EXECINSTR)
     except (struct.error, OverflowError, ValueError) as error:
         raise ToolchainError(f"cannot tell the size of the code in an object: {error}") from error
+
+
+def object_calls(data: bytes) -> dict[str, tuple[bool, set[str]]]:
+    """What the functions of an object refer to, by its relocations; for objects with a section for each function.
+
+    Returns:
+        Name of each function that is defined in it to whether other objects see it, and the names of the functions that
+        it may call.
+
+    Raises:
+        ToolchainError: it is not ELF, or is cut short.
+    """
+    try:
+        file = _File(data)
+        sections = file.sections()
+        symbols = file.symbols(sections)
+        inside: dict[int, list[str]] = {}
+        found: dict[str, tuple[bool, set[str]]] = {}
+        for symbol in symbols:
+            if symbol.kind == _FUNC and _UNDEFINED < symbol.section < _FIRST_RESERVED:
+                inside.setdefault(symbol.section, []).append(symbol.name)
+                found[symbol.name] = symbol.binding != _LOCAL, set()
+        for section in sections:
+            if section.kind not in (_RELA, _REL) or section.info >= len(sections):
+                continue
+            for caller in inside.get(section.info, ()):
+                for number in file.related(section):
+                    symbol = symbols[number]
+                    if symbol.kind == _FUNC or (symbol.kind == _NOTYPE and symbol.section == _UNDEFINED):
+                        found[caller][1].add(symbol.name)
+                    else:  # the beginning of a section, or a place in one
+                        found[caller][1].update(inside.get(symbol.section, ()))
+        return found
+    except (struct.error, OverflowError, ValueError, IndexError) as error:
+        raise ToolchainError(f"cannot tell what the functions of an object call: {error}") from error
+
+
+def symbol_value(path: Path, name: str) -> int | None:
+    """The value of a symbol of the ELF file `path`; None where it has no such symbol.
+
+    Raises:
+        ToolchainError: the file is not ELF, or is cut short.
+    """
+    try:
+        file = _File(path.read_bytes())
+        return next((symbol.value for symbol in file.symbols(file.sections()) if symbol.name == name), None)
+    except (struct.error, OverflowError, ValueError, IndexError) as error:
+        raise ToolchainError(f"cannot read the symbols of the library: {error}", where=str(path)) from error
 
 
 def check_machine(data: bytes, machine: Machine, where: str) -> None:
@@ -104,6 +157,28 @@ def segments(data: bytes) -> list[Segment]:
         raise ToolchainError(f"cannot tell how much memory a program takes: {error}") from error
 
 
+class _Section(NamedTuple):
+    """Part of an ELF file; ``link`` and ``info`` are numbers of other sections."""
+
+    name: str
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+
+
+class _Symbol(NamedTuple):
+    """What a name stands for: a place in a section."""
+
+    name: str
+    kind: int
+    binding: int
+    section: int
+    value: int
+
+
 class _File:
     """An ELF file: its header, and its tables as far as they are asked for."""
 
@@ -119,20 +194,43 @@ class _File:
     def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         return struct.unpack_from(self.order + layout, self.data, offset)
 
-    def sections(self) -> Iterator[tuple[bytes, int, int]]:
-        """Name, flags and size of each section."""
+    def sections(self) -> list[_Section]:
+        """Its sections, in order."""
         # e_shoff; then e_shentsize, e_shnum, e_shstrndx at the end of the header.
         (table,) = self._unpack("Q" if self.wide else "I", 40 if self.wide else 32)
         row_bytes, rows, names = self._unpack("HHH", 58 if self.wide else 46)
-        # Of a section: sh_name, sh_flags, sh_offset and sh_size.
-        layout = "I4xQ8xQQ" if self.wide else "I4xI4xII"
+        # sh_name, sh_type, sh_flags, sh_offset, sh_size, sh_link, sh_info.
+        layout = "IIQ8xQQII" if self.wide else "III4xIIII"
         found = [self._unpack(layout, table + row * row_bytes) for row in range(rows)]
         if names >= rows:
-            return
-        start = found[names][2]
-        for name, flags, _, size in found:
-            at = start + name
-            yield self.data[at : self.data.find(b"\0", at)], flags, size
+            return []
+        start = found[names][3]
+        return [_Section(self._name(start + name), *fields) for name, *fields in found]
+
+    def symbols(self, sections: Sequence[_Section]) -> list[_Symbol]:
+        """The symbols of its table, in order; none where it has no table."""
+        table = next((section for section in sections if section.kind == _SYMTAB), None)
+        if table is None:
+            return []
+        names = sections[table.link].offset
+        found = []
+        for at in range(table.offset, table.offset + table.size, 24 if self.wide else 16):
+            if self.wide:
+                name, info, section, value = self._unpack("IBxHQ", at)
+            else:
+                name, value, info, section = self._unpack("II4xBxH", at)
+            found.append(_Symbol(self._name(names + name), info & 15, info >> 4, section, value))
+        return found
+
+    def related(self, section: _Section) -> Iterator[int]:
+        """The numbers of the symbols that a section of relocations is about."""
+        word = 8 if self.wide else 4
+        for at in range(section.offset, section.offset + section.size, word * (3 if section.kind == _RELA else 2)):
+            _, info = self._unpack("QQ" if self.wide else "II", at)
+            yield info >> (32 if self.wide else 8)
+
+    def _name(self, at: int) -> str:
+        return self.data[at : self.data.find(b"\0", at)].decode("latin-1")
 
     def segments(self) -> Iterator[Segment]:
         """Those that are loaded."""

@@ -32,6 +32,7 @@ __all__ = [
     "is_label",
     "is_name",
     "is_text",
+    "shorten",
     "shown",
     "suggest",
 ]
@@ -102,6 +103,14 @@ def shown(value: object) -> str:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 128):
         return repr(value)
     return f"a value of type {type(value).__name__}"
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` within ``width`` characters, less its middle: names of hundreds of characters differ at their ends."""
+    if len(text) <= width:
+        return text
+    kept = width - 3
+    return f"{text[: kept // 2]}...{text[len(text) - (kept - kept // 2) :]}"
 
 
 def suggest(name: str, names: Iterable[str]) -> str:

@@ -343,8 +343,10 @@ def check_records(found: Explanation, placement: Placement, reasons: Sequence[st
     assert Counter(op.op for op in found.ops) == ops_of(placement.source, placement.source.main)
     assert all(op.pin in (None, op.owner or found.host) for op in found.ops)
     assert json.loads(json.dumps(found.record())) == found.record()
-    assert sum(share.ops for share in found.shares()) == len(found.ops)
+    assert sum(share.ops for share in found.shares()) == len(found.counted)
     assert len([line for line in found.lines() if not line.startswith("    ")]) == len(found.ops)
+    assert sorted(id(op) for layer in found.layers for op in layer.ops) == sorted(map(id, found.ops))
+    assert all(sum(op.macs > 0 for op in layer.ops) <= 1 for layer in found.layers)
     for name in placement.regions:
         function = placement.module[name]
         assert isinstance(function, Function)

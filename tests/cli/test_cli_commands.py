@@ -54,10 +54,19 @@ class TestBuild:
         assert (done.code, done.err) == (0, "")
         lines = done.out.splitlines()
         assert re.fullmatch(r"net: built for c in \d+\.\d\d s", lines[0])
-        assert [line.split()[0] for line in lines[1:]] == ["calls", "arena", "weights", "code", "in"]
+        assert [line.split()[0] for line in lines[1:]] == ["calls", "ROM", "RAM", "in"]
         assert lines[1].split(None, 1)[1] == "3, of 3 kernels"
         assert lines[-1].split() == ["in", "out"]
-        assert uma_package.load("out").name == "net"
+        made = uma_package.load("out")
+        assert made.name == "net"
+        rom, ram = (re.fullmatch(r"  R[OA]M +([\d,]+) bytes: (.*)", line) for line in lines[2:4])
+        assert rom is not None and ram is not None
+        parts = [dict(part.rsplit(" ", 1) for part in found[2].split(", ")) for found in (rom, ram)]
+        sizes = [{name: int(size.replace(",", "")) for name, size in one.items()} for one in parts]
+        assert sizes[0] == {"weights": made.constant_bytes, "code": made.code_bytes}
+        stack = made.stack_bytes
+        assert sizes[1] == {"arena": made.arena_bytes, "inputs": 8 * 8 * 2 * 4, "outputs": 8, "stack": stack}
+        assert [int(found[1].replace(",", "")) for found in (rom, ram)] == [sum(one.values()) for one in sizes]
         assert sorted(os.listdir(folder)) == ["net.py", "out", "pair.py"]
 
     def test_json(self, uma: Uma, folder: Path) -> None:
@@ -70,6 +79,14 @@ class TestBuild:
         assert record["arena_bytes"] == artifact.arena_bytes
         assert record["constant_bytes"] == artifact.constant_bytes
         assert record["code_bytes"] == artifact.code_bytes > 0
+        assert record["stack_bytes"] == artifact.stack_bytes > 0
+        assert record["rom_bytes"] == artifact.code_bytes + artifact.constant_bytes
+        ram = ("arena", "state", "input", "output", "stack")
+        assert record["ram_bytes"] == sum(record[f"{part}_bytes"] for part in ram)
+        assert record["accelerators"] == []
+        for row in record["memory_map"]:
+            assert row["offset"] + row["bytes"] <= artifact.arena_bytes
+            assert 0 <= row["first_step"] <= row["last_step"] < len(record["calls"])
         assert record["calls"] == artifact.metadata["calls"]
         assert [row["name"] for row in record["inputs"] + record["outputs"]] == ["image:0", "scores"]
         assert record["seconds"] > 0 and record["notes"] == []
@@ -82,6 +99,10 @@ class TestBuild:
         done = uma("build", "net.py", "--target", "c", "-v")
         stages = [*STAGES, "plan", "generate"]
         assert [line.partition(":")[0] for line in done.err.splitlines()] == [*stages, "compile", "save"]
+        rows = [line.split() for line in done.out.split("memory map:\n")[1].splitlines()]
+        assert rows[0] == ["memory", "buffer", "role", "offset", "bytes", "first", "step", "last", "step"]
+        record = uma("build", "net.py", "--target", "c", "--json").json["memory_map"]
+        assert rows[1:] == [[str(value) for value in row.values()] for row in record] and record
 
     def test_stages_are_printed_or_dumped_and_read_again(self, uma: Uma, folder: Path) -> None:
         uma("build", "net.py", "--target", "c", "-o", "plain", "--dump", "dump")

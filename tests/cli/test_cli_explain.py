@@ -71,15 +71,22 @@ class TestExplain:
         assert (
             done.out
             == """\
-m: 5 ops, 32 multiply-accumulates (MACs)
-  fc1: qnn.dense, 24 MACs -> plain
+m: 5 ops in 5 layers, 32 multiply-accumulates (MACs)
+why layers are not on accelerators:
+  layers  MACs  not  reason
+       1    24  npu  npu.dense: clause narrow: one channel, not 3
+       1    24  dsp  no pattern takes qnn.dense
+       1     0  npu  no pattern takes add
+       1     0  npu  no pattern takes multiply
+       1     0  dsp  no pattern takes multiply
+  00 dense 4->3 [fc1], 24 MACs -> plain
       not npu: npu.dense: clause narrow: one channel, not 3
       not dsp: no pattern takes qnn.dense
-  fc1/add: add -> dsp_0 as dsp.add
+  01 add 2x3 [fc1/add] -> dsp_0 as dsp.add
       not npu: no pattern takes add
-  fc1/relu: nn.relu -> npu_0 as npu.relu
-  fc2: qnn.dense, 8 MACs -> npu_1 as npu.dense
-  out: multiply -> plain
+  02 relu 2x3 [fc1/relu] -> npu_0 as npu.relu
+  03 dense 4->1 [fc2], 8 MACs -> npu_1 as npu.dense
+  04 multiply 2x3 [out] -> plain
       not npu: no pattern takes multiply
       not dsp: no pattern takes multiply
   target  ops  MACs  share of MACs
@@ -94,7 +101,18 @@ m: 5 ops, 32 multiply-accumulates (MACs)
         done = uma("explain", "m.py", *TARGETS, "--json")
         assert (done.code, done.err) == (0, "")
         record = done.json
-        keys = ["schema_version", "name", "host", "offloaded", "targets", "regions", "ops", "notes"]
+        keys = [
+            "schema_version",
+            "name",
+            "host",
+            "offloaded",
+            "targets",
+            "regions",
+            "reasons",
+            "layers",
+            "ops",
+            "notes",
+        ]
         assert list(record) == keys
         assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])
         assert record["targets"] == [
@@ -112,6 +130,7 @@ m: 5 ops, 32 multiply-accumulates (MACs)
             "pattern": None,
             "region": None,
             "pin": None,
+            "free": False,
             "why": [
                 {
                     "owner": "npu",
@@ -149,7 +168,7 @@ m: 5 ops, 32 multiply-accumulates (MACs)
 
         install(npu(lower=lower))
         done = uma("explain", "m.py", "--target", "npu", "--target", "plain")
-        assert "  fc2: qnn.dense, 8 MACs -> plain\n      not npu: npu.dense: the driver is too old\n" in done.out
+        assert "  03 dense 4->1 [fc2], 8 MACs -> plain\n      not npu: npu.dense: the driver is too old\n" in done.out
 
     def test_makes_no_files(self, uma: Uma, install: Install, folder: Path) -> None:
         install(npu())
@@ -169,6 +188,102 @@ m: 5 ops, 32 multiply-accumulates (MACs)
         said = uma("explain", "d/5-lower.py", "--target", "plain").error(2)
         assert "a form that was lowered already has no ops to explain" in said
 
+    def test_a_layer_is_grouped_and_its_reasons_are_counted(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu("nn.relu"))
+        (folder / "m.py").write_text(
+            """\
+@function
+def main(x: Tensor[(1, 6, 6, 2), int8]) -> Tensor[(8,), int8]:
+    v0: ('stem',) = qnn.conv2d(x, const([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], (2, 2, 2, 2), int8), \
+strides=(4, 4))
+    v1: ('stem', 'act') = nn.relu(v0)
+    v2: ('stem', 'act') = qnn.requantize(v1, scale=FixedPoint((1073741824,), (-5,), 'up'), dtype='int8')
+    v3: ('flat',) = reshape(v2, newshape=(8,))
+    return v3
+"""
+        )
+        two = ("explain", "m.py", "--target", "npu", "--target", "plain")
+        assert (
+            uma(*two).out
+            == """\
+m: 4 ops, 1 of them free, in 2 layers, 64 multiply-accumulates (MACs)
+why layers are not on accelerators:
+  layers  MACs  not  reason
+       1    64  npu  no pattern takes qnn.conv2d
+       1     0  npu  no pattern takes qnn.requantize
+  00 conv2d 2x2 2->2 s4 [stem, act], 64 MACs: conv2d, requantize -> plain
+      not npu (conv2d): no pattern takes qnn.conv2d
+      not npu (requantize): no pattern takes qnn.requantize
+  00 conv2d 2x2 2->2 s4 [stem, act]: relu -> npu_0 as npu.relu
+  01 reshape 8 [flat]: free
+  target  ops  MACs  share of MACs
+  npu       1     0           0.0%
+  plain     2    64         100.0%
+"""
+        )
+        record = uma(*two, "--json").json
+        assert [(one["reason"], one["layers"], one["ops"], one["macs"]) for one in record["reasons"]] == [
+            ("no pattern takes qnn.conv2d", 1, 1, 64),
+            ("no pattern takes qnn.requantize", 1, 1, 0),
+        ]
+        assert [(one["name"], one["layers"], one["ops"]) for one in record["layers"]] == [
+            ("00 conv2d 2x2 2->2 s4", ["stem", "act"], [0, 1, 2]),
+            ("01 reshape 8", ["flat"], [3]),
+        ]
+        assert [op["free"] for op in record["ops"]] == [False, False, False, True]
+        # All of it, op by op, with the whole names.
+        assert "  flat: reshape -> plain, free\n" in uma(*two, "-v").out
+
+    def test_a_reason_with_several_values_is_counted_once(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu())
+        (folder / "m.py").write_text(
+            """\
+@function
+def main(x: Tensor[(2, 4), int8]) -> Tuple[Tensor[(2, 3), int32], Tensor[(2, 2), int32]]:
+    v0: ('a',) = qnn.dense(x, const([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], (3, 4), int8))
+    v1: ('b',) = qnn.dense(x, const([1, 2, 3, 4, 5, 6, 7, 8], (2, 4), int8))
+    return (v0, v1)
+"""
+        )
+        lines = uma("explain", "m.py", "--target", "npu", "--target", "plain").out.splitlines()
+        assert lines[3] == "       2    40  npu  npu.dense: clause narrow: one channel, not 3 (and with other values)"
+
+
+class TestShares:
+    """What ``uma build`` ends with."""
+
+    def test_text_and_json(self, uma: Uma, install: Install) -> None:
+        install(npu("nn.relu"), toy("dsp", "tanh"))
+        build = ("build", "m.py", *TARGETS, "--pin", "out=plain", "-o", "an out")
+        told = uma(*build).out.splitlines()
+        why = "uma explain m.py --target npu --target dsp --target plain --pin out=plain"
+        assert told[told.index("accelerators have:") + 1 :] == [
+            "  npu  40.0% of the ops, 25.0% of the multiply-accumulates",
+            "  dsp  0.0% of the ops, 0.0% of the multiply-accumulates",
+            f"  why not more: {why}",
+        ]
+        assert uma(*build, "--json").json["accelerators"] == [
+            {"target": "npu", "ops": 2, "ops_share": 0.4, "macs": 8, "macs_share": 0.25, "why": why},
+            {"target": "dsp", "ops": 0, "ops_share": 0.0, "macs": 0, "macs_share": 0.0, "why": why},
+        ]
+        assert uma(*why.split()[1:]).code == 0
+
+    def test_without_multiply_accumulates_and_of_all(self, uma: Uma, install: Install, folder: Path) -> None:
+        install(npu("nn.relu"))
+        (folder / "m.py").write_text(
+            "@function\ndef main(x: Tensor[(2, 4), int8]) -> Tensor[(2, 4), int8]:\n    return nn.relu(x)\n"
+        )
+        build = ("build", "m.py", "--target", "npu", "--target", "plain", "-o", "out")
+        told = uma(*build, "--require-offload", "100%").out.splitlines()
+        assert told[-2:] == ["accelerators have:", "  npu  100.0% of the ops"]
+
+    def test_of_loops_nothing_is_known(self, uma: Uma, install: Install) -> None:
+        install(npu())
+        uma("build", "m.py", *TARGETS[:2], *TARGETS[4:], "--stop-after", "sequence", "--dump", "d")
+        again = ("build", "d/9-sequence.py", *TARGETS[:2], *TARGETS[4:], "-o", "out")
+        assert "accelerators have" not in uma(*again).out
+        assert uma(*again, "--json").json["accelerators"] is None
+
 
 class TestRequiredOffload:
     @pytest.mark.parametrize("share", ["25%", "24.99%", "0%", "025%"])
@@ -181,11 +296,12 @@ class TestRequiredOffload:
     def test_that_is_not_met_gives_the_reasons_of_explain(self, uma: Uma, install: Install, folder: Path) -> None:
         install(npu("nn.relu"), toy("dsp", "add"))
         reasons = [line for line in uma("explain", "m.py", *TARGETS).out.splitlines() if line.startswith("      not")]
+        assert len(reasons) == 5
         before = sorted(os.listdir(folder))
         said = uma("build", "m.py", *TARGETS, "--require-offload", "95%", "-o", "out/deep").error(4).splitlines()
         assert said == [
             "accelerators have 25.0% of the multiply-accumulates, 95% are required",
-            "    fc1: qnn.dense, 24 MACs -> plain",
+            "    00 dense 4->3 [fc1], 24 MACs -> plain",
             *(f"  {reason}" for reason in reasons[:2]),
             "  where: m",
             "  hint: uma explain shows every op; change the model or the requirement",

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests._support.small_models import NET, Uma
 
-from uma.cli.output import Output, shorten
+from uma.cli.output import Output
 from uma.errors import ModelError, UsageError
+from uma.target.values import shorten
 
 
 class Terminal(io.StringIO):

@@ -44,13 +44,18 @@ def test_explain_shows_where_things_are_and_why(uma: Uma, install: Callable[...,
     assert (
         done.out
         == """\
-m: 3 ops, 0 multiply-accumulates (MACs)
-  conv1: nn.relu -> plain, pinned to plain
+m: 3 ops in 3 layers, 0 multiply-accumulates (MACs)
+why layers are not on accelerators:
+  layers  MACs  not  reason
+       1     0  one  it is pinned to plain
+       1     0  two  it is pinned to plain
+       1     0  one  it is pinned to two
+  00 relu 2x4 [conv1] -> plain, pinned to plain
       not one: it is pinned to plain
       not two: it is pinned to plain
-  conv2: add -> two_0 as npu.add, pinned to two
+  01 add 2x4 [conv2] -> two_0 as npu.add, pinned to two
       not one: it is pinned to two
-  a=b: nn.relu -> one_0 as npu.relu, pinned to one
+  02 relu 2x4 [a=b] -> one_0 as npu.relu, pinned to one
   target  ops  MACs  share of MACs
   one       1     0           0.0%
   two       1     0           0.0%

@@ -47,6 +47,7 @@ def test_every_op_in_order() -> None:
         "pattern": "npu.p0",
         "region": "npu_0",
         "pin": None,
+        "free": False,
         "why": [],
     }
 

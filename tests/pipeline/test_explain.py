@@ -257,10 +257,25 @@ class TestTotals:
 
     def test_a_model_that_multiplies_nothing(self) -> None:
         found = told(members_of(toy("npu", "nn.relu")), module_of(call("nn.relu", X)))
-        assert (found.macs, found.offloaded) == (0, 0.0)
-        require_offload(found, 0.0)
-        with pytest.raises(RequirementError, match=r"accelerators have 0\.0% of the multiply-accumulates, 1% are req"):
-            require_offload(found, 0.01)
+        assert (found.macs, found.offloaded) == (0, 1.0)
+        require_offload(found, 1.0)
+        body = call("reshape", call("tanh", call("nn.relu", Var("x", TensorType((2, 3), "float32")))), newshape=(6,))
+        half = told(members_of(toy("npu", "nn.relu")), module_of(body))
+        assert half.offloaded == 0.5, "the reshape is free, and counts for nobody"
+        require_offload(half, 0.5)
+        with pytest.raises(RequirementError) as caught:
+            require_offload(half, 0.51)
+        assert caught.value.what.splitlines() == [
+            "accelerators have 50.0% of the ops (the model has no multiply-accumulates), 51% are required",
+            "    01 tanh 2x3 [no layer] -> plain",
+            "        not npu: no pattern takes tanh",
+        ]
+
+    def test_a_model_of_nothing_but_its_inputs(self) -> None:
+        found = told(members_of(toy("npu", "nn.relu")), module_of(call("reshape", X, newshape=(15,))))
+        assert (found.macs, found.offloaded, found.counted) == (0, 0.0, ())
+        assert list(found.layer_lines()) == ["00 reshape 15 [no layer]: free"]
+        assert found.reasons() == ()
 
     def test_without_accelerators(self) -> None:
         found = told(members_of())
@@ -286,6 +301,7 @@ class TestTotals:
             "pattern": None,
             "region": None,
             "pin": None,
+            "free": False,
             "why": [
                 {
                     "owner": "npu",
@@ -347,7 +363,7 @@ class TestRequirement:
             require_offload(found, 0.995)
         assert caught.value.what.splitlines() == [
             "accelerators have 33.3% of the multiply-accumulates, 99.5% are required",
-            "    wide: qnn.dense, 60 MACs -> plain",
+            "    00 dense 5->4 [wide], 60 MACs -> plain",
             "        not npu: npu.dense: clause few: at most 2 channels (found 4)",
         ]
         assert (caught.value.where, caught.value.exit_code) == ("m", 4)
@@ -370,6 +386,8 @@ class TestRequirement:
         with pytest.raises(RequirementError) as caught:
             require_offload(told(members_of(toy("npu", "nn.relu")), module_of(body, layers)), 0.5)
         told_lines = caught.value.what.splitlines()
-        assert [line.split(":")[0].strip() for line in told_lines[1:-1:2]] == [f"layer{n}" for n in range(12, 2, -1)]
+        assert [line.split("[")[1].split("]")[0] for line in told_lines[1:-1:2]] == [
+            f"layer{n}" for n in range(12, 2, -1)
+        ]
         assert set(told_lines[2:-1:2]) == {"        not npu: no pattern takes qnn.dense"}
         assert told_lines[-1] == "    and 2 more"

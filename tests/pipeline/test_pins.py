@@ -134,12 +134,12 @@ class TestWrong:
             (
                 {"fist": "two"},
                 "no layer is called 'fist', which is pinned to 'two'",
-                "did you mean 'first'? uma explain shows the layers' names",
+                "did you mean 'first'? uma explain -v shows the layers' names",
             ),
             (
                 {"conv*": "two"},
                 "no layer is called 'conv*', which is pinned to 'two'",
-                "uma explain shows the layers' names",
+                "uma explain -v shows the layers' names",
             ),
         ],
     )

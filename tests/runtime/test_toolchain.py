@@ -231,11 +231,11 @@ class TestOtherMachines:
         part = Part(find_compiler(None, ARM), ["a.c", "b.c"], ["-mcpu=cortex-m4", "-mthumb", "-O1"])
         made = compile_objects([part], {"a.c": ADD, "b.c": ADD.replace("add", "plus")})
         assert list(made) == ["a.c.o", "b.c.o"]
-        for name, content in made.items():
-            check_machine(content, ARM, name)
-            assert 0 < code_bytes(content) < 100
+        for name, one in made.items():
+            check_machine(one.content, ARM, name)
+            assert 0 < code_bytes(one.content) < 100
             with pytest.raises(ToolchainError, match="made an object for another machine: ELF machine 40 of 32 bits"):
-                check_machine(content, A64, name)
+                check_machine(one.content, A64, name)
         assert made == compile_objects([part], {"a.c": ADD, "b.c": ADD.replace("add", "plus")})
 
     def test_an_object_that_is_none(self) -> None:
