@@ -13,14 +13,17 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import pytest
 from docs.generate import headers, readmes, record, repository, site
+from docs.generate.committed import committed
 from docs.generate.contract import phase_docs
 from docs.generate.docstrings import Docstring, inline, text
 from docs.generate.errors import messages
 from docs.generate.members import members_of
 from docs.generate.names import DEEPER, HOOKS, Name, Names, literal
+from docs.generate.pictures import pictures
 from tests.test_layers import DEEPER as DEEPER_MODULES
 
 from uma import errors, hookspecs
@@ -32,6 +35,7 @@ from uma.frontends.tflite.variables import VARIABLE_OPERATORS
 from uma.hooktypes import PHASES
 from uma.partition import ReasonKind
 from uma.pipeline.stages import PHASE_AFTER, STAGES
+from uma.plugins.host import State
 from uma.relay import registered_ops
 from uma.target import Alias, Attribute, TargetKind
 from uma.target.forms import COMPOSITE_KIND
@@ -93,11 +97,25 @@ def test_every_op_is_in_the_reference_with_its_type_and_attributes(pages: dict[s
         assert f"\n| `{attr.name}` | " in told
 
 
-def test_every_operator_of_model_files_is_in_the_reference(pages: dict[str, str]) -> None:
-    page = pages["reference/models.md"]
+def test_what_is_kept_in_the_repository_is_what_the_code_says() -> None:
+    made = committed()
+    old = [path for path, text in made.items() if (site.PAGES / path).read_text(encoding="utf-8") != text]
+    assert not old, f"made anew by `python -m docs.generate --committed`, then read `git diff`: {old}"
+    assert {path.name for path in (site.PAGES / "pictures").iterdir()} == {*pictures()}
+
+
+def test_a_drawing_is_well_formed_and_shows_every_stage_phase_and_state() -> None:
+    drawn = {name: "".join(ElementTree.fromstring(text).itertext()) for name, text in pictures().items()}
+    assert not [word for word in (*STAGES, *PHASES) if word not in drawn["build.svg"]]
+    assert not [word for word in get_args(State) if word not in drawn["plugin.svg"]]
+
+
+def test_every_operator_of_model_files_is_in_the_table(pages: dict[str, str]) -> None:
+    page = pages["operators.md"]
     tflite, onnx = section(page, "TFLite"), section(page, "ONNX")
-    assert not [name for name in (*OPERATORS, *VARIABLE_OPERATORS) if tflite.count(f"`{name}`") != 1]
-    assert not [name for name in {*CONVERTERS, *FOLDERS} if onnx.count(f"`{name}`") != 1]
+    assert not [name for name in (*OPERATORS, *VARIABLE_OPERATORS) if tflite.count(f"| `{name}` |") != 1]
+    assert not [name for name in {*CONVERTERS, *FOLDERS} if onnx.count(f"| `{name}` |") != 1]
+    assert not [name for name in registered_ops() if section(page, "Relay").count(f"\n| `{name}` |") != 1]
 
 
 def test_every_target_kind_is_in_the_reference_with_its_attributes(pages: dict[str, str]) -> None:
@@ -315,6 +333,69 @@ def test_what_a_docstring_leaves_out_is_found() -> None:
     ]
 
 
+# --- Names -----------------------------------------------------------------------------------------------------------
+
+
+def ours(span: str) -> bool:
+    """Whether a piece of code in the documentation names something that there is."""
+    options = {option for one in _commands().values() for action in one._actions for option in action.option_strings}
+    if span.startswith("uma "):
+        _, command, *rest = span.split()
+        words = [word for word in rest if word.startswith("--")]
+        known = {option for action in _commands()[command]._actions for option in action.option_strings}
+        return command in _commands() and known.issuperset(words)
+    if span.startswith("-"):
+        found = repository.projects()
+        kinds = (repository.host_of(found).named(entry.kind) for project in found for entry in project.entries)
+        names = {
+            attr.name for kind in kinds if isinstance(kind, TargetKind) for attr in (*kind.attributes, *kind.common)
+        }
+        return span in options or span.removeprefix("-") in names
+    if "/" in span:
+        return Path(repository.ROOT, span).exists()
+    if span.startswith(("NAME_", "uma_")):
+        artifact = (site.PAGES / "artifact.md").read_text(encoding="utf-8")
+        headers_text = "".join(file.read_text(encoding="utf-8") for file in sorted(CSRC.glob("*.h")))
+        return span in artifact or span in headers_text
+    return _is_public(span) or span in KNOWN_OTHERWISE
+
+
+KNOWN_OTHERWISE = {
+    "pip install", "uma.plugins", "c", "composite", "Composite", "Compiler", "partition", "before", "after", *PHASES,
+    "activate", "open", "close", "deactivate",
+}  # fmt: skip
+"""What is no name of Python: kinds, stages, phases, attributes of functions, fields, members of `uma_driver`."""
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    [commands] = [action for action in _parser()._actions if isinstance(action.choices, dict)]
+    return dict(commands.choices)
+
+
+def _is_public(name: str) -> bool:
+    modules = ("uma", "uma.hookspecs", "uma.target", "uma.target.config", "uma.relay", "uma.relay.pattern", "uma.tir")
+    module, _, last = name.rpartition(".")
+    for where in [module] if module else [*modules, "uma.tir.te"]:
+        try:
+            found = importlib.import_module(where)
+        except ImportError:
+            continue
+        if last in getattr(found, "__all__", ()):
+            return True
+    try:
+        return importlib.import_module(name) is not None
+    except ImportError:
+        return False
+
+
+def test_what_newcomers_are_told_is_there() -> None:
+    page = (site.PAGES / "coming-from.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!---)((?:[^|\n]|\\\|)*) \| ((?:[^|\n]|\\\|)*) \|", page, re.MULTILINE)
+    assert len(rows) > 60
+    assert [span for _, here in rows for span in re.findall(r"`([^`]+)`", here) if not ours(span)] == []
+    assert not ours("uma build --no-such") and not ours("NoSuch") and not ours("NAME_nothing") and not ours("-no")
+
+
 # --- Links -----------------------------------------------------------------------------------------------------------
 
 
@@ -346,7 +427,7 @@ def dead_links(pages: dict[str, str]) -> list[str]:
 
 
 def test_links_between_pages_and_into_them_lead_somewhere(pages: dict[str, str]) -> None:
-    assert dead_links(pages) == []
+    assert dead_links(pages | {f"pictures/{name}": text for name, text in pictures().items()}) == []
 
 
 def test_a_dead_link_is_found() -> None:

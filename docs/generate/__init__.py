@@ -1,20 +1,20 @@
 """Makes the documentation's site from the pages of docs/ and from the code.
 
 What can be looked up (hooks, records, operators, targets, commands, messages, declarations of C, names of Python) is
-said once, where it is declared, and collected here. Nothing that is made is kept in the repository: it is made anew by
-``make docs``, and by the tests, which see that nothing is missing.
+said once, where it is declared, and collected here. It is made anew by ``make docs``, and by the tests, which see that
+nothing is missing. Kept in the repository, for those who read it there, are the drawings and the tables of supported
+operators and platforms: ``python -m docs.generate --committed`` writes them, and a test compares them.
 """
 
 from __future__ import annotations
 
-from . import api, cli, contract, errors, headers, models, ops, plugins, record
+from . import api, cli, contract, errors, headers, ops, plugins, record
 from .markdown import heading
 from .names import Names
 
 __all__ = ["reference"]
 
 _CHAPTERS = (
-    ("models", "the operators of TFLite and ONNX that are read"),
     ("ops", "every operator: operands, attributes, what it computes"),
     ("plugins/index", "what each plugin takes, with the conditions; its passes, devices, faults"),
     ("targets", "target kinds and their attributes"),
@@ -33,7 +33,7 @@ _CHAPTERS = (
 def reference() -> dict[str, str]:
     """The pages of the reference as Markdown, by their paths below ``reference/`` without suffix."""
     names = Names()
-    made = {"models": models.page(), "ops": ops.page(names), "cli": cli.page()}
+    made = {"ops": ops.page(names), "cli": cli.page()}
     made |= {"c": headers.page(), "metadata": record.page()}
     for part in (contract, plugins, errors, api):
         made |= part.pages(names)

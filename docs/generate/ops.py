@@ -12,7 +12,7 @@ from .docstrings import Docstring, inline, text
 from .markdown import code, escaped, heading, link, table
 from .names import Names, module_source
 
-__all__ = ["page", "section"]
+__all__ = ["first_sentence", "page", "section"]
 
 _FAMILIES = (
     ("Tensors", lambda name: "." not in name),
@@ -36,7 +36,7 @@ def page(names: Names) -> str:
     ]
     for title, has in _FAMILIES:
         found = [op for op in ops.values() if has(op.name)]
-        rows = [(link(code(op.name), _anchor(op.name)), inline(_sentence(op.doc), names.link)) for op in found]
+        rows = [(link(code(op.name), _anchor(op.name)), inline(first_sentence(op.doc), names.link)) for op in found]
         parts += [heading(2, title), table(("op", "what it computes"), rows)]
         parts += [section(op, names) for op in found]
     return "\n".join(parts)
@@ -46,7 +46,8 @@ def _anchor(name: str) -> str:
     return f"op-{name}"
 
 
-def _sentence(doc: str) -> str:
+def first_sentence(doc: str) -> str:
+    """What an op computes, from its documentation."""
     return re.split(r"(?<!\.)\. (?=[A-Z])|; ", doc)[0].rstrip(".")
 
 

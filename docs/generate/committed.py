@@ -1,0 +1,14 @@
+"""What is made from the code and kept in the repository all the same."""
+
+from __future__ import annotations
+
+from .pictures import pictures
+from .tables import operators, platforms
+
+__all__ = ["committed"]
+
+
+def committed() -> dict[str, str]:
+    """The files by their paths below ``docs/``."""
+    made = {"operators.md": operators(), "platforms.md": platforms()}
+    return made | {f"pictures/{name}": text for name, text in pictures().items()}

@@ -1,0 +1,176 @@
+"""The tables that stand in the repository: supported operators, ``docs/operators.md``, and platforms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from uma.compilers import KNOWN_COMPILERS
+from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.fold import FOLDERS
+from uma.frontends.onnx.proto import OPSETS
+from uma.frontends.tflite.convert import OPERATORS
+from uma.frontends.tflite.known import KNOWN
+from uma.frontends.tflite.variables import VARIABLE_OPERATORS
+from uma.hookspecs import Pattern
+from uma.machines import ARCHITECTURES, RUNNERS
+from uma.plugins import PluginHost
+from uma.relay import Op, registered_ops
+from uma.target import Target, TargetKind, read_target
+
+from .docstrings import inline
+from .markdown import code, escaped, heading, table
+from .ops import first_sentence
+from .repository import ROOT, host_of, projects
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["operators", "platforms"]
+
+_MADE = "<!-- made by `python -m docs.generate --committed`; tests compare it with the code -->\n"
+
+_TFLITE_NOTE = "any tensors"
+_KNOWN_NOTE = "what is known when the model is read, as shapes are"
+_BOTH_NOTE = f"any tensors; also {_KNOWN_NOTE}"
+
+COMPILERS = {
+    "cc": "whatever this machine calls its C compiler",
+    "gcc": "also of a version, `gcc-12`",
+    "clang": "also of a version, `clang-14`; for another machine it is told the triple",
+    "ziglang": "of the Python package; for another machine it is told the triple",
+    "TRIPLE-gcc": "for another machine, as `arm-none-eabi-gcc`; also of a version",
+}
+
+
+# --- Operators -------------------------------------------------------------------------------------------------------
+
+
+def operators() -> str:
+    """``docs/operators.md``."""
+    kinds = _kinds()
+    accelerators = [kind for kind in kinds if not kind[0].is_host]
+    taken = {kind.name: _taken(patterns) for kind, patterns in accelerators}
+    ops = registered_ops()
+    tflite = {name: _KNOWN_NOTE if name in KNOWN else _TFLITE_NOTE for name in OPERATORS}
+    tflite |= dict.fromkeys(VARIABLE_OPERATORS, "the variables of a model: [state](state.md)")
+    onnx = dict.fromkeys(FOLDERS, _KNOWN_NOTE)
+    onnx |= {name: _BOTH_NOTE if name in FOLDERS else _TFLITE_NOTE for name in CONVERTERS}
+    return "\n".join(
+        [
+            heading(1, "Supported operators"),
+            _MADE,
+            "What the front-ends read, and what runs it. Not every form of each operator is supported: `uma build` and "
+            "`uma explain` list all layers of a model that cannot be imported, with the reason. A plugin may bring "
+            "[operators of its own](custom-operators.md).\n",
+            heading(2, "TFLite"),
+            f"{len(tflite)} operators.\n",
+            table(("operator", "of"), [(code(name), tflite[name]) for name in sorted(tflite)]),
+            heading(2, "ONNX"),
+            f"Opset {OPSETS[0]} to {OPSETS[-1]}; {len(onnx)} operators. Quantised models are those in the QDQ form.\n",
+            table(("operator", "of"), [(code(name), onnx[name]) for name in sorted(onnx)]),
+            heading(2, "Relay"),
+            f"What layers become: {len(ops)} ops. A host runs every one of them. For the accelerators of this "
+            "repository the table names the patterns that an op may be a part of; their conditions are what "
+            "`uma plugins PLUGIN` lists. (`float` of `ultra_trail` takes nothing: it is there for the reason that it "
+            "gives.)\n",
+            table(
+                ("op", "what it computes", *(code(kind.name) for kind, _ in accelerators)),
+                [_op_row(op, [taken[kind.name] for kind, _ in accelerators]) for op in ops.values()],
+            ),
+        ]
+    )
+
+
+def _op_row(op: Op, taken: Sequence[Mapping[str, Sequence[str]]]) -> tuple[str, ...]:
+    cells = [", ".join(code(name.partition(".")[2]) for name in one.get(op.name, ())) for one in taken]
+    return code(op.name), inline(first_sentence(op.doc), lambda name: None), *cells
+
+
+def _kinds() -> list[tuple[TargetKind, list[Pattern]]]:
+    """The target kinds of the repository's plugins, with the patterns that one without attributes has."""
+    found = projects()
+    host = host_of(found)
+    kinds = []
+    for project in found:
+        plugin = host.plugin_for(project.entries[0].kind)
+        for kind in plugin.kinds.values():
+            kinds.append((kind, list(plugin.call("patterns", target=_target(kind, host)) or ())))
+    return kinds
+
+
+def _target(kind: TargetKind, host: PluginHost) -> Target:
+    return read_target(kind.name, host.named)
+
+
+def _taken(patterns: Iterable[Pattern]) -> dict[str, list[str]]:
+    taken: dict[str, list[str]] = {}
+    for pattern in patterns:
+        for op in pattern.keys:
+            taken.setdefault(op, []).append(pattern.name)
+    return taken
+
+
+# --- Platforms -------------------------------------------------------------------------------------------------------
+
+
+def platforms() -> str:
+    """``docs/platforms.md``."""
+    from uma_cpu_c.cpus import CORTEX_M  # host_of() has made it importable
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    language = "Programming Language :: Python :: 3."
+    pythons = [f"3.{line.removeprefix(language)}" for line in project["classifiers"] if line.startswith(language)]
+    unknown = [name for name in COMPILERS if not KNOWN_COMPILERS.fullmatch(name.replace("TRIPLE", "arm-none-eabi"))]
+    if unknown:
+        raise AssertionError(f"no compiler may be called {unknown}")
+    microcontrollers = [
+        (
+            code(name),
+            code(" ".join((f"-mcpu={cpu}", *flags))),
+            ", ".join(code(one.name) for one in RUNNERS.values() if one.board is not None and name in one.board.cpus),
+        )
+        for name, (cpu, flags) in CORTEX_M.items()
+    ]
+    linux = [
+        (
+            code(name),
+            str(architecture.bits),
+            ", ".join(code(one.name) for one in RUNNERS.values() if one.board is None and one.architecture == name),
+        )
+        for name, architecture in ARCHITECTURES.items()
+    ]
+    accelerators = [
+        (code(kind.name), escaped(kind.help), _implementations(kind)) for kind, _ in _kinds() if not kind.is_host
+    ]
+    return "\n".join(
+        [
+            heading(1, "Supported platforms"),
+            _MADE,
+            "Where the compiler runs, and what it compiles for. [Other machines](cross.md) says how a target names "
+            "one.\n",
+            heading(2, "Where it runs"),
+            f"Python {', '.join(pythons)}; the tests run on Linux. To run models in Python a C compiler is needed, one "
+            "of\n",
+            table(("compiler", ""), [(code(name), about) for name, about in COMPILERS.items()]),
+            heading(2, "Microcontrollers"),
+            f"Of the target `c`, with `-mcpu`; {len(microcontrollers)} CPUs, through `arm-none-eabi-gcc`. The "
+            "emulator is what `-runner` may name.\n",
+            table(("CPU", "flags", "emulators"), microcontrollers),
+            heading(2, "Architectures"),
+            "Of the target `c`, with `-mtriple`: with Linux, or with a CPU besides without an operating system. All "
+            "store the lowest byte first.\n",
+            table(("architecture", "bits", "emulator of programs for Linux"), linux),
+            heading(2, "Accelerators"),
+            "The plugins of this repository. `sim` is a simulator, which runs wherever the C does; `mmio` are "
+            "registers in memory.\n",
+            table(("kind", "what it is", "`-impl`"), accelerators),
+        ]
+    )
+
+
+def _implementations(kind: TargetKind) -> str:
+    [impl] = (one for one in (*kind.attributes, *kind.common) if one.name == "impl")
+    return ", ".join(map(code, impl.type)) if isinstance(impl.type, tuple) else "it has no device: C is called"
