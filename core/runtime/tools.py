@@ -114,6 +114,8 @@ def run(
         running.remove(process.pid)
         process.wait()
         timer.cancel()
+        if timer.ident is not None:
+            timer.join()  # a plugin that has something compiled must not seem to leave it behind
     if expired.is_set():
         raise ToolchainError(
             f"{Path(command[0]).name} did not finish within {timeout_s:g} s and was stopped", where=shlex.join(command)

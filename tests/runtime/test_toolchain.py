@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from uma.runtime import toolchain
 from uma.runtime.compile import Part, compile_objects, compile_program, compile_shared
 from uma.runtime.elf import check_machine, code_bytes, segments
 from uma.runtime.toolchain import Compiler, find_compiler, host_cpu_id
+from uma.runtime.tools import run as run_tool
 
 SH = shutil.which("sh")
 SLEEP = shutil.which("sleep")
@@ -528,3 +530,10 @@ class TestCpu:
         monkeypatch.setattr(toolchain, "_CPUINFO", tmp_path / "none")
         assert len(host_cpu_id()) == 64
         host_cpu_id.cache_clear()
+
+
+def test_no_thread_is_left_when_a_tool_has_ended(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    for _ in range(20):
+        assert run_tool([sys.executable, "-S", "-c", ""], cwd=tmp_path, timeout_s=60) == (0, "")
+        assert set(threading.enumerate()) == before
