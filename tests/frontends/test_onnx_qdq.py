@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests._support.onnx_builder import OnnxBuilder, run_onnxruntime
 
 from uma.frontends import ImportedModel, import_model
-from uma.relay import Call, post_order
+from uma.relay import Call, Constant, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
 from uma.relay.verify import verify
@@ -352,6 +353,82 @@ def test_exact_products_with_scales_per_channel(result: int, seed: int) -> None:
     scales = 2.0 ** e.rng.integers(-7, -4, 4)
     made = e.b.node("Gemm", x, e.b.dequantize(weight, scales, np.zeros(4), "int8", axis=1))
     e.check(e.b.node("Add", made, e.input(-6, 0, (3, 4))), result)
+
+
+@given(
+    st.sampled_from(["Conv", "depthwise", "MatMul", "Gemm"]),
+    st.sampled_from([None, "its own", "float32", "zero", "coarse"]),
+    st.sampled_from(["relu", "residual", "pool", None]),
+    st.sampled_from([("int8", 0), ("int8", 3), ("uint8", 128), ("uint8", 117)]),
+    seeds,
+)
+def test_eight_bits_stay_eight_bits(
+    kind: str, bias: str | None, then: str | None, stored: tuple[str, int], seed: int
+) -> None:
+    """Whatever powers of two a weight's channels are scaled by, it keeps its bits; they are told apart afterwards."""
+    e = Exact(seed)
+    b, channels, (dtype, zero_point) = e.b, 4, stored
+    exponents = e.rng.integers(-7, -3, channels)
+    shape, axis = {"Conv": ((4, 4, 3), 0), "depthwise": ((4, 1, 3), 0), "MatMul": ((13, 4), 1), "Gemm": ((4, 13), 0)}[
+        kind
+    ]
+    flat = kind in ("MatMul", "Gemm")
+    values = codes(seed + 5, shape, dtype)
+    # Sums of sums of the largest ones need more than the 24 bits that floats have.
+    weight = b.constant(np.clip(values, zero_point - 7, zero_point + 7) if then == "pool" else values)
+    weight = b.dequantize(weight, 2.0**exponents, np.full(4, zero_point), dtype, axis=axis)
+    data = e.input(-7, 1, (2, 13) if flat else (1, 4, 13))
+    wide = "float32"
+    biases = {
+        "its own": lambda: b.dequantize(
+            b.constant(e.rng.integers(-3000, 3000, channels), "int32"),
+            2.0 ** (exponents - 7),
+            np.zeros(4),
+            "int32",
+            axis=0,
+        ),
+        "float32": lambda: b.constant(e.rng.integers(-128, 128, channels) * 2.0**-15, wide),
+        "zero": lambda: b.constant(np.zeros(channels), wide),
+        "coarse": lambda: b.constant(e.rng.integers(-3, 4, channels) * 1.0, wide),
+    }
+    if flat:
+        args = [] if bias is None else [biases[bias]()]
+        if kind == "Gemm":
+            value = b.node("Gemm", data, weight, *args, transB=1)
+        else:
+            value = b.node("MatMul", data, weight)
+            value = b.node("Add", value, *args) if args else value
+    else:
+        args = [] if bias is None else [biases[bias]()]
+        value = b.node("Conv", data, weight, *args, pads=[1, 1], group=4 if kind == "depthwise" else 1)
+    if then == "residual":
+        value = b.node("Add", value, e.input(-6, 0, (2, 4) if flat else (1, 4, 13)))
+    elif then == "pool" and not flat:
+        value = b.node("Mul", b.node("ReduceSum", value, b.constant([2], "int64"), keepdims=1), b.constant(0.25, wide))
+    elif then is not None:
+        value = b.node("Relu", value)
+    model = e.check(value, -4)
+    weights = [x for x in post_order(model.module.main.body) if isinstance(x, Constant) and len(x.shape) > 1]
+    assert {x.dtype for x in weights if x.tensor.size == math.prod(shape)} <= {"int8", "uint8"}
+
+
+def test_shifts_per_channel_are_in_the_requantisation() -> None:
+    """Nothing else is between the sums, the bias and the result; what the channels share is the unit."""
+    scales = np.array([2.0**-4, 2.0**-7])
+    model = import_model(
+        conv_layer(
+            input_scale=2.0**-3,
+            weight_scale=scales,
+            weight_zero_point=[0, 0],
+            bias=int_bias(scales * 2.0**-3),
+            between=relu,
+        )
+    )
+    made = text(model).splitlines()
+    assert made[1:3] == ["qnn.conv2d(input_zero_point=3) conv", "add() conv"]
+    assert "scale=FloatScale(scale=(0.015625, 0.001953125))" in made[3]
+    (weight, bias) = (e for e in post_order(model.module.main.body) if isinstance(e, Constant))
+    assert (weight.dtype, bias.data.tolist()) == ("int8", [5, -7])
 
 
 # --- what it becomes, and why not ------------------------------------------------------------------------------------

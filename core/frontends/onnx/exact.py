@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, const
 from ...relay.op import Bounds, FloatScale
@@ -33,10 +33,41 @@ _EXPONENTS = range(-100, 101)
 
 @dataclass(frozen=True)
 class _Number:
-    """``value * 2**exponent``, where value is an int32 expression with elements below 2**24 in size."""
+    """``value * 2**exponent``, where value is an int32 expression with elements below 2**24 in size.
+
+    Where there are ``shifts``, channel c, of the last dimension, is ``value * 2**(exponent + shifts[c])``. The least of
+    them is 0.
+    """
 
     value: Expr
     exponent: int
+    shifts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A constant: ``integers * 2**exponent``, int32; where there are ``shifts``, element c along ``axis`` times
+    ``2**shifts[c]``.
+
+    The least of the shifts is 0. ``is_shifted`` tells that the integers are other ones than the model's.
+    """
+
+    integers: np.ndarray
+    exponent: int
+    shifts: tuple[int, ...] = ()
+    axis: int = -1
+    is_shifted: bool = False
+
+    def along(self, axis: int) -> _Stored:
+        """The same with shifts along ``axis``, of the positive ones, if it has any."""
+        import numpy as np
+
+        if not self.shifts or self.axis % self.integers.ndim == axis % self.integers.ndim:
+            return self
+        shape = [1] * self.integers.ndim
+        shape[self.axis] = len(self.shifts)
+        shifted = _shifted(self.integers, np.array(self.shifts).reshape(shape))
+        return _Stored(shifted, self.exponent, is_shifted=True)
 
 
 def exponent_of(scale: float) -> int | None:
@@ -72,10 +103,12 @@ class Exact:
         exponent = exponent_of(output.scale)
         if exponent is None:
             raise StaysFloat(f"the scale {output.scale:g} of its result is no power of two")
-        if number.exponent - exponent not in _EXPONENTS:
+        factors = [number.exponent + shift - exponent for shift in number.shifts or (0,)]
+        if any(factor not in _EXPONENTS for factor in factors):
             raise StaysFloat("its numbers leave the range of float32")
         attrs = {"output_zero_point": output.zero_point, "dtype": output.dtype}
-        return apply("qnn.requantize", number.value, scale=FloatScale((2.0 ** (number.exponent - exponent),)), **attrs)
+        scale = FloatScale(tuple(2.0**factor for factor in factors))
+        return apply("qnn.requantize", number.value, scale=scale, **attrs)
 
     def _number(self, root: Expr) -> _Number:
         stack = [root]
@@ -116,7 +149,8 @@ class Exact:
 
     def _convert(self, expr: Expr) -> _Number:
         if (constant := _constant(expr)) is not None:
-            return _Number(const(constant[0]), constant[1])
+            constant = constant.along(-1)
+            return _Number(const(constant.integers), constant.exponent, constant.shifts)
         if (found := dequantised(expr)) is not None:
             data, grid = self._lower(found[0]), found[1]
             wide = data if data.dtype == "int32" else apply("cast", data, dtype="int32")
@@ -130,7 +164,7 @@ class Exact:
             number = self._found[child]
             if isinstance(number, StaysFloat):
                 raise StaysFloat(number.reason)
-            numbers.append(number)
+            numbers.append(number if rule is Exact.plus else self._uniform(number))
         number = rule(self, source, numbers)
         if isinstance(expr, TupleGetItem) and isinstance(number.value, Call):
             part = TupleGetItem(number.value, expr.index)
@@ -147,6 +181,18 @@ class Exact:
     def _bounded(self, value: Expr, times: int = 1) -> None:
         if self._largest(value) * times >= _LIMIT:
             raise StaysFloat("its numbers may need more than the 24 bits of a float32")
+
+    def _uniform(self, number: _Number) -> _Number:
+        """The same with one unit for all channels."""
+        import numpy as np
+
+        if not number.shifts:
+            return number
+        if isinstance(number.value, Constant):
+            return _Number(const(_shifted(number.value.data, np.array(number.shifts))), number.exponent)
+        self._bounded(number.value, 1 << max(number.shifts))
+        factors = const(np.array([1 << min(shift, 24) for shift in number.shifts], np.int32))
+        return _Number(apply("multiply", number.value, factors), number.exponent)
 
     def _aligned(self, numbers: Sequence[_Number], *exponents: int) -> tuple[list[Expr], int]:
         """The numbers in their smallest unit, which is no larger than any of ``exponents``."""
@@ -165,6 +211,17 @@ class Exact:
         """The same op on the integers; all of them in one unit."""
         values, unit = self._aligned(numbers)
         return _Number(apply(expr.op_name or "", *values, **dict(expr.attrs.items)), unit)
+
+    def plus(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A sum or a difference. A unit per channel stays, where the other operand has the same or is a constant that
+        has multiples of it.
+        """
+        shifts = next((number.shifts for number in numbers if number.shifts), ())
+        units = [_in_units(number, shifts) if shifts else number for number in numbers]
+        if not shifts or any(number is None for number in units):
+            return self.same(expr, [self._uniform(number) for number in numbers])
+        values, unit = self._aligned([number for number in units if number is not None])
+        return _Number(apply(expr.op_name or "", *values), unit, shifts)
 
     def multiply(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """Products; a factor that is one power of two changes the unit only."""
@@ -256,19 +313,19 @@ class Exact:
         constant = _constant(expr.args[1])
         if constant is None:
             raise StaysFloat("its weight is no constant multiple of a power of two")
-        weight, exponent = constant
+        # The weight of a dense layer is (units, in).
+        constant = constant.along(0 if expr.op_name == "nn.dense" else -1)
+        weight = constant.integers
         # The dimensions that are summed over: all but the channels, of a stack of matrices the rows.
         summed = {"nn.dense": (1,), "matmul": (-2,)}.get(expr.op_name or "", tuple(range(weight.ndim - 1)))
         largest = int(np.abs(weight.astype(np.int64)).sum(axis=summed).max())
         bound = self._product_bound(data, grid.zero_point, largest)
-        narrow = next((d for d in (np.int8, np.int16) if np.array_equal(weight.astype(d), weight)), None)
-        if narrow is None:
-            raise StaysFloat("its weight needs more than 16 bits")
-        attrs = {**dict(expr.attrs.items), "input_zero_point": grid.zero_point}
-        made = apply(KERNELS[expr.op_name or ""], data, const(weight.astype(narrow)), **attrs)
+        stored, zero_point = _narrow(weight, expr.args[1], constant)
+        attrs = {**dict(expr.attrs.items), "input_zero_point": grid.zero_point, "kernel_zero_point": zero_point}
+        made = apply(KERNELS[expr.op_name or ""], data, const(stored), **attrs)
         if weight.ndim > 2 and expr.op_name == "matmul":
             self._ranges[made] = Bounds(-bound, bound)
-        return _Number(made, _unit(grid) + exponent)
+        return _Number(made, _unit(grid) + constant.exponent, constant.shifts)
 
     def _product_bound(self, data: Expr, zero_point: int, weights: int) -> int:
         """The largest size of sums of data times weights whose sizes add up to ``weights``; StaysFloat if too large."""
@@ -284,8 +341,6 @@ Rule = Callable[[Exact, Call, Sequence[_Number]], _Number]
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         (
-            "add",
-            "subtract",
             "minimum",
             "maximum",
             "nn.relu",
@@ -302,6 +357,7 @@ _RULES: Mapping[str, Rule] = {
         ),
         Exact.same,
     ),
+    **dict.fromkeys(("add", "subtract"), Exact.plus),
     **dict.fromkeys(KERNELS, Exact.product),
     "multiply": Exact.multiply,
     "clip": Exact.clip,
@@ -373,10 +429,8 @@ def _dyadic(values: np.ndarray) -> tuple[np.ndarray, int]:
     return (wide * 2.0**-exponent).astype(np.int32), exponent
 
 
-def _constant(expr: Expr) -> tuple[np.ndarray, int] | None:
-    """The integers and the unit of a constant; None for what is no constant.
-
-    A quantised constant keeps its own integers where it has one scale.
+def _constant(expr: Expr) -> _Stored | None:
+    """The integers of a constant; None for what is no constant. A quantised constant keeps its own.
 
     Raises:
         StaysFloat: it has no such integers.
@@ -384,7 +438,7 @@ def _constant(expr: Expr) -> tuple[np.ndarray, int] | None:
     import numpy as np
 
     if isinstance(expr, Constant):
-        return _dyadic(expr.data)
+        return _Stored(*_dyadic(expr.data))
     if not isinstance(expr, Call) or expr.op_name != "qnn.dequantize" or not isinstance(expr.args[0], Constant):
         return None
     attrs, stored = expr.attrs, expr.args[0].data.astype(np.int64)
@@ -392,17 +446,59 @@ def _constant(expr: Expr) -> tuple[np.ndarray, int] | None:
     known = [exponent for exponent in exponents if exponent is not None]
     if len(known) < len(exponents):
         raise StaysFloat("a scale of a constant is no power of two")
+    zero_points = np.array(attrs.zero_point, np.int64)
+    if len(zero_points) > 1:
+        zero_points = zero_points.reshape([-1 if d == attrs.axis % stored.ndim else 1 for d in range(stored.ndim)])
+    centred = _shifted(stored - zero_points, np.zeros((), np.int64))
     unit = min(known)
-    shape = [1] * stored.ndim
+    shifts = tuple(exponent - unit for exponent in known)
+    return _Stored(centred, unit, shifts, attrs.axis) if any(shifts) else _Stored(centred, unit)
 
-    def along(values: Sequence[Any]) -> np.ndarray:
-        if len(values) > 1:
-            shape[attrs.axis] = len(values)
-        return np.array(values, np.int64).reshape(shape if len(values) > 1 else [1] * stored.ndim)
 
-    if max(known) - unit >= 24:
-        raise StaysFloat("its constants need more than 24 bits")
-    wide = (stored - along(attrs.zero_point)) << along([exponent - unit for exponent in known])
+def _narrow(integers: np.ndarray, weight: Expr, found: _Stored) -> tuple[np.ndarray, int]:
+    """The integers of a weight in as few bits as they fit, less a zero point.
+
+    Raises:
+        StaysFloat: they need more than 16 bits.
+    """
+    import numpy as np
+
+    if np.array_equal(integers.astype(np.int8), integers):
+        return integers.astype(np.int8), 0
+    if isinstance(weight, Call) and not found.is_shifted:
+        data, zero_points = weight.args[0], set(weight.attrs.zero_point)
+        if isinstance(data, Constant) and data.dtype in ("int8", "uint8") and len(zero_points) == 1:
+            return data.data, zero_points.pop()
+    if not np.array_equal(integers.astype(np.int16), integers):
+        raise StaysFloat("its weight needs more than 16 bits")
+    return integers.astype(np.int16), 0
+
+
+def _shifted(integers: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """``integers * 2**shifts`` as int32; StaysFloat where they need more than 24 bits."""
+    import numpy as np
+
+    wide = integers.astype(np.int64) << np.minimum(shifts, 24)
     if np.abs(wide).max() >= _LIMIT:
         raise StaysFloat("its constants need more than 24 bits")
-    return wide.astype(np.int32), unit
+    result: np.ndarray = wide.astype(np.int32)
+    return result
+
+
+def _in_units(number: _Number, shifts: tuple[int, ...]) -> _Number | None:
+    """``number`` with these shifts; None where it has others, or is no constant that has them exactly."""
+    import numpy as np
+
+    if number.shifts == shifts:
+        return number
+    most = max(shifts)
+    if number.shifts or not isinstance(number.value, Constant) or most > 30:
+        return None
+    # First in a unit so fine that it divides all, then in the largest that does.
+    data = number.value.data.astype(np.int64) << np.array([most - shift for shift in shifts])
+    used = data[data != 0]
+    coarse = int((used & -used).min()).bit_length() - 1 if used.size else 2 * most
+    data >>= coarse
+    if np.abs(data).max() >= _LIMIT:
+        return None
+    return _Number(const(data.astype(np.int32)), number.exponent - most + coarse, shifts)
