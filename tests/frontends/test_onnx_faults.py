@@ -14,6 +14,8 @@ from tests._support.onnx_builder import OnnxBuilder
 
 from uma.errors import ModelError
 from uma.frontends import import_model
+from uma.frontends.onnx.convert import CONVERTERS
+from uma.frontends.onnx.fold import FOLDERS
 from uma.relay import Call, post_order
 
 
@@ -27,7 +29,7 @@ class Faulty:
     """Builds a node called ``bad``, of which something is wrong."""
 
     def __init__(self) -> None:
-        self.b = OnnxBuilder(21)
+        self.b = OnnxBuilder(23)
         self.constant = self.b.constant
 
     def input(self, *shape: int, dtype: str = "float32") -> str:
@@ -121,6 +123,15 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f, by=by: f.bad("Div", f.input(2), f.constant(by, "float32"))
         for by in ([1, 0], np.nan, np.inf, 1e-40, 3e38)
     ],
+    "it has no attribute 'ceilmode' in this opset (did you mean 'ceil_mode'?)": [
+        lambda f: f.bad("MaxPool", f.input(1, 1, 4, 4), kernel_shape=[2, 2], ceilmode=1)
+    ],
+    "it has no attribute 'axes' in this opset (it has keepdims, noop_with_empty_axes)": [
+        lambda f: f.bad("ReduceMean", f.input(2, 3), axes=[1])  # an input from opset 18 on
+    ],
+    "it has no attribute 'x' in this opset (it has none)": [lambda f: f.bad("Relu", f.input(2), x=1)],
+    "it has num_outputs 3 and 2 outputs": [lambda f: f.second("Split", f.input(6), num_outputs=3)],
+    "it divides in float16; float32 is supported": [lambda f: _quantised(f, precision=10)],
     "its limits are scalars": [lambda f: f.bad("Clip", f.input(2), f.constant([0, 0], "float32"))],
     "it multiplies no scalars": [lambda f: f.bad("MatMul", f.input(2), f.input())],
     "it multiplies matrices, not (2,) and (2, 3)": [lambda f: f.bad("Gemm", f.input(2), f.input(2, 3))],
@@ -263,6 +274,23 @@ def test_a_layer_at_fault(message: str, number: int) -> None:
     op = next(node for node in f.b.nodes if node.name == "bad").op_type
     assert len(lines) == 1 and lines[0].startswith("  'bad' (") and f"{op}, opset " in lines[0]
     assert message in lines[0]
+
+
+def test_every_operator_knows_its_attributes() -> None:
+    b = OnnxBuilder(23)
+    ops = sorted({*CONVERTERS, *FOLDERS})
+    model = b.model(*(b.node(op, name=f"n{op}", nonesuch=1) for op in ops))
+    lines = refused(model.SerializeToString()).what.splitlines()[1:]
+    assert len(lines) == len(ops) > 80
+    for line, op in zip(lines, ops, strict=True):
+        assert line.startswith(f"  'n{op}' ({op}, opset 23): it has no attribute 'nonesuch' in this opset (")
+
+
+def test_an_onnx_that_is_older_than_the_model_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx.defs, "onnx_opset_version", lambda: 22)
+    b = OnnxBuilder(23)
+    fault = refused(b.model(b.node("Relu", b.input("x", [2]), new=1)).SerializeToString())
+    assert "the package 'onnx' that is installed knows opsets to 22: update it" in fault.what
 
 
 def test_computed_constants_have_a_budget() -> None:

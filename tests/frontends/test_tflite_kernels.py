@@ -166,6 +166,20 @@ def test_a_scaled_concatenation_that_no_fixed_point_equals_is_refused(scales: tu
         from_tflite(joined((scales[0], 5), (scales[1], 195)))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("scale", [4.0, 7.9, 8.0, 15.9, 16.0, 20.0, 31.9, 32.0, 1000.0, 1e30])
+def test_softmax_of_a_coarse_scale(scale: float, dtype: str) -> None:
+    """From 16 on any difference makes the smaller one nothing; what is largest shares the sum."""
+    lowest = np.iinfo(dtype).min
+    builder = TFLiteBuilder()
+    x = builder.input([60, 4], dtype, scale=scale, zero_point=lowest + 3)
+    y = builder.tensor([60, 4], dtype, scale=1 / 256, zero_point=lowest)
+    builder.op("SOFTMAX", [x], [y], beta=1.0)
+    values = np.random.default_rng(0).integers(0, 4, (60, 4)) + lowest
+    values[0] = [lowest, lowest + 255, lowest, lowest + 255]
+    compare(builder.finish(y), values.astype(dtype))
+
+
 def test_sum_of_int8() -> None:
     # LiteRT 2.3 reads int8 as uint8 here: what the two have in common is compared.
     builder = TFLiteBuilder()

@@ -52,7 +52,8 @@ def _clip(c: Context) -> Expr:
     for limit in given:
         if limit is not None and limit.tensor.size != 1:
             raise ModelError(f"its limits are scalars, not {limit.type}")
-    low, high = given
+    # A limit that is NaN is none, as in onnxruntime. (One that is computed, and NaN then, makes everything NaN.)
+    low, high = given = [None if _is_nan(limit) else limit for limit in given]
     if all(limit is None or isinstance(limit, Constant) for limit in given):
         least = low.data.item() if isinstance(low, Constant) else -math.inf
         greatest = high.data.item() if isinstance(high, Constant) else math.inf
@@ -66,6 +67,10 @@ def _clip(c: Context) -> Expr:
     if low is not None:
         data = c.call("maximum", data, c.reshape(low, ()))
     return data if high is None else c.call("minimum", data, c.reshape(high, ()))
+
+
+def _is_nan(limit: Expr | None) -> bool:
+    return isinstance(limit, Constant) and not is_integer(limit.dtype) and math.isnan(limit.data.item())
 
 
 def _matmul(c: Context) -> Expr:

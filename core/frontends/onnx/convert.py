@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from ...errors import ModelError, UsageError
@@ -22,7 +23,7 @@ from .custom import convert_custom
 from .fold import FOLDERS, OF_SHAPES, fold
 from .fold_math import FOLD_LIMIT_BYTES
 from .moves import MOVES
-from .proto import Graph, Input, Node, read_array, read_graph
+from .proto import OPSETS, Graph, Input, Node, read_array, read_graph
 from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
 from .shape import SHAPE
@@ -176,6 +177,7 @@ class _Importer:
         if not node.domain:
             if node.op not in CONVERTERS and node.op not in FOLDERS:
                 raise ModelError("this operator is not supported")
+            _check_attributes(node)
             return CONVERTERS.get(node.op)
         importer = self._custom("onnx", f"{node.domain}::{node.op}")
         if importer is None and _is_quantised(node):
@@ -221,6 +223,37 @@ class _Importer:
         if given is None or len(given.scale) > 1:
             return TensorInfo(name)
         return TensorInfo(name, given.scale[0], given.zero_point[0])
+
+
+def _check_attributes(node: Node) -> None:
+    """ModelError where ONNX's own operator has no attribute of a name: whatever it was to say would be lost."""
+    import onnx
+
+    # (An operator that another domain shares has a version that is not ONNX's.)
+    opset = node.opset if node.opset in OPSETS else OPSETS[-1]
+    known = _attributes(node.op, opset)
+    for name in node.attributes:
+        if known is not None and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known)) or 'none'}"
+            if onnx.defs.onnx_opset_version() < opset:
+                hint = (
+                    f"the package 'onnx' that is installed knows opsets to {onnx.defs.onnx_opset_version()}: update it"
+                )
+            raise ModelError(f"it has no attribute {name!r} in this opset", hint=hint)
+
+
+@cache
+def _attributes(op: str, opset: int) -> frozenset[str] | None:
+    """The names of the attributes of an operator of ONNX's own domain; None of one that this onnx does not know."""
+    from onnx import defs
+
+    for version in (opset, OPSETS[-1]):  # an operator in a model of an opset that is older than it is what it became
+        try:
+            return frozenset(defs.get_schema(op, version, "").attributes)
+        except defs.SchemaError:
+            continue
+    return None
 
 
 def _is_quantised(node: Node) -> bool:

@@ -77,6 +77,9 @@ def _quantize(c: Context) -> Expr:
     dtype = given.dtype or asked or "uint8"
     if asked not in (None, dtype):
         raise ModelError(f"its output_dtype is {asked}, its zero point {given.dtype}")
+    precision = c.node.integer("precision", 0)
+    if precision and dtype_name(precision, "its precision") != data.dtype:
+        raise ModelError(f"it divides in {dtype_name(precision, 'its precision')}; {data.dtype} is supported")
     if dtype not in ("int8", "uint8", "int16"):
         raise ModelError(f"it quantises to {dtype}; int8, uint8 and int16 are supported")
     return c.call(

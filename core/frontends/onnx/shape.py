@@ -88,6 +88,8 @@ def _split(c: Context) -> Sequence[Expr]:
     node, data = c.node, c.expr(0)
     axis = normalise_axis(node.integer("axis", 0), len(data.shape))
     count, extent = len(node.outputs), data.shape[axis]
+    if node.integer("num_outputs", count) != count:
+        raise ModelError(f"it has num_outputs {node.integer('num_outputs')} and {count} outputs")
     if node.opset >= 13 and c.has(1):
         sizes = c.known_integers(1)
     elif node.opset < 13 and node.has("split"):

@@ -138,6 +138,10 @@ def _softmax(layer: Layer) -> Expr:
         )
     # (PreprocessSoftmaxScaling, for numbers of 5 integer bits.)
     multiplier, shift = quantize_multiplier(min(beta * scale * 2.0**26, 2.0**31 - 1))
+    if shift > 30:
+        # Then TFLite lets no difference count but 0. At the largest scale there is, e ** -16, that of 1 counts for
+        # nothing either, in the sum as in the result.
+        multiplier, shift = 2**31 - 1, 30
     return call("qnn.softmax", data, scale=FixedPoint((multiplier,), (shift,), "double"))
 
 
