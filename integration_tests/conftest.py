@@ -13,9 +13,11 @@ from tests._support.small_models import NET
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """The wheels of the core and of all plugins of the repository."""
+    """The wheels of the core, of all plugins of the repository, and of what brings several of them."""
     plugins = sorted(
-        file.parent for folder in ("plugins", "examples") for file in ROOT.glob(f"{folder}/*/pyproject.toml")
+        file.parent
+        for folder in ("plugins", "examples", "packaging")
+        for file in ROOT.glob(f"{folder}/*/pyproject.toml")
     )
     return build_wheels(tmp_path_factory.mktemp("wheels"), [ROOT, *plugins])
 

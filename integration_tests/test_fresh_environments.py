@@ -55,6 +55,27 @@ def everything(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Envi
     return made
 
 
+def test_the_metapackage_is_all_that_it_takes(
+    wheels: Wheels, tmp_path_factory: pytest.TempPathFactory, folder: Path
+) -> None:
+    made = Environment(tmp_path_factory.mktemp("meta") / "venv", wheels, wheels.needs("onnx", "tflite"))
+    made.install("uma-compiler")
+    assert made.uma("build", "digits.onnx", "--target", "c", "-o", "out", "-q").code == 0
+    done = made.uma("doctor", "--json")
+    assert done.code == 0 and done.json["faults"] == 0
+    said = [finding["what"] for finding in done.json["findings"] if finding["check"] == "packages"]
+    assert all(f"{use} models are read: the extra {use.lower()!r} is installed" in said for use in ("ONNX", "TFLite"))
+    # What an installer leaves of another project's distribution, the name of which is that of our import package.
+    info = made.site / "uma-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uma\nVersion: 1.0\n")
+    (info / "RECORD").write_text("uma/__init__.py,,\numa-1.0.dist-info/METADATA,,\numa-1.0.dist-info/RECORD,,\n")
+    (made.site / "uma" / "__init__.py").write_text("")
+    done = made.uma("doctor")
+    assert done.code == 2 and "uma 1.0, another project's distribution, installs an import package 'uma'" in done.out
+    assert "hint: pip uninstall uma, then pip install --force-reinstall --no-deps uma-core" in done.out
+
+
 class TestCoreAlone:
     def test_it_has_commands_and_no_target(self, alone: Environment, folder: Path) -> None:
         assert alone.uma("--help").out.startswith("usage: uma ")

@@ -102,6 +102,16 @@ def test_the_plugin_wheel_is_found_by_its_entry_point(plugin: Built) -> None:
     assert plugin.info("licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
+def test_the_metapackage_brings_the_core_a_host_and_both_formats(tmp_path: Path) -> None:
+    made = Built(ROOT / "packaging" / "uma-compiler", tmp_path)
+    assert made.metadata["Name"] == "uma-compiler" and code(made) == set()
+    assert set(made.metadata.get_all("Requires-Dist", [])) == {
+        "uma-core[onnx,tflite]<0.2,>=0.1",
+        "uma-cpu-c<0.2,>=0.1",
+    }
+    assert made.info("licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
 def test_an_sdist_has_files_and_no_links(core: Built, plugin: Built) -> None:
     members = [*core.sdist.values(), *plugin.sdist.values()]
     assert [member.name for member in members if not member.isfile()] == []

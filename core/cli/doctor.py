@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..distribution import extra_hint, rivals
 from ..errors import PluginError, ToolchainError, UmaError, UsageError
 from ..version import __version__
+from .child import Ended, in_child
 from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _NEEDED_BYTES = 100 << 20
+_PLUGIN_SECONDS = 30.0
 _PROGRAM = (
     "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint main(void) { return (int32_t)sqrt(0.0); }\n"
 )
@@ -121,6 +124,10 @@ def _packages(check: str) -> Iterator[Finding]:
 
     from packaging.requirements import Requirement
 
+    for name, version, place in rivals():
+        what = f"{name} {version}, another project's distribution, installs an import package 'uma' as well, over ours"
+        hint = f"pip uninstall {name}, then pip install --force-reinstall --no-deps uma-core"
+        yield Finding(check, "fault", what, place, hint, UsageError.exit_code)
     try:
         lines = distribution("uma-core").requires or ()
     except PackageNotFoundError:
@@ -136,7 +143,7 @@ def _packages(check: str) -> Iterator[Finding]:
         missing = [r.name for r in wanted if (r.marker and not r.marker.evaluate({"extra": ""})) and not _has(r)]
         if missing:
             what = f"the extra {extra!r} is not installed: without {', '.join(missing)} no {use}"
-            yield Finding(check, "note", what, None, f"pip install 'uma-core[{extra}]'")
+            yield Finding(check, "note", what, None, extra_hint(extra, " ".join(missing)))
         else:
             yield Finding(check, "ok", f"{use}: the extra {extra!r} is installed")
 
@@ -200,19 +207,37 @@ def _compiler(check: str) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost, check: str) -> Iterator[Finding]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        statuses = host.examine()
-    for status in statuses:
-        yield _plugin(check, status)
-    for warning in caught:
-        yield Finding(check, "note", str(warning.message), None, "tell the authors of the plugin")
+    """Each plugin, imported in a child of its own: it may take for ever, or end its process."""
+    from ..plugins import loading  # noqa: F401 - so that no child has to import it
+
+    has_host = False
+    for name, entry in {status.entry.distribution: status.entry for status in host.plugins()}.items():
+        try:
+            found, is_host = in_child(partial(_examined, host, check, name), _PLUGIN_SECONDS)
+        except Ended as how:
+            what = f"plugin {name} {entry.version} {how} when it was imported and asked for its kinds"
+            hint = f"disable it (UMA_DISABLE_PLUGINS={name}), and tell its authors"
+            yield Finding(check, "fault", what, entry.location, hint, PluginError.exit_code)
+            continue
+        has_host |= is_host
+        yield from (Finding(**row) for row in found)
     for name, by in host.unknown_disabled:
         yield Finding(check, "note", f"no plugin is called {name!r}, which is disabled {by}", None, "mend the name")
-    if not any(kind.is_host for status in statuses if status.plugin for kind in status.plugin.kinds.values()):
+    if not has_host:
         what = "no plugin brings a host, which every build needs"
         hint = "install the plugin of one: pip install PLUGIN"
         yield Finding(check, "fault", what, None, hint, PluginError.exit_code)
+
+
+def _examined(host: PluginHost, check: str, name: str) -> tuple[list[dict[str, Any]], bool]:
+    """What there is to say of the plugins of a distribution, and whether one brings a host."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        statuses = host.examine(name)
+    found = [_plugin(check, status) for status in statuses if status.entry.distribution == name]
+    found += [Finding(check, "note", str(w.message), None, "tell the authors of the plugin") for w in caught]
+    kinds = [kind for status in statuses if status.plugin for kind in status.plugin.kinds.values()]
+    return [asdict(finding) for finding in found], any(kind.is_host for kind in kinds)
 
 
 def _plugin(check: str, status: PluginStatus) -> Finding:
@@ -284,7 +309,6 @@ def _folders(check: str) -> Iterator[Finding]:
 
 def _project(host: PluginHost, check: str) -> Iterator[Finding]:
     from ..project import find_project
-    from ..target import read_targets
     from ..target.project import project_targets
 
     project = find_project()
@@ -294,10 +318,21 @@ def _project(host: PluginHost, check: str) -> Iterator[Finding]:
     targets = project_targets()
     for name in targets:
         try:
-            read_targets(name, host.named)
-        except UmaError as error:
-            yield Finding(check, "fault", f"target {name}: {error.what}", project.path, error.hint, error.exit_code)
+            row = in_child(partial(_named_target, host, check, name, project.path), _PLUGIN_SECONDS)
+        except Ended as how:
+            what = f"target {name}: a plugin that it names {how}"
+            yield Finding(check, "fault", what, str(project.path), "disable that plugin", PluginError.exit_code)
         else:
-            yield Finding(check, "ok", f"target {name}, which the project names", project.path)
+            yield Finding(**row)
     if not targets:
         yield Finding(check, "ok", "the project names no targets", project.path)
+
+
+def _named_target(host: PluginHost, check: str, name: str, path: object) -> dict[str, Any]:
+    from ..target import read_targets
+
+    try:
+        read_targets(name, host.named)
+    except UmaError as error:
+        return asdict(Finding(check, "fault", f"target {name}: {error.what}", str(path), error.hint, error.exit_code))
+    return asdict(Finding(check, "ok", f"target {name}, which the project names", str(path)))

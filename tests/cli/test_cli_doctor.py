@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._support.installed import install
 from tests._support.plugins import HOST, accelerator, entry_of
 from tests._support.small_models import Done, Uma
 
+from uma.distribution import extra_hint
 from uma.plugins import PluginEntry, PluginHost
 
 Finding = dict[str, Any]
@@ -163,6 +169,72 @@ class TestPlugins:
             "plugin uma-npu 1.0 changed the current folder; it was put back as it was",
             "no plugin is called 'uma-nobody', which is disabled by the environment variable UMA_DISABLE_PLUGINS",
         ]
+
+    @pytest.mark.parametrize(
+        ("does", "how"),
+        [
+            (lambda: time.sleep(3600), "did not finish in 0.5 s"),
+            (lambda: os._exit(3), "ended the process with status 3"),
+            (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended the process with SIGKILL"),
+        ],
+    )
+    def test_one_that_hangs_or_ends_the_process(
+        self, uma: Uma, monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any], how: str
+    ) -> None:
+        """At its import, or in a hook; it is named, and the rest goes on, also where the project names its target."""
+        monkeypatch.setattr("uma.cli.doctor._PLUGIN_SECONDS", 0.5)
+        other = entry_of(accelerator("dsp"))
+        with_plugins(monkeypatch, *entry_of(HOST), *entry_of(accelerator("npu"), ops=does), *other)
+        Path("pyproject.toml").write_text('[tool.uma.targets]\nmine = "npu -host=plain"\nother = "dsp"\n')
+        done = uma("doctor", "--json")
+        assert done.code == 5
+        named, target = findings(done, "fault")
+        assert named["what"] == f"plugin uma-npu 1.0 {how} when it was imported and asked for its kinds"
+        assert named["hint"] == "disable it (UMA_DISABLE_PLUGINS=uma-npu), and tell its authors"
+        assert target["what"] == f"target mine: a plugin that it names {how}"
+        said = [finding["what"] for finding in findings(done, "ok")]
+        assert "plugin uma-dsp 1.0: dsp" in said and "target other, which the project names" in said
+        assert not [warning for warning in done.err.splitlines() if warning]
+
+
+class TestRivals:
+    def test_another_distribution_over_ours(
+        self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        site = tmp_path_factory.mktemp("site")
+        info = install(site, "uma", requires=())
+        (info / "RECORD").write_text("uma/__init__.py,,\numa-1.0.dist-info/METADATA,,\n")
+        monkeypatch.setattr("sys.path", [*sys.path, str(site)])
+        found = fault(uma, 2)
+        assert found["what"] == (
+            "uma 1.0, another project's distribution, installs an import package 'uma' as well, over ours"
+        )
+        assert found["where"] == str(site / "uma") and found["hint"].startswith("pip uninstall uma, then ")
+
+
+class TestHints:
+    @pytest.mark.parametrize(
+        ("offered", "hint"),
+        [
+            (["onnx"], "pip install 'uma-core[onnx]'"),
+            (["tflite"], "pip install one two"),
+            (None, "pip install one two"),
+        ],
+    )
+    def test_what_the_distribution_has(
+        self, offered: list[str] | None, hint: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def metadata(name: str) -> Any:
+            if offered is None:
+                raise importlib.metadata.PackageNotFoundError(name)
+            made = Message()
+            made["Name"] = name
+            for extra in offered:
+                made["Provides-Extra"] = extra
+            return made
+
+        monkeypatch.setattr(importlib.metadata, "metadata", metadata)
+        assert extra_hint("onnx", "one two") == hint
 
 
 class TestCacheAndFolders:

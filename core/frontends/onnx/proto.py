@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ..model import clean_text
 from .external import embed_external
@@ -171,7 +172,7 @@ def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = No
         from google.protobuf.message import DecodeError
     except ImportError as error:
         what = "reading ONNX files needs the package 'onnx', which is not installed"
-        raise UsageError(what, hint="pip install 'uma-core[onnx]'") from error
+        raise UsageError(what, hint=extra_hint("onnx", "onnx")) from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)

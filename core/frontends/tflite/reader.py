@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
 from ...tir.dtype import DTYPES
@@ -178,7 +179,8 @@ def read(data: bytes) -> Graph:
         import tflite
     except ImportError as error:
         raise UsageError(
-            f"TFLite files need a package that is missing: {error.name}", hint="pip install 'uma-core[tflite]'"
+            f"TFLite files need a package that is missing: {error.name}",
+            hint=extra_hint("tflite", "tflite flatbuffers"),
         ) from error
     if data[4:8] != b"TFL3":
         raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3")

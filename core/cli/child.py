@@ -1,0 +1,86 @@
+"""Running what may never end, or end the process, in a child: a plugin that is imported may do either."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Ended", "in_child"]
+
+
+class Ended(Exception):
+    """The child gave nothing: the message says how it ended, as a predicate."""
+
+
+def in_child(action: Callable[[], Any], seconds: float) -> Any:
+    """What ``action`` gives, from a child of this process, in which all is as it is here.
+
+    Args:
+        action: gives what JSON can hold. What it changes is gone with the child.
+        seconds: how long it may take.
+
+    Raises:
+        Ended: it took longer, ended its process, or raised something.
+    """
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the child does without
+        child = os.fork()
+    if child == 0:
+        _run(action, reader, writer)
+    os.close(writer)
+    try:
+        data = _read(reader, time.monotonic() + seconds)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+    finally:
+        os.close(reader)
+    if data is None:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise Ended(f"did not finish in {seconds:g} s")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        return json.loads(data)
+    except ValueError:
+        how = f"with {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        raise Ended(f"ended the process {how}") from None
+
+
+def _run(action: Callable[[], Any], reader: int, writer: int) -> None:
+    """The child's life, which ends here whatever happens."""
+    status = 1
+    try:
+        os.close(reader)
+        data = json.dumps(action()).encode()
+        while data:
+            data = data[os.write(writer, data) :]
+        status = 0
+    except BaseException:  # noqa: BLE001 - nothing of the parent's may go on in the child
+        pass
+    finally:
+        os._exit(status)
+
+
+def _read(reader: int, deadline_s: float) -> bytes | None:
+    """All that is written until the other end is closed; None where that is not by the deadline."""
+    data = b""
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(deadline_s - time.monotonic(), 0))
+        if not ready:
+            return None
+        part = os.read(reader, 1 << 16)
+        if not part:
+            return data
+        data += part
