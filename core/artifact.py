@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .runtime.emulator import EmulatedModel
+    from .runtime.isolated import IsolatedModel, Isolation
     from .runtime.native import DeviceInfo, NativeModel, TensorInfo
     from .runtime.session import ModelSession
 
@@ -158,6 +159,11 @@ class Artifact:
         runner: str | None = self._record["compile"]["hosts"][0]["runner"]
         return None if self._machine is None else runner
 
+    @property
+    def is_native(self) -> bool:
+        """Whether this machine itself runs it."""
+        return self._machine is None
+
     def objects(self) -> dict[str, bytes]:
         """What is compiled where other machines than this one run the model, or some of it.
 
@@ -210,6 +216,43 @@ class Artifact:
             if self._model is None:
                 self._model = self._load(self._library()) if self._machine is None else self._emulated()
             return self._model.session()
+
+    def isolated(
+        self,
+        isolation: Isolation,
+        arena: Mapping[str, tuple[int, int]] | None = None,
+        state: Mapping[str, tuple[int, int]] | None = None,
+    ) -> IsolatedModel:
+        """A context of the model in a process of its own.
+
+        Args:
+            isolation: the process.
+            arena, state: of a model of which single steps can be run, the extents of its buffers; see `Image`.
+
+        Raises:
+            ToolchainError: the model cannot be compiled, or there is no room for what it works on.
+            UsageError: the model is for another machine, or a device is at an address of one.
+        """
+        from .runtime.isolated import Image, IsolatedModel
+
+        self._check_devices()
+        kept = self._record["state"]
+        image = Image(
+            self._library(),
+            self.name,
+            self._tensors(self._record["inputs"]),
+            self._tensors(self._record["outputs"]),
+            self._tensors([] if kept is None else kept["tensors"]),
+            self._devices(),
+            [call["layers"] for call in self._record["calls"]],
+            [call["parts"] for call in self._record["calls"]],
+            self.arena_bytes,
+            self.state_bytes,
+            arena is not None,
+            arena or {},
+            state or {},
+        )
+        return IsolatedModel(isolation, image)
 
     def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
         """Run the model once, on this machine or in the emulator that its target names.

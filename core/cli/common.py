@@ -26,10 +26,10 @@ __all__ = [
     "add_output_arguments",
     "add_plugin_arguments",
     "find_members",
+    "given_inputs",
     "make_inputs",
     "pins",
     "plugin_host",
-    "random_array",
     "shapes",
     "states",
     "target_text",
@@ -218,11 +218,33 @@ def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, st
 
 
 def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """An array for every input of the model, as ``--inputs`` and ``--input`` say.
+    """An array for every input of the model, as ``--inputs`` and ``--input`` say, else random.
 
     Args:
         args: the command's arguments.
         declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
+
+    Raises:
+        UsageError, ModelError: as for `given_inputs`.
+    """
+    from ..runtime.tensors import random_array
+
+    given = given_inputs(args, declared)
+    for position, row in enumerate(declared):
+        if row["name"] not in given:
+            given[row["name"]] = random_array(row["shape"], row["dtype"], position)
+    return given
+
+
+def given_inputs(
+    args: argparse.Namespace, declared: Sequence[Mapping[str, Any]], labels: str | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays that ``--inputs`` and ``--input`` give, by the model's own names of its inputs.
+
+    Args:
+        args: the command's arguments.
+        declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
+        labels: also taken from ``--inputs`` is what has this key, or one that begins with it and a colon.
 
     Raises:
         UsageError: an argument is malformed or names no input, or a file cannot be opened.
@@ -244,23 +266,24 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]])
         if name in given:
             raise UsageError(f"--input gives {name!r} twice")
         given[name] = _from_source(text[len(name) + 1 :], rows[name])
-    if args.inputs is not None:
-        arrays = read_arrays(args.inputs)
-        if list(arrays) == [""]:
-            what = "the file holds one array, without a name"
-            raise ModelError(what, where=str(args.inputs), hint="give it as --input NAME=@FILE.npy")
-        if unknown_names := [name for name in arrays if name not in rows]:
-            what = f"the model has no input {unknown_names[0]!r}"
-            raise ModelError(what, where=str(args.inputs), hint=hint)
-        given = {**arrays, **given}
-    for position, (name, row) in enumerate(rows.items()):
-        if name not in given:
-            given[name] = random_array(row["shape"], row["dtype"], position)
-    return given
+    if args.inputs is None:
+        return given
+    arrays = read_arrays(args.inputs)
+    if list(arrays) == [""]:
+        what = "the file holds one array, without a name"
+        raise ModelError(what, where=str(args.inputs), hint="give it as --input NAME=@FILE.npy")
+    unknown_names = [name for name in arrays if name not in rows]
+    if labels is not None:
+        unknown_names = [name for name in unknown_names if name.partition(":")[0] != labels]
+    if unknown_names:
+        what = f"the model has no input {unknown_names[0]!r}"
+        raise ModelError(what, where=str(args.inputs), hint=hint)
+    return {**arrays, **given}
 
 
 def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
     from ..runtime.files import read_arrays
+    from ..runtime.tensors import random_array
 
     if source.startswith("@"):
         arrays = read_arrays(Path(source[1:]))
@@ -272,17 +295,3 @@ def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
     if kind != "random" or not _SEED.fullmatch(seed):
         raise UsageError(f"{source!r} is no source for the input {row['name']!r}", hint=_SOURCES)
     return random_array(row["shape"], row["dtype"], int(seed))
-
-
-def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> np.ndarray:
-    """Uniform numbers: all values of an integer type of up to 16 bits, 0 .. 255 of a wider one, [-1, 1) for floats."""
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    dtype = np.dtype(dtype_name)
-    if dtype.kind == "f":
-        return rng.uniform(-1, 1, shape).astype(dtype)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize <= 2 else (0, 255)
-    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)

@@ -16,7 +16,7 @@ from .common import (
     add_model_arguments,
     add_output_arguments,
     find_members,
-    make_inputs,
+    given_inputs,
     pins,
     shapes,
     states,
@@ -24,7 +24,8 @@ from .common import (
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..pipeline.verify import Difference, KernelCheck, OutputCheck, Verification
+    from ..pipeline.members import Members
+    from ..pipeline.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
 
@@ -33,7 +34,7 @@ _SIDES = "what it was given, what it gave, and what it should have given"
 _AGAINST = {
     "inspected": "the same kernels without reuse of memory",
     "references": "the references of the whole model",
-    "first run": "the first run, after a reset",
+    "first run": "the first run, which had the same inputs",
     "litert": "LiteRT",
     "onnxruntime": "onnxruntime",
 }
@@ -45,12 +46,28 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "verify",
         help="compare a compiled model with references",
         description="Compare every kernel of the compiled model with the numpy references of its ops, and name the "
-        "first layer that differs. Integers must be equal, floats within 1e-5 of the largest element.",
+        "first layer that differs. Integers must be equal, floats within 1e-5 of the largest element, or as near as "
+        "rounding of the inputs leaves them.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file")
     add_model_arguments(parser)
     add_input_arguments(parser)
+    parser.add_argument(
+        "--samples",
+        metavar="N",
+        type=int,
+        help="how many samples to feed: those that --inputs gives, which may be many along their first axis, then "
+        "generated ones: random, all lowest, all highest, zero points, alternating ends (default: all that are given, "
+        "and at least 8; in an emulator 3)",
+    )
+    parser.add_argument(
+        "--step-limit",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="how long one step may take before it counts as hanging (default: 60)",
+    )
     parser.add_argument(
         "--against",
         choices=("builtin", "litert", "onnxruntime"),
@@ -71,21 +88,32 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.blame import blaming_sources
     from ..pipeline.driver import build_loaded, load_model
     from ..pipeline.oracles import ORACLES, kept_states
+    from ..pipeline.samples import LABELS, SAMPLES_EMULATED, check_count, data_set, filled
     from ..pipeline.verify import verify
 
+    check_count(args.samples)
+    if not args.step_limit > 0:
+        raise UsageError(f"--step-limit {args.step_limit:g} is no time", hint="give a positive number of seconds")
     members = find_members(args, out)
     out.step("import")
     loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
     artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
-    inputs = make_inputs(args, declared)
+    arrays = given_inputs(args, declared, LABELS)
+    given = data_set(arrays, declared, artifact.metadata["outputs"], str(args.inputs or "--input"))
+    count = args.samples
+    if count is None and artifact.emulator is not None:
+        count = max(SAMPLES_EMULATED, len(given))
+    samples = list(filled(given, declared, count))
     oracle = None
     if args.against != "builtin":
         kept = kept_states(loaded.form, states(args))
         shapes_given = [tuple(row["shape"]) for row in declared]
         oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept)
     with blaming_sources(members):
-        found = verify(loaded, artifact, members, inputs, oracle=oracle, progress=out.step)
+        found = verify(
+            loaded, artifact, members, samples, oracle=oracle, progress=out.step, step_limit_s=args.step_limit
+        )
 
     out.notes(loaded.notes)
     wrong = [check for check in found.kernels if not check.difference.ok]
@@ -95,13 +123,17 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         for skipped in found.skipped:
             out.line(f"  {shorten(', '.join(skipped.layers) or '(no layer)', 60)}: not compared")
     verdict = f"{len(wrong)} differ" if wrong else "all agree"
-    over = f" over {found.frames} frames" if found.frames > 1 else ""
     out.line(
-        f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references{over}: {verdict}"
+        f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references over "
+        f"{found.frames} {_runs(found)}: {verdict}"
     )
     reasons = Counter(skipped.reason for skipped in found.skipped)
     for reason, count in reasons.items():
         out.line(f"{count} kernel{'s' if count > 1 else ''} could not be compared: {reason}")
+    for overrun in found.overruns:
+        out.line(f"{_step(overrun)} writes where it may not: {overrun.what}")
+    for stop in found.stops:
+        out.line(f"{_step(stop)} {stop.reason.splitlines()[0]}")
     checks = _summary(found.outputs)
     for check in checks:
         if check.role == "output" or not check.difference.ok:
@@ -109,20 +141,25 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
+    for accuracy in found.accuracy:
+        out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
     if args.dump is not None:
         for position, kernel in enumerate(wrong):
             out.line(f"both sides of {kernel.kernel} are in {_dump(args.dump, position, kernel)}")
-    error = _error(found, bool(loaded.notes), args.dump is not None)
+    error = _error(found, members, bool(loaded.notes), args.dump is not None)
     out.result(
         {
             "name": artifact.name,
             "equal": error is None,
+            "samples": list(found.samples),
             "kernels": [
                 {
                     "kernel": c.kernel,
                     "target": c.target,
                     "layers": list(c.layers),
-                    "frame": c.frame,
+                    "compared": c.compared,
+                    "differing_samples": c.differing,
+                    "sample": c.sample,
                     **_as_json(c.difference),
                 }
                 for c in found.kernels
@@ -130,8 +167,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
             "outputs": [
                 {"name": c.name, "role": c.role, "frame": c.frame, "against": c.against, **_as_json(c.difference)}
-                for c in found.outputs
+                for c in checks
             ],
+            "overruns": [{**_as_row(o), "what": o.what} for o in found.overruns],
+            "stops": [{**_as_row(s), "reason": s.reason} for s in found.stops],
+            "accuracy": [{"output": a.output, "correct": a.correct, "total": a.total} for a in found.accuracy],
         }
     )
     if error is not None:
@@ -165,22 +205,27 @@ def _summary(outputs: Iterable[OutputCheck]) -> list[OutputCheck]:
     return list(found.values())
 
 
-def _error(found: Verification, noted: bool, dumped: bool) -> VerificationError | None:
-    """What the first difference means.
+def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> VerificationError | None:
+    """What is wrong first: a write beside the buffers, which may be why others differ; a crash; a difference.
 
     Args:
         found: what was compared, and what could not be.
+        members: what the model was built for.
         noted: whether reading the model gave something to note.
         dumped: whether both sides of what differs were written.
     """
+    for overrun in found.overruns:
+        what = f"{_step(overrun)} writes where it may not: {overrun.what}"
+        return VerificationError(what, where=f"sample {overrun.sample!r}", hint=_owner(overrun, members))
+    for stop in found.stops:
+        what = f"{_step(stop)} {stop.reason}"
+        return VerificationError(what, where=f"sample {stop.sample!r}", hint=_owner(stop, members))
     for position, kernel in enumerate(found.kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
             part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
             hint = None if dumped else f"--dump DIR writes {_SIDES}"
-            place = f"{part}, result {position + 1} of {len(found.kernels)}"
-            if found.frames > 1:
-                place += f", frame {kernel.frame + 1}"
+            place = f"{part}, result {position + 1} of {len(found.kernels)}, sample {kernel.sample!r}"
             return VerificationError(what, where=place, hint=hint)
     for output in found.outputs:
         if not output.difference.ok:
@@ -189,9 +234,44 @@ def _error(found: Verification, noted: bool, dumped: bool) -> VerificationError 
             hint = f"{every} agrees with its reference"
             if noted:
                 hint += "; a note on how the model was read may tell why: -v"
-            where = f"frame {output.frame + 1}" if found.frames > 1 else None
+            samples = (*found.samples, f"{found.samples[0]}, once more")
+            where = f"sample {samples[output.frame]!r}, {output.frame + 1} of {len(samples)} runs"
             return VerificationError(what, where=where, hint=hint)
     return None
+
+
+def _step(found: Overrun | StepStop) -> str:
+    """A step, for people."""
+    on = "" if found.target is None else f" on {found.target}"
+    if found.step is None or found.step < 0:
+        return f"the model{on}"
+    layers = f"layer {shorten(', '.join(found.layers), 200)}" if found.layers else found.kernel
+    return f"{layers}{on} (step {found.step}, {found.kernel})"
+
+
+def _owner(found: Overrun | StepStop, members: Members) -> str | None:
+    """Whose code a step runs."""
+    member = None if found.target is None else members.get(found.target)
+    if member is None:
+        return None
+    entry = member.plugin.entry
+    runs = "its loops" if member.runtime is None else "its loops, its driver, or a library or simulator behind it"
+    return f"a step for {found.target!r} runs what plugin {entry.distribution} {entry.version} brings: {runs}"
+
+
+def _as_row(found: Overrun | StepStop) -> dict[str, Any]:
+    return {
+        "step": found.step,
+        "kernel": found.kernel,
+        "layers": list(found.layers),
+        "target": found.target,
+        "sample": found.sample,
+    }
+
+
+def _runs(found: Verification) -> str:
+    """What its runs are called."""
+    return ("frame" if found.streaming else "sample") + ("s" if found.frames > 1 else "")
 
 
 def _layers(check: KernelCheck) -> str:

@@ -26,6 +26,7 @@ from .hosts import OtherHost, other_hosts
 from .kernel import C_TYPES, kernel_source
 from .names import c_comment, c_identifier, c_string
 from .profile import HOOKS, profile_text
+from .stepwise import stepwise_text
 from .weights import Weights, array_text, assemble, fill_byte, include_text
 
 __all__ = ["ModelFiles", "emit_model"]
@@ -69,6 +70,7 @@ def emit_model(
     *,
     remote: Collection[str] = (),
     weights_array: bool = False,
+    stepwise: bool = False,
 ) -> ModelFiles:
     """Write a model as C99.
 
@@ -78,6 +80,7 @@ def emit_model(
         devices: by label, at least those that the program runs on; others do not get into the model.
         remote: the labels of hosts that are other machines than the first host.
         weights_array: also write the weights as C text, for compilers without ``.incbin``.
+        stepwise: write a model of which single steps can be run; see `stepwise_text`.
 
     Raises:
         InternalError: the program's name is not safe in C, its buffers are in several pools of the host, or a device
@@ -101,12 +104,14 @@ def emit_model(
     apart = [host for host in hosts.values() if host.is_remote]
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     contents: dict[str, str | bytes] = {
-        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used, hosts).text(),
+        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used, hosts, stepwise).text(),
         f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart),
         f"{name}_entry.c": _entry_text(name),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven),
         f"{name}_profile.c": profile_text(name, [step.device for step in program.steps], driven),
     }
+    if stepwise:
+        contents[f"{name}_stepwise.c"] = stepwise_text(name, len(program.steps))
     for host in hosts.values():
         contents |= host.files()
     others = []
@@ -123,7 +128,7 @@ def emit_model(
     contents |= drivers
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),
-        sources=(f"{name}.c", *others),
+        sources=(f"{name}_stepwise.c" if stepwise else f"{name}.c", *others),
         hosts=MappingProxyType({label: (f"{host.stem}.c",) for label, host in hosts.items()}),
         entry=f"{name}_entry.c",
         profile=(f"{name}_profile.c", *others),
@@ -147,8 +152,10 @@ class _Source:
         outputs: tuple[Port, ...],
         used: tuple[Device, ...],
         hosts: Mapping[str, OtherHost],
+        stepwise: bool,
     ) -> None:
         self.program = program
+        self.stepwise = stepwise
         self.plan = plan
         self.weights = weights
         self.inputs = inputs
@@ -285,6 +292,7 @@ class _Source:
             return _function(f"uma_status {name}_run{given}", [*mode, *gap, *checks, *steps])
         count = len(self.slots)
         locals_ = [*mode, *(f"unsigned char *const {memory} = context->{memory};" for memory in used)]
+        locals_.append("int32_t code = 0;" if self.stepwise else "int32_t code;")
         if not self.inputs:
             steps.insert(1, "(void)inputs;")
         ends = [
@@ -295,7 +303,10 @@ class _Source:
         ]
         return "\n\n".join(
             [
-                _function(f"static uma_status {name}_steps{given}", [*locals_, "int32_t code;", *steps]),
+                _function(
+                    f"static uma_status {name}_steps{given}",
+                    [*locals_, *steps],
+                ),
                 _function(
                     f"uma_status {name}_run{given}",
                     [
@@ -352,6 +363,7 @@ class _Source:
         layers = ": " + ", ".join(step.layers) if step.layers else ""
         yield ""
         yield f"/* {c_comment(f'step {position}{place}{layers}')} */"
+        yield from self.step_begins(position)
         yield from [*lines, *self.step_ends(position, slot, step.device is not None)]
 
     def remote_call(self, host: OtherHost, step: Call, arguments: list[str]) -> Iterator[str]:
@@ -374,8 +386,14 @@ class _Source:
         values = {"device": f"context->devices.{slot.identifier}", "pending": str(step.pending)}
         yield ""
         yield f"/* {c_comment(f'step {position} on {step.device}: wait for {which} on queue {step.queue}')} */"
+        yield from self.step_begins(position)
         yield f"code = {ctext.fill(queue.wait, values)};"
         yield from self.step_ends(position, slot, True)
+
+    def step_begins(self, position: int) -> Iterator[str]:
+        """What stands before the one statement that a step is."""
+        if self.stepwise:
+            yield f"UMA_STEP_BEGINS({position})"
 
     def step_ends(self, position: int, slot: Slot | None, by_others: bool) -> Iterator[str]:
         if by_others:  # a library or a driver may have changed it

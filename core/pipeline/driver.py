@@ -267,7 +267,9 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
     return artifact
 
 
-def make_artifact(program: Program, memory: Plan, members: Members, model: Form | None = None) -> Artifact:
+def make_artifact(
+    program: Program, memory: Plan, members: Members, model: Form | None = None, *, stepwise: bool = False
+) -> Artifact:
     """The C files of ``program`` and their description.
 
     Args:
@@ -275,6 +277,7 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
         memory: where its buffers are.
         members: the targets that it was built for.
         model: what it was made from, by which saved states know their model; by default the program.
+        stepwise: make one of which single steps can be run, for verification.
 
     Raises:
         PluginError: the target's plugin is at fault.
@@ -288,7 +291,7 @@ def make_artifact(program: Program, memory: Plan, members: Members, model: Form 
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
     remote = [label for label, code in codes.items() if code.machine != codes[members.host.label].machine]
-    files = emit_model(program, memory, devices, remote=remote)
+    files = emit_model(program, memory, devices, remote=remote, stepwise=stepwise)
     metadata = {
         "schema_version": SCHEMA_VERSION,
         "name": program.name,

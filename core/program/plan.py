@@ -9,20 +9,23 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ModelError
 from .constants import lay_out
 from .hazards import finish_positions
-from .packing import Block, Budget, Packer, lower_bound
+from .packing import Block, Budget, Packer, lower_bound, round_up
 from .program import STATE_POOL, Buffer, Call, Program, arguments
 
-__all__ = ["Plan", "live_ranges", "plan"]
+__all__ = ["Plan", "guard_bytes", "live_ranges", "plan"]
 
 _MAX_WORK = 3_000_000
 _WORK_PER_BUFFER = 20_000
 """Budget of each pool, at most half a second or so: spent only while the arena is larger than what is live at once."""
+
+_MIN_GUARD_BYTES = 256
+_MAX_GUARD_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,14 @@ class Plan:
         return self.pool_bytes.get(STATE_POOL, 0)
 
 
-def plan(program: Program, *, reuse: bool = True) -> Plan:
+def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan:
     """Place the arena buffers of a verified program; the same program gives the same plan.
 
     Args:
         program: a program that `verify` accepts.
         reuse: False gives every buffer of the host memory of its own, so that all of them can be inspected after a run.
+        guarded: without reuse, also leaves bytes of nobody's before, between and behind the buffers of the host, the
+            states among them: who writes there shows. They are as many as `guard_bytes` says, or more.
 
     Raises:
         ModelError: a memory of a device is too small; it names device, memory and layers.
@@ -82,6 +87,9 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
     pool_bytes: dict[str, int] = {}
     bounds: dict[str, int] = {}
     for pool, buffers in sorted(pools.items()):
+        if guarded and not reuse and "." not in pool:
+            pool_bytes[pool] = bounds[pool] = _place_apart(buffers, offsets, guard_bytes)
+            continue
         own = {buffer.name: links[buffer.name] for buffer in buffers if buffer.name in links}
         work = (
             min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0
@@ -89,19 +97,28 @@ def plan(program: Program, *, reuse: bool = True) -> Plan:
         found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
         offsets.update(found)
     if program.states:
-        pool_bytes[STATE_POOL] = bounds[STATE_POOL] = _place_states(program.states, offsets)
+        gap = guard_bytes if guarded else None
+        pool_bytes[STATE_POOL] = bounds[STATE_POOL] = _place_apart(program.states, offsets, gap)
     made = Plan(offsets, pool_bytes, bounds, *lay_out(program))
     _check_memories(program, made)
     return made
 
 
-def _place_states(states: Sequence[Buffer], offsets: dict[str, int]) -> int:
-    """Put states one after the other, the most aligned ones first, so that no byte is lost but at odd sizes."""
-    end = 0
-    for buffer in sorted(states, key=lambda buffer: -buffer.alignment):
-        offsets[buffer.name] = -(-end // buffer.alignment) * buffer.alignment
-        end = offsets[buffer.name] + buffer.nbytes
-    return end
+def guard_bytes(nbytes: int) -> int:
+    """How many bytes of nobody's are on either side of a guarded buffer: half as many as it has, so that a row too many
+    does not reach over them, in bounds."""
+    return min(max(nbytes // 2, _MIN_GUARD_BYTES), _MAX_GUARD_BYTES)
+
+
+def _place_apart(buffers: Sequence[Buffer], offsets: dict[str, int], gap: Callable[[int], int] | None) -> int:
+    """Put buffers one after the other, the most aligned ones first, so that no byte is lost but at odd sizes, and to
+    what ``gap`` leaves on either side of a buffer of so many bytes. Gives where they end."""
+    end = left = 0
+    for buffer in sorted(buffers, key=lambda buffer: -buffer.alignment):
+        around = 0 if gap is None else gap(buffer.nbytes)
+        offsets[buffer.name] = round_up(end + max(left, around), buffer.alignment)
+        end, left = offsets[buffer.name] + buffer.nbytes, around
+    return end + left
 
 
 def _check_memories(program: Program, made: Plan) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..errors import ModelError
 
-__all__ = ["Abi", "Array", "abi", "aligned", "text"]
+__all__ = ["Abi", "Array", "abi", "aligned", "declarations", "text"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -48,14 +48,23 @@ class Abi:
     statuses: dict[int, str]
 
 
+def declarations() -> str:
+    """The types, and the functions through which a library is entered, as cffi reads them."""
+    return "\n".join([*(found for header in _headers() for found in _TYPE.findall(header)), _ENTRIES])
+
+
+def _headers() -> list[str]:
+    return [(_CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h")]
+
+
 @functools.cache
 def abi() -> Abi:
     """The ABI of this version of UMA."""
-    headers = [(_CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h")]
+    headers = _headers()
     defines = dict(re.findall(r"^#define (UMA_ABI_VERSION|UMA_ERR_\w+) (\d+)", headers[0], re.MULTILINE))
     version = int(defines.pop("UMA_ABI_VERSION"))
     ffi = cffi.FFI()
-    ffi.cdef("\n".join([*(found for header in headers for found in _TYPE.findall(header)), _ENTRIES]))
+    ffi.cdef(declarations())
     return Abi(ffi, version, {int(value): name for name, value in defines.items()})
 
 

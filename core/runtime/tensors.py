@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: tensors by name, and the check of a caller's arrays."""
+"""What goes into a model and what comes out: tensors by name, the check of a caller's arrays, and random ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..tir.dtype import itemsize
 from .abi import Array
 
-__all__ = ["TensorInfo", "checked_inputs"]
+__all__ = ["TensorInfo", "checked_inputs", "ends", "random_array"]
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,26 @@ def _array(value: Any, info: TensorInfo, where: str) -> Array:
     if array.dtype != info.dtype or array.shape != info.shape:
         raise ModelError(f"{what} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
     return array
+
+
+def ends(dtype_name: str) -> tuple[int, int]:
+    """The lowest and the highest value that generated inputs of a type have. Wider integers are most often indices of
+    something, and a float's values are around 0."""
+    dtype = np.dtype(dtype_name)
+    if dtype.kind == "f":
+        return -1, 1
+    if dtype.kind == "b":
+        return 0, 1
+    return (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if dtype.itemsize <= 2 else (0, 255)
+
+
+def random_array(shape: Sequence[int], dtype_name: str, seed: int) -> Array:
+    """Uniform numbers: all values of an integer type of up to 16 bits, 0 .. 255 of a wider one, [-1, 1) for floats."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype_name)
+    low, high = ends(dtype_name)
+    if dtype.kind == "f":
+        return rng.uniform(low, high, shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(low, high + 1, shape).astype(dtype)
+    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)

@@ -15,9 +15,9 @@ from tests._support.small_models import NET, Uma
 
 import uma as uma_package
 from uma.cli import main
-from uma.cli.common import random_array
 from uma.pipeline import STAGES
 from uma.plugins import PluginEntry, PluginHost
+from uma.runtime.tensors import random_array
 from uma.target import Alias, Attribute, ListOf, MapOf, Target, read_target
 
 
@@ -198,7 +198,7 @@ class TestVerify:
         done = uma("verify", "net.py", "--target", "c")
         assert done.code == 0 and done.err == ""
         lines = done.out.splitlines()
-        assert lines[0] == "net: 3 results of kernels compared with their references: all agree"
+        assert lines[0] == "net: 3 results of kernels compared with their references over 8 samples: all agree"
         assert lines[1] == "output scores against the same kernels without reuse of memory: equal"
         assert re.match("output scores against the references of the whole model: (equal|within)", lines[2])
 
@@ -213,7 +213,10 @@ class TestVerify:
         assert [(row["name"], row["against"]) for row in record["outputs"]] == [
             ("scores", "inspected"),
             ("scores", "references"),
+            ("scores", "first run"),
         ]
+        assert record["samples"][:3] == ["random 0", "all lowest", "all highest"] and len(record["samples"]) == 8
+        assert all(row["compared"] > 8 and row["differing_samples"] == 0 for row in record["kernels"])
         assert all(row["ok"] and row["first"] is None for row in record["kernels"] + record["outputs"])
 
 

@@ -17,13 +17,13 @@ from tests._support.stream_plugin import lowering, plugin
 from tests._support.te_lowerings import as_declared, kernel_of, lowered
 
 from uma.artifact import PartCounts
-from uma.cli.common import random_array
 from uma.cli.output import Output
 from uma.cli.run import _show_parts
 from uma.hookspecs import Clock, Lowered, Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function
 from uma.relay.pattern import Clause, Failed, op, wildcard
+from uma.runtime.tensors import random_array
 from uma.tir import nodes as tir
 from uma.tir import te
 
@@ -384,7 +384,7 @@ class TestVerify:
             "  fc1/add, fc1/relu: equal",
             "  fc2: equal",
             "  out: equal",
-            "m: 4 results of kernels compared with their references: all agree",
+            "m: 4 results of kernels compared with their references over 8 samples: all agree",
         ]
         assert not (folder / "sides").exists()
         kernels = uma(*self.VERIFY, "--json").json["kernels"]
@@ -402,9 +402,12 @@ class TestVerify:
         )
         assert found is not None, head
         assert int(found[1]) == int(found[2]) + 1
-        assert where == "  where: region npu_0 of npu, result 2 of 4"
+        assert where == "  where: region npu_0 of npu, result 2 of 4, sample 'as given'"
         assert hint == "  hint: --dump DIR writes what it was given, what it gave, and what it should have given"
-        assert done.out.splitlines()[0] == "m: 4 results of kernels compared with their references: 1 differ"
+        assert (
+            done.out.splitlines()[0]
+            == "m: 4 results of kernels compared with their references over 8 samples: 1 differ"
+        )
 
     def test_a_fault_in_a_region_as_json(self, uma: Uma, install: Install) -> None:
         install(joined(wrong_at(0, 1)))
@@ -415,7 +418,11 @@ class TestVerify:
         assert (wrong["kernel"], wrong["target"], wrong["layers"]) == ("npu_0", "npu", ["fc1/add", "fc1/relu"])
         assert (wrong["differing"], wrong["size"], wrong["largest"], wrong["first"]) == (1, 6, 1.0, [0, 1])
         assert wrong["got"] == wrong["expected"] + 1
-        assert {row["against"]: row["ok"] for row in record["outputs"]} == {"inspected": True, "references": False}
+        assert {row["against"]: row["ok"] for row in record["outputs"]} == {
+            "inspected": True,
+            "references": False,
+            "first run": True,
+        }
 
     def test_both_sides_of_a_fault_are_dumped(self, uma: Uma, install: Install, folder: Path) -> None:
         install(joined(wrong_at(1, 2)))

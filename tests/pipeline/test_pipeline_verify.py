@@ -30,7 +30,8 @@ from uma.pipeline import driver, stages
 from uma.pipeline.driver import LoadedModel, build_loaded, load_model
 from uma.pipeline.members import resolve_targets
 from uma.pipeline.oracles import ORACLES, litert
-from uma.pipeline.verify import Difference, Skipped, Verification, check_outputs, compare, verify
+from uma.pipeline.verification import Difference, Skipped, Verification, check_outputs, compare
+from uma.pipeline.verify import verify
 from uma.plugins import PluginHost, default_host
 from uma.program import Plan, Program
 from uma.program import plan as real_plan
@@ -111,10 +112,14 @@ class TestVerify:
         assert [(check.name, check.against) for check in found.outputs] == [
             ("scores", "inspected"),
             ("scores", "references"),
+            ("scores", "first run"),
         ]
         assert all(check.difference.ok for check in (*found.kernels, *found.outputs))
         assert [check.difference.size for check in found.kernels] == [32, 2, 2]
-        assert told == ["compile without reuse of memory", "run, and compare with the references"]
+        assert told == [
+            *("compile without reuse of memory", "as given, 1 of 1"),
+            *("run the first sample again", "drive each kernel by itself"),
+        ]
 
     def test_copies_are_compared_too(self) -> None:
         inputs = {"a": np.array([1, 2, 3, 4], np.int8), "b": np.array([5, 6, 7, 8], np.int8)}
@@ -189,6 +194,7 @@ class TestSkipped:
         assert [(check.against, check.difference.ok) for check in found.outputs] == [
             ("inspected", True),
             ("references", True),
+            ("first run", True),
         ]
 
     def test_what_the_model_gives_is_compared_all_the_same(self) -> None:
@@ -196,7 +202,7 @@ class TestSkipped:
         found = self.found(swapped("add", lambda e: e.args[0]))
         assert [check.difference.ok for check in found.kernels] == [True]
         assert len(found.skipped) == 2
-        assert [check.difference.ok for check in found.outputs] == [True, False]
+        assert [check.difference.ok for check in found.outputs] == [True, False, True]
 
     def test_several_passes(self) -> None:
         other = Pass("TIR_1", "again", swapped("multiply", through_views).fn)
@@ -221,7 +227,7 @@ class TestSkipped:
         assert done.code == 0
         assert "  first: equal\n  second: equal\n  third: not compared\n" in done.out
         compared, skipped = [line for line in done.out.splitlines() if "compared" in line][-2:]
-        assert compared == "m: 2 results of kernels compared with their references: all agree"
+        assert compared == "m: 2 results of kernels compared with their references over 8 samples: all agree"
         assert skipped == f"1 kernel could not be compared: {self.REASON}"
         record = uma("verify", "m.py", "--target", "plain", "--json").json
         assert record["equal"] is True
@@ -265,9 +271,11 @@ class TestPlantedFaults:
             r"the first at \[0, 0, 0, 1\]: (-?\d+) instead of (-?\d+); at most by 1",
             head,
         )
-        assert where == "  where: kernel max_pool2d, result 6 of 10"
+        assert where == "  where: kernel max_pool2d, result 6 of 10, sample 'random 0'"
         assert hint == "  hint: --dump DIR writes what it was given, what it gave, and what it should have given"
-        assert done.out.splitlines()[0].endswith("10 results of kernels compared with their references: 1 differ")
+        assert done.out.splitlines()[0].endswith(
+            "10 results of kernels compared with their references over 8 samples: 1 differ"
+        )
 
     def test_a_kernel_of_floats(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         wrong_compute(monkeypatch, "nn.global_avg_pool", lambda value: value * 1.0001)
@@ -341,7 +349,7 @@ class TestOtherRuntimes:
         shape = ["--shape", "x=1,5"] if file == "m.onnx" else []
         record = uma("verify", file, "--target", "c", "--against", against, "--json", *shape).json
         assert record["equal"] is True
-        assert [row["against"] for row in record["outputs"]] == ["inspected", "references", against]
+        assert [row["against"] for row in record["outputs"]] == ["inspected", "references", against, "first run"]
         assert {row["size"] for row in record["outputs"]} == {5 if shape else 4}
 
     def test_difference(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,104 @@
+"""What the operands of kernels may be: their ranges, and arrays at the ends of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from ..relay.module import AnyFunction
+from ..relay.op import Bounds
+from ..relay.transform import value_range
+from ..relay.types import TensorType
+from ..relay.visit import post_order
+from ..tir.dtype import bounds, is_integer, itemsize
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["directed", "ranges", "rounded"]
+
+
+def ranges(main: Function, functions: Mapping[GlobalVar, AnyFunction]) -> dict[Expr, Bounds]:
+    """Bounds, proven for every input of the model, of the integers that ``main`` computes, which calls functions.
+
+    A wide integer of which nothing is proven has none: an index, most often, that must not be any number.
+    """
+    known: dict[Expr, Bounds] = {}
+    fields: dict[Expr, list[Bounds | None]] = {}
+    for expr in post_order(main.body):
+        if isinstance(expr, Call):
+            function = functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
+            if isinstance(function, Function):
+                pairs = zip(function.params, expr.args, strict=True)
+                given: dict[Expr, Bounds] = {param: known[arg] for param, arg in pairs if arg in known}
+                if isinstance(function.body, Tuple):
+                    parts = function.body.fields
+                    fields[expr] = [value_range(part, given) if _is_integer(part) else None for part in parts]
+                elif _is_integer(function.body):
+                    known[expr] = _held(value_range(function.body, given), expr)
+                continue
+        if isinstance(expr, TupleGetItem) and expr.tuple in fields:
+            field = fields[expr.tuple][expr.index]
+            if field is not None:
+                known[expr] = _held(field, expr)
+        elif _is_integer(expr):
+            known[expr] = _held(value_range(expr, known), expr)
+    return {expr: found for expr, found in known.items() if not _is_open(expr, found)}
+
+
+def _is_integer(expr: Expr) -> bool:
+    return isinstance(expr.type, TensorType) and is_integer(expr.type.dtype)
+
+
+def _held(found: Bounds, expr: Expr) -> Bounds:
+    """What of the bounds the type holds; all of it, where something may wrap around."""
+    low, high = bounds(expr.dtype)
+    return found if low <= found.low and found.high <= high else Bounds(low, high)
+
+
+def _is_open(expr: Expr, found: Bounds) -> bool:
+    return itemsize(expr.dtype) > 2 and (found.low, found.high) == bounds(expr.dtype)
+
+
+def directed(operands: Sequence[tuple[Expr, tuple[float, float]]]) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Arrays for operands, by what they are called.
+
+    Args:
+        operands: each with the lowest and the highest value that it may have.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+
+    def array(expr: Expr, values: np.ndarray | float) -> np.ndarray:
+        return np.broadcast_to(np.asarray(values), expr.shape).astype(expr.dtype)
+
+    yield "all lowest", [array(expr, ends[0]) for expr, ends in operands]
+    yield "all highest", [array(expr, ends[1]) for expr, ends in operands]
+    if len(operands) > 1:
+        for first in range(2):
+            kind = ("lowest", "highest") if first == 0 else ("highest", "lowest")
+            opposite = [array(expr, ends[(at + first) % 2]) for at, (expr, ends) in enumerate(operands)]
+            yield f"{' and '.join(kind)} in turn", opposite
+    yield "ends at random", [array(expr, rng.choice(np.array(ends), expr.shape)) for expr, ends in operands]
+    within = []
+    for expr, (low, high) in operands:
+        if _is_integer(expr):
+            within.append(array(expr, rng.integers(int(low), int(high), expr.shape, np.int64, endpoint=True)))
+        else:
+            within.append(array(expr, rng.uniform(low, high, expr.shape)))
+    yield "random", within
+
+
+def rounded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same, each float off by up to a unit in its last place; the same arrays give the same."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return {
+        name: array + (array * rng.uniform(-1, 1, array.shape) * np.finfo(array.dtype).eps).astype(array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for name, array in arrays.items()
+    }

@@ -1,0 +1,164 @@
+"""The process in which `isolated` runs compiled models. It needs cffi and the standard library only, and is started as
+a script: what it imports of them, it finds where it is told.
+
+It is told what to do in lines of JSON on stdin, and answers each with one on what was its stdout; what models print
+goes to stderr. All data are in files that both processes map.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import sys
+import traceback
+from typing import Any
+
+
+class _Model:
+    """A library with a model, and one context of it."""
+
+    def __init__(self, ffi: Any, told: dict[str, Any]) -> None:
+        self._ffi = ffi
+        self._map = mmap.mmap(told["file"], told["bytes"])
+        self._base = ffi.from_buffer(self._map)
+        self.library = ffi.dlopen(told["library"], ffi.RTLD_NOW | ffi.RTLD_LOCAL)
+        self.model = self.library.uma_model_entry()
+        self.devices: list[Any] = []
+        self._kept: list[Any] = []
+        self._told = told
+        self._inputs, self._outputs = self._table("const void *[]", "inputs"), self._table("void *[]", "outputs")
+        self._is_stepwise = told["watch"] is not None
+
+    def open(self) -> dict[str, Any]:
+        """Open the devices and make the context."""
+        ffi, model, told = self._ffi, self.model, self._told
+        found = [int(model.arena_bytes), int(model.state_bytes), int(model.n_devices)]
+        if found != told["sizes"]:
+            return {"mismatch": found}
+        table = ffi.new("uma_device[]", max(model.n_devices, 1))
+        self._kept += [table]
+        for at in range(model.n_devices):
+            info = model.devices + at
+            state = self._new(info.driver.state_bytes, max(info.driver.state_alignment, 64))
+            memory = self._new(info.bus_bytes if info.base == 0 else 0, 64)
+            code = model.open(table + at, info, state, memory)
+            if code != 0:
+                return {"closed": at, "code": code}
+            self.devices.append(table + at)
+        devices = ffi.new("uma_device *[]", self.devices) if self.devices else ffi.NULL
+        self._context = self._new(model.context_bytes, 64)
+        self._kept += [devices]
+        status = model.init(
+            self._context,
+            self.at(told["arena"]),
+            model.arena_bytes,
+            self.at(told["state"]),
+            model.state_bytes,
+            devices,
+        )
+        if status == 0 and self._is_stepwise:
+            self._zones = ffi.new("uma_zone[]", max(len(told["zones"]), 1))
+            for row, (at, nbytes) in enumerate(told["zones"]):
+                self._zones[row].at, self._zones[row].bytes = self.at(at), nbytes
+        return {
+            "status": status,
+            "counters": [int(device.driver.n_counters) for device in self.devices],
+            "state_offsets": [int(model.state_offsets[at]) for at in range(model.n_states)],
+        }
+
+    def run(self, wanted: bool) -> dict[str, Any]:
+        """One run; of the steps that are wanted, as the file says, or all."""
+        ffi, told = self._ffi, self._told
+        if self._is_stepwise:
+            self.library.uma_watch_steps(
+                ffi.cast("uma_watch *", self.at(told["watch"])),
+                self.at(told["wanted"]) if wanted else ffi.NULL,
+                self._zones,
+                len(told["zones"]),
+                self.at(told["should_be"]),
+            )
+        status = self.model.invoke(self._context, self._inputs, self._outputs)
+        result: dict[str, Any] = {"status": status}
+        if status != 0 and self.devices:
+            fault = self.model.fault(self._context)
+            result["fault"] = [fault.device, fault.step, fault.code]
+            driver = self.devices[fault.device].driver
+            count = driver.n_counters
+            result["counted"] = [int(driver.counter(self.devices[fault.device], i)) for i in range(count)]
+        return result
+
+    def reset(self) -> dict[str, Any]:
+        """The state is what it is before the first run."""
+        return {"status": self.model.reset(self._context) if self.model.n_states else 0}
+
+    def close(self) -> dict[str, Any]:
+        """Close the devices, the last one first."""
+        codes = []
+        while self.devices:
+            device = self.devices.pop()
+            codes.append([len(self.devices), device.driver.close(device)])
+        return {"closed": codes}
+
+    def at(self, offset: int) -> Any:
+        """A pointer into the file."""
+        return self._base + offset
+
+    def _table(self, type_: str, what: str) -> Any:
+        pointers = [self.at(offset) for offset in self._told[what]]
+        return self._ffi.new(type_, pointers or [self._ffi.NULL])
+
+    def _new(self, nbytes: int, alignment: int) -> Any:
+        """Zeroed memory, aligned."""
+        ffi = self._ffi
+        memory = ffi.new("unsigned char[]", max(int(nbytes), 1) + int(alignment))
+        self._kept.append(memory)
+        return memory + (-int(ffi.cast("uintptr_t", memory)) % int(alignment))
+
+
+def _serve(answers: Any) -> None:
+    told = json.loads(sys.stdin.readline())
+    sys.path[:] = told["path"]
+    import cffi
+
+    ffi = cffi.FFI()
+    ffi.cdef(told["declarations"])
+    models: dict[str, _Model] = {}
+    for line in sys.stdin:
+        told = json.loads(line)
+        try:
+            answer = _answer(ffi, models, told)
+        except Exception:  # noqa: BLE001 - whatever it is, it is no fault of what is run
+            answer = {"fault_of_ours": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _answer(ffi: Any, models: dict[str, _Model], told: dict[str, Any]) -> dict[str, Any]:
+    if told["do"] == "load":
+        try:
+            models[told["name"]] = _Model(ffi, told)
+        except (OSError, AttributeError) as error:
+            return {"unloaded": str(error)}
+        return models[told["name"]].open()
+    model = models[told["name"]]
+    match told["do"]:
+        case "run":
+            return model.run(told["wanted"])
+        case "reset":
+            return model.reset()
+    return model.close()
+
+
+def _main() -> None:
+    # What C code prints is no answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is what is looked for
+    _serve(answers)
+    answers.flush()
+    os._exit(0)  # what a driver left behind is not waited for
+
+
+if __name__ == "__main__":
+    _main()
