@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,25 @@ import pytest
 
 pytest_plugins = ("pytester",)
 
+FOR_TESTS = ("UMA_MODELS", "UMA_PYTHONS", "UMA_SOAK")
+"""What says something to the tests. Every other variable of ours is a user's, and the tests are nobody's."""
+
+FOREIGN = re.compile(
+    r"UMA_.*|CC|CPP|CXX|LD|AR|.*FLAGS|LDLIBS|TARGET_ARCH|MAKE.*|CPATH|(C|OBJC|CPLUS)_INCLUDE_PATH|LIBRARY_PATH"
+    r"|(GCC|CLANG|CCC)_.*|PYTHON(WARNINGS|UTF8|COERCECLOCALE|IOENCODING|DEVMODE|UNBUFFERED|STARTUP|INSPECT|SAFEPATH"
+    r"|OPTIMIZE|VERBOSE|PROFILEIMPORTTIME)|LANG|LANGUAGE|LC_.*|TZ|TERM|COLORTERM|COLUMNS|LINES|NO_COLOR|.*FORCE_COLOR.*"
+    r"|CLICOLOR|PAGER|XDG_.*|SOURCE_DATE_EPOCH|PYTEST_ADDOPTS|PIP_.*|UV_.*|POSIXLY_CORRECT|CDPATH|ENV|BASH_ENV",
+    re.ASCII,
+)
+"""Variables of the environment that change what compilers, make, shells, Python, pip or UMA do or print."""
+
 _SOAK = os.environ.get("UMA_SOAK") == "1"
+
+# Before anything is imported that reads them; what the tests start inherits it. A test sets what it is about.
+for _name in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in FOR_TESTS]:
+    del os.environ[_name]
+os.environ["LC_ALL"] = "C.UTF-8"  # as in most places: what is read and printed is UTF-8
+os.umask(0o022)  # a folder that all may write to is no cache, and makes for warnings
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +94,31 @@ def test_compilers_are_those_on_the_path(project: pytest.Pytester, monkeypatch: 
     none = run(project, "-rs")
     none.assert_outcomes(skipped=1)
     none.stdout.fnmatch_lines(["*neither gcc nor clang is on PATH*"])
+
+
+def test_the_environment_does_not_matter(pytester: pytest.Pytester) -> None:
+    """What a shell, a build, or another project has set reaches neither the tests nor what they start."""
+    pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = soak: long")
+    pytester.makepyfile(
+        """
+        import os, subprocess, sys
+        HERE = "import os; print(*sorted(set(os.environ) & set(%r)), oct(os.umask(0)))"
+        def test_it():
+            names = os.environ["NAMES"].split(",")
+            out = subprocess.run([sys.executable, "-c", HERE % names], capture_output=True, text=True, check=True)
+            assert (out.stdout.split(), out.stderr) == (["UMA_MODELS", "0o22"], "")
+            assert os.environ["LC_ALL"] == "C.UTF-8"
+        """
+    )
+    hostile = {
+        "CC": "/no/cc", "CFLAGS": "-Wno", "MAKEFLAGS": "-j4 --print-directory", "CPATH": "/no", "PIP_NO_INDEX": "1",
+        "PYTHONWARNINGS": "error", "PYTHONIOENCODING": "latin-1", "PYTEST_ADDOPTS": "-q", "SOURCE_DATE_EPOCH": "0",
+        "UMA_DISABLE_PLUGINS": "c", "UMA_CACHE_DIR": "/no", "UMA_LIBRARY_PATH": "/no", "UMA_MODELS": "kept",
+        "LANG": "tr_TR.ISO-8859-9", "TZ": "Asia/Kathmandu", "XDG_CACHE_HOME": "/no", "UV_OFFLINE": "1",
+        "NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "dumb",
+    }  # fmt: skip
+    environment = {**os.environ, **hostile, "NAMES": ",".join(hostile)}
+    command = ["sh", "-c", 'umask 000 && exec "$0" -W ignore -m pytest -p no:cacheprovider', sys.executable]
+    done = subprocess.run(command, cwd=pytester.path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
