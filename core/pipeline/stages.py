@@ -22,6 +22,7 @@ from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
+from ..relay.transform.zero_points import zero_points_to_biases
 from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
 from ..tir.nodes import PrimFunc
@@ -206,7 +207,7 @@ class Build:
             case "fuse":
                 hosts = [Owner(m.label, _NOTHING if has_loops(module) else m.patterns) for m in self.members.takers]
                 with blaming(module.spans, self.members.__getitem__):
-                    return fuse(module, hosts)
+                    return fuse(zero_points_to_biases(module), hosts)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ModelError
 from ...tir import te
@@ -19,7 +19,7 @@ from .qnn import check_zero_point
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CONV_INTEGERS"]
+__all__ = ["CONV_INTEGERS", "copies_rows", "product_sum_bounds", "without_zero_point"]
 
 CONV_INTEGERS = ("int8", "uint8", "int16")
 """dtypes of the operands of quantised convolutions and matrix products."""
@@ -108,12 +108,25 @@ def _reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.ndarray
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    by = _compute_by_patches if copies_rows(attrs, data, weight) else _compute_by_taps
+    return by(attrs, out, data, weight)
+
+
+class _Typed(Protocol):
+    """What has a shape and a dtype."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+
+
+def copies_rows(attrs: Attrs, data: _Typed, weight: _Typed) -> bool:
+    """Whether a convolution copies what is under each window, less the zero point, before it is multiplied."""
     *kernel, depth, out_channels = weight.shape
     taps = math.prod(kernel)
     worthwhile = depth >= 8 and taps * depth >= 16 and out_channels >= 8 and taps <= _MOST_TAPS
-    if is_integer(data.dtype) and attrs.groups == 1 and worthwhile:
-        return _compute_by_patches(attrs, out, data, weight)
-    return _compute_by_taps(attrs, out, data, weight)
+    return is_integer(data.dtype) and attrs.groups == 1 and worthwhile
 
 
 _MOST_TAPS = 64
@@ -155,6 +168,35 @@ def _compute_by_patches(attrs: Attrs, out: TensorType, data: te.Tensor, weight: 
     return te.compute(out.shape, dot, "conv")
 
 
+def without_zero_point(
+    sums: te.Tensor, zero_point: int, weight: Callable[..., Expr], taps: Sequence[int], weight_zero: int
+) -> te.Tensor:
+    """``sums`` of products of the data as it is, less what its zero point adds to them.
+
+    The loop over the taps multiplies what memory holds and nothing else, which compilers know best. Weights that are
+    constants come here without a zero point: see `zero_points_to_biases`.
+
+    Args:
+        sums: (..., channels), int32, each over all taps: none of them is padding that adds nothing.
+        zero_point: of the data.
+        weight: a weight from the indices of its taps and its channel.
+        taps: their extents.
+        weight_zero: what is subtracted from weights.
+    """
+    if not zero_point:
+        return sums
+    axes = tuple(te.reduce_axis(extent, f"t{d}") for d, extent in enumerate(taps))
+    total = te.compute(sums.shape[-1:], lambda o: te.sum(weight(*axes, o).astype("int32"), axes), "weight_sums")
+    of_zeros = math.prod(taps) * weight_zero
+
+    def at(*index: Any) -> Expr:
+        # The weights' sums first: what stands first is computed first, and the products stay beside what follows them.
+        weights = total[index[-1]]
+        return (of_zeros - weights if of_zeros else -weights) * zero_point + sums[index]
+
+    return te.compute(sums.shape, at, "centred")
+
+
 def _taken(
     attrs: Attrs, out: TensorType, data: te.Tensor, position: Sequence[Expr], taps: Sequence[te.Axis | int]
 ) -> tuple[list[Expr], list[Expr]]:
@@ -178,19 +220,23 @@ def _compute_by_taps(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.
     channel = te.reduce_axis(depth, "rc")
     per_group = out_channels // attrs.groups
 
+    # Padding adds nothing: under it, the zero point is subtracted tap by tap.
+    tap_zero = data_zero if any(attrs.padding) else 0
+
     def at(*index: Any) -> te.Reduction:
         batch, *position, o = index
         taken, conditions = _taken(attrs, out, data, position, taps)
         from_channel = channel if attrs.groups == 1 else (o // per_group) * depth + channel
         x = data[(batch, *taken, from_channel)].astype(out.dtype)
         w = weight[(*taps, channel, o)].astype(out.dtype)
-        if data_zero:
-            x = x - data_zero
+        if tap_zero:
+            x = x - tap_zero
         if weight_zero:
             w = w - weight_zero
         return te.sum(x * w, (*taps, channel), where=all_of(conditions))
 
-    return te.compute(out.shape, at, "conv")
+    sums = te.compute(out.shape, at, "conv")
+    return without_zero_point(sums, data_zero - tap_zero, lambda *at: weight[at], (*kernel, depth), weight_zero)
 
 
 def _value_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds, weight: Bounds) -> Bounds:

@@ -11,7 +11,7 @@ from ...tir.nodes import Expr, Load
 from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, require_float, require_integers
-from .conv import CONV_INTEGERS, product_sum_bounds
+from .conv import CONV_INTEGERS, product_sum_bounds, without_zero_point
 from .qnn import check_zero_point
 
 if TYPE_CHECKING:
@@ -58,23 +58,27 @@ def _dense_reference(attrs: Attrs, data: np.ndarray, weight: np.ndarray) -> np.n
 
 
 def _term(attrs: Attrs, dtype: str, a: Load, b: Load) -> Expr:
-    a_zero, b_zero = _zero_points(attrs)
-    x, w = a.astype(dtype), b.astype(dtype)
-    return (x - a_zero if a_zero else x) * (w - b_zero if b_zero else w)
+    """A product, the data as it is: its zero point is subtracted from the sum."""
+    _, b_zero = _zero_points(attrs)
+    w = b.astype(dtype)
+    return a.astype(dtype) * (w - b_zero if b_zero else w)
 
 
 def _dense_compute(attrs: Attrs, out: TensorType, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     k = te.reduce_axis(weight.shape[1], "k")
+    zero, weight_zero = _zero_points(attrs)
 
     def at(*index: Any) -> te.Reduction:
         *row, unit = index
         return te.sum(_term(attrs, out.dtype, data[(*row, k)], weight[unit, k]), (k,))
 
-    return te.compute(out.shape, at, "dense")
+    sums = te.compute(out.shape, at, "dense")
+    return without_zero_point(sums, zero, lambda k, unit: weight[unit, k], (weight.shape[1],), weight_zero)
 
 
 def _matmul_compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     k = te.reduce_axis(a.shape[-1], "k")
+    zero, b_zero = _zero_points(attrs)
 
     def batch(tensor: te.Tensor, index: tuple[Any, ...]) -> list[Any]:
         own = tensor.shape[:-2]
@@ -86,7 +90,21 @@ def _matmul_compute(attrs: Attrs, out: TensorType, a: te.Tensor, b: te.Tensor) -
         left, right = batch(a, tuple(outer)), batch(b, tuple(outer))
         return te.sum(_term(attrs, out.dtype, a[(*left, row, k)], b[(*right, k, column)]), (k,))
 
-    return te.compute(out.shape, at, "matmul")
+    sums = te.compute(out.shape, at, "matmul")
+    if not zero:
+        return sums
+    r = te.reduce_axis(a.shape[-1], "r")
+    columns = te.compute(
+        (*b.shape[:-2], b.shape[-1]), lambda *i: te.sum(b[(*i[:-1], r, i[-1])].astype(out.dtype), (r,)), "column_sums"
+    )
+    of_zeros = a.shape[-1] * b_zero
+
+    def centred(*index: Any) -> Expr:
+        *outer, _, column = index
+        weights = columns[(*batch(b, tuple(outer)), column)]
+        return (of_zeros - weights if of_zeros else -weights) * zero + sums[index]
+
+    return te.compute(out.shape, centred, "centred")
 
 
 def _dense_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds, weight: Bounds) -> Bounds:
