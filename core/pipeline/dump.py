@@ -13,6 +13,7 @@ from ..plain_files import open_plain, size_of
 from ..program.text import parse_program, print_program
 from ..relay.module import IRModule
 from ..relay.text import parse_module, print_module
+from ..relay.types import MAX_BYTES
 from ..runtime.files import write_whole
 from .stages import STAGES, Form
 
@@ -29,6 +30,7 @@ CONSTANTS_FILE = "constants.npz"
 
 _PROGRAM = re.compile(r"^@program\b", re.MULTILINE)
 _MAX_TEXT_BYTES = 1 << 30
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _NPY_MAGIC = b"\x93NUMPY"
 
 
@@ -93,7 +95,7 @@ def read_dump(path: Path) -> Form:
             if size_of(file) > _MAX_TEXT_BYTES:
                 raise ModelError(f"the text is larger than {_MAX_TEXT_BYTES} bytes", where=str(path))
             text = reader.read()
-        constants = _read_constants(beside) if beside.exists() else {}
+        constants = _read_constants(beside, text) if beside.exists() else {}
     except UnicodeDecodeError as error:
         raise ModelError(f"the text is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
@@ -109,8 +111,8 @@ def read_dump(path: Path) -> Form:
     return module
 
 
-def _read_constants(path: Path) -> dict[str, bytes]:
-    """The contents of the arrays in a file of `Dumper`; ModelError for any other file.
+def _read_constants(path: Path, text: str) -> dict[str, bytes]:
+    """The contents of the arrays that ``text`` names in a file of `Dumper`; ModelError for any other file.
 
     What they are is said by the text, and that they are what it means by their digests, so the headers are skipped.
     """
@@ -125,13 +127,19 @@ def _read_constants(path: Path) -> dict[str, bytes]:
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
             if packed or sum(member.file_size for member in members) > size_of(whole):
                 raise ModelError("the constants are compressed, as no dump is", where=str(path))
+            named = set(_DIGEST.findall(text))
+            sizes = {member.filename.removesuffix(".npy"): member.file_size for member in members}
+            if sum(sizes[name] for name in named.intersection(sizes)) > MAX_BYTES:
+                raise ModelError(f"the constants are larger than {MAX_BYTES} bytes", where=str(path))
             for member in members:
                 with archive.open(member) as file:
                     head = file.read(8)
                     if head[:6] != _NPY_MAGIC:
                         raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
-                    file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
-                    found[member.filename.removesuffix(".npy")] = file.read()
+                    name = member.filename.removesuffix(".npy")
+                    if name in named:
+                        file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
+                        found[name] = file.read()
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, RuntimeError) as error:
         raise ModelError(f"the constants are damaged: {error}", where=str(path)) from error
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,12 +94,30 @@ def _again(model: onnx.ModelProto, folder: Path) -> None:
         tensor.external_data.add(key="location", value="weights.bin")
 
 
+def _twice(model: onnx.ModelProto, folder: Path) -> None:
+    """Both weights are the whole file."""
+    _again(model, folder)
+    for tensor in model.graph.initializer:
+        tensor.dims[:] = [600]
+
+
+def _type(model: onnx.ModelProto, folder: Path) -> None:
+    model.graph.initializer[0].data_type = onnx.TensorProto.STRING
+
+
+def _shape(model: onnx.ModelProto, folder: Path) -> None:
+    model.graph.initializer[0].dims.append(-1)
+
+
 FAULTS: list[tuple[str, Callable[[onnx.ModelProto, Path], None]]] = [
     ("'w0' is stored in 'weights.bin', which is not there", _remove),
     ("'w1' needs more bytes than 'weights.bin' has", _cut),
-    ("'w1' needs more bytes than 'weights.bin' has", _again),
+    ("'w0' has 2400 bytes in 'weights.bin', its shape (300,) 1200", _again),
+    ("'w1' needs more bytes than 'weights.bin' has", _twice),
     ("'w0' needs more bytes than 'weights.bin' has", _entry("offset", "9" * 19)),
-    ("'w0' has 8 bytes, its shape (300,) 1200", _entry("length", "8")),
+    ("'w0' has 8 bytes in 'weights.bin', its shape (300,) 1200", _entry("length", "8")),
+    ("'w0' has elements of ONNX's type STRING, which is not supported", _type),
+    ("'w0' has the impossible shape (300, -1)", _shape),
     ("'w0' is stored in another file, at an offset or length '-1'", _entry("offset", "-1")),
     ("'w0' is stored in '../secret', which is not in the model's folder", _entry("location", "../secret")),
     ("'w0' is stored in 'link', which is not in the model's folder", _link),
@@ -153,3 +172,45 @@ def test_files_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(external, "MAX_FILE_BYTES", 2399)
     with pytest.raises(ModelError, match="the files beside the model are larger than 2 GiB"):
         import_model(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("length", [None, 2**31 - 1])
+def test_not_a_byte_is_read_that_no_shape_asks_for(
+    length: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small model beside a sparse file: its length is checked against the shape first."""
+    model = saved(tmp_path / "model.onnx")
+    first = model.graph.initializer[0]
+    del first.external_data[:]
+    first.external_data.add(key="location", value="sparse.bin")
+    if length is not None:
+        first.external_data.add(key="length", value=str(length))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(2**31 - 1)
+    monkeypatch.setattr(external.Stored, "read", lambda self: pytest.fail("it was read"))
+    with pytest.raises(ModelError, match=r"'w0' has 2147483647 bytes in 'sparse.bin', its shape \(300,\) 1200"):
+        import_model(tmp_path / "model.onnx")
+
+
+def test_a_weight_that_nothing_needs_is_not_read(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model.onnx")
+    unused = model.graph.initializer.add(name="unused", data_type=onnx.TensorProto.INT8, dims=[2**31 - 2401])
+    unused.data_location = external.EXTERNAL
+    unused.external_data.add(key="location", value="sparse.bin")
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(2**31 - 2401)
+    tracemalloc.start()
+    try:
+        import_model(tmp_path / "model.onnx")
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_became_shorter(tmp_path: Path) -> None:
+    stored = external.Stored("'w0'", "weights.bin", str(tmp_path / "weights.bin"), 0, 1200)
+    (tmp_path / "weights.bin").write_bytes(b"abc")
+    with pytest.raises(ModelError, match=r"'w0' needs more bytes than 'weights\.bin' has"):
+        stored.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -194,6 +195,43 @@ def test_constants_that_are_damaged(content: bytes, message: str, tmp_path: Path
     with pytest.raises(ModelError, match=message) as caught:
         read_dump(tmp_path / FILES[0])
     assert caught.value.where == str(tmp_path / CONSTANTS_FILE)
+
+
+def grown(path: Path, name: str, size: int) -> None:
+    """The archive with an array of so many zeros, of which the file system stores none."""
+    with zipfile.ZipFile(path) as old:
+        contents = {member.filename: old.read(member) for member in old.infolist()}
+    path.unlink()
+    with zipfile.ZipFile(path, "w") as made:
+        for other, content in contents.items():
+            if other != name:
+                made.writestr(other, content)
+        made.writestr(name, b"\x93NUMPY\x01\x00")
+        # What the directory at the end of the file, and the header before the content, say of its size.
+        made.infolist()[-1].file_size = made.infolist()[-1].compress_size = size
+    directory = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(max(size, len(directory)) + len(directory))
+        file.seek(-len(directory), 2)
+        file.write(directory)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_sparse_file_of_constants_is_not_read_into_memory(named: bool, tmp_path: Path) -> None:
+    """What the text does not name is not read at all, and not more than there may be of what it names."""
+    dumped(NET, tmp_path)
+    constants = tmp_path / CONSTANTS_FILE
+    with zipfile.ZipFile(constants) as archive_:
+        name = archive_.namelist()[0] if named else "0" * 64 + ".npy"
+    grown(constants, name, 2**31 + 100)
+    if named:
+        with pytest.raises(ModelError, match="the constants are larger than"):
+            read_dump(tmp_path / FILES[0])
+    else:
+        tracemalloc.start()
+        assert isinstance(read_dump(tmp_path / FILES[0]), IRModule)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+        tracemalloc.stop()
 
 
 def test_no_pickle_is_read(tmp_path: Path) -> None:

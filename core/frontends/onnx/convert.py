@@ -23,7 +23,7 @@ from .custom import convert_custom
 from .fold import FOLDERS, OF_SHAPES, fold
 from .fold_math import FOLD_LIMIT_BYTES
 from .moves import MOVES
-from .proto import OPSETS, Graph, Input, Node, read_array, read_graph
+from .proto import OPSETS, Graph, Input, Node, read_graph
 from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
 from .shape import SHAPE
@@ -75,11 +75,7 @@ def from_onnx(
         graph = read_graph(data, states or {}, folder)
         budget_bytes = FREE_BYTES + BYTES_PER_BYTE * graph.size_bytes
         module, notes = to_integers(_Importer(graph, shapes or {}, budget_bytes, custom).run())
-        initial = {
-            value.name: read_array(graph.initializers[value.name], repr(value.name))
-            for value in graph.inputs
-            if value.name in graph.initializers
-        }
+        initial = {value.name: graph.constant(value.name) for value in graph.inputs if value.name in graph.initializers}
     return ImportedModel(keep_states(module, states or {}, initial), (*graph.notes, *notes))
 
 
@@ -136,7 +132,7 @@ class _Importer:
 
     def _value(self, name: str) -> Value:
         if name not in self._values:
-            self._values[name] = read_array(self._graph.initializers[name], repr(name))
+            self._values[name] = self._graph.constant(name)
         return self._values[name]
 
     # --- nodes -------------------------------------------------------------------------------------------------------

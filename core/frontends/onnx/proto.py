@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ..model import clean_text
-from .external import embed_external
+from .external import Stored, find_external
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +142,8 @@ class Graph:
         inputs: in the model's order, without those that an initialiser gives a value, unless they were asked for.
         outputs: names of tensors, all different.
         nodes: those that the outputs need, each after the nodes that it needs.
-        initializers: constants by name, not decoded yet.
+        initializers: constants by name, not decoded yet: see `constant`.
+        external: where those of them are that the model keeps in files beside it.
         size_bytes: of the file, with what it keeps in others.
         notes: what a user may want to know of it.
     """
@@ -151,8 +152,17 @@ class Graph:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     initializers: Mapping[str, TensorProto]
+    external: Mapping[str, Stored]
     size_bytes: int
     notes: tuple[str, ...]
+
+    def constant(self, name: str) -> np.ndarray:
+        """An initialiser as an array, read from its own file where it has one; ModelError as for `read_array`."""
+        tensor, stored = self.initializers[name], self.external.get(name)
+        if stored is None:
+            return read_array(tensor, repr(name))
+        _, dtype, shape = _layout(tensor, repr(name))
+        return _decoded(stored.read(), dtype, shape)
 
 
 def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = None) -> Graph:
@@ -180,7 +190,8 @@ def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = No
         raise ModelError(_NO_MODEL, hint=_FORMATS) from error
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError(_NO_MODEL, hint=_FORMATS)
-    return _graph(model, kept, len(data) + embed_external(model.graph, folder))
+    external = find_external(model.graph, folder, _bytes_of)
+    return _graph(model, kept, external, len(data) + sum(stored.length for stored in external.values()))
 
 
 def dtype_name(elem_type: int, what: str) -> str:
@@ -217,22 +228,47 @@ def read_array(tensor: TensorProto, what: str) -> np.ndarray:
         raise ModelError(f"{what} is stored in another file", hint="save the model as one file")
     if tensor.HasField("segment"):
         raise ModelError(f"{what} is stored in segments, which is not supported")
-    name = dtype_name(tensor.data_type, what)
-    dtype = np.dtype(name).newbyteorder("<")
-    shape = tuple(tensor.dims[: MAX_RANK + 1])
+    name, dtype, shape = _layout(tensor, what)
     size = math.prod(shape)
-    if min(shape, default=1) < 0 or len(shape) > MAX_RANK or size * dtype.itemsize > MAX_TENSOR_BYTES:
-        raise ModelError(f"{what} has the impossible shape {shape}")
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size * dtype.itemsize:
             raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {size * dtype.itemsize}")
-        if name == "bool":
-            return np.asarray(np.frombuffer(tensor.raw_data, np.uint8) != 0).reshape(shape)
-        return np.frombuffer(tensor.raw_data, dtype).astype(name).reshape(shape)
+        return _decoded(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape)
     values = getattr(tensor, _DTYPES[tensor.data_type][1])
     if len(values) != size:
         raise ModelError(f"{what} has {len(values)} elements, its shape {shape} {size}")
     return _from_values(values, name, what).reshape(shape)
+
+
+def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    """The dtype of a tensor's elements, by its name and as a file holds it, and its shape.
+
+    Raises:
+        ModelError: it has an unsupported type, or an impossible shape.
+    """
+    import numpy as np
+
+    name = dtype_name(tensor.data_type, what)
+    dtype = np.dtype(name).newbyteorder("<")
+    shape = tuple(tensor.dims[: MAX_RANK + 1])
+    if min(shape, default=1) < 0 or len(shape) > MAX_RANK or math.prod(shape) * dtype.itemsize > MAX_TENSOR_BYTES:
+        raise ModelError(f"{what} has the impossible shape {shape}")
+    return name, dtype, shape
+
+
+def _bytes_of(tensor: TensorProto, what: str) -> int:
+    """How many bytes the elements of a tensor take in a file; ModelError as for `_layout`."""
+    _, dtype, shape = _layout(tensor, what)
+    return math.prod(shape) * dtype.itemsize
+
+
+def _decoded(data: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """The elements that bytes of a file are."""
+    import numpy as np
+
+    if dtype.kind == "b":
+        return np.asarray(data != 0).reshape(shape)
+    return data.view(dtype).astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
 
 def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
@@ -254,7 +290,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
-def _graph(model: ModelProto, kept: Collection[str], size_bytes: int) -> Graph:
+def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stored], size_bytes: int) -> Graph:
     graph = model.graph
     opsets = _opsets(model)
     if graph.sparse_initializer:
@@ -276,9 +312,8 @@ def _graph(model: ModelProto, kept: Collection[str], size_bytes: int) -> Graph:
         raise ModelError("the model has no outputs")
     notes = (f"the output {name!r} is listed {n} times, and given once" for name, n in listed_outputs.items() if n > 1)
     known = {*initializers, *(value.name for value in inputs)}
-    return Graph(
-        inputs, outputs, _needed(_nodes(graph, opsets), known, outputs), initializers, size_bytes, tuple(notes)
-    )
+    nodes = _needed(_nodes(graph, opsets), known, outputs)
+    return Graph(inputs, outputs, nodes, initializers, external, size_bytes, tuple(notes))
 
 
 def _opsets(model: ModelProto) -> dict[str, int]:
