@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .artifact_folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
 from .artifact_record import machine_of, problem
+from .codegen.cmake import cmake_text
 from .codegen.makefile import makefile_text
 from .drivers import Clock, Library, Parts
 from .errors import InternalError, ModelError, UsageError
@@ -48,8 +49,8 @@ class Artifact:
     """A compiled model.
 
     Args:
-        files: name to content of every file: C sources, headers, weights, example. Text is kept as UTF-8. A Makefile is
-            added if there is none.
+        files: name to content of every file: C sources, headers, weights, example. Text is kept as UTF-8. A Makefile
+            and a CMakeLists.txt are added if there are none.
         metadata: as ``artifact_schema.json`` has it, but for ``files``, which is computed here.
 
     Raises:
@@ -65,9 +66,9 @@ class Artifact:
             raise InternalError(f"the artifact cannot be written down: {error}") from error
         if reason := problem(record):
             raise InternalError(f"the artifact is not sound: {reason}")
-        if "Makefile" not in contents:
-            contents["Makefile"] = makefile_text(record).encode()
-            record["files"] = file_table(contents)
+        for name, text in (("Makefile", makefile_text), ("CMakeLists.txt", cmake_text)):
+            contents.setdefault(name, text(record).encode())
+        record["files"] = file_table(contents)
         self._text = json.dumps(record, indent=1, sort_keys=True) + "\n"
         if len(self._text) > MAX_METADATA_BYTES:  # only names that come from the model can be this long
             raise ModelError(

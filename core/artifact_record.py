@@ -44,7 +44,7 @@ def problem(record: Any) -> str | None:
             return f"host {host['label']!r} has the compiler {host['compiler']!r}, which is no known name of one"
         if refused := refused_flags(host["flags"]):
             return f"host {host['label']!r} has the flag {refused[0]!r}, which is not allowed"
-    if bad := refused_file_names([METADATA_FILE, *{**files, "Makefile": None}]):
+    if bad := refused_file_names([METADATA_FILE, *{**files, "CMakeLists.txt": None, "Makefile": None}]):
         return f"files has {bad[0]!r}, a name that is not allowed or there twice"
     sources = [name for host in how["hosts"] for name in host["sources"]]
     plain, timed = [*sources, how["library_entry"], how["example"]], how["profile"]

@@ -12,6 +12,7 @@ __all__ = [
     "DeviceError",
     "InternalError",
     "ModelError",
+    "NoCompilerError",
     "PluginError",
     "RequirementError",
     "TextError",
@@ -139,6 +140,10 @@ class ToolchainError(UmaError):
     """The C compiler is missing or failed."""
 
     exit_code = 6
+
+
+class NoCompilerError(ToolchainError):
+    """This machine has no C compiler, and nobody asked for a certain one."""
 
 
 class VerificationError(UmaError):

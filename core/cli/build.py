@@ -9,7 +9,8 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import NoCompilerError, UsageError
+from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
 from .output import Output
 from .summary import footprint, say_footprint, say_map, say_shares, shares_record
@@ -24,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "build",
         help="compile a model",
-        description="Compile a model to C, and see that the C compiler takes it.",
+        description="Compile a model to C, and see that the C compiler takes it, where there is one.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
@@ -37,6 +38,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_share,
         help="fail unless accelerators have this much of the multiply-accumulates, for example 95%%; of the ops, in a "
         "model without any",
+    )
+    parser.add_argument(
+        "--weights",
+        choices=WEIGHTS_FORMS,
+        default=WEIGHTS_FORMS[0],
+        help="how the constants get into an image: assembly that includes a binary file (the default), an array of C, "
+        "for any compiler of C99, or a file that the program loads",
+    )
+    parser.add_argument(
+        "--no-compile",
+        action="store_true",
+        help="write the C, and do not see that the C compiler takes it; so it is where there is none",
     )
     parser.add_argument("--stop-after", metavar="STAGE", help="stop there, and print the text unless it is dumped")
     add_output_arguments(parser)
@@ -95,18 +108,25 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         return 0
 
     build = start_build(loaded, members, dump=args.dump, progress=out.step)
-    artifact = finish_build(build, loaded, out.step)
+    artifact = finish_build(build, loaded, out.step, weights=args.weights)
     if args.require_offload is not None:
         require_offload(explain(build), args.require_offload)
     is_lowered = build.placement is None or has_loops(build.placement.source)
     shares = shares_record(None if is_lowered else explain(build, reasons=False), _explain_command(args))
-    out.step("compile")
-    with blaming_sources(members):
-        code_bytes = artifact.code_bytes  # a model that does not compile is not saved
-    memory = footprint(artifact, code_bytes, artifact.stack_bytes)
+    code_bytes = stack_bytes = None
+    uncompiled = "nothing was compiled"
+    if not args.no_compile:
+        out.step("compile")
+        try:
+            with blaming_sources(members):
+                code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+            stack_bytes = artifact.stack_bytes
+        except NoCompilerError as error:
+            uncompiled = f"nothing was compiled, as {error.what}: {error.hint}"
+    memory = footprint(artifact, code_bytes, stack_bytes)
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
-    folder = artifact.save(wanted, objects=True)
+    folder = artifact.save(wanted, objects=code_bytes is not None)
     seconds = time.perf_counter() - start
 
     metadata = artifact.metadata
@@ -115,6 +135,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         {
             "calls": f"{len(metadata['calls'])}, of {len({call['kernel'] for call in metadata['calls']})} kernels",
             **say_footprint(memory),
+            **({"note": uncompiled} if code_bytes is None else {}),
             "in": str(wanted),
         }
     )

@@ -10,6 +10,7 @@ from .devices import Slot
 from .hosts import OtherHost
 from .kernel import C_TYPES
 from .names import c_comment, c_identifier
+from .weights import Weights, weights_header
 
 __all__ = [
     "ABI_VERSION",
@@ -88,12 +89,14 @@ def header_text(
     outputs: Sequence[Port],
     slots: Sequence[Slot] = (),
     remote: Sequence[OtherHost] = (),
+    loaded: Weights | None = None,
 ) -> str:
-    """``NAME.h``."""
+    """``NAME.h``; ``loaded`` are weights that the caller loads."""
     name = program.name
     states = ports(program.states)
     macros = "\n".join(line for port in (*inputs, *outputs) for line in _macros(name, port))
     given, given_type = "", ""
+    weights_macros, weights_function = ("", "") if loaded is None else weights_header(name, loaded)
     if states:
         given, given_type = ", state, sizeof state", ", void *state, size_t state_bytes"
     if slots:
@@ -104,6 +107,7 @@ def header_text(
  *     UMA_ALIGNAS({name}_ARENA_ALIGNMENT) static unsigned char arena[{name}_ARENA_BYTES];
 {_state_example(name) if states else ""}\
  *     {name}_context context;
+{_weights_example(name) if loaded else ""}\
  *     {name}_init(&context, arena, sizeof arena{given});
  *     {name}_run(&context, &inputs, &outputs);
  *
@@ -126,6 +130,7 @@ def header_text(
 #define {name}_ARENA_ALIGNMENT {arena_alignment(program)}u
 
 {_state_macros(program, plan, states) if states else ""}\
+{weights_macros}\
 {macros}
 {_device_macros(name, slots)}\
 #ifdef __cplusplus
@@ -142,6 +147,7 @@ typedef struct {name}_context {{
 
 {_struct(name, "inputs", "const ", inputs)}
 {_struct(name, "outputs", "", outputs)}
+{weights_function}\
 /* Gives a context its arena, which is its own until the context is dropped: {name}_ARENA_BYTES bytes or more with
  * any content, aligned to {name}_ARENA_ALIGNMENT; null if no bytes are needed.
 {_init_state(name) if states else ""}\
@@ -181,6 +187,10 @@ _RUN_DEVICES = """\
 
 def _state_example(model: str) -> str:
     return f" *     UMA_ALIGNAS({model}_STATE_ALIGNMENT) static unsigned char state[{model}_STATE_BYTES];\n"
+
+
+def _weights_example(model: str) -> str:
+    return f" *     {model}_use_weights(weights, {model}_WEIGHTS_BYTES);\n"
 
 
 def _state_macros(program: Program, plan: Plan, states: Sequence[Port]) -> str:

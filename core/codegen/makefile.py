@@ -8,7 +8,7 @@ from typing import Any
 from ..compilers import native_flags
 from ..machines import Machine
 
-__all__ = ["makefile_products", "makefile_text"]
+__all__ = ["is_complete", "makefile_products", "makefile_text", "remote_hosts"]
 
 
 def makefile_text(record: Mapping[str, Any]) -> str:
@@ -23,15 +23,15 @@ def makefile_text(record: Mapping[str, Any]) -> str:
     """
     how, name = record["compile"], record["name"]
     first, *others = how["hosts"]
-    remote = _remote(record)
+    remote = remote_hosts(record)
     libraries = _libraries(record)
     program, example = f"{name}_example", how["example"]
     compiled = [*(source for host in how["hosts"] for source in host["sources"]), example]
-    included = sorted(set(record["files"]) - {*compiled, *how["profile"], how["library_entry"], "Makefile"})
+    apart = {*compiled, *how["profile"], how["library_entry"], "CMakeLists.txt", "Makefile"}
+    included = sorted(set(record["files"]) - apart)
     linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row["name"] for row in how["libraries"]), "m"))
     made = [*libraries]
-    # Start-up code, and what has another machine run something, is the firmware's.
-    if not remote and (first["machine"] is None or not Machine.parse(first["machine"]).is_bare):
+    if is_complete(record):
         made.append(program)
     own = [(f"{source}.o", line) for host in others for source in host["sources"] for line in _settings(host)]
     own += [(f"lib{name}_on_{host['label']}.a", line) for host in remote for line in _settings(host)]
@@ -57,6 +57,13 @@ def makefile_text(record: Mapping[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def is_complete(record: Mapping[str, Any]) -> bool:
+    """Whether a program of the model needs nothing besides: start-up code, and what has another machine run something,
+    is the firmware's."""
+    machine = record["compile"]["hosts"][0]["machine"]
+    return not remote_hosts(record) and (machine is None or not Machine.parse(machine).is_bare)
+
+
 def makefile_products(record: Mapping[str, Any]) -> list[str]:
     """The names of the files that the Makefile makes."""
     libraries, example = _libraries(record), record["compile"]["example"]
@@ -64,7 +71,7 @@ def makefile_products(record: Mapping[str, Any]) -> list[str]:
     return [*libraries, f"{record['name']}_example", *objects]
 
 
-def _remote(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def remote_hosts(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The hosts that are another machine than the first."""
     first, *others = record["compile"]["hosts"]
     return [host for host in others if host["machine"] != first["machine"]]
@@ -72,7 +79,7 @@ def _remote(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _libraries(record: Mapping[str, Any]) -> dict[str, list[str]]:
     """Each library, and the objects that it consists of."""
-    hosts, remote, name = record["compile"]["hosts"], _remote(record), record["name"]
+    hosts, remote, name = record["compile"]["hosts"], remote_hosts(record), record["name"]
     libraries = {f"lib{name}.a": _objects([host for host in hosts if host not in remote])}
     return libraries | {f"lib{name}_on_{host['label']}.a": _objects([host]) for host in remote}
 
@@ -86,7 +93,9 @@ def _archive(library: str, objects: Sequence[str]) -> list[str]:
 
 
 def _object(source: str) -> list[str]:
-    return [f"{source}.o: {source} $(INCLUDED)", f"\t$(CC) $(CPPFLAGS) $(CFLAGS) -c {source} -o $@", ""]
+    # Flags for C mean nothing to an assembler, which clang says of each of them.
+    quiet = " -Wno-unused-command-line-argument" if source.endswith(".S") else ""
+    return [f"{source}.o: {source} $(INCLUDED)", f"\t$(CC) $(CPPFLAGS) $(CFLAGS){quiet} -c {source} -o $@", ""]
 
 
 def _settings(host: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,9 @@ from ..program.program import arguments as passed
 from ..program.relocate import base_buffers
 from ..relay.extern import Extern
 from ..tir import ctext
+from ..weights_forms import WeightsForm
 from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, fields_of, slots, targets
+from .entry import entry_text
 from .example import example_text
 from .externs import bases_table, extern_source, takes_bases
 from .header import Port, float_literal, header_text, int32_literal, ports
@@ -27,7 +29,7 @@ from .kernel import C_TYPES, kernel_source
 from .names import c_comment, c_identifier, c_string
 from .profile import HOOKS, profile_text
 from .stepwise import stepwise_text
-from .weights import Weights, array_text, assemble, fill_byte, include_text
+from .weights import Weights, array_text, assemble, assembly_text, fill_byte, loading_text
 
 __all__ = ["ModelFiles", "emit_model"]
 
@@ -69,7 +71,7 @@ def emit_model(
     devices: Mapping[str, Device] = MappingProxyType({}),
     *,
     remote: Collection[str] = (),
-    weights_array: bool = False,
+    weights_form: WeightsForm = "assembly",
     stepwise: bool = False,
 ) -> ModelFiles:
     """Write a model as C99.
@@ -79,7 +81,7 @@ def emit_model(
         plan: where its buffers are; one that `check_plan` accepts.
         devices: by label, at least those that the program runs on; others do not get into the model.
         remote: the labels of hosts that are other machines than the first host.
-        weights_array: also write the weights as C text, for compilers without ``.incbin``.
+        weights_form: how the weights get into the image.
         stepwise: write a model of which single steps can be run; see `stepwise_text`.
 
     Raises:
@@ -103,24 +105,27 @@ def emit_model(
     hosts = other_hosts(program, remote)
     apart = [host for host in hosts.values() if host.is_remote]
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
+    loaded = weights if weights.data and weights_form == "file" else None
     contents: dict[str, str | bytes] = {
-        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used, hosts, stepwise).text(),
-        f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart),
-        f"{name}_entry.c": _entry_text(name),
-        f"{name}_main.c": example_text(program, plan, inputs, outputs, driven),
-        f"{name}_profile.c": profile_text(name, [step.device for step in program.steps], driven),
+        f"{name}.c": _Source(program, plan, weights, inputs, outputs, used, hosts, loaded is not None, stepwise).text(),
+        f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart, loaded),
+        f"{name}_entry.c": entry_text(name, loaded),
+        f"{name}_main.c": example_text(program, plan, inputs, outputs, driven, loaded is not None),
+        f"{name}_profile.c": profile_text(name, [step.device for step in program.steps], driven, loaded),
     }
     if stepwise:
         contents[f"{name}_stepwise.c"] = stepwise_text(name, len(program.steps))
     for host in hosts.values():
         contents |= host.files()
     others = []
-    if weights.data:
-        contents[f"{name}_weights.bin"] = weights.data
-        contents[f"{name}_weights.c"] = include_text(name, weights)
+    if weights.data and weights_form == "array":
         others.append(f"{name}_weights.c")
-        if weights_array:
-            contents[f"{name}_weights.inc"] = array_text(weights)
+        contents[others[0]] = array_text(name, weights)
+    elif weights.data:
+        contents[f"{name}_weights.bin"] = weights.data
+        if weights_form == "assembly":
+            others.append(f"{name}_weights.S")
+            contents[others[0]] = assembly_text(name, weights)
     for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS if driven else ())):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     drivers = device_files(used, contents)
@@ -152,12 +157,14 @@ class _Source:
         outputs: tuple[Port, ...],
         used: tuple[Device, ...],
         hosts: Mapping[str, OtherHost],
+        loads_weights: bool,
         stepwise: bool,
     ) -> None:
         self.program = program
         self.stepwise = stepwise
         self.plan = plan
         self.weights = weights
+        self.loads_weights = loads_weights
         self.inputs = inputs
         self.outputs = outputs
         self.targets = {device.label: device for device in used}
@@ -181,7 +188,9 @@ class _Source:
         ]
         if self.slots:
             parts += device_tables(name, tuple(self.slots.values()))
-        if self.weights.data:
+        if self.loads_weights:
+            parts.append(loading_text(name, self.weights))
+        elif self.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
         parts += [host.prototypes() for host in self.hosts.values() if not host.is_remote]
         own = {step.function for _, step in self.program.calls if step.host is None}
@@ -233,6 +242,8 @@ class _Source:
             elif memory == "arena":
                 checks.append("(void)arena_bytes;")
         checks.insert(0, f"if ({' || '.join(f'{pointer} == NULL' for pointer in needed)}) return UMA_ERR_ARGUMENT;")
+        if self.loads_weights:
+            checks.append(f"if ({name}_weights == NULL) return UMA_ERR_WEIGHTS;")
         head = f"uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes)"
         bound, done = [], "return UMA_OK;"
         if self.states:
@@ -528,17 +539,3 @@ class _Source:
 def _function(head: str, lines: list[str]) -> str:
     body = [f"    {line}" if line else "" for line in lines]
     return "\n".join([head, "{", *body, "}"])
-
-
-def _entry_text(name: str) -> str:
-    return f"""\
-/* The one model of a shared library. Generated by UMA; do not edit. */
-#include "{name}.h"
-
-const uma_model *uma_model_entry(void);
-
-const uma_model *uma_model_entry(void)
-{{
-    return {name}_model();
-}}
-"""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .devices import Slot
+from .entry import entry_function
+from .weights import Weights
 
 __all__ = ["HOOKS", "profile_text"]
 
@@ -18,7 +20,7 @@ HOOKS = """\
 """Stands in ``NAME.c``, before the functions that use it."""
 
 
-def profile_text(name: str, steps: Sequence[str | None], devices: Sequence[Slot]) -> str:
+def profile_text(name: str, steps: Sequence[str | None], devices: Sequence[Slot], loaded: Weights | None = None) -> str:
     """The file: ``NAME.c`` with a clock, and the functions through which a shared library of it is used.
 
     The clock is read once after each step, which costs some 20 ns; a step is charged with one such reading. After a
@@ -28,6 +30,7 @@ def profile_text(name: str, steps: Sequence[str | None], devices: Sequence[Slot]
         name: the model's.
         steps: for each step the label of its device.
         devices: of the model.
+        loaded: weights that are otherwise the caller's to load.
     """
     counted = _Counted(name, steps, [slot for slot in devices if slot.n_counters])
     return f"""\
@@ -64,15 +67,10 @@ static void {name}_profile_step({counted.parameter}size_t step)
 
 #include "{name}.c"
 
-const uma_model *uma_model_entry(void);
 const uint64_t *uma_profile_ns(size_t *steps);
 const uint64_t *uma_profile_counts(size_t *counts);
 
-const uma_model *uma_model_entry(void)
-{{
-    return {name}_model();
-}}
-
+{entry_function(name, loaded)}
 /* Nanoseconds in each step, by all runs since the library was loaded. */
 const uint64_t *uma_profile_ns(size_t *steps)
 {{

@@ -17,7 +17,7 @@ from ..codegen.devices import Device, device_record
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
 from ..compilers import KNOWN_COMPILERS, refused_flags
-from ..errors import ModelError, UsageError
+from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
@@ -32,6 +32,7 @@ from ..runtime.toolchain import find_compiler
 from ..target.config import derivations
 from ..tir.nodes import PrimFunc
 from ..version import __version__
+from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
 from .members import Member, Members, TargetLike, resolve_targets
@@ -83,6 +84,7 @@ def build(
     states: Mapping[str, str] | None = None,
     pins: Pins | None = None,
     dump: str | os.PathLike[str] | None = None,
+    weights: WeightsForm = "assembly",
     plugins: PluginHost | None = None,
 ) -> Artifact:
     """Compile a model.
@@ -99,6 +101,8 @@ def build(
         pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
             are named by their labels. Of several that are about one layer the last counts.
         dump: folder for the text of every stage.
+        weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
+            ``file`` that the program loads.
         plugins: where targets come from; by default the plugins that are installed.
 
     Returns:
@@ -114,7 +118,7 @@ def build(
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
     with default_mode():
         loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
-        return build_loaded(loaded, members, dump=dump)
+        return build_loaded(loaded, members, dump=dump, weights=weights)
 
 
 def load_model(
@@ -229,6 +233,7 @@ def build_loaded(
     members: Members,
     *,
     dump: str | os.PathLike[str] | None = None,
+    weights: WeightsForm = "assembly",
     progress: Callable[[str], None] | None = None,
 ) -> Artifact:
     """Compile a model that was read; as `build`.
@@ -237,20 +242,29 @@ def build_loaded(
         loaded: the model.
         members: the targets, from `resolve_targets`.
         dump: folder for the text of every stage.
+        weights: as for `build`.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
     """
-    return finish_build(start_build(loaded, members, dump=dump, progress=progress), loaded, progress)
+    return finish_build(start_build(loaded, members, dump=dump, progress=progress), loaded, progress, weights=weights)
 
 
-def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], None] | None = None) -> Artifact:
+def finish_build(
+    build: Build,
+    loaded: LoadedModel,
+    progress: Callable[[str], None] | None = None,
+    *,
+    weights: WeightsForm = "assembly",
+) -> Artifact:
     """The artifact of a build that was started.
 
     Args:
         build: from `start_build`, for all stages.
         loaded: the model that it was started for.
         progress: told of the planning of memory and the generation of C.
+        weights: as for `build`.
 
     Raises:
+        UsageError: ``weights`` is no such form.
         PluginError: a target's plugin is at fault, or was upgraded or removed during the build.
     """
     program = build.run(loaded.form)
@@ -261,14 +275,20 @@ def finish_build(build: Build, loaded: LoadedModel, progress: Callable[[str], No
     build.memory = memory_map(program, memory)
     if progress is not None:
         progress("generate")
-    artifact = make_artifact(program, memory, build.members, loaded.form)
+    artifact = make_artifact(program, memory, build.members, loaded.form, weights=weights)
     for member in build.members.all:
         member.plugin.check_installed()
     return artifact
 
 
 def make_artifact(
-    program: Program, memory: Plan, members: Members, model: Form | None = None, *, stepwise: bool = False
+    program: Program,
+    memory: Plan,
+    members: Members,
+    model: Form | None = None,
+    *,
+    weights: WeightsForm = "assembly",
+    stepwise: bool = False,
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -277,13 +297,17 @@ def make_artifact(
         memory: where its buffers are.
         members: the targets that it was built for.
         model: what it was made from, by which saved states know their model; by default the program.
+        weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
 
     Raises:
+        UsageError: ``weights`` is no such form.
         PluginError: the target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
     check_plan(program, memory)
+    if weights not in WEIGHTS_FORMS:
+        raise UsageError(f"{weights!r} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
     own = members.host.label  # the text of a program may be built for hosts in another order
     steps = [replace(s, host=None) if isinstance(s, Call) and s.host == own else s for s in program.steps]
     program = replace(program, steps=tuple(steps))
@@ -291,7 +315,7 @@ def make_artifact(
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
     remote = [label for label, code in codes.items() if code.machine != codes[members.host.label].machine]
-    files = emit_model(program, memory, devices, remote=remote, stepwise=stepwise)
+    files = emit_model(program, memory, devices, remote=remote, weights_form=weights, stepwise=stepwise)
     metadata = {
         "schema_version": SCHEMA_VERSION,
         "name": program.name,
@@ -382,7 +406,10 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     wanted = {library: device.label for device in devices for library in device.runtime.libraries}
     if wanted:
         machine = None if code.machine is None else Machine.parse(code.machine)
-        compiler = find_compiler(code.cc, machine)
+        try:
+            compiler = find_compiler(code.cc, machine)
+        except NoCompilerError:
+            return tuple(wanted)  # whoever compiles it finds them
         for library, label in wanted.items():
             require_library(library, compiler, f"target {label!r}", code.cflags, machine)
     return tuple(wanted)

@@ -236,7 +236,9 @@ class _Folder:
 
         def compile_one(part: Part, source: str) -> str:
             made = f"{source}.o"
-            told = (*measuring_flags(part.compiler), *part.flags, *flags)
+            # Flags for C mean nothing to an assembler, which clang says of each of them.
+            quiet = ("-Wno-unused-command-line-argument",) if source.endswith(".S") else ()
+            told = (*measuring_flags(part.compiler), *part.flags, *flags, *quiet)
             self.step(part.compiler, f"compile {source}", (*told, "-c", source, "-o", made), made)
             return made
 

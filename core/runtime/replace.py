@@ -51,7 +51,8 @@ def staging(folder: Path) -> Iterator[Path]:
     staged = folder.with_name(f"{_prefix(folder)}{secrets.token_hex(8)}")
     handle = None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        if missing:
+            folder.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(folder.parent):
             _bring_back(folder)
             _sweep(folder.parent)

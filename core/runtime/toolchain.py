@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..compilers import KNOWN_COMPILERS
-from ..errors import ToolchainError, UsageError
+from ..errors import NoCompilerError, ToolchainError, UsageError
 from ..machines import Machine, alike
 from .tools import ending, run
 
@@ -70,6 +70,7 @@ def find_compiler(name: str | None = None, machine: Machine | None = None) -> Co
 
     Raises:
         UsageError: `name` or ``CC`` is not acceptable.
+        NoCompilerError: none was named, and there is none.
         ToolchainError: the compiler is not there, does not behave like one, or compiles for another machine.
     """
     if name is not None and not KNOWN_COMPILERS.fullmatch(name):
@@ -97,7 +98,7 @@ def find_compiler(name: str | None = None, machine: Machine | None = None) -> Co
     if failures:
         what = "no C compiler works: " + "; ".join(error.what for error in failures)
         raise ToolchainError(what, where=failures[0].where, hint=INSTALL_HINT) from failures[0]
-    raise ToolchainError("no C compiler was found", where="PATH", hint=INSTALL_HINT)
+    raise NoCompilerError("no C compiler was found", where="PATH", hint=INSTALL_HINT)
 
 
 def _cross(name: str, triple: str) -> Compiler:

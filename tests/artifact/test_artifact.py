@@ -182,7 +182,7 @@ class TestDescription:
         assert repr(artifact) == "<Artifact scale: c -opt=3>"
         assert artifact.metadata["inputs"][0]["quantization"] == {"scale": 0.5, "zero_point": 3}
         assert artifact.metadata["calls"] == METADATA["calls"]
-        assert list(artifact.files) == sorted([*FILES, "Makefile"])
+        assert list(artifact.files) == sorted([*FILES, "CMakeLists.txt", "Makefile"])
         assert artifact.metadata["files"]["scale_weights.bin"] == {
             "bytes": 4,
             "sha256": hashlib.sha256(b"\1\2\3\4").hexdigest(),
@@ -198,7 +198,7 @@ class TestDescription:
         assert artifact.source("scale.h") == SCALE_H
         with pytest.raises(UsageError, match=r"has no file 'scale\.cc'") as error:
             artifact.source("scale.cc")
-        assert "it has Makefile, main.c, scale.c" in str(error.value)
+        assert "it has CMakeLists.txt, Makefile, main.c, scale.c" in str(error.value)
         binary = Artifact({**FILES, "scale_weights.bin": b"\xff"}, METADATA)
         with pytest.raises(UsageError, match=r"'scale_weights\.bin' is not text"):
             binary.source("scale_weights.bin")
@@ -402,7 +402,7 @@ class TestRunning:
 class TestSaving:
     def test_round_trip(self, artifact: Artifact, saved: Path) -> None:
         assert saved.is_dir()
-        assert sorted(os.listdir(saved)) == sorted([*FILES, "Makefile", METADATA_FILE])
+        assert sorted(os.listdir(saved)) == sorted([*FILES, "CMakeLists.txt", "Makefile", METADATA_FILE])
         again = load(saved)
         assert again.files == artifact.files
         assert again.metadata == artifact.metadata
@@ -433,7 +433,7 @@ class TestSaving:
         assert result.stdout == b"1 2 3 4 "
         assert load(saved).name == "scale"  # what make left there does not matter
         subprocess.run([make, "-s", "clean"], cwd=saved, check=True, timeout=60)
-        assert sorted(os.listdir(saved)) == sorted([*FILES, "Makefile", METADATA_FILE])
+        assert sorted(os.listdir(saved)) == sorted([*FILES, "CMakeLists.txt", "Makefile", METADATA_FILE])
 
     @pytest.mark.parametrize(("compiler", "line"), [("clang-14", "CC = clang-14\n"), ("ziglang", ""), (None, "")])
     def test_makefile_names_the_compiler(self, compiler: str | None, line: str) -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests._support.small_models import NET, Uma
 
+from uma import build, load
 from uma.errors import UmaError
 from uma.runtime import toolchain
 from uma.runtime.files import read_arrays
@@ -354,13 +355,24 @@ class TestToolchain:
     def own_cache(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path_factory.mktemp("own") / "cache"))
 
-    @pytest.mark.usefixtures("files")
     def test_no_compiler(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(folder))
         locate = toolchain._locate
         monkeypatch.setattr(toolchain, "_locate", lambda name: None if name == "ziglang" else locate(name))
-        said = uma("build", "net.py", *BUILD).error(6)
+        done = uma("build", "net.py", "--target", "c", "-o", "out")  # the C needs none
+        assert done.code == 0
+        assert "nothing was compiled, as no C compiler was found: install gcc or clang" in done.out
+        assert "bytes without the code: weights" in done.out and "stack unknown" in done.out
+        assert load("out").files == build("net.py", "c").files
+        said = uma("run", "out").error(6)
         assert "no C compiler was found" in said and "install gcc or clang" in said
+
+    def test_nothing_is_compiled_where_nobody_wants_it(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CC", "/none/cc")
+        done = uma("build", "net.py", "--target", "c", "-o", "out", "--no-compile", "--json")
+        assert (done.code, done.json["code_bytes"]) == (0, None)
+        assert uma("build", "net.py", "--target", "c -mcpu=cortex-m4", "--no-compile", "--weights", "array").code == 0
+        assert not Path("build/net/objects").exists() and Path("build/net/net_weights.c").exists()
 
     @pytest.mark.usefixtures("files")
     @pytest.mark.parametrize(

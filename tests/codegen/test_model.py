@@ -19,6 +19,7 @@ from uma.codegen.header import float_literal, int32_literal
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Plan, Program, Quantisation, check_plan, plan, verify
 from uma.tir import nodes as tir
+from uma.weights_forms import WeightsForm
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")
 SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -552,6 +553,31 @@ def test_newer_standards(standard: str, tmp_path: Path) -> None:
     subprocess.run([str(binary)], check=True, capture_output=True)
 
 
+_FILE_TEST = """
+#include <string.h>
+#include "net.h"
+
+const uma_model *uma_model_entry(void);
+UMA_ALIGNAS(net_ARENA_ALIGNMENT) static unsigned char arena[net_ARENA_BYTES];
+UMA_ALIGNAS(net_WEIGHTS_ALIGNMENT) static unsigned char weights[net_WEIGHTS_BYTES + 1] = {1, 2, 3, 4};
+
+int main(void)
+{
+    net_context context;
+
+    if (net_init(&context, arena, sizeof arena) != UMA_ERR_WEIGHTS) return 1;
+    if (net_use_weights(NULL, net_WEIGHTS_BYTES) != UMA_ERR_ARGUMENT) return 2;
+    if (net_use_weights(weights, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 3; /* other bytes */
+    if (net_use_weights(weights, net_WEIGHTS_BYTES + 1) != UMA_ERR_WEIGHTS) return 4;
+    if (net_use_weights(weights + 1, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 5;
+    if (net_init(&context, arena, sizeof arena) != UMA_ERR_WEIGHTS) return 6;
+    if (uma_model_entry()->init(&context, arena, sizeof arena, NULL, 0, NULL) != UMA_OK) return 7; /* it has them */
+    if (net_use_weights(weights, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 8;
+    return net_init(&context, arena, sizeof arena) == UMA_OK ? 0 : 9; /* as before */
+}
+"""
+
+
 class TestWeights:
     def program(self) -> Program:
         """Constants of which two are equal, with different alignments; the input is added to each in turn."""
@@ -578,23 +604,55 @@ class TestWeights:
         blob = model.contents["net_weights.bin"]
         assert blob == (bytes([1, 2, 3, 4]) + bytes(12) + bytes([5, 6, 7, 8]) * 5 + bytes(28) + bytes([9, 10, 11, 12]))
         assert model.constant_bytes == len(blob) == 68
-        assert ".balign 128" in str(model.contents["net_weights.c"])
+        assert ".balign 128" in str(model.contents["net_weights.S"])
 
     @pytest.mark.parametrize("compiler", COMPILERS)
-    @pytest.mark.parametrize("flags", [(), ("-DUMA_WEIGHTS_ARRAY",)])
-    def test_object_and_array_hold_the_same(self, flags: tuple[str, ...], compiler: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("form", ["assembly", "array"])
+    def test_assembly_and_array_hold_the_same(self, form: WeightsForm, compiler: str, tmp_path: Path) -> None:
         program = self.program()
         inputs = random_inputs(program)
-        model = emit_model(program, plan(program), weights_array=bool(flags))
-        found = run_example(tmp_path, program, model, inputs, (*STRICT, *flags), compiler)
+        model = emit_model(program, plan(program), weights_form=form)
+        # Link-time optimisation drops nothing; clang needs a linker of its own for it.
+        flags = (*STRICT, "-Wno-unused-command-line-argument", *(["-O2", "-flto"] if compiler == "gcc" else []))
+        found = run_example(tmp_path, program, model, inputs, flags, compiler)
         np.testing.assert_array_equal(found["t3"], interpret_program(program, inputs)["t3"])
 
-    def test_the_array_is_written_on_request_only(self) -> None:
+    def test_the_array_needs_nothing_of_a_compiler_but_a_way_to_align(self, tmp_path: Path) -> None:
         program = self.program()
-        assert "net_weights.inc" not in emit_model(program, plan(program)).contents
-        model = emit_model(program, plan(program), weights_array=True)
-        words = str(model.contents["net_weights.inc"]).replace("\n", "").rstrip(",").split(",")
-        assert bytes(map(int, words)) == model.contents["net_weights.bin"]
+        write(tmp_path, emit_model(program, plan(program), weights_form="array"))
+        # As a compiler that nobody knows.
+        flags = ["-U__GNUC__", "-U__clang__", "-D__extension__=", "-D__attribute__(x)=", "-pedantic-errors", *STRICT]
+        command = ["gcc", *flags, "-c", "net_weights.c", "-o", "net.o"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert "no known way to align an object; compile as C11 or later, or define it" in done.stderr
+        for told in ("-std=c11", "-DUMA_ALIGNAS(n)="):
+            subprocess.run([*command, told], cwd=tmp_path, check=True)
+
+    def test_a_file_is_the_callers_to_load(self, tmp_path: Path) -> None:
+        program = self.program()
+        inputs = random_inputs(program)
+        model = emit_model(program, plan(program), weights_form="file")
+        assert model.sources == ("net.c",)
+        write(tmp_path, model)
+        binary = compile_c(tmp_path, ["net.c", "net_main.c"], SANITIZED)
+        (tmp_path / "x.in").write_bytes(inputs["x"].tobytes())
+        (tmp_path / "other.bin").write_bytes(bytes(model.constant_bytes))
+        subprocess.run([binary, "net_weights.bin", "x.in", "y.out"], cwd=tmp_path, check=True)
+        np.testing.assert_array_equal(
+            np.fromfile(tmp_path / "y.out", np.int32), interpret_program(program, inputs)["t3"].ravel()
+        )
+        done = subprocess.run([binary, "other.bin"], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (1, "other.bin has other weights than the model was built with\n")
+        done = subprocess.run([binary], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, "WEIGHTS_FILE [INPUT_FILE x 1 OUTPUT_FILE x 1]" in done.stderr) == (2, True)
+
+    def test_a_model_without_its_weights_does_not_run(self, tmp_path: Path) -> None:
+        program = self.program()
+        write(tmp_path, emit_model(program, plan(program), weights_form="file"))
+        (tmp_path / "test.c").write_text(_FILE_TEST)
+        for compiler in COMPILERS:
+            binary = compile_c(tmp_path, ["net.c", "net_entry.c", "test.c"], SANITIZED, compiler)
+            assert subprocess.run([binary]).returncode == 0
 
     def test_without_constants_there_is_no_file(self) -> None:
         model = emit_model(CASES["int8"], plan(CASES["int8"]))
@@ -684,13 +742,13 @@ def test_the_same_program_gives_the_same_bytes() -> None:
         "net_entry.c",
         "net_main.c",
         "net_profile.c",
+        "net_weights.S",
         "net_weights.bin",
-        "net_weights.c",
         "uma_math.h",
         "uma_runtime.h",
     ]
-    assert (first.sources, first.entry, first.example) == (("net.c", "net_weights.c"), "net_entry.c", "net_main.c")
-    assert first.profile == ("net_profile.c", "net_weights.c")
+    assert (first.sources, first.entry, first.example) == (("net.c", "net_weights.S"), "net_entry.c", "net_main.c")
+    assert first.profile == ("net_profile.c", "net_weights.S")
     assert first.identifiers == {"x": "in_0", "y": "out_0"}
 
 

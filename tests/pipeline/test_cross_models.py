@@ -153,13 +153,13 @@ def test_the_founding_documents_pair(tmp_path: Path, plugins: PluginHost) -> Non
     artifact = build(small(), targets, name="net", pins={"scale": "low_power_cpu"}, plugins=plugins)
     hosts = artifact.metadata["compile"]["hosts"]
     assert [(host["label"], host["machine"], host["sources"]) for host in hosts] == [
-        ("inference_cpu", "arm-none-eabi cortex-m7f", ["net.c", "net_weights.c"]),
+        ("inference_cpu", "arm-none-eabi cortex-m7f", ["net.c", "net_weights.S"]),
         ("low_power_cpu", "arm-none-eabi cortex-m0", ["net_on_low_power_cpu.c"]),
     ]
     assert {call["host"] for call in artifact.metadata["calls"]} == {"inference_cpu", "low_power_cpu"}
     objects = artifact.objects()
     assert list(objects) == [
-        "inference_cpu/net.c.o", "inference_cpu/net_weights.c.o", "low_power_cpu/net_on_low_power_cpu.c.o",
+        "inference_cpu/net.c.o", "inference_cpu/net_weights.S.o", "low_power_cpu/net_on_low_power_cpu.c.o",
     ]  # fmt: skip
     for name, content in objects.items():
         check_machine(content, Machine.parse("arm-none-eabi cortex-m0"), name)
@@ -189,7 +189,7 @@ def test_this_machine_and_another(plugins: PluginHost) -> None:
     needs("arm-none-eabi-gcc")
     targets = ["c", "small: c -mcpu=cortex-m0"]
     artifact = build(small(), targets, name="net", pins={"scale": "small"}, plugins=plugins)
-    assert list(artifact.objects()) == ["c/net.c.o", "c/net_weights.c.o", "small/net_on_small.c.o"]
+    assert list(artifact.objects()) == ["c/net.c.o", "c/net_weights.S.o", "small/net_on_small.c.o"]
     assert artifact.code_bytes > 0 and artifact.emulator is None
     with pytest.raises(UsageError, match="for several machines, 'c' and 'small'"):
         artifact.run(frames(1)[0])
@@ -202,7 +202,7 @@ def test_objects_beside_the_sources(tmp_path: Path, plugins: PluginHost) -> None
         folder = artifact.save(tmp_path / "net", objects=True)
         found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         assert [name for name in found if "/" in name] == [
-            "objects/c/net.c.o", "objects/c/net_weights.c.o", "objects/digests.json",
+            "objects/c/net.c.o", "objects/c/net_weights.S.o", "objects/digests.json",
         ]  # fmt: skip
         assert load(folder).metadata == artifact.metadata
     assert 0 < artifact.code_bytes < 20_000

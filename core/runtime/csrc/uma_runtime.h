@@ -22,9 +22,11 @@
 #define UMA_ERR_STATE 5    /* the state's memory is too small or not aligned, or a run that a device stopped left it so
                             * that only a reset helps */
 #define UMA_ERR_HOST 6     /* another machine, which runs a part of the model, did not */
+#define UMA_ERR_WEIGHTS 7  /* the weights, which the caller loads, are missing, not aligned, or another model's */
 
-/* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. */
-#if defined(__cplusplus) && __cplusplus >= 201103L
+/* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. Who compiles may define another. */
+#if defined(UMA_ALIGNAS)
+#elif defined(__cplusplus) && __cplusplus >= 201103L
 #define UMA_ALIGNAS(n) alignas(n)
 #elif defined(__GNUC__)
 #define UMA_ALIGNAS(n) __attribute__((aligned(n)))
@@ -33,7 +35,7 @@
 #elif defined(_MSC_VER)
 #define UMA_ALIGNAS(n) __declspec(align(n))
 #else
-#error "UMA_ALIGNAS: this compiler has no known way to align an object; compile as C11 or later"
+#error "UMA_ALIGNAS: this compiler has no known way to align an object; compile as C11 or later, or define it"
 #endif
 
 /* UMA_HIDDEN before a declaration: what is declared stays within the program or library that it is linked into. */
