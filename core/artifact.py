@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from .arguments import path_of, told
 from .artifact_folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
 from .artifact_record import machine_of, problem
 from .codegen.cmake import cmake_text
@@ -82,6 +83,12 @@ class Artifact:
         self._model: NativeModel | EmulatedModel | None = None
         self._session: ModelSession | None = None
         self._objects: dict[str, Measured] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled and copied as its files: what was compiled or is running stays where it is."""
+        record = self.metadata
+        del record["files"]
+        return Artifact, (dict(self.files), record)
 
     def __repr__(self) -> str:
         return f"<Artifact {self.name}: {', '.join(self._record['targets'])}>"
@@ -305,6 +312,8 @@ class Artifact:
 
         from .runtime.native import Session
 
+        if not isinstance(repeat, int):
+            raise UsageError(f"{told(repeat)} is no number of runs", hint="measure one or more")
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
         if self._machine is not None:
@@ -365,7 +374,7 @@ class Artifact:
             UsageError: something else is at `path`, or it cannot be written.
             ToolchainError: as for `objects`.
         """
-        return write_folder(path, self.files, self._text, self.objects() if objects else {})
+        return write_folder(path_of(path, "an artifact"), self.files, self._text, self.objects() if objects else {})
 
     def _own_session(self) -> ModelSession:
         if self._session is None:
@@ -512,7 +521,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         UsageError: there is no artifact at `path`.
         ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
     """
-    return Artifact(*read_folder(path))
+    return Artifact(*read_folder(path_of(path, "an artifact")))
 
 
 def _foreign(host: Mapping[str, Any]) -> Machine | None:

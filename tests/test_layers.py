@@ -25,7 +25,17 @@ PROJECTS = sorted([*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("examples/
 # Lowest first. A layer imports those on earlier lines, never its neighbours on the same line.
 LAYERS = [
     ["distribution", "errors", "json_schema", "version"],
-    ["compilers", "floating_point", "interning", "machines", "plain_files", "project", "weights_forms", "wiring"],
+    [
+        "arguments",
+        "compilers",
+        "floating_point",
+        "interning",
+        "machines",
+        "plain_files",
+        "project",
+        "weights_forms",
+        "wiring",
+    ],
     ["tir"],
     ["relay"],
     ["program", "target"],

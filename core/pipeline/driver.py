@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..arguments import check_mapping, path_of, told
 from ..artifact import Artifact
 from ..artifact_record import SCHEMA_VERSION
 from ..codegen.devices import Device, device_record
@@ -39,6 +40,9 @@ from .members import Member, Members, TargetLike, resolve_targets
 from .pins import Pins, pin_layers, unpinned
 from .stages import STAGES, Build, Form
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 __all__ = [
     "LoadedModel",
     "Model",
@@ -52,7 +56,7 @@ __all__ = [
     "start_build",
 ]
 
-Model = str | os.PathLike[str] | IRModule
+Model: TypeAlias = "str | os.PathLike[str] | IRModule | ModelProto"
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -90,7 +94,8 @@ def build(
     """Compile a model.
 
     Args:
-        model: path of a TFLite or ONNX file or of a dumped text form, or a module.
+        model: path of a TFLite or ONNX file or of a dumped text form, a module, or an ``onnx.ModelProto`` with all its
+            data in it, as ``onnx.load`` gives it; it is called ``model`` unless ``name`` says otherwise.
         target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
             of these, or a dict from labels to them; accelerators and hosts in order of priority.
         name: prefix of everything in the generated C; by default from the file's name.
@@ -115,6 +120,10 @@ def build(
         PluginError: a target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
+    if plugins is not None and not isinstance(plugins, PluginHost):
+        raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
+    if dump is not None:
+        dump = path_of(dump, "the folder for dumps")
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
     with default_mode():
         loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
@@ -146,8 +155,18 @@ def load_model(
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
+    given: object = name
+    if given is not None and not isinstance(given, str):
+        raise UsageError(f"{told(given)} is no name for a model", hint="give a C identifier, as a str")
     if name is not None and c_identifier(name) != name:
         raise UsageError(f"{name!r} is no name for a model", hint=f"for example {c_identifier(name)}")
+    if shapes is not None:
+        example = '{"image": (1, 3, 224, 224)}'
+        for extents in check_mapping(shapes, (list, tuple), "shapes", example).values():
+            if not all(isinstance(extent, int) for extent in extents):
+                raise UsageError(f"{told(extents)} is no shape", hint=f"for example shapes={example}")
+    if states is not None:
+        check_mapping(states, str, "states", '{"state_in": "state_out"}')
     with nullcontext() if members is None else members.known_ops():
         loaded = _loaded(model, CustomImporters(members), name, shapes, states or {})
     if not pins:
@@ -160,10 +179,12 @@ def load_model(
 def _loaded(
     model: Model, custom: CustomImporters, name: str | None, shapes: Shapes | None, states: Mapping[str, str]
 ) -> LoadedModel:
-    if isinstance(model, IRModule) or Path(model).suffix == SUFFIX:
+    content = None if isinstance(model, IRModule) else _proto_content(model)
+    path = Path("model") if isinstance(model, IRModule) or content is not None else path_of(model, "a model")
+    if isinstance(model, IRModule) or path.suffix == SUFFIX:
         if shapes:
             raise UsageError("shapes were given for a model that leaves none open", hint="leave them out")
-        form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(Path(model)), Path(model).stem)
+        form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(path), path.stem)
         if isinstance(form, Program):
             if states:
                 raise UsageError("states were given for a program, which has its own already", hint="leave them out")
@@ -172,8 +193,25 @@ def _loaded(
         return LoadedModel(keep_states(form, states), name or c_identifier(fallback))
     from ..frontends import import_model
 
-    imported = import_model(model, shapes=shapes, states=states, custom=custom)
-    return LoadedModel(imported.module, name or c_identifier(Path(model).stem), imported.notes)
+    given = path if content is None else content
+    imported = import_model(given, shapes=shapes, states=states, custom=custom)
+    return LoadedModel(imported.module, name or c_identifier(path.stem), imported.notes)
+
+
+def _proto_content(model: object) -> bytes | None:
+    """What the file of an ``onnx.ModelProto`` would hold; None for what is none.
+
+    Raises:
+        ModelError: it is too large for a file.
+    """
+    if type(model).__name__ != "ModelProto" or not hasattr(model, "SerializeToString"):
+        return None
+    try:
+        content: bytes = model.SerializeToString(deterministic=True)
+    except Exception as error:  # google.protobuf.message.EncodeError, or ValueError, by its version
+        what = f"the model cannot be written down: {error}"
+        raise ModelError(what, hint="above 2 GiB: save it with external data, and give the path") from error
+    return content
 
 
 def start_build(

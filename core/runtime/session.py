@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import told
 from ..errors import UsageError
+from ..tir.dtype import DTYPES
 from .abi import Array
 from .state import SessionState
 from .tensors import TensorInfo, checked_inputs
@@ -53,6 +55,13 @@ class ModelSession(ABC):
         self._broken = False
         self._closed = False
         self._lock = threading.Lock()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UsageError(
+            "a session cannot be pickled or copied: its memory and its devices are this process's",
+            where=self._where,
+            hint="give the artifact away, and take a session where it arrives; save and restore its state",
+        )
 
     def __enter__(self) -> ModelSession:
         return self
@@ -100,6 +109,9 @@ class ModelSession(ABC):
         Raises:
             UsageError: that is not within the arena.
         """
+        at: object = offset
+        if not isinstance(at, int) or dtype not in DTYPES:
+            raise UsageError(f"{told(offset)} and {told(dtype)} are no offset in bytes and type of elements")
         arena = self._arena()
         end = offset + math.prod(shape) * np.dtype(dtype).itemsize
         if not 0 <= offset <= end <= arena.size:

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
+from ..arguments import path_of, told
+from ..errors import ModelError, UsageError
 from .abi import Array
 from .files import read_arrays, save_arrays
 from .tensors import TensorInfo
@@ -34,6 +34,9 @@ class SessionState:
     model: str | None
     arrays: Mapping[str, Array]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SessionState, (self.model, dict(self.arrays))
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, whole or not at all.
 
@@ -45,7 +48,7 @@ class SessionState:
         """
         about = json.dumps({"format": _FORMAT, "model": self.model, "names": list(self.arrays)}).encode()
         arrays = {f"state{position}": array for position, array in enumerate(self.arrays.values())}
-        save_arrays(Path(path), {"about": np.frombuffer(about, np.uint8), **arrays}, "the state")
+        save_arrays(path_of(path, "a state"), {"about": np.frombuffer(about, np.uint8), **arrays}, "the state")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SessionState:
@@ -55,7 +58,7 @@ class SessionState:
             UsageError: the file cannot be opened.
             ModelError: it holds something else, or is damaged.
         """
-        arrays = read_arrays(Path(path))
+        arrays = read_arrays(path_of(path, "a state"))
         try:
             about = _about(arrays.pop("about", None))
             names, model = about["names"], about["model"]
@@ -82,7 +85,12 @@ def check_state(state: SessionState, wanted: Sequence[TensorInfo], digest: str |
 
     Raises:
         ModelError: it is of another model.
+        UsageError: it is no state.
     """
+    given_state: object = state
+    if not isinstance(given_state, SessionState):
+        hint = "restore what a session of this model saved"
+        raise UsageError(f"{told(state)} is no state of a session", where=f"model {model}", hint=hint)
     known = {info.name: str(info) for info in wanted}
     given = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in state.arrays.items()}
     other = None not in (state.model, digest) and state.model != digest

@@ -99,12 +99,13 @@ class TargetKind:
         Raises:
             UsageError: the kind has no such attribute; the nearest name and all names are in the hint.
         """
-        if name in self._by_name:
+        given: object = name
+        if isinstance(given, str) and name in self._by_name:
             return self._by_name[name]
         own = ", ".join(attribute.name for attribute in self.attributes)
         raise UsageError(
             f"target kind {self.name!r} has no attribute {shown(name)}",
-            hint=suggest(name, self._by_name) + (f"it has {own}" if own else "it has none of its own"),
+            hint=suggest(str(name), self._by_name) + (f"it has {own}" if own else "it has none of its own"),
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .. import wiring
+from ..arguments import told
 from ..errors import PluginError, UsageError
 from .kind import COMPOSITE, Alias, TargetKind
 from .text import spell, too_deep
@@ -56,6 +57,9 @@ class Target:
         tag: str | None = None,
         host: Target | None = None,
     ) -> None:
+        what: object = {} if attrs is None else attrs
+        if not isinstance(what, Mapping) or not all(isinstance(name, str) for name in what):
+            raise UsageError(f"{told(attrs)} are no attributes", hint='for example {"opt": "2"}')
         given = dict(attrs or {})
         if not isinstance(kind, TargetKind):
             made = kind if isinstance(kind, Target) else _read(kind)

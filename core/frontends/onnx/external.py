@@ -78,7 +78,7 @@ def find_external(
             continue
         what = repr(tensor.name)
         if folder is None:
-            raise ModelError(f"{what} is stored in another file", hint="save the model as one file")
+            raise ModelError(f"{what} is stored in another file", hint="give the model's path, or save it as one file")
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         path = _opened(lambda: _measured(folder, location, what, sizes), f"{what} is stored in {location!r}")  # noqa: B023
