@@ -168,7 +168,7 @@ def load_model(
     if states is not None:
         check_mapping(states, str, "states", '{"state_in": "state_out"}')
     with nullcontext() if members is None else members.known_ops():
-        loaded = _loaded(model, CustomImporters(members), name, shapes, states or {})
+        loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}))
     if not pins:
         return loaded
     if members is None:
@@ -212,6 +212,22 @@ def _proto_content(model: object) -> bytes | None:
         what = f"the model cannot be written down: {error}"
         raise ModelError(what, hint="above 2 GiB: save it with external data, and give the path") from error
     return content
+
+
+def _identified(loaded: LoadedModel) -> LoadedModel:
+    """``loaded`` with the digest by which saved states know it, if it keeps any and does not say it already."""
+    form = loaded.form
+    if isinstance(form, Program):
+        return replace(loaded, form=replace(form, model=_digest(form))) if form.states and not form.model else loaded
+    if form.signature is None or not form.signature.states or form.signature.model:
+        return loaded
+    return replace(loaded, form=replace(form, signature=replace(form.signature, model=_digest(form))))
+
+
+def _digest(form: Form) -> str:
+    # The text has the digests of the constants in it. What is kept is the same wherever it is computed.
+    text, _ = print_form(unpinned(form) if isinstance(form, IRModule) else form)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def start_build(
@@ -313,7 +329,7 @@ def finish_build(
     build.memory = memory_map(program, memory)
     if progress is not None:
         progress("generate")
-    artifact = make_artifact(program, memory, build.members, loaded.form, weights=weights)
+    artifact = make_artifact(program, memory, build.members, weights=weights)
     for member in build.members.all:
         member.plugin.check_installed()
     return artifact
@@ -323,7 +339,6 @@ def make_artifact(
     program: Program,
     memory: Plan,
     members: Members,
-    model: Form | None = None,
     *,
     weights: WeightsForm = "assembly",
     stepwise: bool = False,
@@ -334,7 +349,6 @@ def make_artifact(
         program: what to run.
         memory: where its buffers are.
         members: the targets that it was built for.
-        model: what it was made from, by which saved states know their model; by default the program.
         weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
 
@@ -365,7 +379,7 @@ def make_artifact(
         "outputs": [_tensor(b, files.identifiers[b.name]) for b in program.outputs],
         "arena_bytes": memory.arena_bytes,
         "constant_bytes": files.constant_bytes,
-        "state": _state(program, memory, files.identifiers, model or program),
+        "state": _state(program, memory, files.identifiers),
         "devices": [device_record(devices[label], program, memory) for label in devices if label in driven],
         "calls": list(_call_records(program, devices, members.host.label)),
         "compile": {
@@ -453,14 +467,11 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     return tuple(wanted)
 
 
-def _state(program: Program, memory: Plan, identifiers: Mapping[str, str], model: Form) -> dict[str, Any] | None:
+def _state(program: Program, memory: Plan, identifiers: Mapping[str, str]) -> dict[str, Any] | None:
     if not program.states:
         return None
-    # The text has the digests of the constants in it. What is kept is the same wherever it is computed.
-    text, _ = print_form(unpinned(model) if isinstance(model, IRModule) else model)
-    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
     tensors = [_tensor(buffer, identifiers[buffer.name]) for buffer in program.states]
-    return {"bytes": memory.state_bytes, "model": digest, "tensors": tensors}
+    return {"bytes": memory.state_bytes, "model": program.model or _digest(program), "tensors": tensors}
 
 
 def devices_of(program: Program, members: Members) -> dict[str, Device]:

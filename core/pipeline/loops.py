@@ -63,6 +63,8 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
             done: dict[Expr, Expr] = {}
             for expr in post_order(function.body):
                 rebuilt = with_children(expr, [done[child] for child in children(expr)])
+                if isinstance(rebuilt, TupleGetItem) and isinstance(rebuilt.tuple, Tuple):
+                    rebuilt = rebuilt.tuple.fields[rebuilt.index]  # of results that are seen through reshapes
                 if is_view(expr):
                     rebuilt = reshape(done[children(expr)[0]], expr.shape)
                 elif isinstance(rebuilt, Call) and rebuilt.op in renamed:

@@ -241,7 +241,8 @@ class _Sequencer:
         return replace(program, steps=place_waits(self.steps, self.functions, self.depths), queues=queues)
 
     def _program(self) -> Program:
-        return Program(self.name, tuple(self.buffers.values()), tuple(self.steps), self.functions)
+        buffers, steps = tuple(self.buffers.values()), tuple(self.steps)
+        return Program(self.name, buffers, steps, self.functions, model=self.signature.model)
 
     def _rename(self, renamed: dict[str, str]) -> None:
         """Put other buffers, which there are, in the place of intermediates."""

@@ -15,6 +15,7 @@ from typing import Literal
 
 from ..errors import InternalError
 from ..relay.extern import Extern, Kernel
+from ..relay.module import is_digest
 from ..tir.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.nodes import Memory, Param
 from ..tir.scalar import round_float32
@@ -199,6 +200,7 @@ class Program:
         steps: in the order in which the host comes to them.
         functions: what is called, by name; equal loops are one.
         queues: on which steps start something.
+        model: by which saved states know the model, as `uma.relay.Signature` has it.
     """
 
     name: str
@@ -206,6 +208,7 @@ class Program:
     steps: tuple[Step, ...]
     functions: Mapping[str, Kernel]
     queues: tuple[Queue, ...] = ()
+    model: str = ""
 
     @property
     def calls(self) -> tuple[tuple[int, Call], ...]:
@@ -311,6 +314,8 @@ def _own_faults(program: Program) -> Iterator[Fault]:
     """What is wrong with the name, a buffer, a function or a call, each taken by itself."""
     if not _is_name(program.name):
         yield Fault(f"{program.name!r} is not a name for a program")
+    if program.model and not is_digest(program.model):
+        yield Fault("the program's model is no SHA-256 in hexadecimal digits")
     if not any(buffer.role == "output" for buffer in program.buffers):
         yield Fault("a program without an output computes nothing")
     taken: dict[str, Buffer] = {}

@@ -2,7 +2,7 @@
 
 ::
 
-    @program
+    @program                                            # (model='5e88...') where it keeps states: of which model
     def kws():
         x = input(int8, (1, 49, 10), tensor='audio:0', scale=0.5, zero_point=-128)
         w = constant(int8, (10, 4), align(16), sha256='9f86d081...')
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 def print_program(program: Program) -> tuple[str, dict[str, bytes]]:
     """The text of a verified program, and its constants: their bytes by their SHA-256 in hexadecimal digits."""
-    lines = ["@program", f"def {program.name}():"]
+    lines = [f"@program(model={program.model!r})" if program.model else "@program", f"def {program.name}():"]
     lines += [f"    {_declaration(buffer)}" for buffer in program.buffers]
     lines += [f"    queue({queue.device!r}, {queue.name!r}, {queue.depth})" for queue in program.queues]
     lines += [f"    {_step(step)}" for step in program.steps]
@@ -132,7 +132,7 @@ class _Parser:
                 continue
             if not isinstance(node, ast.FunctionDef):
                 raise self.error(node, "expected '@program' or '@prim_func' and a definition")
-            if [_name(decorator) for decorator in node.decorator_list] == ["program"]:
+            if [called(decorator) or _name(decorator) for decorator in node.decorator_list] == ["program"]:
                 heads.append(node)
                 continue
             function: Kernel
@@ -166,7 +166,7 @@ class _Parser:
                 step_nodes.append(statement)
             else:
                 raise self.error(statement, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
-        program = Program(head.name, tuple(buffers), tuple(steps), functions, tuple(queues))
+        program = Program(head.name, tuple(buffers), tuple(steps), functions, tuple(queues), self.model(head))
         for fault in faults(program):
             place: ast.AST = head
             if fault.buffer is not None:
@@ -177,6 +177,15 @@ class _Parser:
                 place = nodes[fault.function]
             raise self.error(place, fault.what)
         return program
+
+    def model(self, head: ast.FunctionDef) -> str:
+        """The digest of the model that a program is of, where it says one."""
+        mark = head.decorator_list[0]
+        if not isinstance(mark, ast.Call):
+            return ""
+        if mark.args or [word.arg for word in mark.keywords] != ["model"]:
+            raise self.error(mark, "expected '@program' or '@program(model=...)'")
+        return self.string(mark.keywords[0].value)
 
     def buffer(self, node: ast.Assign) -> Buffer:
         target, call = node.targets[0], node.value

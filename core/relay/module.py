@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, NoneType
@@ -14,7 +15,7 @@ from .extern import Extern
 from .types import FuncType, TensorType, TupleType
 from .visit import nested_exprs
 
-__all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "StateInfo", "TensorInfo", "func_type"]
+__all__ = ["AnyFunction", "IRModule", "Signature", "Spans", "StateInfo", "TensorInfo", "func_type", "is_digest"]
 
 T = TypeVar("T")
 
@@ -127,6 +128,14 @@ class StateInfo:
     initial: bytes
 
 
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` is a SHA-256 in hexadecimal digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class Signature:
     """What a model calls its inputs and outputs, and what it keeps.
@@ -135,11 +144,21 @@ class Signature:
         inputs: what the caller gives: the parameters of ``main``, in order, without those that are state.
         outputs: what the caller gets: the results of ``main``, in order, without those that are state.
         states: what the model keeps from one run to the next.
+        model: by which saved states know the model, whatever was made of it since it was read: the SHA-256, in
+            hexadecimal, of its text then. Empty where nobody has asked yet, and without states.
+
+    Raises:
+        ModelError: ``model`` is no such digest.
     """
 
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     states: tuple[StateInfo, ...] = ()
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if self.model and not is_digest(self.model):
+            raise ModelError("a signature's model is no SHA-256 in hexadecimal digits")
 
     def of_inputs(self, every: Sequence[T]) -> tuple[T, ...]:
         """Of one thing for each parameter of ``main``, those that are for the inputs."""

@@ -41,7 +41,7 @@ from ..tir.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern
-from .module import AnyFunction, IRModule, Signature, Spans, StateInfo, TensorInfo, func_type
+from .module import AnyFunction, IRModule, Signature, Spans, StateInfo, TensorInfo, func_type, is_digest
 from .op import FixedPoint, FloatScale, Op, get_op
 from .types import MAX_BYTES, FuncType, TensorType, TupleType, Type
 from .verify import faults
@@ -119,6 +119,8 @@ class _Printer:
         ]
         if signature.states:
             sides.append(f"states=[{', '.join(map(self.state_info, signature.states))}]")
+        if signature.model:
+            sides.append(f"model={signature.model!r}")
         return f"signature({', '.join(sides)})"
 
     def extern(self, extern: Extern, name: str, definitions: Definitions) -> str:
@@ -315,11 +317,14 @@ class _Parser:
         given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
         called = node.func if isinstance(node, ast.Call) and not node.args else None
         sides = {"inputs", "outputs"}
-        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) - {"states"} != sides:
+        if not isinstance(called, ast.Name) or called.id != "signature" or set(given) - {"states", "model"} != sides:
             raise self.source.error(node, "expected signature(inputs=[...], outputs=[...])")
         inputs, outputs = (tuple(map(self.tensor_info, self.elements(given[side]))) for side in ("inputs", "outputs"))
         states = self.elements(given["states"]) if "states" in given else []
-        return Signature(inputs, outputs, tuple(map(self.state_info, states)))
+        model = self.value(given["model"]) if "model" in given else ""
+        if "model" in given and not (isinstance(model, str) and is_digest(model)):
+            raise self.source.error(given["model"], "expected a SHA-256 in hexadecimal digits")
+        return Signature(inputs, outputs, tuple(map(self.state_info, states)), model)
 
     def elements(self, node: ast.expr) -> list[ast.expr]:
         if not isinstance(node, (ast.List, ast.Tuple)):

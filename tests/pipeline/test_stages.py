@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from tests._support.plugins import run
@@ -9,12 +12,16 @@ from tests._support.relay_strategies import modules
 
 from uma.errors import InternalError
 from uma.pipeline import stages
+from uma.pipeline.driver import load_model
+from uma.pipeline.dump import print_form
 from uma.pipeline.loops import simplify_all
 from uma.pipeline.stages import STAGES, Form
 from uma.program import Program
-from uma.relay.expr import Call, Function, GlobalVar, Var, call
+from uma.program.text import parse_program
+from uma.relay.expr import Call, Function, GlobalVar, TupleGetItem, Var, call
 from uma.relay.module import IRModule, Spans
 from uma.relay.pattern import PatternTable
+from uma.relay.text import parse_module
 from uma.relay.types import FuncType, TensorType
 from uma.tir.nodes import PrimFunc
 
@@ -69,6 +76,62 @@ def test_every_form_can_be_taken_up_again(module: IRModule) -> None:
     forms = trace(module)
     for form in forms.values():
         assert run(form, "m") == forms["sequence"]
+
+
+def texts(form: Form) -> dict[str, str]:
+    """The text of every stage."""
+    return {stage: print_form(made)[0] for stage, made in trace(form).items()}
+
+
+def check_texts(module: IRModule, stages: Sequence[str] = STAGES) -> None:
+    """The text of every stage is read as what it was printed from, and is printed again by what reads it: at once, and
+    at the end of its stage and of all later ones in a build that goes on from it."""
+    forms = trace(module)
+    printed = {stage: print_form(form) for stage, form in forms.items()}
+    for stage in stages:
+        text, constants = printed[stage]
+        form: Form
+        if isinstance(forms[stage], Program):
+            form = parse_program(text, {digest: array.tobytes() for digest, array in constants.items()})
+        else:
+            form = parse_module(text, constants)
+        assert form == forms[stage], stage
+        assert print_form(form)[0] == text, stage
+        for later, again in texts(form).items():
+            if STAGES.index(later) >= STAGES.index(stage):
+                assert again == printed[later][0], f"from {stage} at {later}"
+
+
+@settings(max_examples=settings.default.max_examples // 8)
+@given(modules(max_steps=6))
+def test_every_text_prints_itself_again(module: IRModule) -> None:
+    check_texts(module)
+
+
+def test_the_text_of_several_results_of_several_dimensions_prints_itself_again() -> None:
+    """Which loops of one dimension give through reshapes: these are what is there, not a tuple of them."""
+    x = Var("x", TensorType((2, 3, 4), "float32"))
+    halves = call("split", x, indices=(2,), axis=2)
+    body = call("subtract", TupleGetItem(halves, 0), TupleGetItem(halves, 1))
+    check_texts(IRModule.of({"main": Function([x], body)}, Spans({halves: ["halves"], body: ["difference"]})))
+
+
+QUICK = ("mlperf-tiny/ad01_int8.tflite", "others/okay_nabu.tflite")
+MODELS = (
+    *(f"mlperf-tiny/{name}_int8.tflite" for name in ("vww_96",)),
+    *(f"mlperf-tiny/{name}.tflite" for name in ("ad01_fp32", "kws_ref_model", "kws_ref_model_float32")),
+    *(f"mlperf-tiny/{name}.tflite" for name in ("pretrainedResnet", "pretrainedResnet_quant", "vww_96_float")),
+    *(f"mlperf-tiny-onnx/{name}_{kind}.onnx" for name in ("ad", "kws", "resnet8", "vww") for kind in ("fp32", "int8")
+      if (name, kind) != ("vww", "fp32")),
+    "others/tcresnet8_fp32.onnx",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [*QUICK, *(pytest.param(path, marks=pytest.mark.soak) for path in MODELS)])
+def test_the_texts_of_a_model_print_themselves_again(path: str, models: Path) -> None:
+    loaded = load_model(models / path)
+    assert isinstance(loaded.form, IRModule)
+    check_texts(loaded.form, STAGES if path in MODELS else ("canonicalise", "flatten", "sequence"))
 
 
 def test_a_program_stays_what_it_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +20,13 @@ from tests._support.tflite_builder import TFLiteBuilder
 from tests._support.tflite_builder import run as run_litert
 
 from uma.artifact import Artifact, load
-from uma.errors import ModelError, UsageError
-from uma.pipeline import build, sequence
+from uma.errors import ModelError, TextError, UsageError
+from uma.pipeline import STAGES, build, sequence
 from uma.pipeline.driver import build_loaded, load_model
 from uma.pipeline.members import resolve_targets
 from uma.pipeline.verify import verify
 from uma.plugins import default_host
+from uma.relay.module import Signature
 from uma.runtime.isolated import IsolatedModel
 from uma.runtime.native import Session, SessionState
 
@@ -289,6 +291,47 @@ def test_states_are_of_their_model(tmp_path: Path) -> None:
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
+def test_going_on_from_any_stage_gives_the_same_bytes_and_takes_the_same_states(tmp_path: Path) -> None:
+    """A saved state knows the model that was read, whatever it was built from."""
+    (tmp_path / "m.tflite").write_bytes(int8_shift())
+    direct = build(tmp_path / "m.tflite", "c", name="m", dump=tmp_path / "dump")
+    again = build(tmp_path / "m.tflite", "c", name="m")
+    assert again.metadata == direct.metadata
+    x = np.array([[1, 2, 3, 4]], np.int8)
+    session = direct.session()
+    session.run(x)
+    state = session.save()
+    expected = session.run(x)
+    dumps = sorted((tmp_path / "dump").glob("*.py"))
+    assert len(dumps) == len(STAGES)
+    for path in dumps:
+        made = build(path, "c", name="m")
+        assert (made.metadata, made.files) == (direct.metadata, direct.files), path.name
+        other = made.session()
+        other.restore(state)
+        assert [y.tobytes() for y in other.run(x).values()] == [y.tobytes() for y in expected.values()]
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("stage", "old", "new", "what"),
+    [
+        ("4-fuse", "model='", "model='x", "expected a SHA-256 in hexadecimal digits"),
+        ("9-sequence", "model='", "model='x", "the program's model is no SHA-256 in hexadecimal digits"),
+        ("9-sequence", "(model=", "(models=", "expected '@program' or '@program(model=...)'"),
+    ],
+)
+def test_a_text_with_no_digest_of_its_model(tmp_path: Path, stage: str, old: str, new: str, what: str) -> None:
+    (tmp_path / "m.tflite").write_bytes(int8_shift())
+    build(tmp_path / "m.tflite", "c", name="m", dump=tmp_path)
+    path = tmp_path / f"{stage}.py"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(TextError, match=re.escape(what)):
+        build(path, "c")
+    with pytest.raises(ModelError, match="a signature's model is no SHA-256"):
+        Signature((), (), (), "x")
+
+
 class TestCommandLine:
     @pytest.fixture(autouse=True)
     def model_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +344,7 @@ class TestCommandLine:
     def test_build(self, uma: Uma) -> None:
         done = uma("build", "m.onnx", "--target", "c", "-o", "out", "--json", *self.PAIRS)
         assert done.json["state_bytes"] == 20
-        assert "state    20 bytes" in uma("build", "m.onnx", "--target", "c", "-o", "out", *self.PAIRS).out
+        assert ", state 20, " in uma("build", "m.onnx", "--target", "c", "-o", "out", *self.PAIRS).out
         assert "state" not in uma("build", "m.onnx", "--target", "c", "-o", "out").out
 
     def test_run(self, uma: Uma) -> None:
