@@ -28,6 +28,7 @@ from .errors import InternalError, ModelError, UsageError
 from .machines import Machine, find_runner, runners_for
 from .runtime.cache import Cache, library_key, on_trial
 from .runtime.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
+from .runtime.cpu import refuse_other_cpu
 from .runtime.elf import check_machine, code_bytes, symbol_value, text_bytes
 from .runtime.libraries import require_library
 from .runtime.profile import CallTime, PartCounts, Profile, call_times
@@ -415,6 +416,8 @@ class Artifact:
         from .runtime.native import NativeModel
 
         self._check_devices()
+        for host in self._record["compile"]["hosts"]:
+            refuse_other_cpu(find_compiler(host["compiler"], machine_of(host)), host["flags"], f"model {self.name}")
         state = self._record["state"]
         with on_trial(library):
             model = NativeModel(

@@ -15,6 +15,7 @@ __all__ = [
     "FILE_NAME",
     "KNOWN_COMPILERS",
     "FlagRule",
+    "names_cpu",
     "native_flags",
     "refused_file_names",
     "refused_flags",
@@ -54,13 +55,28 @@ _SWITCHES = (
     "tree-vectorize", "unroll-loops", "wrapv",
 )  # fmt: skip
 
+# What a macro of this name would break: keywords, what the generated code has from the standard headers, the compiler's
+# own macros, and those of UMA.
+_TAKEN = "|".join(
+    (
+        "auto|bool|break|case|char|const|continue|default|do|double|else|enum|extern|false|float|for|goto|if|inline|int",
+        "long|register|restrict|return|short|signed|sizeof|static|struct|switch|true|typedef|union|unsigned|void|volatile",
+        "while|asm|typeof|main|defined|NULL|EOF|offsetof|(?:u?int(?:_least|_fast)?(?:8|16|32|64|ptr|max)|size|ptrdiff)_t",
+        "u?int(?:8|16|32|64|ptr|max)_t|U?INT(?:8|16|32|64|PTR|MAX)_(?:MAX|MIN|C)|SIZE_MAX|INFINITY|NAN|HUGE_VALF?",
+        "mem(?:cpy|set|move|cmp)|(?:sqrt|exp2?|expm1|log|log1p|pow|floor|ceil|fabs|l?l?round|trunc|l?l?rint|nearbyint)f?",
+        "(?:a?sinh?|a?cosh?|a?tanh?|fmod|erf|fmin|fmax|copysign|ldexp|frexp|fma)f?|isnan|isinf|isfinite|signbit|calloc|free",
+        "f?printf|perror|fopen|fclose|fread|fwrite|fgetc|stdin|stdout|stderr",
+        "_[A-Z][a-z].*|__.*|uma_.*|UMA_(?:OK|ERR_.*|ABI_VERSION|ALIGNAS|HIDDEN|NOINLINE|RUN_BEGINS|STEP_ENDS)",
+    )
+)
+
 ALLOWED_FLAGS = (
     _rule("-O, -O0 to -O3, -Os, -Oz, -Og", r"-O[0-3szg]?", "optimisation"),
     _rule("-march=, -mcpu=, -mtune=", r"-m(?:arch|cpu|tune)=[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", "the CPU"),
     _rule("-mthumb, -marm", r"-m(?:thumb|arm)", "which instructions, on Arm"),
     _rule("-mfpu=", r"-mfpu=[a-z][a-z0-9-]{0,31}", "which floating-point unit, on Arm"),
     _rule("-mfloat-abi=", r"-mfloat-abi=(?:soft|softfp|hard)", "where floats are passed, on Arm"),
-    _rule("-mabi=", r"-mabi=[a-z][a-z0-9-]{0,15}", "how functions are called"),
+    _rule("-mabi=", r"-mabi=(?:ilp32[efd]?|lp64[efdqs]?)", "how functions are called, on RISC-V and LoongArch"),
     _rule("-mcmodel=", r"-mcmodel=[a-z]{1,16}", "how far addresses reach"),
     _rule("-misa-spec=", r"-misa-spec=(?:2\.2|20190608|20191213)", "which edition of the instructions, on RISC-V"),
     _rule(
@@ -76,9 +92,12 @@ ALLOWED_FLAGS = (
         rf"-f(?:no-)?(?:{'|'.join(_SWITCHES)})",
         "what the optimiser may do and assume",
     ),
-    _rule("-fvisibility=", r"-fvisibility=(?:default|hidden)", "default or hidden"),
     _rule("-pedantic, -W...", r"-pedantic|-W[a-z][a-z0-9+-]*(?:=[a-z0-9+-]+)?", "warnings"),
-    _rule("-DNAME, -DNAME=WORD", r"-D[A-Za-z_][A-Za-z0-9_]{0,99}(?:=[A-Za-z0-9_]{0,100})?", "a macro"),
+    _rule(
+        "-DNAME, -DNAME=WORD",
+        rf"-D(?!(?:{_TAKEN})(?:=|$))[A-Za-z_][A-Za-z0-9_]{{0,99}}(?:=[A-Za-z0-9_]{{0,100}})?",
+        "a macro of your own: not a word of C, of its standard headers or of the compiler",
+    ),
     _rule("-g, -g0 to -g3", r"-g[0-3]?", "what debuggers read"),
 )
 """Flags that may reach a compiler, from a target, a plugin or an artifact's metadata; one of them must match wholly.
@@ -91,6 +110,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}", re.ASCII)
 """Names of generated files: one path component that no tool takes for an option."""
 
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_CPU = re.compile(r"-m(?:arch|cpu)=(?!native$|generic$).*")
 
 
 def refused_flags(flags: Sequence[str]) -> list[str]:
@@ -112,3 +132,8 @@ def refused_file_names(names: Sequence[str]) -> list[str]:
 def native_flags(flags: Sequence[str]) -> list[str]:
     """Those of `flags` whose meaning depends on the CPU that the compiler runs on."""
     return [flag for flag in flags if _NATIVE.fullmatch(flag)]
+
+
+def names_cpu(flags: Sequence[str]) -> list[str]:
+    """Those of `flags` that name a CPU which may be another than that of the machine that the compiler runs on."""
+    return [flag for flag in flags if _CPU.fullmatch(flag)]

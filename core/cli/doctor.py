@@ -186,7 +186,7 @@ def _compiler(check: str) -> Iterator[Finding]:
     chosen = find_compiler()
     version = chosen.version.partition("\n")[0]
     where = chosen.command[0]
-    linked, said = try_link(chosen, _PROGRAM, ["-lm"])
+    linked, said = try_link(chosen, _PROGRAM, ["-lm"], tell_files=False)
     if linked:
         yield Finding(check, "ok", f"the C compiler {chosen.name}: {version}", where)
     else:

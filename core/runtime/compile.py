@@ -8,7 +8,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..compilers import refused_file_names, refused_flags
@@ -223,6 +223,7 @@ class _Folder:
         libraries: Sequence[Path],
     ) -> None:
         """Link objects of the folder into its file `_LINKED`."""
+        compiler = replace(compiler, command=compiler.linker or compiler.command)
         self.step(compiler, f"link {what}", (*flags, *objects, "-o", _LINKED, *_found(libraries), "-lm"), _LINKED)
 
     def measured(self, made: str) -> Measured:
@@ -261,13 +262,16 @@ def _found(libraries: Sequence[Path]) -> list[str]:
     return [*files, *(text for folder in folders for text in ("-Xlinker", "-rpath", "-Xlinker", folder))]
 
 
-def try_link(compiler: Compiler, program: str, arguments: Sequence[str]) -> tuple[bool, str]:
+def try_link(
+    compiler: Compiler, program: str, arguments: Sequence[str], *, tell_files: bool = True
+) -> tuple[bool, str]:
     """Whether a program links, and what compiler and linker print about it.
 
     Args:
         compiler: from `find_compiler`.
         program: C, with a ``main``.
-        arguments: for the linker. The files that it takes are printed, a line for each.
+        arguments: for the linker.
+        tell_files: have it print the files that it takes, a line for each, which not every linker does.
 
     Raises:
         ToolchainError: the compiler hung or could not be started, or no temporary folder can be made.
@@ -275,7 +279,16 @@ def try_link(compiler: Compiler, program: str, arguments: Sequence[str]) -> tupl
     try:
         with tempfile.TemporaryDirectory(prefix="uma-link-", ignore_cleanup_errors=True) as name:
             Path(name, "program.c").write_text(program, encoding="utf-8")
-            command = (*compiler.command, "-w", "-fno-builtin", "program.c", "-o", "program", *arguments, "-Wl,-t")
+            command = (
+                *compiler.command,
+                "-w",
+                "-fno-builtin",
+                "program.c",
+                "-o",
+                "program",
+                *arguments,
+                *(["-Wl,-t"] if tell_files else []),
+            )
             folder = Path(name)
             status, text = run(command, cwd=folder, timeout_s=_LINK_TIMEOUT_S, temporary=folder, hint=INSTALL_HINT)
     except OSError as error:
@@ -291,6 +304,9 @@ def _hint(text: str) -> str | None:
     if "No space left on device" in text:
         return "the disk is full: make room, or choose other folders with TMPDIR and UMA_CACHE_DIR"
     if re.search(r"fatal error: '?(?:stdint|stddef|string|math)\.h'?", text) or "cannot find -lm" in text:
-        packages = "libc6-dev, glibc-devel, musl-dev; libnewlib-arm-none-eabi, libc6-dev-arm64-cross for other machines"
+        packages = (
+            "libc6-dev, glibc-devel, musl-dev; libnewlib-arm-none-eabi, picolibc-riscv64-unknown-elf, "
+            "libc6-dev-arm64-cross for other machines"
+        )
         return f"the C library's development files are missing: install them ({packages})"
     return None

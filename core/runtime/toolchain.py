@@ -14,7 +14,7 @@ import platform
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,10 @@ __all__ = ["INSTALL_HINT", "Compiler", "find_compiler", "host_cpu_id"]
 _SEARCH_ORDER = ("cc", "gcc", "clang", "ziglang")
 INSTALL_HINT = "install gcc or clang, or add one to this environment with: pip install ziglang"
 """What to do where no compiler works."""
+
+_PICOLIBC = "picolibc.specs"
+_LIBRARIES = {"arm-none-eabi": "libnewlib-arm-none-eabi", "riscv64-unknown-elf": "picolibc-riscv64-unknown-elf"}
+"""What distributions call the C library of a machine without an operating system."""
 
 _PROBE_TIMEOUT_S = 20.0
 _CPUINFO = Path("/proc/cpuinfo")
@@ -43,6 +47,7 @@ class Compiler:
         kind: whose command line it understands.
         version: what it says of itself, whole, so that a distribution's patch level tells two apart.
         target: the machine it compiles for, as a triple.
+        linker: what links what it compiles, where it does not do that itself: a command as the first.
     """
 
     command: tuple[str, ...]
@@ -50,11 +55,13 @@ class Compiler:
     kind: Literal["gcc", "clang"]
     version: str
     target: str
+    linker: tuple[str, ...] | None = None
 
     @property
     def identity(self) -> str:
         """Digest that differs when this compiler may produce other code than another."""
-        return hashlib.sha256("\0".join((*self.command, self.kind, self.version, self.target)).encode()).hexdigest()
+        parts = (*self.command, self.kind, self.version, self.target, *(self.linker or ()))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def find_compiler(name: str | None = None, machine: Machine | None = None) -> Compiler:
@@ -80,7 +87,7 @@ def find_compiler(name: str | None = None, machine: Machine | None = None) -> Co
             "path, set CC in the environment",
         )
     if machine is not None:
-        return _cross(name or f"{machine.triple}-gcc", machine.triple)
+        return _cross(name or f"{machine.triple}-gcc", machine.triple, machine.is_bare)
     if name is not None:
         return _found(name, where=None)
     chosen = os.environ.get("CC", "")
@@ -101,20 +108,77 @@ def find_compiler(name: str | None = None, machine: Machine | None = None) -> Co
     raise NoCompilerError("no C compiler was found", where="PATH", hint=INSTALL_HINT)
 
 
-def _cross(name: str, triple: str) -> Compiler:
+def _cross(name: str, triple: str, is_bare: bool) -> Compiler:
     hint = f"install it: its package is often called gcc-{triple}"
     if not name.endswith("-gcc"):
         hint = f"install it, or {triple}-gcc, and give that as -cc"
     command = _locate(name)
     if command is None:
         raise ToolchainError(f"the C compiler {name!r} for {triple} is not installed", where="PATH", hint=hint)
-    told = (f"--target={triple}",) if name.startswith(("clang", "ziglang")) else ()
-    compiler = _probe(name, (*command, *told))
-    if not alike(compiler.target, triple):
+    linker: tuple[str, ...] | None = None
+    if name == "ziglang":
+        command = (*command, f"--target={_zig_triple(triple)}")
+    elif name.startswith("clang"):
+        command = (*command, f"--target={triple}")
+        if is_bare:
+            extra, linker = _gcc_for_clang(name, triple)
+            command = (*command, *extra)
+    elif is_bare:
+        command = (*command, *_picolibc(command))
+    compiler = replace(_probe(name, command), linker=linker)
+    # What zig calls its target has versions of Linux and its C library in it; it compiles for no other.
+    if name != "ziglang" and not alike(compiler.target, triple):
         raise ToolchainError(
             f"the C compiler {name!r} compiles for {compiler.target}, not for {triple}", where=command[0], hint=hint
         )
     return compiler
+
+
+def _zig_triple(triple: str) -> str:
+    """What zig calls a machine: it has no vendors, and names some architectures in its own way."""
+    architecture, *others = triple.split("-")
+    named = {"i686": "x86"}.get(architecture, architecture)
+    system = others[others.index("linux") :] if "linux" in others else others
+    return "-".join((named, *system))
+
+
+def _gcc_for_clang(name: str, triple: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What clang is told of a machine without an operating system, and what links what it compiles: the C library and
+    the linker are those of the cross gcc, which clang does not find by itself.
+
+    Raises:
+        ToolchainError: that is not installed, or has no C library.
+    """
+    gcc = _locate(f"{triple}-gcc")
+    package = _LIBRARIES.get(triple, "its C library")
+    hint = f"install gcc-{triple} and {package}"
+    if gcc is None:
+        what = f"{name!r} needs the C library and the linker of {triple}-gcc, which is not installed"
+        raise ToolchainError(what, where="PATH", hint=hint)
+    linker = (*gcc, *_picolibc(gcc))
+    folders = [folder for folder in _include_folders(linker) if Path(folder, "math.h").is_file()]
+    if not folders:
+        raise ToolchainError(f"{triple}-gcc, whose C library {name!r} needs, has none", where=gcc[0], hint=hint)
+    # The ABI of Arm without an operating system has enumerations as small as they can be; clang leaves that open.
+    enums = ("-fshort-enums",) if triple.startswith("arm-") else ()
+    return (*enums, *(word for folder in folders for word in ("-isystem", folder))), linker
+
+
+def _picolibc(gcc: tuple[str, ...]) -> tuple[str, ...]:
+    """What a gcc is told that comes without a C library where picolibc is installed for it, as on Debian."""
+    if any(Path(folder, "math.h").is_file() for folder in _include_folders(gcc)):
+        return ()
+    status, specs = run(
+        (*gcc, f"-print-file-name={_PICOLIBC}"), cwd=None, timeout_s=_PROBE_TIMEOUT_S, hint=INSTALL_HINT
+    )
+    return (f"--specs={_PICOLIBC}",) if status == 0 and os.path.isabs(specs.strip()) else ()
+
+
+def _include_folders(gcc: tuple[str, ...]) -> list[str]:
+    """Where a gcc looks for headers."""
+    command = (*gcc, "-E", "-v", "-x", "c", os.devnull)
+    status, text = run(command, cwd=None, timeout_s=_PROBE_TIMEOUT_S, hint=INSTALL_HINT)
+    return [line.strip() for line in text.splitlines() if line.startswith(f" {os.sep}")] if status == 0 else []
 
 
 def _from_environment(chosen: str) -> Compiler:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from email.message import Message
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,18 @@ class TestCompiler:
         assert "neither a known name of a C compiler nor an absolute path" in fault(uma, 2)["what"]
 
     def test_it_does_not_link(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("uma.runtime.compile.try_link", lambda *_: (False, "stdint.h: No such file"))
+        monkeypatch.setattr("uma.runtime.compile.try_link", lambda *_, **__: (False, "stdint.h: No such file"))
         found = fault(uma, 6)
         assert "cannot make a program of a few lines\nstdint.h: No such file" in found["what"]
         assert "libc6-dev" in found["hint"]
+
+    @pytest.mark.skipif(
+        find_spec("ziglang") is None, reason="ziglang is not installed: pip install 'uma-core[ziglang]'"
+    )
+    def test_ziglang_alone_is_no_fault(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/there-is-no-such-folder")
+        found = [one for one in findings(uma("doctor", "--json"), "ok") if one["check"] == "compiler"]
+        assert [one["what"].partition(":")[0] for one in found] == ["the C compiler ziglang"]
 
 
 class TestPlugins:

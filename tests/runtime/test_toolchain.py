@@ -323,7 +323,8 @@ class TestFlags:
             "-Werror=shadow", "-Wframe-larger-than=1024", "-g", "-DNDEBUG", "-DUMA_X=1",
             "-mprefer-vector-width=512", "-pedantic", "-mthumb", "-marm", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard",
             "-mabi=ilp32", "-mcmodel=medany", "-misa-spec=2.2", "-mno-unaligned-access", "-mstrict-align",
-            "-ffunction-sections", "-fdata-sections", "-march=rv32imac_zicsr",
+            "-ffunction-sections", "-fdata-sections", "-march=rv32imac_zicsr", "-mabi=lp64d", "-Dinteger=1", "-Delf",
+            "-D_FORTIFY_SOURCE=2", "-DARM_MATH_CM4", "-Dinit=1",
         ],
     )  # fmt: skip
     def test_allowed(self, flag: str) -> None:
@@ -347,6 +348,10 @@ class TestFlags:
             "-static", "-u", "-z", "-Wl,@x", "-Wl,-T,x", "-Xassembler", "-Xlinker", "-Xpreprocessor", "-DX=(1)",
             "-DX=`id`", "-DX=\\", "-D__attribute__(x)=", "-mcpu=@x", "-mtune=a/b", "-Oz1", "-O 2", "-std=c99 -o x",
             "-g3=x", "-Winvalid pch", "-W", "-W=x",
+            # What would break the build.
+            "-fvisibility=hidden", "-fvisibility=default", "-mabi=ms", "-mabi=apcs-gnu", "-Dint=long", "-Dwhile",
+            "-Dint32_t=int", "-DINT32_MAX=1", "-DNULL=0", "-Dmemcpy=move", "-Dsqrtf=x", "-Dmain=start", "-D__GNUC__=1",
+            "-D_Bool=int", "-Duma_model=x", "-DUMA_OK=1",
         ],
     )  # fmt: skip
     def test_refused(self, flag: str) -> None:

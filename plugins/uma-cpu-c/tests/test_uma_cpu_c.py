@@ -116,6 +116,10 @@ def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[
             Code(("-O3", *MATH), "ziglang", "aarch64-linux-musl"),
         ),
         (
+            "c -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -cc=ziglang",
+            Code(("-O3", "-mcpu=cortex_a72", *MATH), "ziglang", "aarch64-linux-gnu"),
+        ),
+        (
             "c -mtriple=riscv64-unknown-elf -mcpu=generic -cflags=-march=rv64imac,-mabi=lp64,-mcmodel=medany",
             Code(
                 ("-O3", *MATH, "-march=rv64imac", "-mabi=lp64", "-mcmodel=medany"),
@@ -168,6 +172,8 @@ def test_more_flags_for_this_machine_come_last(host: PluginHost, monkeypatch: py
         ("c -cflags=-mcpu=cortex-m4", "is what the attribute 'mcpu' says"),
         ("c -cflags=-march=native", "is what the attribute 'mcpu' says"),
         ("c -cflags=-O2", "is what the attribute 'opt' says"),
+        ("c -mtriple=aarch64-linux-gnu -cflags=-mabi=lp64", "is for RISC-V and LoongArch, not for aarch64-linux-gnu"),
+        ("c -cflags=-Dint=long", "'-Dint=long' of -cflags may not reach a compiler"),
         ("c -cflags=-std=c11", "contradicts the code, which is C99"),
         ("c -cflags=-fplugin=x.so", "'-fplugin=x.so' of -cflags may not reach a compiler"),
         ("c -cflags='-Wl,-rpath'", "may not reach a compiler"),

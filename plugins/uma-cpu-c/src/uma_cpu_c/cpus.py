@@ -53,6 +53,7 @@ def canonicalise(target: Target) -> dict[str, object]:
     mcpu, cc, runner = (None if given.get(name) is None else str(given[name]) for name in ("mcpu", "cc", "runner"))
     triple = _triple(target)
     _check_flags(cflags, names_cpu=triple is None or mcpu not in (None, _GENERIC))
+    _check_abi(cflags, platform.machine() if triple is None else triple)
     if triple is None:
         if runner is not None:
             find_runner(runner, None)
@@ -92,6 +93,8 @@ def cpu_flags(target: Target) -> tuple[str, ...]:
     machine = platform.machine().lower() if triple is None else triple.partition("-")[0]
     if triple is not None and mcpu == _GENERIC:
         return ()
+    if target.get_attr("cc") == "ziglang":
+        mcpu = mcpu.replace("-", "_")  # as zig spells them all: x86_64_v3, cortex_a72
     if machine in _MARCH:
         return (f"-march={mcpu}",)
     # Elsewhere (RISC-V) compilers know CPUs by name but not their own: `native` then means their default.
@@ -139,6 +142,14 @@ def _check_flags(cflags: Sequence[str], names_cpu: bool) -> None:
             raise UsageError(
                 f"the flag {flag!r} of -cflags is what the attribute {other!r} says", hint=f"give -{other}"
             )
+
+
+def _check_abi(cflags: Sequence[str], machine: str) -> None:
+    """UsageError where a flag says how functions are called on a machine where there is no choice."""
+    for flag in cflags:
+        if _option(flag) == "-mabi" and not machine.startswith(("riscv", "loongarch")):
+            what = f"the flag {flag!r} of -cflags is for RISC-V and LoongArch, not for {machine}"
+            raise UsageError(what, hint="leave it out: the triple says how functions are called")
 
 
 def _joined(flags: Sequence[str], cflags: Sequence[str], mcpu: str | None) -> list[str]:
