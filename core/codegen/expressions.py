@@ -206,9 +206,11 @@ class Printer:
     def _division(self, expr: Bin) -> _Text:
         op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
         low, divisor = self.known.of(a)[0], self.known.of(b)
+        if divisor[0] <= 0 <= divisor[1]:  # C has no result for 0
+            return self._helper("floordiv" if op == "truncdiv" and not is_signed(dtype) else op, dtype, a, b)
         if not is_signed(dtype) or (low >= 0 and divisor[0] >= 0):
             return self._plain(op, a, b)
-        if op == "truncdiv" and not self.known.may_wrap(expr) and not divisor[0] <= 0 <= divisor[1]:
+        if op == "truncdiv" and not self.known.may_wrap(expr):
             return self._plain(op, a, b)
         size = divisor[0]
         if op != "truncdiv" and divisor == (size, size) and size > 0 and size & (size - 1) == 0:

@@ -215,9 +215,9 @@ def _corners(function: Callable[[int, int], int], a: Interval, b: Interval) -> I
 
 
 def _divide(function: Callable[[int, int], int], a: Interval, b: Interval) -> Interval:
-    # Division is monotonic on each side of zero; dividing by zero is a fault, and gives no value.
+    # Division is monotonic on each side of zero; dividing by zero gives 0.
     sides = [side for side in (_intersect(b, (b[0], -1)), _intersect(b, (1, b[1]))) if side is not None]
-    return _hull([_corners(function, a, side) for side in sides]) if sides else _ANYTHING
+    return _hull([_corners(function, a, side) for side in sides] + ([(0, 0)] if b[0] <= 0 <= b[1] else []))
 
 
 def _truncdiv(x: int, y: int) -> int:
@@ -236,7 +236,9 @@ def _floormod(a: Interval, b: Interval, _: int) -> Interval:
             parts.append((0, min(a[1], largest - 1) if a[0] >= 0 else largest - 1))
     if b[0] < 0:
         parts.append((b[0] + 1, 0))
-    return _hull(parts) if parts else _ANYTHING
+    if b[0] <= 0 <= b[1]:
+        parts.append((0, 0))
+    return _hull(parts)
 
 
 def _shift(function: Callable[[int, int], int], a: Interval, b: Interval, width: int) -> Interval:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 
 from .affine import Affine
@@ -25,11 +26,14 @@ from .visit import buffers_read, variables, walk
 
 __all__ = ["Facts"]
 
-_MAX_STEPS = 400
-"""Sums that are looked at for one proof; beyond, nothing is proven. The deepest of the tests' proofs take about 60."""
+_MAX_STEPS = 1500
+"""Sums that are looked at for one proof; beyond, nothing is proven. Half a second or so, where it is in vain."""
 
-_MAX_CASES = 8
-"""How deep cases nest within one proof."""
+_MAX_IMPLIED = 8
+"""How many sums follow from one condition, or a few more."""
+
+_MAX_DEPTH = 16
+"""How many terms are eliminated, or cases told apart, one after the other; proofs of tiles take about ten."""
 
 
 class Facts:
@@ -40,6 +44,7 @@ class Facts:
         sums: what is not negative besides.
         values: what stands for bound variables.
         order: when each variable was declared; the inner ones are eliminated first.
+        implied: what is not negative as follows from ``sums``, or from loops having rounds; few proofs need it.
     """
 
     def __init__(
@@ -48,9 +53,11 @@ class Facts:
         sums: tuple[Affine, ...] = (),
         values: Mapping[Var, Affine] | None = None,
         order: Mapping[Var, int] | None = None,
+        implied: tuple[Affine, ...] = (),
     ) -> None:
         self.bounds = Bounds({}) if bounds is None else bounds
         self.sums = sums
+        self.implied = implied
         self._values = values or {}
         self._order = order or {}
         self._linear: dict[Expr, Affine] = {}
@@ -66,6 +73,9 @@ class Facts:
         inside = self._declared(var, (0, high - 1), None)
         if isinstance(extent, Imm) or not _lasts(extent, lasting):
             return inside
+        # That there is a round says something of outer variables as well.
+        form = inside.linear(extent) + Affine({}, -1)
+        inside = inside._with((), (*inside.implied, form, *inside._parts(form)))
         return inside.assume(Bin("lt", var, extent), True, lasting)
 
     def bind(self, var: Var, value: Expr) -> Facts:
@@ -94,7 +104,7 @@ class Facts:
         bounds = self.bounds.assume(condition, holds, lasting)
         if bounds is None:
             return None
-        known = Facts(bounds, self.sums, self._values, self._order)
+        known = Facts(bounds, self.sums, self._values, self._order, self.implied)
         made = [
             form
             for a, b, gap in _comparisons(condition, holds)
@@ -104,12 +114,15 @@ class Facts:
         ]
         if bounds is self.bounds and not made:
             return self
-        return Facts(bounds, (*self.sums, *made), self._values, self._order)
+        return known._with(tuple(made), (*self.implied, *(part for form in made for part in known._parts(form))))
+
+    def _with(self, sums: tuple[Affine, ...], implied: tuple[Affine, ...]) -> Facts:
+        return Facts(self.bounds, (*self.sums, *sums), self._values, self._order, implied)
 
     def _declared(self, var: Var, values: Interval, form: Affine | None) -> Facts:
         order = {**self._order, var: len(self._order)}
         known = {**self._values, var: form} if form is not None else self._values
-        return Facts(self.bounds.declare(var, values), self.sums, known, order)
+        return Facts(self.bounds.declare(var, values), self.sums, known, order, self.implied)
 
     # Proofs
 
@@ -119,7 +132,7 @@ class Facts:
 
     def not_negative(self, form: Affine) -> bool:
         """Whether the value of ``form`` is surely not negative."""
-        return _Search().holds(self, form, 0)
+        return _Search(False).holds(self, form, 0) or (bool(self.implied) and _Search(True).holds(self, form, 0))
 
     def span(self, form: Affine) -> Interval:
         """The values of a sum, as far as intervals of its terms tell."""
@@ -185,7 +198,7 @@ class Facts:
             return Affine(terms, form.constant // divisor)
         return Affine({Bin("floordiv", dividend, Imm(divisor, dividend.dtype)): 1}, 0)
 
-    def known_of(self, term: Expr, grows: bool) -> Iterator[Affine]:
+    def known_of(self, term: Expr, grows: bool, implied: bool) -> Iterator[Affine]:
         """Sums with ``term`` that are not negative, in which it has a positive factor if ``grows``, else a negative."""
         own = Affine({term: 1}, 0)
         if isinstance(term, Bin) and term.op == ("max" if grows else "min"):
@@ -198,9 +211,18 @@ class Facts:
             yield least if grows else dividend + own.scaled(-divisor)
         elif isinstance(term, Bin) and term.op == "floormod" and not grows and self.bounds.of(term.b)[0] > 0:
             yield self.linear(term.b) + own.scaled(-1) + Affine({}, -1)
-        for form in self.sums:
+        for form in (*self.sums, *self.implied) if implied else self.sums:
             if (form.terms.get(term, 0) > 0) == grows and term in form.terms:
                 yield form
+
+    def _parts(self, form: Affine) -> list[Affine]:
+        """What is not negative since ``form`` is not, and ``min`` no more, ``max`` no less, than what it is of."""
+        found = [form]
+        for known in found:
+            for term, factor in known.terms.items():
+                if isinstance(term, Bin) and term.op == ("min" if factor > 0 else "max") and len(found) < _MAX_IMPLIED:
+                    found += [_replaced(known, term, self.linear(part)) for part in (term.a, term.b)]
+        return found[1:]
 
     def cases(self, term: Expr) -> Iterator[tuple[Affine, Facts | None]]:
         """What ``term`` is in each of its cases, and what is known there; None where a case cannot be."""
@@ -217,19 +239,24 @@ class Facts:
                 yield form, self._knowing(gap)._replacing(term, form)
 
     def _knowing(self, form: Affine) -> Facts:
-        return Facts(self.bounds, (*self.sums, form), self._values, self._order)
+        return self._with((form,), self.implied)
 
     def _replacing(self, term: Expr, form: Affine) -> Facts | None:
         """This place, where ``term`` equals ``form``; None where that contradicts what is known."""
-        sums = [_replaced(known, term, form) for known in self.sums]
-        if any(self.span(known)[1] < 0 for known in sums):
+        sums, implied = (
+            tuple([_replaced(known, term, form) for known in group]) for group in (self.sums, self.implied)
+        )
+        if any(self.span(known)[1] < 0 for known in (*sums, *implied)):
             return None
-        return Facts(self.bounds, tuple(known for known in sums if known.terms), self._values, self._order)
+        return Facts(self.bounds, sums, self._values, self._order, implied)
 
     def rank(self, term: Expr) -> tuple[int, bool]:
         """The terms that are eliminated first have the highest."""
-        depth = max((self._order.get(var, -1) for var in variables(term)), default=-1)
+        depth = max((self._order.get(var, -1) for var in _variables(term)), default=-1)
         return depth, not isinstance(term, Var)
+
+
+_variables = lru_cache(maxsize=4096)(variables)
 
 
 @dataclass
@@ -237,40 +264,44 @@ class _Search:
     """One proof.
 
     Args:
+        implied: whether it uses what is implied.
         steps: the sums that were looked at.
-        failed: for the terms of each sum, at each place, the largest constant with which it was not proven.
+        failed: for the terms of each sum, at each place, the last constant with which it was not proven, and how deep.
     """
 
+    implied: bool
     steps: int = 0
-    failed: dict[tuple[int, frozenset[tuple[Expr, int]]], int] = field(default_factory=dict)
+    failed: dict[tuple[int, frozenset[tuple[Expr, int]]], tuple[int, int]] = field(default_factory=dict)
     places: list[Facts] = field(default_factory=list)
     """Held, so that their ids stay theirs."""
 
-    def holds(self, facts: Facts, goal: Affine, cases: int) -> bool:
+    def holds(self, facts: Facts, goal: Affine, depth: int) -> bool:
         goal = _reduced(goal)
         if facts.span(goal)[0] >= 0:
             return True
         key = (id(facts), frozenset(goal.terms.items()))
         self.steps += 1
-        if self.steps > _MAX_STEPS or not goal.terms or goal.constant <= self.failed.get(key, goal.constant - 1):
+        constant, deep = self.failed.get(key, (goal.constant - 1, 0))
+        if self.steps > _MAX_STEPS or depth > _MAX_DEPTH or not goal.terms:
             return False
-        self.failed[key] = goal.constant
+        if goal.constant <= constant and depth >= deep:
+            return False
+        self.failed[key] = goal.constant, depth
         self.places.append(facts)
         terms = sorted(goal.terms, key=facts.rank, reverse=True)
         for term in terms:
             factor = goal.terms[term]
-            for known in facts.known_of(term, factor > 0):
-                if self.holds(facts, _eliminated(goal, known, term), cases):
+            for known in facts.known_of(term, factor > 0, self.implied):
+                if self.holds(facts, _eliminated(goal, known, term), depth + 1):
                     return True
-        if cases < _MAX_CASES:
-            for term in terms:
-                # The other side of min and max is a matter of adding up, and was tried.
-                both = isinstance(term, Bin) and term.op == ("min" if goal.terms[term] > 0 else "max")
-                if both or isinstance(term, Select):
-                    return all(
-                        inside is None or self.holds(inside, _replaced(goal, term, form), cases + 1)
-                        for form, inside in facts.cases(term)
-                    )
+        for term in terms:
+            # The other side of min and max is a matter of adding up, and was tried.
+            both = isinstance(term, Bin) and term.op == ("min" if goal.terms[term] > 0 else "max")
+            if both or isinstance(term, Select):
+                return all(
+                    inside is None or self.holds(inside, _replaced(goal, term, form), depth + 1)
+                    for form, inside in facts.cases(term)
+                )
         return False
 
 

@@ -1,9 +1,9 @@
 """An interpreter of the loop form, slow and strict: what it computes is what a function means.
 
-It stops at the first access outside a buffer, read of an element that was never written, division by zero or shift
-out of range, and at the end if an element of an output was not written. Memory is a list of Python values per buffer,
-with None for what is not initialised. The function is turned into Python closures first, once for each statement and
-each distinct expression, so that a step costs about a microsecond.
+It stops at the first access outside a buffer, read of an element that was never written or shift out of range, and at
+the end if an element of an output was not written. Memory is a list of Python values per buffer, with None for what is
+not initialised. The function is turned into Python closures first, once for each statement and each distinct
+expression, so that a step costs about a microsecond.
 
 Iterations of a parallel loop run backwards: what depends on their order does not go unnoticed.
 

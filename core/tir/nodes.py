@@ -6,7 +6,8 @@ variable or buffer is declared twice, so that nothing ever has to be renamed to 
 Arithmetic means the same in the interpreter and in generated C:
 
 - Integers wrap around in two's complement. ``floordiv`` and ``floormod`` round to minus infinity, ``truncdiv`` to
-  zero; dividing by zero and shifting by less than 0 or by the width or more is a fault. ``shr`` keeps the sign.
+  zero; all three give 0 where the divisor is 0, and the smallest integer divided by -1 is itself. Shifting by less than
+  0 or by the width or more is a fault. ``shr`` keeps the sign.
 - ``float32`` and ``float64`` are IEEE 754, round to nearest even; a compiler may contract ``a * b + c``.
 - ``min(a, b)`` is ``a if a < b else b`` and ``max(a, b)`` is ``a if a > b else b``: where one is NaN, or both are
   zeros, the result is ``b``. So ``min(max(x, low), high)`` is never NaN, and ``max(0, x)`` keeps NaN. An `Update` has

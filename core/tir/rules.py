@@ -99,11 +99,9 @@ def is_total(expr: Expr, bounds: Bounds) -> bool:
     for part in walk(expr):
         if isinstance(part, Load):
             return False
-        if isinstance(part, Bin) and part.op in ("floordiv", "floormod", "truncdiv", "shl", "shr"):
+        if isinstance(part, Bin) and part.op in ("shl", "shr"):
             low, high = bounds.of(part.b)
-            if part.op.startswith("sh") and not (low >= 0 and high < bits(part.dtype)):
-                return False
-            if not part.op.startswith("sh") and low <= 0 <= high:
+            if low < 0 or high >= bits(part.dtype):
                 return False
     return True
 

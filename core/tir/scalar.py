@@ -43,15 +43,11 @@ def _wrapper(dtype: str) -> Callable[[int], int]:
 
 
 def _floordiv(a: int, b: int) -> int:
-    if b == 0:
-        raise Fault("division by zero")
-    return a // b
+    return a // b if b else 0
 
 
 def _floormod(a: int, b: int) -> int:
-    if b == 0:
-        raise Fault("division by zero")
-    return a % b
+    return a % b if b else 0
 
 
 def _truncdiv(a: int, b: int) -> int:
@@ -100,7 +96,7 @@ _ROUNDED: dict[str, Callable[[float, float], float]] = {
 def binary(op: str, dtype: str) -> Callable[[Value, Value], Value]:
     """The function that ``Bin(op, a, b)`` is for operands of ``dtype``.
 
-    It raises `Fault` on division by zero and on shifts by less than 0 or by the width or more.
+    It raises `Fault` on shifts by less than 0 or by the width or more.
     """
     if op in _SAME:
         return _SAME[op]

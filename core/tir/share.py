@@ -10,15 +10,14 @@ from .visit import operands, walk, with_operands
 
 __all__ = ["may_fault", "share", "unguarded"]
 
-_CHECKED = ("floordiv", "floormod", "truncdiv", "shl", "shr")
-
 
 def may_fault(node: Expr) -> bool:
-    """Whether evaluating this node, its operands being at hand, may fault: a load, a division or shift by a variable.
+    """Whether evaluating this node, its operands being at hand, may fault: a load, a shift by a variable.
 
-    Dividing by a constant 0 and shifting by a constant width always do, and are left to whoever wrote them.
+    Shifting by a constant width always does, and is left to whoever wrote it.
     """
-    return isinstance(node, Load) or (isinstance(node, Bin) and node.op in _CHECKED and not isinstance(node.b, Imm))
+    shifts = isinstance(node, Bin) and node.op in ("shl", "shr") and not isinstance(node.b, Imm)
+    return isinstance(node, Load) or shifts
 
 
 def share(value: Expr, name: Callable[[], str], use: Callable[[Expr], Stmt]) -> Stmt:

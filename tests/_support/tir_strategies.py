@@ -1,7 +1,7 @@
 """Hypothesis strategies for the loop form: expressions, and functions that never fault.
 
 What `prim_funcs` draws is accepted by `verify`, stays within its buffers, writes every element before it is read, never
-divides by zero nor shifts out of range, and writes each element of a parallel loop once: it must give the same outputs
+shifts out of range, and writes each element of a parallel loop once: it must give the same outputs
 wherever it is interpreted or compiled. Floats are computed by operations that IEEE 754 defines to the last bit, so a C
 compiler must not contract ``a * b + c``.
 """
@@ -148,8 +148,8 @@ def _binary(draw: Draw, dtype: str, scope: Scope, depth: int) -> Expr:
     op = draw(st.sampled_from([*ops, "floordiv", "floormod", "truncdiv", "shl", "shr"]))
     a = draw(inner)
     if op in ("floordiv", "floormod", "truncdiv"):
-        divisors = immediates(dtype).filter(lambda imm: imm.value != 0)
-        return Bin(op, a, draw(divisors) if draw(st.booleans()) else maximum(draw(inner), 1))
+        positive = maximum(draw(inner), 1)
+        return Bin(op, a, draw(st.one_of(immediates(dtype), inner, st.just(positive))))
     if op in ("shl", "shr"):
         amounts = st.integers(0, bits(dtype) - 1).map(lambda value: Imm(value, dtype))
         return Bin(

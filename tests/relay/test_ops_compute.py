@@ -16,7 +16,9 @@ from uma.relay.expr import Call
 from uma.relay.op import Op, registered_ops
 from uma.relay.types import TensorType
 from uma.tir import te
+from uma.tir.flatten import flatten
 from uma.tir.interp import interpret
+from uma.tir.proof import unproven
 from uma.tir.simplify import simplify
 
 
@@ -38,7 +40,9 @@ def computed(made: Call, arrays: Sequence[np.ndarray], constant: Sequence[bool])
     )
     kernel = computation.kernel()
     results = interpret(kernel.func, computation.arguments(kernel))
-    simplified = interpret(simplify(kernel.func), computation.arguments(kernel))
+    simple = simplify(kernel.func)
+    simplified = interpret(simple, computation.arguments(kernel))
+    assert [unproven(func) for func in (kernel.func, simple, flatten(simple))] == [None] * 3
     for name, result in results.items():
         np.testing.assert_array_equal(simplified[name], result)
     shapes = [t.shape for t in made.op.outputs(made.type)]

@@ -48,9 +48,7 @@ def equal(found: object, expected: object) -> bool:
 @given(st.data(), st.sampled_from(INTEGERS), st.sampled_from(sorted(INTEGER_OPS)))
 def test_integers_wrap_as_those_of_numpy(data: st.DataObject, dtype: str, op: str) -> None:
     a, b = data.draw(immediates(dtype)), data.draw(immediates(dtype))
-    if op in ("floordiv", "floormod") and not b.value:
-        return
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):  # numpy divides by zero as well, and gives 0
         expected = INTEGER_OPS[op](np.array(a.value, dtype), np.array(b.value, dtype))
     assert equal(evaluate(Bin(op, a, b)), expected)
 
@@ -66,8 +64,8 @@ def test_floats_round_as_those_of_numpy(data: st.DataObject, dtype: str, op: str
 
 @given(st.data(), st.sampled_from(INTEGERS))
 def test_truncdiv_rounds_to_zero(data: st.DataObject, dtype: str) -> None:
-    a, b = data.draw(immediates(dtype)), data.draw(immediates(dtype).filter(lambda imm: imm.value != 0))
-    exact = math.trunc(Fraction(a.value) / Fraction(b.value))
+    a, b = data.draw(immediates(dtype)), data.draw(immediates(dtype))
+    exact = math.trunc(Fraction(a.value) / Fraction(b.value)) if b.value else 0
     low, high = bounds(dtype)
     wrapped = (exact - low) % (high - low + 1) + low
     assert evaluate(Bin("truncdiv", a, b)) == wrapped
@@ -309,9 +307,6 @@ FAULTS = [
         "t[0] = a[0]",
     ),
     ("for i in parallel(3):\n  t[i] = 1 if i == 0 else t[i - 1]", "'t' is read before it is written", "with i = 2"),
-    ("if x[0] // 0 == 1:\n  pass", "division by zero", "if x[0] // 0 == 1:"),
-    ("for i in range(x[0] % 0):\n  pass", "division by zero", "for i in range(x[0] % 0):"),
-    ("t[0] = truncdiv(1, x[0] - 1)", "division by zero", "t[0] = truncdiv(1, x[0] - 1)"),
     ("t[0] = 1 << 32", "shift of int32 by 32", "t[0] = 1 << 32"),
     ("t[0] = 1 >> -1", "shift of int32 by -1", "t[0] = 1 >> -1"),
     ("pass", "6 of 6 elements of output 'y' were never written, the first at [0, 0]", "interpreter"),

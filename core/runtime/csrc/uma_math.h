@@ -96,19 +96,25 @@ UMA_DEFINE_ORDER(f32, float)
 UMA_DEFINE_ORDER(f64, double)
 
 /* The smallest number is its own negative and magnitude; divided by -1 it is itself, without remainder. Quotients
- * round to zero (truncdiv) or to minus infinity (floordiv); a remainder (floormod) has the sign of the divisor. */
+ * round to zero (truncdiv) or to minus infinity (floordiv); a remainder (floormod) has the sign of the divisor. What is
+ * divided by 0 gives 0, and leaves 0. */
 #define UMA_DEFINE_SIGNED(suffix, type, unsigned_type)                                                                 \
     static inline type uma_neg_##suffix(type a) { return (type)((unsigned_type)0 - (unsigned_type)a); }                \
     static inline type uma_abs_##suffix(type a) { return a < 0 ? uma_neg_##suffix(a) : a; }                            \
-    static inline type uma_truncdiv_##suffix(type a, type b) { return b == -1 ? uma_neg_##suffix(a) : (type)(a / b); } \
+    static inline type uma_truncdiv_##suffix(type a, type b)                                                           \
+    {                                                                                                                  \
+        return b == 0 ? (type)0 : b == -1 ? uma_neg_##suffix(a) : (type)(a / b);                                       \
+    }                                                                                                                  \
     static inline type uma_floordiv_##suffix(type a, type b)                                                           \
     {                                                                                                                  \
         type quotient = uma_truncdiv_##suffix(a, b);                                                                   \
-        return b != -1 && a % b != 0 && (a < 0) != (b < 0) ? (type)(quotient - 1) : quotient;                          \
+                                                                                                                       \
+        return b != 0 && b != -1 && a % b != 0 && (a < 0) != (b < 0) ? (type)(quotient - 1) : quotient;                \
     }                                                                                                                  \
     static inline type uma_floormod_##suffix(type a, type b)                                                           \
     {                                                                                                                  \
-        type rest = b == -1 ? (type)0 : (type)(a % b);                                                                 \
+        type rest = b == 0 || b == -1 ? (type)0 : (type)(a % b);                                                       \
+                                                                                                                       \
         return rest != 0 && (rest < 0) != (b < 0) ? (type)(rest + b) : rest;                                           \
     }
 
@@ -116,6 +122,15 @@ UMA_DEFINE_SIGNED(i8, int8_t, uint8_t)
 UMA_DEFINE_SIGNED(i16, int16_t, uint16_t)
 UMA_DEFINE_SIGNED(i32, int32_t, uint32_t)
 UMA_DEFINE_SIGNED(i64, int64_t, uint64_t)
+
+#define UMA_DEFINE_UNSIGNED(suffix, type)                                                                              \
+    static inline type uma_floordiv_##suffix(type a, type b) { return b == 0 ? (type)0 : (type)(a / b); }              \
+    static inline type uma_floormod_##suffix(type a, type b) { return b == 0 ? (type)0 : (type)(a % b); }
+
+UMA_DEFINE_UNSIGNED(u8, uint8_t)
+UMA_DEFINE_UNSIGNED(u16, uint16_t)
+UMA_DEFINE_UNSIGNED(u32, uint32_t)
+UMA_DEFINE_UNSIGNED(u64, uint64_t)
 
 /* Float to integer: truncated, saturated, 0 for NaN. `below` is the largest float under the first one beyond the
  * type, `beyond`. The number is brought into range before it is converted, so that compilers need no branch. */
