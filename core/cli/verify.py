@@ -127,6 +127,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         f"{artifact.name}: {len(found.kernels)} results of kernels compared with their references over "
         f"{found.frames} {_runs(found)}: {verdict}"
     )
+    if found.parts or found.parts_skipped:
+        bad = sum(not part.difference.ok for part in found.parts)
+        regions = len({part.kernel for part in (*found.parts,)} | {part.region for part in found.parts_skipped})
+        out.line(
+            f"{len(found.parts)} results of matches of {regions} merged region{'s' if regions > 1 else ''}, each "
+            f"lowered by itself: {f'{bad} differ' if bad else 'all agree'}"
+        )
+    for reason, count in Counter(skipped.reason for skipped in found.parts_skipped).items():
+        out.line(f"{count} match{'es' if count > 1 else ''} of merged regions could not be taken alone: {reason}")
     reasons = Counter(skipped.reason for skipped in found.skipped)
     for reason, count in reasons.items():
         out.line(f"{count} kernel{'s' if count > 1 else ''} could not be compared: {reason}")
@@ -163,6 +172,22 @@ def _run(args: argparse.Namespace, out: Output) -> int:
                     **_as_json(c.difference),
                 }
                 for c in found.kernels
+            ],
+            "parts": [
+                {
+                    "region": c.kernel,
+                    "target": c.target,
+                    "layers": list(c.layers),
+                    "compared": c.compared,
+                    "differing_samples": c.differing,
+                    "sample": c.sample,
+                    **_as_json(c.difference),
+                }
+                for c in found.parts
+            ],
+            "parts_skipped": [
+                {"region": k.region, "target": k.target, "layers": list(k.layers), "reason": k.reason}
+                for k in found.parts_skipped
             ],
             "skipped": [{"target": k.target, "layers": list(k.layers), "reason": k.reason} for k in found.skipped],
             "outputs": [
@@ -220,12 +245,23 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
     for stop in found.stops:
         what = f"{_step(stop)} {stop.reason}"
         return VerificationError(what, where=f"sample {stop.sample!r}", hint=_owner(stop, members))
+    wrong = [check for check in found.kernels if not check.difference.ok]
+    parts = [part for part in found.parts if not part.difference.ok]
+    for part in parts:
+        if not wrong or part.kernel == wrong[0].kernel:
+            what = f"layer {shorten(_layers(part), 200)} differs from its reference: {part.difference}"
+            place = f"a match of region {part.kernel} of {part.target}, lowered by itself, sample {part.sample!r}"
+            whole = "differs too" if wrong else "agrees"
+            return VerificationError(what, where=place, hint=f"the region as a whole {whole}")
     for position, kernel in enumerate(found.kernels):
         if not kernel.difference.ok:
             what = f"layer {shorten(_layers(kernel), 200)} differs from its reference: {kernel.difference}"
-            part = f"kernel {kernel.kernel}" if kernel.target is None else f"region {kernel.kernel} of {kernel.target}"
+            is_host = kernel.target is None
+            of = f"kernel {kernel.kernel}" if is_host else f"region {kernel.kernel} of {kernel.target}"
             hint = None if dumped else f"--dump DIR writes {_SIDES}"
-            place = f"{part}, result {position + 1} of {len(found.kernels)}, sample {kernel.sample!r}"
+            if any(part.kernel == kernel.kernel for part in found.parts):
+                hint = "each of its matches that is taken alone agrees: it is how they are merged"
+            place = f"{of}, result {position + 1} of {len(found.kernels)}, sample {kernel.sample!r}"
             return VerificationError(what, where=place, hint=hint)
     for output in found.outputs:
         if not output.difference.ok:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
@@ -84,15 +85,25 @@ class Inspected:
         isolation: the process that it runs in.
         reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
             crashes is known.
+        known: bounds of its inputs, by name, where they are better than those of their types.
 
     Attributes:
         units: in the order in which they are computed.
         skipped: those that nothing can stand beside.
+        ranges: what is proven of the values of the model's ``main``.
         overruns: what was written beside buffers, each once.
         stops: the steps that crashed or hung, each once.
     """
 
-    def __init__(self, loaded: LoadedModel, members: Members, isolation: Isolation, *, reuse: bool = False) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        members: Members,
+        isolation: Isolation,
+        *,
+        reuse: bool = False,
+        known: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:
         build = Build(loaded.name, members, reuse=reuse)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
@@ -109,7 +120,9 @@ class Inspected:
         self._constants = self._constant_arrays()
         rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
         self.units, self.skipped = self._units(f"{rewriters} put something else in its place")
-        self._ranges = ranges(self.fused.main, self.fused.functions)
+        main = self.fused.main
+        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
+        self.ranges = ranges(main, self.fused.functions, given)
         self._seen: dict[str, tuple[float, float]] = {}
         self._broken: set[Unit] = set()
         self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
@@ -325,7 +338,7 @@ class Inspected:
 
     def _ends(self, expr: Expr, buffer: str) -> tuple[float, float] | None:
         """The lowest and the highest value that an operand is given; None where nobody knows."""
-        bounds = self._ranges.get(expr)
+        bounds = self.ranges.get(expr)
         if isinstance(bounds, Bounds):
             return bounds.low, bounds.high
         return self._seen.get(buffer)

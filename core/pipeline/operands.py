@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
@@ -19,24 +20,31 @@ if TYPE_CHECKING:
 __all__ = ["directed", "ranges", "rounded"]
 
 
-def ranges(main: Function, functions: Mapping[GlobalVar, AnyFunction]) -> dict[Expr, Bounds]:
+def ranges(
+    main: Function, functions: Mapping[GlobalVar, AnyFunction], given: Mapping[Expr, Bounds] = MappingProxyType({})
+) -> dict[Expr, Bounds]:
     """Bounds, proven for every input of the model, of the integers that ``main`` computes, which calls functions.
+
+    Args:
+        main: what computes them.
+        functions: what it may call.
+        given: bounds of its parameters, where they are better than those of their types.
 
     A wide integer of which nothing is proven has none: an index, most often, that must not be any number.
     """
-    known: dict[Expr, Bounds] = {}
+    known: dict[Expr, Bounds] = dict(given)
     fields: dict[Expr, list[Bounds | None]] = {}
     for expr in post_order(main.body):
         if isinstance(expr, Call):
             function = functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
             if isinstance(function, Function):
                 pairs = zip(function.params, expr.args, strict=True)
-                given: dict[Expr, Bounds] = {param: known[arg] for param, arg in pairs if arg in known}
+                inner: dict[Expr, Bounds] = {param: known[arg] for param, arg in pairs if arg in known}
                 if isinstance(function.body, Tuple):
                     parts = function.body.fields
-                    fields[expr] = [value_range(part, given) if _is_integer(part) else None for part in parts]
+                    fields[expr] = [value_range(part, inner) if _is_integer(part) else None for part in parts]
                 elif _is_integer(function.body):
-                    known[expr] = _held(value_range(function.body, given), expr)
+                    known[expr] = _held(value_range(function.body, inner), expr)
                 continue
         if isinstance(expr, TupleGetItem) and expr.tuple in fields:
             field = fields[expr.tuple][expr.index]

@@ -19,6 +19,7 @@ __all__ = [
     "KernelChecks",
     "OutputCheck",
     "Overrun",
+    "PartSkipped",
     "Sides",
     "Skipped",
     "StepStop",
@@ -185,6 +186,23 @@ class StepStop:
 
 
 @dataclass(frozen=True)
+class PartSkipped:
+    """A match of a merged region that is not lowered as a region of its own: the region as a whole tells of it.
+
+    Args:
+        region: the name of the region.
+        target: label of the accelerator.
+        layers: the model's layers that the match computes.
+        reason: why, for the user.
+    """
+
+    region: str
+    target: str | None
+    layers: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class OutputCheck:
     """An output of the artifact, or the new value of a state, beside another's.
 
@@ -236,6 +254,9 @@ class Verification:
         overruns: what was written beside buffers, the first time of each place.
         stops: the steps that crashed or hung. They are not run again; what they should have given stands for what they
             gave, so that the others are compared. The artifact itself is not run, or not any more.
+        parts: the results of the matches of merged regions, each lowered as a region of its own; their kernel is the
+            region.
+        parts_skipped: the matches that are not among them.
     """
 
     kernels: tuple[KernelCheck, ...]
@@ -246,11 +267,15 @@ class Verification:
     accuracy: tuple[Accuracy, ...] = ()
     overruns: tuple[Overrun, ...] = ()
     stops: tuple[StepStop, ...] = ()
+    parts: tuple[KernelCheck, ...] = ()
+    parts_skipped: tuple[PartSkipped, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether all agrees."""
-        differences = [check.difference for check in self.kernels] + [check.difference for check in self.outputs]
+        differences = [check.difference for check in (*self.kernels, *self.parts)] + [
+            check.difference for check in self.outputs
+        ]
         return all(one.ok for one in differences) and not self.overruns and not self.stops
 
     @property

@@ -11,6 +11,9 @@ keeps from one run to the next shows there. Then each kernel is driven by itself
 a model that keeps something itself, the samples are the frames of one stream. In each, everything begins with the state
 that the artifact had; so that the new states, which are compared as outputs are, carry the proof on.
 
+A region that several matches were merged into is compared as a whole; and each match by itself, lowered as a region of
+its own, where its owner takes it so.
+
 All of it runs in a process of its own, as drivers, libraries and simulators are foreign code: a crash or a hang is a
 result, and so is a write beside the buffers, between which bytes of nobody's are looked at after each step.
 """
@@ -31,6 +34,7 @@ from .inspected import Inspected, runs_of
 from .members import Members
 from .operands import rounded
 from .oracles import Oracle
+from .parts import Parts
 from .samples import Sample, Score, rolled
 from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
 
@@ -115,6 +119,8 @@ class _Comparison:
         assert isinstance(loaded.form, IRModule)
         self.loaded, self.form, self.members, self.isolation, self.tell = loaded, loaded.form, members, isolation, tell
         self.inspected = Inspected(loaded, members, isolation)
+        tell("compile the matches of merged regions by themselves")
+        self.parts = Parts(self.inspected, members, isolation)
         self.runs = runs_of(artifact, isolation)
         self.checks, self.score = KernelChecks(), Score()
         self.outputs: list[OutputCheck] = []
@@ -131,6 +137,8 @@ class _Comparison:
             before = _copied(runs.states)
             whole = inspected.run(sample.inputs, before, sample.name)
             inspected.check(self.checks, sample.name)
+            if whole:
+                self.parts.check(sample.name)
             got = self._fed(sample) if whole else None
             if got is None:
                 if not states:
@@ -151,6 +159,7 @@ class _Comparison:
             self._repeat(samples, states, first)
         self.tell("drive each kernel by itself")
         inspected.drive(self.checks)
+        self.parts.drive()
         return Verification(
             self.checks.all,
             inspected.skipped,
@@ -158,8 +167,10 @@ class _Comparison:
             tuple(sample.name for sample in samples),
             bool(states),
             self.score.all,
-            inspected.overruns,
-            (*inspected.stops, *self.stops),
+            (*inspected.overruns, *self.parts.overruns),
+            (*inspected.stops, *self.parts.stops, *self.stops),
+            self.parts.found,
+            tuple(self.parts.skipped),
         )
 
     def _fed(self, sample: Sample) -> dict[str, np.ndarray] | None:
