@@ -119,7 +119,8 @@ class _Comparison:
         assert isinstance(loaded.form, IRModule)
         self.loaded, self.form, self.members, self.isolation, self.tell = loaded, loaded.form, members, isolation, tell
         self.inspected = Inspected(loaded, members, isolation)
-        tell("compile the matches of merged regions by themselves")
+        if any(unit.label == member.label for unit in self.inspected.units for member in members.accelerators):
+            tell("compile the matches of merged regions by themselves")
         self.parts = Parts(self.inspected, members, isolation)
         self.runs = runs_of(artifact, isolation)
         self.checks, self.score = KernelChecks(), Score()
