@@ -85,6 +85,11 @@ ALLOWED_FLAGS = (
         "whether the CPU may load what is not aligned",
     ),
     _rule("-mprefer-vector-width=", r"-mprefer-vector-width=(?:none|128|256|512)", "how wide vectors are, on x86"),
+    _rule(
+        "-mno-avx512vnni, -mno-avxvnni",
+        r"-mno-avx(?:512vnni|vnni)",
+        "that products of bytes are not left to VNNI, which gcc 12 uses wrongly, on x86",
+    ),
     _rule("-std=", r"-std=(?:c|gnu)(?:99|11|17)", "edition of C: c99, gnu99 and so on to 17"),
     _rule("-ffp-contract=", r"-ffp-contract=(?:off|on|fast)", "whether a * b + c is rounded once"),
     _rule(

@@ -77,6 +77,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         "packages": _packages,
         "compiler": _compiler,
         "plugins": partial(_plugins, host),
+        "loops": partial(_loops, host),
         "cache": _cache,
         "folders": _folders,
         "project": partial(_project, host),
@@ -251,6 +252,21 @@ def _plugin(check: str, status: PluginStatus) -> Finding:
         hint = "remove all but one (pip uninstall PLUGIN) or disable them (--disable-plugin PLUGIN)"
         return Finding(check, "fault", f"{name}: {status.reason}", entry.location, hint, PluginError.exit_code)
     return Finding(check, "ok", f"{name}: {', '.join(one.kind for one in status.entries)}", entry.location)
+
+
+def _loops(host: PluginHost, check: str) -> Iterator[Finding]:
+    """What compilers make of the loops that builds print, on this CPU."""
+    from .inner_loops import judge
+
+    for verdict in judge(host):
+        if not verdict.wrong:
+            yield Finding(check, "ok", f"{verdict.target} computes on this CPU what is meant")
+            continue
+        what = f"{verdict.target} computes wrong numbers on this CPU: {', '.join(dict.fromkeys(verdict.wrong))}"
+        hint = "use another compiler, or another version of this one"
+        if verdict.mended_by is not None:
+            hint = f"build for '{verdict.mended_by}', or use another compiler or version"
+        yield Finding(check, "fault", what, None, hint, ToolchainError.exit_code)
 
 
 def _cache(check: str) -> Iterator[Finding]:
