@@ -32,6 +32,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="also show what accelerators are fed: the commands of each launch, as they stand in memory",
     )
+    parser.add_argument(
+        "--count",
+        action="store_true",
+        help="also run the model once, on random inputs, and show the cycles that devices count beside the estimates. "
+        "This compiles and executes its code",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -56,19 +62,28 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import load_model, start_build
+    from ..pipeline.costs import counted_by_region
+    from ..pipeline.driver import finish_build, load_model, start_build
     from ..pipeline.explain import explain
     from ..pipeline.stages import STAGES
     from ..pipeline.streams import streams
     from ..program import Program, plan
+    from ..runtime.tensors import random_array
 
     members = find_members(args, out)
     out.step("import")
     loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
-    until = STAGES[-1] if args.stream else "lower"
+    until = STAGES[-1] if args.stream or args.count else "lower"
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)
     found = explain(build, costs=True)
+    counted: dict[str, int | None] = {}
+    if args.count:
+        out.step("count")
+        artifact = finish_build(build, loaded)
+        rows = artifact.metadata["inputs"]
+        given = {row["name"]: random_array(row["shape"], row["dtype"], seed) for seed, row in enumerate(rows)}
+        counted = counted_by_region(found.costs, artifact.profile(given, 1))
     free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
     size = f"{len(found.ops)} ops{free} in {len(found.layers)} layers, {found.macs:,} multiply-accumulates (MACs)"
     out.line(f"{found.name}: {size}")
@@ -79,9 +94,13 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     for line in found.lines() if out.verbose else found.layer_lines():
         out.line(f"  {line}")
     regions = [(one.region, one.label, one.cost) for one in found.costs]
-    if any(cost is not None for _, _, cost in regions):
+    if any(cost is not None for _, _, cost in regions) or counted:
         out.line("estimates of what one run of each region takes:")
         head, cells = _cost_columns([cost for _, _, cost in regions])
+        if counted:
+            head = [*head, "cycles counted"]
+            numbers = ["-" if counted[region] is None else str(counted[region]) for region, _, _ in regions]
+            cells = [[*row, one] for row, one in zip(cells, numbers, strict=True)]
         out.columns(("region", "target", *head), [(*row[:2], *c) for row, c in zip(regions, cells, strict=True)])
     shares = found.shares()
     head, cells = _cost_columns([share.cost for share in shares])
@@ -90,7 +109,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
     record = {**found.record(), "notes": list(loaded.notes)}
-    if isinstance(form, Program):
+    if counted:
+        record["regions"] = [{**row, "counted_cycles": counted[row["name"]]} for row in record["regions"]]
+    if isinstance(form, Program) and args.stream:
         fed = streams(form, plan(form), members)
         for stream in fed:
             for line in stream.lines():

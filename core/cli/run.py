@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..artifact import Artifact, PartCounts, Profile
     from ..drivers import Clock
+    from ..pipeline.costs import RegionCost
     from ..pipeline.members import Members
 
 __all__ = ["add"]
@@ -65,19 +66,21 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
-    artifact, members = _artifact(args, out)
+    artifact, members, costs = _artifact(args, out)
     inputs = make_inputs(args, artifact.metadata["inputs"])
     if args.repeat is not None and not args.profile and artifact.emulator is not None:
         what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
         raise UsageError(what, hint="leave it out")
     result: dict[str, Any] = {"name": artifact.name}
     profile: Profile | None = None
+    estimates: dict[str, dict[str, Any]] = {}
     out.step("compile and run")
     if args.profile:
         with blaming_sources(members):
             profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
         outputs = dict(profile.outputs)
-        result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile))
+        estimates = _estimates(costs, profile)
+        result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile), estimates=estimates)
     else:
         with blaming_sources(members):
             session = artifact.session()
@@ -93,20 +96,22 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us")
     if profile is not None:
         _show(profile, out)
+        for label, row in estimates.items():
+            out.line(f"{label}: estimated {row['cycles']:,.0f} cycles, counted {row['counted_cycles']:,}")
     values = {n: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for n, a in outputs.items()}
     out.result({**result, "outputs": values})
     return 0
 
 
-def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None]:
-    """What to run, and the targets that it was built for where that happened just now."""
+def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None, tuple[RegionCost, ...]]:
+    """What to run; where it was built just now, the targets; and for a profile what their regions are to cost."""
     if os.path.isdir(args.model):
         from ..artifact import load
 
         if args.target or args.name or args.shape or args.state or args.pin:
             hint = "--target, --name, --shape, --pin and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
-        return load(args.model), None
+        return load(args.model), None, ()
     try:
         os.stat(args.model)
     except FileNotFoundError as error:
@@ -117,14 +122,32 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
         raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
-    from ..pipeline.driver import build_loaded, load_model
+    from ..pipeline.costs import region_costs
+    from ..pipeline.driver import finish_build, load_model, start_build
 
     members = find_members(args, out)
     out.step("import")
     loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
-    artifact = build_loaded(loaded, members, progress=out.step)
+    build = start_build(loaded, members, progress=out.step)
+    artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes)
-    return artifact, members
+    costs = region_costs(build.fused, members) if args.profile and build.fused is not None else ()
+    return artifact, members, costs
+
+
+def _estimates(costs: Sequence[RegionCost], profile: Profile) -> dict[str, dict[str, Any]]:
+    """For each device that counts cycles, and whose plugin estimates them, both; by its label."""
+    from ..hooktypes import Cost
+    from ..pipeline.costs import counted_cycles
+
+    found: dict[str, dict[str, Any]] = {}
+    for label in dict.fromkeys(one.label for one in costs):
+        counted = counted_cycles(profile, label)
+        known = [one.cost for one in costs if one.label == label]
+        total = Cost.total([cost for cost in known if cost is not None]) if None not in known else None
+        if counted is not None and total is not None and total.cycles is not None:
+            found[label] = {"cycles": total.cycles, "counted_cycles": counted}
+    return found
 
 
 def _median_us(call: Any, repeat: int) -> float:

@@ -16,10 +16,11 @@ from tests._support.small_models import Uma
 from tests._support.stream_plugin import lowering, plugin
 from tests._support.te_lowerings import as_declared, kernel_of, lowered
 
-from uma.artifact import PartCounts
+from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
 from uma.cli.run import _show_parts
-from uma.hookspecs import Clock, Lowered, Pattern, Refuse
+from uma.hookspecs import Clock, Cost, Lowered, Pattern, Refuse
+from uma.pipeline.costs import RegionCost, counted_by_region, counted_cycles
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function
 from uma.relay.pattern import Clause, Failed, op, wildcard
@@ -483,6 +484,56 @@ class TestProfile:
         assert lines[4].split()[0] == "all"
         assert lines[5] == "fake counted in one run:"
         assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
+
+    def test_a_false_estimate_is_seen(self, uma: Uma, install: Install, folder: Path) -> None:
+        def double(function: Function, target: object) -> Lowered:
+            return Lowered(fake_device.doubling(4))
+
+        value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")
+        fake = entry_of(
+            accelerator("fake"),
+            patterns=lambda: [Pattern("fake.double", op("add")(value, value), lower=double)],
+            runtime=lambda: fake_device.runtime(clock=clock),
+            estimate_cost=lambda: Cost(cycles=1000),
+        )
+        install(fake)
+        (folder / "d.py").write_text(DOUBLED)
+        model = ("d.py", "--target", "fake", "--target", "plain")
+        done = uma("run", *model, "--profile", "--repeat", "1")
+        assert done.out.splitlines()[-1] == "fake: estimated 1,000 cycles, counted 32"
+        record = uma("run", *model, "--profile", "--repeat", "1", "--json").json
+        assert record["estimates"] == {"fake": {"cycles": 1000, "counted_cycles": 32}}
+        lines = uma("explain", *model, "--count").out.splitlines()
+        at = lines.index("estimates of what one run of each region takes:")
+        assert [line.split() for line in lines[at + 1 : at + 3]] == [
+            ["region", "target", "cycles", "cycles", "counted"],
+            ["fake_0", "fake", "1000", "32"],
+        ]
+        [region] = uma("explain", *model, "--count", "--json").json["regions"]
+        assert (region["cost"]["cycles"], region["counted_cycles"]) == (1000, 32)
+        assert "counted" not in uma("explain", *model).out
+
+    def test_what_is_not_told_apart_is_not_counted(self) -> None:
+        """Two regions that share a layer, and a device that counts no cycles."""
+        calls = (
+            CallTime("a", ("one",), 1.0, "c", "npu", {"cycles": 5}),
+            CallTime("b", ("two",), 1.0, "c", "npu", {"cycles": 7}),
+            CallTime("c", ("three",), 1.0, "c", "dsp", {"runs": 1}),
+            CallTime("d", ("four",), 1.0, "c", "npu", {"cycles": 9}),
+        )
+        profile = Profile(calls, {}, {"npu": {"cycles": 21}, "dsp": {"runs": 1}})
+        regions = [
+            RegionCost(name, label, layers, None)
+            for name, label, layers in (
+                ("npu_0", "npu", ("one", "two")),
+                ("npu_1", "npu", ("two",)),
+                ("npu_2", "npu", ("four",)),
+                ("dsp_0", "dsp", ("three",)),
+            )
+        ]
+        counted = {"npu_0": None, "npu_1": None, "npu_2": 9, "dsp_0": None}
+        assert counted_by_region(regions, profile) == counted
+        assert (counted_cycles(profile, "npu"), counted_cycles(profile, "dsp")) == (21, None)
 
     def test_time_at_the_devices_clock(self, uma: Uma, install: Install, folder: Path) -> None:
         def double(function: Function, target: object) -> Lowered:
