@@ -218,8 +218,8 @@ class Artifact:
             ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
             ModelError: the sources hold another model than the metadata says.
             RequirementError: the emulated board has less memory than the model takes.
-            UsageError: the model is for another machine, and names no emulator; or a device is at an address of the
-                machine that it was built for.
+            UsageError: the model is for another machine, and names no emulator; or for a CPU with instructions that
+                this one's has not; or a device is at an address of the machine that it was built for.
         """
         with self._lock:
             if self._model is None:
@@ -240,11 +240,12 @@ class Artifact:
 
         Raises:
             ToolchainError: the model cannot be compiled, or there is no room for what it works on.
-            UsageError: the model is for another machine, or a device is at an address of one.
+            UsageError: the model is for another machine or CPU, or a device is at an address of one.
         """
         from .runtime.isolated import Image, IsolatedModel
 
         self._check_devices()
+        self._check_cpu()
         kept = self._record["state"]
         image = Image(
             self._library(),
@@ -412,12 +413,16 @@ class Artifact:
                     hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
                 )
 
+    def _check_cpu(self) -> None:
+        """UsageError where this machine's CPU is not one that a host is compiled for."""
+        for host in self._record["compile"]["hosts"]:
+            refuse_other_cpu(find_compiler(host["compiler"], machine_of(host)), host["flags"], f"model {self.name}")
+
     def _load(self, library: Path) -> NativeModel:
         from .runtime.native import NativeModel
 
         self._check_devices()
-        for host in self._record["compile"]["hosts"]:
-            refuse_other_cpu(find_compiler(host["compiler"], machine_of(host)), host["flags"], f"model {self.name}")
+        self._check_cpu()
         state = self._record["state"]
         with on_trial(library):
             model = NativeModel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import signal
 import zipfile
 from pathlib import Path
@@ -366,6 +367,15 @@ class TestToolchain:
         assert load("out").files == build("net.py", "c").files
         said = uma("run", "out").error(6)
         assert "no C compiler was found" in said and "install gcc or clang" in said
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU is one of x86")
+    def test_a_cpu_that_this_machine_is_not(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "cpuinfo").write_text("flags : fpu sse sse2\n")
+        monkeypatch.setattr("uma.runtime.cpu._CPUINFO", folder / "cpuinfo")
+        target = ("--target", "c -mcpu=x86-64-v4 -opt=0")
+        assert uma("build", "net.py", *target, "-o", "out").code == 0
+        for command in (["run", "out"], ["run", "out", "--profile"], ["verify", "net.py", *target]):
+            assert "with instructions that this machine's has not: abm, avx, avx2, " in uma(*command).error(2)
 
     def test_nothing_is_compiled_where_nobody_wants_it(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CC", "/none/cc")
