@@ -14,6 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -510,6 +511,8 @@ class Artifact:
         how = self._record["compile"]
         first = how["hosts"][0]
         parts = self._parts(how["profile"] if variant == "profile" else [*first["sources"], how["library_entry"]])
+        if variant == "plain":
+            parts[0] = replace(parts[0], flags=[*parts[0].flags, "-DUMA_INTERRUPTIBLE"])  # by Ctrl-C, behind each step
         digests = {name: row["sha256"] for name, row in self._record["files"].items()}
         libraries = self._libraries(parts[0])
         key = library_key(digests, parts, libraries)

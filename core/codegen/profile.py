@@ -13,6 +13,12 @@ __all__ = ["HOOKS", "profile_text"]
 HOOKS = """\
 /* Where a run begins and its steps end: nothing, unless a file that includes this one says otherwise. It may use the
  * run's `context`. */
+#if defined(UMA_INTERRUPTIBLE) && !defined(UMA_RUN_BEGINS)
+/* In a library for Python a run may end behind each step, for Ctrl-C. */
+UMA_HIDDEN int uma_interrupted(void);
+#define UMA_RUN_BEGINS() ((void)0)
+#define UMA_STEP_ENDS(step) do { if (uma_interrupted()) return -1; } while (0)
+#endif
 #ifndef UMA_RUN_BEGINS
 #define UMA_RUN_BEGINS() ((void)0)
 #define UMA_STEP_ENDS(step) ((void)0)

@@ -30,6 +30,7 @@ _ENTRIES = """
 const uma_model *uma_model_entry(void);
 const uint64_t *uma_profile_ns(size_t *steps);
 const uint64_t *uma_profile_counts(size_t *counts);
+extern int (*uma_interrupt)(void);
 """
 
 

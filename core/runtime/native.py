@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +26,21 @@ from .tensors import TensorInfo
 __all__ = ["DeviceInfo", "NativeModel", "Session", "SessionState", "TensorInfo"]
 
 _BUFFER_ALIGNMENT = 64
+
+_INTERRUPTED = -1
+_raised = threading.local()
+"""Of each thread what its signal handler raised while it ran a model."""
+
+
+@functools.cache
+def _interrupt() -> Any:
+    """What a library asks behind its steps whether to end the run: by then Python has called its signal handlers, and
+    what these raise ends it."""
+
+    def keep(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        _raised.error = error
+
+    return abi().ffi.callback("int(void)", lambda: 0, error=1, onerror=keep)
 
 
 class NativeModel:
@@ -79,6 +96,8 @@ class NativeModel:
                 where=where,
                 hint="build it again; if its folder is mounted noexec, choose another with UMA_CACHE_DIR",
             ) from error
+        with contextlib.suppress(AttributeError, KeyError):  # a library that does not ask
+            self._library.uma_interrupt = _interrupt()
         self._descriptor = entry()
         if self._descriptor.abi_version != version:
             raise ModelError(
@@ -207,6 +226,8 @@ class Session(ModelSession):
                 raise errors[0]
 
     def invoke(self) -> None:
+        if self._broken:
+            raise self._half_way("a run")
         status = self._invoke()
         if status is None:
             self._open()
@@ -255,6 +276,10 @@ class Session(ModelSession):
         return self._memory[0][: self.model.arena_bytes]
 
     def _fail(self, what: str, status: int) -> None:
+        if status == _INTERRUPTED:
+            self._broken = bool(self._states)
+            error: BaseException = _raised.__dict__.pop("error", None) or KeyboardInterrupt()
+            raise error
         name = abi().statuses.get(status, "an unknown status")
         if name == "UMA_ERR_DEVICE" and self._devices is not None:
             self._broken = bool(self._states) and self._devices.began(self._context)

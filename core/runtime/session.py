@@ -201,7 +201,7 @@ class ModelSession(ABC):
 
     def _half_way(self, what: str) -> UsageError:
         return UsageError(
-            f"{what} needs a state that no device left half-way, as one did when it stopped the run before",
+            f"{what} needs a state that was not left half-way, as it was when the run before was stopped",
             where=self._where,
             hint="reset the session, or restore a state that was saved",
         )

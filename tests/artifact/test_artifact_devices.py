@@ -201,7 +201,7 @@ def test_a_profile_leaves_the_state_of_runs_alone() -> None:
     failing = Artifact(*metadata_of(program, fake.devices(a=fake.runtime("step", 0))))
     with pytest.raises(DeviceError):
         failing.run(X)
-    with pytest.raises(UsageError, match="saving the state needs a state that no device left half-way"):
+    with pytest.raises(UsageError, match="saving the state needs a state that was not left half-way"):
         failing.profile(X)
     failing.reset()
     with pytest.raises(DeviceError):

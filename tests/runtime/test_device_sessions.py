@@ -163,7 +163,7 @@ class TestState:
             with pytest.raises(DeviceError):
                 session.run(X)
             for use in (lambda: session.run(X), session.invoke, session.save):
-                with pytest.raises(UsageError, match="needs a state that no device left half-way") as caught:
+                with pytest.raises(UsageError, match="needs a state that was not left half-way") as caught:
                     use()
                 assert caught.value.hint == "reset the session, or restore a state that was saved"
             mend()

@@ -219,7 +219,7 @@ class TestDeviceFaults:
         with pytest.raises(DeviceError):
             session.run(X)
         for act in (lambda: session.run(X), session.save):
-            with pytest.raises(UsageError, match="needs a state that no device left half-way"):
+            with pytest.raises(UsageError, match="needs a state that was not left half-way"):
                 act()
         session.reset()
         np.testing.assert_array_equal(session.save().arrays["h"], np.arange(4))

@@ -1,0 +1,95 @@
+"""Ctrl-C and SIGTERM end a model that runs in C, behind the step in which they come."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import uma
+from uma.errors import UsageError
+
+LAYERS, SIZE = 150, 600
+"""Each step takes some tenths of a second, and all of them minutes."""
+TARGET = "c -opt=0"
+T = f"Tensor[({SIZE}, {SIZE}), float32]"
+MODEL = f"""\
+@function
+def main(x: {T}) -> Tuple[{T}, {T}]:
+    v0 = nn.dense(x, x)
+{"".join(f"    v{n} = nn.dense(v{n - 1}, x){chr(10)}" for n in range(1, LAYERS))}\
+    return (v{LAYERS - 1}, v{LAYERS - 2})
+"""
+
+
+class Handled(Exception):
+    """What a handler of a caller's own raises."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        cache = tmp_path_factory.mktemp("cache")
+        cache.chmod(0o700)
+        patch.setenv("UMA_CACHE_DIR", str(cache))
+        file = tmp_path_factory.mktemp("long") / "long.py"
+        file.write_text(MODEL)
+        yield file
+
+
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Within, what takes long is ended by a signal, the handler of which raises `Handled`."""
+
+    def handle(number: int, frame: object) -> None:
+        raise Handled
+
+    before = signal.signal(signal.SIGINT, handle)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(Handled):
+            yield
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_python(model: Path) -> None:
+    with uma.build(model, TARGET).session() as session:
+        with interrupted():
+            session.run(np.eye(SIZE, dtype=np.float32))
+        assert not any(array.any() for array in session.outputs.values())  # the last step never ran
+
+
+def test_a_state_that_was_left_half_way_needs_a_reset(model: Path) -> None:
+    output, _ = uma.build(model, TARGET).metadata["outputs"]
+    with uma.build(model, TARGET, states={"x": output["name"]}).session() as session:
+        with interrupted():
+            session.run()
+        for what, use in (("a run", session.run), ("saving the state", session.save)):
+            with pytest.raises(UsageError, match=f"{what} needs a state that was not left half-way"):
+                use()
+        session.reset()
+        assert not session.save().arrays["x"].any()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_on_the_command_line(model: Path, number: int, code: int) -> None:
+    folder = model.parent
+    command = [sys.executable, "-m", "uma", "run", str(model), "--target", TARGET, "--outputs", "out.npz"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(4)  # what was compiled before is taken from the cache
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code and err.splitlines()[-1] == "uma: interrupted" and "Traceback" not in err
+    assert sorted(path.name for path in folder.iterdir()) == ["long.py"]
