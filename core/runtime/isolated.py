@@ -132,7 +132,6 @@ class Isolation:
         self._log: Any = None
         self._files: list[Any] = []
         self._loaded: set[str] = set()
-        self.crashes = 0
 
     def __enter__(self) -> Isolation:
         return self
@@ -205,7 +204,6 @@ class Isolation:
                     seen, since = model.progress, time.monotonic()
                 elif time.monotonic() - since > self._limit_s:
                     self._end()
-                    self.crashes += 1
                     return f"did not end within {self._limit_s:g} s"
         answer: dict[str, Any] = json.loads(line)
         if "fault_of_ours" in answer:
@@ -215,10 +213,10 @@ class Isolation:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None:
             return self._process
-        self._log = tempfile.TemporaryFile(prefix="uma-verify-")  # noqa: SIM115 - until `_end`
         script = Path(__file__).with_name("isolated_child.py")
         if not sys.executable:
             raise ToolchainError("there is no Python to run the model with", hint="verify in a program of Python's own")
+        self._log = tempfile.TemporaryFile(prefix="uma-verify-")  # noqa: SIM115 - until `_end`
         try:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(script)],
@@ -229,6 +227,7 @@ class Isolation:
                 start_new_session=True,  # an interrupt is for this process, which then ends that one
             )
         except OSError as error:
+            self._log.close()
             raise ToolchainError(f"cannot start a process: {error.strerror}", where=sys.executable) from error
         self._process = process
         assert process.stdin is not None
@@ -245,7 +244,6 @@ class Isolation:
         self._log.seek(0)
         text = excerpt(self._log.read(1 << 16).decode("utf-8", "replace"))
         self._end()
-        self.crashes += 1
         if status >= 0:
             how = f"ended the process with exit status {status}"
         else:

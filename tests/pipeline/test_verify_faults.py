@@ -161,6 +161,25 @@ def test_a_crash_at_some_values_alone(uma: Uma, install: Install) -> None:
     assert [(stop["kernel"], stop["sample"]) for stop in record["stops"]] == [("relu", "operands: all highest")]
 
 
+def test_a_crash_of_the_artifact_alone(uma: Uma, install: Install) -> None:
+    """With bytes of nobody's between its buffers all goes well."""
+    install(f"if (y - x < 200 && x - y < 200) abort(); {RIGHT}")
+    done = uma(*VERIFY, "--json")
+    assert "layer second on lib (step 3, relu) crashed: SIGABRT (6)" in done.err
+    assert [(stop["step"], stop["sample"]) for stop in done.json["stops"]] == [(3, "random 0")]
+    assert all(row["ok"] for row in done.json["kernels"]) and done.json["outputs"] == []
+
+
+def test_what_crashes_before_any_step(uma: Uma, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(RIGHT)
+    source = SOURCE + "__attribute__((constructor)) static void begin(void) {{ abort(); }}\n"
+    monkeypatch.setitem(globals(), "SOURCE", source)
+    install(RIGHT)
+    done = uma(*VERIFY, "--json")
+    assert done.code == 7 and "the model on lib crashed: SIGABRT (6)" in done.err
+    assert done.json["kernels"] == [] and not done.json["equal"]
+
+
 def test_what_is_kept_from_run_to_run(uma: Uma, install: Install) -> None:
     install(f"{RIGHT} if (runs > 1) y[2] = (int8_t)runs;")
     done = uma(*VERIFY)

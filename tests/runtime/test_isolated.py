@@ -1,0 +1,140 @@
+"""Models in a process of their own: what they are given and give, and what is wrong with the process, a library or a
+device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support import stream_device as lag
+from tests._support.plugins import members_of, module_of
+from tests._support.stream_plugin import plugin
+
+import uma
+from uma.artifact import Artifact
+from uma.errors import DeviceError, InternalError, PluginError, ToolchainError
+from uma.pipeline.driver import LoadedModel, build_loaded
+from uma.relay import Var, call, const
+from uma.relay.types import TensorType
+from uma.runtime.isolated import Image, IsolatedModel, Isolation
+
+X = Var("x", TensorType((2, 4), "int32"))
+SUM = module_of(call("add", X, const(np.arange(4, dtype=np.int32))))
+
+
+@pytest.fixture(scope="module")
+def host() -> Artifact:
+    return uma.build(SUM, "c -opt=1", name="sum")
+
+
+@pytest.fixture
+def isolation() -> Iterator[Isolation]:
+    with Isolation(5.0) as made:
+        yield made
+
+
+def on_device(**changes: Any) -> Artifact:
+    members = members_of(plugin(runtime=lag.runtime(**changes)))
+    return build_loaded(LoadedModel(SUM, "sum"), members)
+
+
+def image_of(artifact: Artifact, isolation: Isolation, **changes: Any) -> Image:
+    return replace(artifact.isolated(isolation).image, **changes)
+
+
+def test_a_model_gives_what_it_gives_here(host: Artifact, isolation: Isolation) -> None:
+    model = host.isolated(isolation)
+    for seed in range(3):
+        model.inputs["x"][:] = np.random.default_rng(seed).integers(-100, 100, (2, 4))
+        assert model.run() == []
+        np.testing.assert_array_equal(model.outputs["output"], host.run(model.inputs["x"].copy())["output"])
+    assert model.finish() is None
+
+
+def test_two_models_in_one_process(host: Artifact, isolation: Isolation) -> None:
+    models = [host.isolated(isolation), on_device().isolated(isolation)]
+    for model in (*models, *models):
+        model.inputs["x"][:] = 1
+        assert model.run() == []
+        assert model.outputs["output"].tolist() == [[1, 2, 3, 4]] * 2
+
+
+@pytest.mark.parametrize(("executable", "what"), [("", "there is no Python"), ("/no/python", "cannot start a process")])
+def test_no_python(
+    host: Artifact, isolation: Isolation, executable: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = host.isolated(isolation)
+    monkeypatch.setattr(sys, "executable", executable)
+    with pytest.raises(ToolchainError, match=what):
+        model.run()
+
+
+def test_no_room(host: Artifact, isolation: Isolation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ToolchainError, match="there is no room for what the model works on: No space left"):
+        host.isolated(isolation)
+
+
+def test_a_library_that_does_not_load(host: Artifact, isolation: Isolation, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.so"
+    wrong.write_bytes(b"no library")
+    with pytest.raises(ToolchainError, match="cannot load the compiled model"):
+        IsolatedModel(isolation, image_of(host, isolation, library=wrong)).run()
+
+
+def test_a_library_of_another_model(host: Artifact, isolation: Isolation) -> None:
+    with pytest.raises(InternalError, match=r"the library's sizes are \[0, 0, 0\], not \[64, 0, 0\]"):
+        IsolatedModel(isolation, image_of(host, isolation, arena_bytes=64)).run()
+
+
+def test_a_fault_of_the_process_itself(host: Artifact, isolation: Isolation) -> None:
+    model = host.isolated(isolation)
+    model.run()
+    with pytest.raises(InternalError, match="the process that runs models failed"):
+        isolation._ask(model, {"do": "run"})
+    with pytest.raises(InternalError, match=r"a run of model 'sum' failed with UMA_ERR_ARENA \(2\)"):
+        model._check_status("a run", 2)
+
+
+def changed(old: str, new: str) -> dict[str, str | bytes]:
+    """The sources of the device's driver, with another piece."""
+    assert old in lag.DRIVER
+    return {**lag.runtime().sources, "lag_driver.c": lag.DRIVER.replace(old, new)}
+
+
+class TestDevices:
+    def test_one_that_cannot_be_opened(self, isolation: Isolation) -> None:
+        with pytest.raises(DeviceError, match="could not be opened: fault 9, the device does not answer"):
+            on_device(sources=changed("return device->n_parameters == 2 ? 0", "return device == NULL ? 0")).isolated(
+                isolation
+            ).run()
+
+    def test_one_that_stops(self, isolation: Isolation) -> None:
+        with pytest.raises(DeviceError, match="stopped in step 1: fault 9, the device does not answer"):
+            on_device(mode="hang", argument=0).isolated(isolation).run()
+
+    def test_one_that_counts_something_else(self, isolation: Isolation) -> None:
+        artifact = on_device()
+        image = image_of(artifact, isolation)
+        [info] = image.devices
+        wrong = replace(image, devices=[replace(info, counters=(*info.counters, "more"))])
+        with pytest.raises(PluginError, match="has 1 counters, its plugin names 2"):
+            IsolatedModel(isolation, wrong).run()
+
+    def test_one_that_cannot_be_closed(self, isolation: Isolation) -> None:
+        close = "lag_close(uma_device *device)\n{\n    (void)device;\n    return "
+        sources = changed(f"{close}0;", f"{close}14;")
+        model = on_device(sources=sources).isolated(isolation)
+        model.run()
+        with pytest.raises(DeviceError, match="could not be closed: fault 14"):
+            model.finish()
