@@ -202,9 +202,9 @@ class Isolation:
                     line += piece
                 elif model.progress != seen:
                     seen, since = model.progress, time.monotonic()
-                elif time.monotonic() - since > self._limit_s:
+                elif time.monotonic() - since > model.patience * self._limit_s:
                     self._end()
-                    return f"did not end within {self._limit_s:g} s"
+                    return f"did not end within {model.patience * self._limit_s:g} s"
         answer: dict[str, Any] = json.loads(line)
         if "fault_of_ours" in answer:
             raise InternalError(f"the process that runs models failed\n{answer['fault_of_ours']}")
@@ -351,6 +351,11 @@ class IsolatedModel:
     def progress(self) -> int:
         """Grows as a run goes on."""
         return int(self._watch[0])
+
+    @property
+    def patience(self) -> int:
+        """How many steps it may be before `progress` grows."""
+        return 1 if self.image.stepwise else max(1, len(self.image.layers))
 
     def begin(self) -> None:
         """Nothing is done yet, and nobody wrote where he may not."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +26,9 @@ from uma.errors import DeviceError, InternalError, PluginError, ToolchainError
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.relay import Var, call, const
 from uma.relay.types import TensorType
+from uma.runtime.compile import Part, compile_shared
 from uma.runtime.isolated import Image, IsolatedModel, Isolation
+from uma.runtime.toolchain import find_compiler
 
 X = Var("x", TensorType((2, 4), "int32"))
 SUM = module_of(call("add", X, const(np.arange(4, dtype=np.int32))))
@@ -138,3 +143,45 @@ class TestDevices:
         model.run()
         with pytest.raises(DeviceError, match="could not be closed: fault 14"):
             model.finish()
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from uma.runtime.isolated import Image, IsolatedModel, Isolation
+isolation = Isolation()
+model = IsolatedModel(isolation, Image(Path(sys.argv[1]), "m", [], [], [], [], [], [], 0, 0))
+print(isolation._running().pid, flush=True)
+model.run()
+"""
+LOOP = "const void *uma_model_entry(void);\nconst void *uma_model_entry(void) { for (;;) {} }\n"
+
+
+def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    """Even if that is killed, and has no time for anything, and what it runs has no end."""
+    library = compile_shared([Part(find_compiler(), ["m.c"])], {"m.c": LOOP}, tmp_path / "m.so")
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(library)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        os.kill(child, 0)
+        time.sleep(1)
+        parent.kill()
+    for _ in range(200):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        if (
+            Path(f"/proc/{child}/stat").exists()
+            and Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][1] == "Z"
+        ):
+            return  # it ended, and nobody has waited for it yet
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    raise AssertionError(f"process {child} was still there")
+
+
+def test_a_whole_run_may_take_as_long_as_its_steps(host: Artifact, isolation: Isolation) -> None:
+    image = image_of(host, isolation)
+    assert IsolatedModel(isolation, replace(image, layers=[()] * 7)).patience == 7
+    assert IsolatedModel(isolation, replace(image, layers=[()] * 7, stepwise=True)).patience == 1
