@@ -154,7 +154,8 @@ class TestRunning:
 
     def test_one_session_in_two_threads_is_noticed(self, fake_emulator: Fake, tmp_path: Path) -> None:
         session = modelled(fake.chain(None, host=kernel([4], 4))).session()
-        fake_emulator("qemu-aarch64", f'touch {tmp_path}/busy; while [ -e {tmp_path}/busy ]; do :; done; exec "$1"')
+        loop = f"touch '{tmp_path}/busy'; while [ -e '{tmp_path}/busy' ]; do :; done; exec \"$1\""
+        fake_emulator("qemu-aarch64", loop)
         thread = threading.Thread(target=session.run, args=(X,))
         thread.start()
         while not (tmp_path / "busy").exists():
@@ -177,7 +178,7 @@ def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path
     """Under sanitizers, which do not go into a static program: another one runs in its place."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    fake_emulator("qemu-aarch64", f"exec {tmp_path}/program")
+    fake_emulator("qemu-aarch64", f"exec '{tmp_path}/program'")
     folder = Path(emulator.__file__).parent
     for program in (remembering("a", "b"), fake.chain(None, host=kernel([4], 4))):
         devices = fake.devices(**{label: fake.runtime() for label in program.devices})
@@ -240,7 +241,7 @@ class TestDeviceFaults:
 def answering(fake_emulator: Fake, tmp_path: Path, response: bytes, model: EmulatedModel) -> EmulatedSession:
     """A session of which each run has one answer."""
     (tmp_path / "answer").write_bytes(response)
-    fake_emulator(model.runner.program, f"cp {tmp_path}/answer response")
+    fake_emulator(model.runner.program, f"cp '{tmp_path}/answer' response")
     return model.session()
 
 

@@ -300,7 +300,7 @@ class TestBrokenCompiler:
 
     def test_hang_takes_its_children_with_it(self, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(toolchain, "_PROBE_TIMEOUT_S", 0.3)
-        fake("cc", f"{SLEEP} 100 & echo $! > {tmp_path}/child; wait")
+        fake("cc", f"{SLEEP} 100 & echo $! > '{tmp_path}/child'; wait")
         start = time.monotonic()
         with pytest.raises(ToolchainError, match=r"cc did not finish within 0.3 s and was stopped"):
             find_compiler("cc")
