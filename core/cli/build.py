@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import NoCompilerError, UsageError
 from ..weights_forms import WEIGHTS_FORMS
-from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
+from .common import add_model_arguments, add_output_arguments, constants, find_members, pins, shapes, states
 from .output import Output
 from .summary import footprint, say_footprint, say_map, say_shares, shares_record
 
@@ -70,7 +70,7 @@ def _share(text: str) -> float:
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    for option in ("target", "shape", "state", "pin", "disable_plugin"):
+    for option in ("target", "shape", "state", "constant", "pin", "disable_plugin"):
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
     return shlex.join(words)
@@ -94,7 +94,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     start = time.perf_counter()
     members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
+    loaded = load_model(
+        args.model,
+        members,
+        name=args.name,
+        shapes=shapes(args),
+        states=states(args),
+        constants=constants(args),
+        pins=pins(args),
+    )
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         out.notes(loaded.notes)

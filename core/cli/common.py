@@ -25,6 +25,7 @@ __all__ = [
     "add_model_arguments",
     "add_output_arguments",
     "add_plugin_arguments",
+    "constants",
     "find_members",
     "given_inputs",
     "make_inputs",
@@ -72,6 +73,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         default=[],
         help="an input that the model keeps itself: each run begins with what this output was in the run before; may "
         "be repeated",
+    )
+    parser.add_argument(
+        "--constant",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="fix an input of the model file to a value, so that it is an input no more: a number, which fills it, or "
+        "@FILE.npy; may be repeated",
     )
     parser.add_argument(
         "--pin",
@@ -184,6 +193,48 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"--shape gives {name!r} twice")
         found[name] = shape
     return found
+
+
+def constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.ndarray]:
+    """The values that ``--constant`` fixes inputs to, by input name.
+
+    Raises:
+        UsageError: one is malformed, an input has two, or a file cannot be opened.
+        ModelError: a file does not hold one array.
+    """
+    found: dict[str, bool | int | float | np.ndarray] = {}
+    for text in args.constant:
+        name, _, value = text.partition("=") if "=@" not in text else text.partition("=@")
+        if not name or not value:
+            raise UsageError(f"--constant {text!r} is no constant", hint=_CONSTANT)
+        if name in found:
+            raise UsageError(f"--constant gives {name!r} twice")
+        found[name] = _array_of(Path(value)) if f"{name}=@" == text[: len(name) + 2] else _number_of(text, value)
+    return found
+
+
+_CONSTANT = "write NAME=0.5, NAME=3, NAME=true or NAME=@FILE.npy"
+
+
+def _number_of(text: str, value: str) -> bool | int | float:
+    if value in ("true", "false"):
+        return value == "true"
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    raise UsageError(f"--constant {text!r} is no constant", hint=_CONSTANT)
+
+
+def _array_of(path: Path) -> np.ndarray:
+    """The one array of an ``.npy`` file."""
+    from ..runtime.files import read_arrays
+
+    arrays = read_arrays(path)
+    if list(arrays) != [""]:
+        raise ModelError("the file holds named arrays, not one", where=str(path), hint="write it with numpy.save")
+    return arrays[""]
 
 
 def states(args: argparse.Namespace) -> dict[str, str]:

@@ -136,7 +136,7 @@ _COMPLETERS: dict[str, Completer] = {
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "stop_after": _stages,
-    **dict.fromkeys(("name", "shape", "state", "input", "repeat", "require_offload"), _nothing),
+    **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload"), _nothing),
     **dict.fromkeys(("samples", "step_limit"), _nothing),
 }
 """By the names of arguments; the others have choices, or are paths."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import add_model_arguments, add_output_arguments, find_members, pins, shapes, states
+from .common import add_model_arguments, add_output_arguments, constants, find_members, pins, shapes, states
 from .output import Output
 
 if TYPE_CHECKING:
@@ -72,7 +72,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
+    loaded = load_model(
+        args.model,
+        members,
+        name=args.name,
+        shapes=shapes(args),
+        states=states(args),
+        constants=constants(args),
+        pins=pins(args),
+    )
     until = STAGES[-1] if args.stream or args.count else "lower"
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)

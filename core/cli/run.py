@@ -14,6 +14,7 @@ from .common import (
     add_input_arguments,
     add_model_arguments,
     add_output_arguments,
+    constants,
     find_members,
     make_inputs,
     pins,
@@ -108,8 +109,8 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     if os.path.isdir(args.model):
         from ..artifact import load
 
-        if args.target or args.name or args.shape or args.state or args.pin:
-            hint = "--target, --name, --shape, --pin and --state go with model files"
+        if args.target or args.name or args.shape or args.state or args.constant or args.pin:
+            hint = "--target, --name, --shape, --constant, --pin and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model), None, ()
     try:
@@ -127,7 +128,15 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
 
     members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
+    loaded = load_model(
+        args.model,
+        members,
+        name=args.name,
+        shapes=shapes(args),
+        states=states(args),
+        constants=constants(args),
+        pins=pins(args),
+    )
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes)

@@ -15,6 +15,7 @@ from .common import (
     add_input_arguments,
     add_model_arguments,
     add_output_arguments,
+    constants,
     find_members,
     given_inputs,
     pins,
@@ -96,7 +97,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(f"--step-limit {args.step_limit:g} is no time", hint="give a positive number of seconds")
     members = find_members(args, out)
     out.step("import")
-    loaded = load_model(args.model, members, name=args.name, shapes=shapes(args), states=states(args), pins=pins(args))
+    loaded = load_model(
+        args.model,
+        members,
+        name=args.name,
+        shapes=shapes(args),
+        states=states(args),
+        constants=constants(args),
+        pins=pins(args),
+    )
     artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
     arrays = given_inputs(args, declared, LABELS)
@@ -109,7 +118,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.against != "builtin":
         kept = kept_states(loaded.form, states(args))
         shapes_given = [tuple(row["shape"]) for row in declared]
-        oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept)
+        oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept, loaded.constants)
     with blaming_sources(members):
         found = verify(
             loaded, artifact, members, samples, oracle=oracle, progress=out.step, step_limit_s=args.step_limit

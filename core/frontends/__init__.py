@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import ModelError, UsageError
 from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
+from .fixed import Fixed
 from .model import MAX_FILE_BYTES, ImportedModel
 
 __all__ = ["ImportedModel", "import_model"]
@@ -19,6 +20,7 @@ def import_model(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
 ) -> ImportedModel:
     """Import a model file, TFLite or ONNX, told by its content.
@@ -27,19 +29,21 @@ def import_model(
         model: path or content of the file. Only with the path are files found that an ONNX model keeps beside it.
         shapes: of inputs whose dimensions the file leaves open, by their names in the file.
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values.
+        constants: values that inputs are fixed to, which are inputs no more: arrays of their type, or numbers that fill
+            them.
         custom: finds importers of operators that are not the core's.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes`` or
-            ``states`` do not fit it.
+        UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes``,
+            ``states`` or ``constants`` do not fit it.
         ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
     """
     if isinstance(model, bytes):
-        return _import(model, shapes, states or {}, custom, None)
+        return _import(model, shapes, states or {}, constants or {}, custom, None)
     path = Path(model)
     data = _read(path)
     try:
-        return _import(data, shapes, states or {}, custom, path.parent)
+        return _import(data, shapes, states or {}, constants or {}, custom, path.parent)
     except ModelError as error:
         where = str(path) if error.where is None else f"{path}: {error.where}"
         raise ModelError(error.what, where=where, hint=error.hint) from error
@@ -65,6 +69,7 @@ def _import(
     data: bytes,
     shapes: Mapping[str, Sequence[int]] | None,
     states: Mapping[str, str],
+    constants: Mapping[str, Fixed],
     custom: FindImporter,
     folder: Path | None,
 ) -> ImportedModel:
@@ -73,8 +78,8 @@ def _import(
     if data[4:8] == b"TFL3":
         from .tflite import from_tflite
 
-        return from_tflite(data, shapes=shapes, states=states, custom=custom)
+        return from_tflite(data, shapes=shapes, states=states, constants=constants, custom=custom)
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.
-    return from_onnx(data, shapes=shapes, states=states, custom=custom, folder=folder)
+    return from_onnx(data, shapes=shapes, states=states, constants=constants, custom=custom, folder=folder)

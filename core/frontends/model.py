@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..relay.module import IRModule
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["MAX_FILE_BYTES", "ImportedModel", "clean_text", "variable_names"]
 
@@ -23,10 +27,12 @@ class ImportedModel:
         module: with ``main``, whose parameters are the model's inputs, in their order; its signature says what the
             model calls them.
         notes: what the import did that a user may want to know.
+        constants: inputs of the file that were fixed to a value, by name.
     """
 
     module: IRModule
     notes: tuple[str, ...] = ()
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def clean_text(text: str) -> str:

@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from ..codegen.names import c_identifier
 from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
+from ..frontends.fixed import Fixed
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
 from ..machines import Machine
@@ -41,6 +42,7 @@ from .pins import Pins, pin_layers, unpinned
 from .stages import STAGES, Build, Form
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
 __all__ = [
@@ -72,11 +74,13 @@ class LoadedModel:
         form: a module, or a program where the text of one was read.
         name: of the model, a C identifier.
         notes: what the front-end did that its user may want to know.
+        constants: inputs of its file that were fixed to a value, by name.
     """
 
     form: Form
     name: str
     notes: tuple[str, ...] = ()
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def build(
@@ -86,6 +90,7 @@ def build(
     name: str | None = None,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -103,6 +108,9 @@ def build(
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values,
             by their names. They begin with zeros, or with what an ONNX model gives such an input. The variables of a
             TFLite model are its states anyway.
+        constants: values that inputs of a model file are fixed to, by input name, which are inputs no more: arrays of
+            their type, or numbers that fill them. What the model computes of them alone is computed now, so that they
+            may be what shapes depend on.
         pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
             are named by their labels. Of several that are about one layer the last counts.
         dump: folder for the text of every stage.
@@ -126,7 +134,7 @@ def build(
         dump = path_of(dump, "the folder for dumps")
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
     with default_mode():
-        loaded = load_model(model, members, name=name, shapes=shapes, states=states, pins=pins)
+        loaded = load_model(model, members, name=name, shapes=shapes, states=states, constants=constants, pins=pins)
         return build_loaded(loaded, members, dump=dump, weights=weights)
 
 
@@ -137,6 +145,7 @@ def load_model(
     name: str | None = None,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
 ) -> LoadedModel:
     """Read a model.
@@ -146,12 +155,12 @@ def load_model(
         members: the targets of the build, the plugins of which may bring operators that the model has.
         name: what to call it in C; by default the name that it has, or its file's, made an identifier.
         shapes: of inputs whose dimensions the model leaves open.
-        states: as for `build`.
+        states, constants: as for `build`.
         pins: as for `build`; they need ``members``.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states`` or ``pins`` do not fit the model.
+            ``states``, ``constants`` or ``pins`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -167,8 +176,10 @@ def load_model(
                 raise UsageError(f"{told(extents)} is no shape", hint=f"for example shapes={example}")
     if states is not None:
         check_mapping(states, str, "states", '{"state_in": "state_out"}')
+    if constants is not None:
+        check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
-        loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}))
+        loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}, constants or {}))
     if not pins:
         return loaded
     if members is None:
@@ -177,13 +188,21 @@ def load_model(
 
 
 def _loaded(
-    model: Model, custom: CustomImporters, name: str | None, shapes: Shapes | None, states: Mapping[str, str]
+    model: Model,
+    custom: CustomImporters,
+    name: str | None,
+    shapes: Shapes | None,
+    states: Mapping[str, str],
+    constants: Mapping[str, Fixed],
 ) -> LoadedModel:
     content = None if isinstance(model, IRModule) else _proto_content(model)
     path = Path("model") if isinstance(model, IRModule) or content is not None else path_of(model, "a model")
     if isinstance(model, IRModule) or path.suffix == SUFFIX:
         if shapes:
             raise UsageError("shapes were given for a model that leaves none open", hint="leave them out")
+        if constants:
+            what = "constants were given for a module or a text form"
+            raise UsageError(what, hint="give them with the model file that it was made of")
         form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(path), path.stem)
         if isinstance(form, Program):
             if states:
@@ -194,8 +213,8 @@ def _loaded(
     from ..frontends import import_model
 
     given = path if content is None else content
-    imported = import_model(given, shapes=shapes, states=states, custom=custom)
-    return LoadedModel(imported.module, name or c_identifier(path.stem), imported.notes)
+    imported = import_model(given, shapes=shapes, states=states, constants=constants, custom=custom)
+    return LoadedModel(imported.module, name or c_identifier(path.stem), imported.notes, imported.constants)
 
 
 def _proto_content(model: object) -> bytes | None:

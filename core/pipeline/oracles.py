@@ -53,13 +53,19 @@ def kept_states(form: Form, pairs: Mapping[str, str]) -> list[Kept]:
     ]
 
 
-def litert(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] = ()) -> Oracle:
+def litert(
+    model: Path,
+    shapes: Sequence[tuple[int, ...]],
+    kept: Sequence[Kept] = (),
+    constants: Mapping[str, np.ndarray] | None = None,
+) -> Oracle:
     """A TFLite model with LiteRT's reference kernels, which define the format's integer arithmetic.
 
     Args:
         model: the file.
         shapes: of its inputs, in its order, without those that are kept.
         kept: inputs that take what an output gave; its variables it keeps itself.
+        constants: inputs that always take these.
 
     Raises:
         UsageError: LiteRT is not installed, or does not take the file.
@@ -73,9 +79,12 @@ def litert(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] 
             model_path=str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
         )
         inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
-        names = [name for name in inputs if name not in {state.input for state in kept}]
+        others = {*(state.input for state in kept), *(constants or {})}
+        names = [name for name in inputs if name not in others]
         for name, shape in zip(names, shapes, strict=True):
             interpreter.resize_tensor_input(inputs[name], shape)
+        for name, array in (constants or {}).items():
+            interpreter.resize_tensor_input(inputs[name], array.shape)
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
         raise UsageError(f"LiteRT does not take the model: {error}", where=str(model)) from error
@@ -86,14 +95,17 @@ def litert(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] 
         interpreter.invoke()
         return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
 
-    return _keeping(run, names, kept)
+    return _keeping(run, names, kept, constants)
 
 
 def _keeping(
-    run: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]], names: Sequence[str], kept: Sequence[Kept]
+    run: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]],
+    names: Sequence[str],
+    kept: Sequence[Kept],
+    constants: Mapping[str, np.ndarray] | None,
 ) -> Oracle:
     """``run``, from inputs to outputs by name, as an oracle of the inputs ``names`` that carries on what is kept."""
-    values = {state.input: state.initial for state in kept}
+    values = {**(constants or {}), **{state.input: state.initial for state in kept}}
 
     def once(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         outputs = run({**dict(zip(names, inputs, strict=True)), **values})
@@ -103,13 +115,19 @@ def _keeping(
     return once
 
 
-def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[Kept] = ()) -> Oracle:
+def onnxruntime(
+    model: Path,
+    shapes: Sequence[tuple[int, ...]],
+    kept: Sequence[Kept] = (),
+    constants: Mapping[str, np.ndarray] | None = None,
+) -> Oracle:
     """An ONNX model with onnxruntime on the CPU, with its default optimisation, on one thread.
 
     Args:
         model: the file.
         shapes: of its inputs; unused, as onnxruntime takes any that fit.
         kept: inputs that take what an output gave.
+        constants: inputs that always take these.
 
     Raises:
         UsageError: onnxruntime is not installed, or does not take the file.
@@ -129,17 +147,17 @@ def onnxruntime(model: Path, shapes: Sequence[tuple[int, ...]], kept: Sequence[K
         session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except faults as error:
         raise UsageError(f"onnxruntime does not take the model: {error}", where=str(model)) from error
-    states = {state.input for state in kept}
-    names = [tensor.name for tensor in session.get_inputs() if tensor.name not in states]
+    others = {*(state.input for state in kept), *(constants or {})}
+    names = [tensor.name for tensor in session.get_inputs() if tensor.name not in others]
     outputs = [tensor.name for tensor in session.get_outputs()]
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
 
-    return _keeping(run, names, kept)
+    return _keeping(run, names, kept, constants)
 
 
-ORACLES: Mapping[str, Callable[[Path, Sequence[tuple[int, ...]], Sequence[Kept]], Oracle]] = {
+ORACLES: Mapping[str, Callable[..., Oracle]] = {
     "litert": litert,
     "onnxruntime": onnxruntime,
 }

@@ -286,7 +286,7 @@ def test_open_dimensions_must_be_given() -> None:
         import_model(open_model())
     assert str(caught.value).splitlines() == [
         "the model leaves the shape of its input 'images' open: (batch, 3, ?)",
-        "  hint: say it, for example --shape images=1,3,1",
+        "  hint: say it, for example --shape images=1,3,224",
     ]
 
 

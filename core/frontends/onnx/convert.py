@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError, UsageError
 from ...relay.custom import FindImporter, no_importer
@@ -14,6 +15,7 @@ from ...relay.evaluate import evaluate
 from ...relay.expr import Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
+from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
 from ..states import keep_states
 from .arith import ARITH
@@ -28,6 +30,9 @@ from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
 from .shape import SHAPE
 from .windows import WINDOWS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["CONVERTERS", "from_onnx"]
 
@@ -48,6 +53,7 @@ def from_onnx(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
     folder: Path | None = None,
 ) -> ImportedModel:
@@ -60,11 +66,13 @@ def from_onnx(
         data: the file.
         shapes: of inputs whose dimensions the model leaves open, by input name.
         states: as for `keep_states`; an input with an initialiser begins with its value.
+        constants: values that inputs are fixed to, by input name: what depends on them alone is known at import.
         custom: finds importers of operators that are not the core's.
         folder: where files are that the model keeps initialisers in; None for one that has no others.
 
     Raises:
-        UsageError: the package ``onnx`` is not installed, or ``shapes`` or ``states`` do not fit the model.
+        UsageError: the package ``onnx`` is not installed, or ``shapes``, ``states`` or ``constants`` do not fit
+            the model.
         ModelError: the file is malformed, an input's shape is not known, or there are nodes that are wrong or not
             supported: all of them are listed.
     """
@@ -74,15 +82,29 @@ def from_onnx(
     with np.errstate(all="ignore"):
         graph = read_graph(data, states or {}, folder)
         budget_bytes = FREE_BYTES + BYTES_PER_BYTE * graph.size_bytes
-        module, notes = to_integers(_Importer(graph, shapes or {}, budget_bytes, custom).run())
+        check_fixed(constants or {}, (value.name for value in graph.inputs), states or {}, graph.initializers)
+        importer = _Importer(graph, shapes or {}, constants or {}, budget_bytes, custom)
+        try:
+            imported = importer.run()
+        except _Open as error:
+            raise error.told(_proposed(graph, shapes or {}, constants or {}, budget_bytes, custom)) from None
+        module, notes = to_integers(imported)
         initial = {value.name: graph.constant(value.name) for value in graph.inputs if value.name in graph.initializers}
-    return ImportedModel(keep_states(module, states or {}, initial), (*graph.notes, *notes))
+    return ImportedModel(keep_states(module, states or {}, initial), (*graph.notes, *notes), importer.constants)
 
 
 class _Importer:
     def __init__(
-        self, graph: Graph, shapes: Mapping[str, Sequence[int]], budget_bytes: int, custom: FindImporter
+        self,
+        graph: Graph,
+        shapes: Mapping[str, Sequence[int]],
+        constants: Mapping[str, Fixed],
+        budget_bytes: int,
+        custom: FindImporter,
     ) -> None:
+        self.constants: dict[str, np.ndarray] = {}
+        """What inputs were fixed to."""
+        self._fixed = constants
         self._graph = graph
         self._custom = custom
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -102,7 +124,7 @@ class _Importer:
         results = [self._result(name) for name in self._graph.outputs]
         body = results[0] if len(results) == 1 else Tuple(results)
         signature = Signature(
-            tuple(self._info(value.name) for value in self._graph.inputs),
+            tuple(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
             tuple(self._info(name) for name in self._graph.outputs),
         )
         return IRModule.of({"main": Function(params, body)}, self._spans, signature)
@@ -115,9 +137,16 @@ class _Importer:
                 raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known}")
         params = []
         for value, name in zip(self._graph.inputs, variable_names(names), strict=True):
-            shape = _resolve(value, self._shapes.get(value.name))
+            fixed = self._fixed.get(value.name)
+            told = getattr(fixed, "shape", None) if _is_open(value) else None
+            shape = _resolve(value, self._shapes.get(value.name, told))
             try:
-                params.append(Var(name, TensorType(shape, value.dtype)))
+                type_ = TensorType(shape, value.dtype)
+                if fixed is not None:
+                    self.constants[value.name] = fixed_array(value.name, fixed, value.dtype, shape)
+                    self._values[value.name] = self.constants[value.name]
+                    continue
+                params.append(Var(name, type_))
             except ModelError as error:
                 raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
             self._values[value.name] = params[-1]
@@ -273,6 +302,10 @@ def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value
     return arrays
 
 
+def _is_open(value: Input) -> bool:
+    return value.dims is None or not all(isinstance(dim, int) for dim in value.dims)
+
+
 def _resolve(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:
     """The shape of an input.
 
@@ -292,11 +325,57 @@ def _resolve(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:
     known = tuple(dim for dim in dims or () if isinstance(dim, int))
     if dims is not None and len(known) == len(dims):
         return known
-    example = (1, 3, 224, 224) if dims is None else [dim if isinstance(dim, int) else 1 for dim in dims]
-    raise ModelError(
-        f"the model leaves the shape of its input {value.name!r} open: {_shown(dims)}",
-        hint=f"say it, for example --shape {value.name}={','.join(map(str, example))}",
-    )
+    raise _Open(value)
+
+
+class _Open(Exception):
+    """The model leaves the shape of an input open, and nothing is given. It never leaves this module."""
+
+    def __init__(self, value: Input) -> None:
+        super().__init__(value.name)
+        self.value = value
+
+    def told(self, proposed: Mapping[str, Sequence[int]]) -> ModelError:
+        """What a user is told, with shapes on which the network runs; none if there are no known ones."""
+        name, dims = self.value.name, self.value.dims
+        options = [f"--shape {name}={','.join(map(str, shape))}" for name, shape in proposed.items()]
+        count = "..." if dims is None else ",".join("N" if not isinstance(dim, int) else str(dim) for dim in dims)
+        hint = f"say it, for example {' '.join(options)}" if options else f"say it, as --shape {name}={count}"
+        return ModelError(f"the model leaves the shape of its input {name!r} open: {_shown(dims)}", hint=hint)
+
+
+_SIZES = (224, 32, 64, 256, 8, 1)
+"""Extents that are tried where a model leaves them open; usual ones first."""
+
+
+def _proposed(
+    graph: Graph,
+    shapes: Mapping[str, Sequence[int]],
+    constants: Mapping[str, Fixed],
+    budget_bytes: int,
+    custom: FindImporter,
+) -> Mapping[str, tuple[int, ...]]:
+    """Shapes for all inputs that are open, on which the network can be imported; none if no such were found."""
+    open_ = [
+        value
+        for value in graph.inputs
+        if value.name not in shapes and _is_open(value) and not hasattr(constants.get(value.name), "shape")
+    ]
+    for size in _SIZES:
+        made = {value.name: _filled(value.dims, size) for value in open_}
+        try:
+            _Importer(graph, {**shapes, **made}, constants, budget_bytes, custom).run()
+        except (ModelError, UsageError):
+            continue
+        return made
+    return {}
+
+
+def _filled(dims: tuple[int | str | None, ...] | None, size: int) -> tuple[int, ...]:
+    """A shape with ``size`` for what is open; a first dimension is a batch of one."""
+    if dims is None:
+        return (1, 3, size, size)
+    return tuple(dim if isinstance(dim, int) else size if axis else 1 for axis, dim in enumerate(dims))
 
 
 def _shown(dims: tuple[int | str | None, ...] | None) -> str:

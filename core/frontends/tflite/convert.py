@@ -16,6 +16,7 @@ from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
 from ...tir.dtype import is_integer
+from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, variable_names
 from ..states import keep_states
 from .arith import ARITH
@@ -46,6 +47,7 @@ def from_tflite(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
 ) -> ImportedModel:
     """Import a TFLite model.
@@ -57,13 +59,19 @@ def from_tflite(
         data: the file.
         shapes: of inputs, by their names in the file, instead of those in the file.
         states: as for `keep_states`; the model's variables are its states anyway.
+        constants: values that inputs are fixed to, by their names in the file.
         custom: finds importers of operators that are not the core's.
 
     Raises:
-        UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes`` or ``states`` do not fit.
+        UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes``, ``states`` or
+            ``constants`` do not fit.
         ModelError: the file is malformed, or has operators that are not supported: all of them are listed.
     """
-    imported = _Converter(read(data), shapes or {}, custom).model()
+    graph = read(data)
+    names = [graph.tensors[index].name for index in graph.inputs]
+    known = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
+    check_fixed(constants or {}, names, states or {}, known)
+    imported = _Converter(graph, shapes or {}, constants or {}, custom).model()
     return replace(imported, module=keep_states(imported.module, states or {}))
 
 
@@ -72,7 +80,12 @@ class _Unknown(ModelError):
 
 
 class _Converter:
-    def __init__(self, graph: Graph, shapes: Mapping[str, Sequence[int]], custom: FindImporter) -> None:
+    def __init__(
+        self, graph: Graph, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Fixed], custom: FindImporter
+    ) -> None:
+        self.constants: dict[str, np.ndarray] = {}
+        """What inputs were fixed to."""
+        self._fixed = constants
         self._graph = graph
         self._custom = custom
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -96,16 +109,16 @@ class _Converter:
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
         signature = Signature(
-            tuple(_info(tensors[index]) for index in self._graph.inputs),
+            tuple(_info(tensors[index]) for index in self._graph.inputs if tensors[index].name not in self._fixed),
             tuple(_info(tensors[index]) for index in self._graph.outputs),
-            self._variables.states(len(self._graph.inputs), len(self._graph.outputs)),
+            self._variables.states(len(self._graph.inputs) - len(self.constants), len(self._graph.outputs)),
         )
         notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
         if self._graph.others:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
         module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
-        return ImportedModel(module, tuple(notes))
+        return ImportedModel(module, tuple(notes), self.constants)
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -118,14 +131,21 @@ class _Converter:
         params = []
         names = variable_names([*(tensor.name for tensor in tensors), *self._variables.names])
         for tensor, name in zip(tensors, names[: len(tensors)], strict=True):
+            fixed = self._fixed.get(tensor.name)
             where = f"input {tensor.name!r}"
             if tensor.odd is not None or tensor.data is not None or tensor.index in self._values:
                 what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
                 raise ModelError(f"{where} cannot be one: {what}")
             try:
-                type_ = TensorType(self._shapes.get(tensor.name, tensor.shape), tensor.dtype)
+                shape = self._shapes.get(tensor.name, getattr(fixed, "shape", tensor.shape))
+                type_ = TensorType(shape if -1 in tensor.signature else tensor.shape, tensor.dtype)
+                if fixed is not None:
+                    self.constants[tensor.name] = fixed_array(tensor.name, fixed, tensor.dtype, type_.shape)
             except ModelError as error:
                 raise ModelError(error.what, where=where, hint="give its shape, if the model leaves it open") from error
+            if fixed is not None:
+                self._values[tensor.index] = const(self.constants[tensor.name])
+                continue
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
         return params + self._variables.declare(names[len(tensors) :])
