@@ -206,11 +206,16 @@ _BOARDS = (
     ),
 )
 
+_RISC_V_BOARDS = (
+    EmulatedBoard("virt", ("generic",), Memory(0x80000000, 64 << 20), Memory(0x84000000, 64 << 20), 64 << 10),
+)
+
 RUNNERS: Mapping[str, Runner] = MappingProxyType(
     {
         runner.name: runner
         for runner in (
             *(Runner(f"qemu-{board.name}", "qemu-system-arm", "arm", board) for board in _BOARDS),
+            *(Runner(f"qemu-{board.name}", "qemu-system-riscv64", "riscv64", board) for board in _RISC_V_BOARDS),
             *(Runner(f"qemu-{name}", f"qemu-{name}", name) for name in ("aarch64", "arm", "riscv64")),
         )
     }

@@ -266,10 +266,14 @@ def _command(runner: Runner, image: Path) -> tuple[str, ...]:
         program = shutil.which(f"{runner.program}-static")
     if program is None:
         package = runner.program if runner.board else "qemu-user"
+        if runner.architecture == "riscv64" and runner.board:
+            package = "qemu-system-misc"
         what = f"the emulator {runner.program!r} is not installed"
         raise ToolchainError(what, where="PATH", hint=f"install it: its package is often called {package}")
     if runner.board is None:
         return program, str(image)
-    quiet = ("-nographic", "-monitor", "none", "-serial", "none", "-no-user-config")
+    quiet: tuple[str, ...] = ("-nographic", "-monitor", "none", "-serial", "none", "-no-user-config")
     files = ("-semihosting-config", "enable=on,target=native")
+    if runner.architecture == "riscv64":
+        quiet = (*quiet, "-bios", "none")  # nothing is below the program
     return program, "-M", runner.board.name, *quiet, *files, "-kernel", str(image)

@@ -19,7 +19,8 @@ from .elf import segments
 __all__ = ["make_image"]
 
 _FOLDER = Path(__file__).with_name("emulation")
-_HEADERS = ("uma_emulated.h",)
+_HEADERS = ("uma_emulated.h", "uma_emulated_board.h")
+_BOARD = "uma_emulated_board.c"
 _COMMON = "uma_emulated.c"
 _SCRIPT = "uma_emulated.ld"
 
@@ -75,8 +76,8 @@ def make_image(
 @functools.cache
 def _surroundings(runner: Runner) -> tuple[dict[str, bytes], tuple[str, ...], tuple[str, ...]]:
     """The files that are added to a model's, those to compile, and what the linker is told."""
-    system = "uma_emulated_linux.c" if runner.board is None else "uma_emulated_cortex_m.c"
-    sources = (_COMMON, system)
+    start_up = "uma_emulated_cortex_m.c" if runner.architecture == "arm" else "uma_emulated_riscv.c"
+    sources = (_COMMON, "uma_emulated_linux.c") if runner.board is None else (_COMMON, _BOARD, start_up)
     files = {name: (_FOLDER / name).read_bytes() for name in (*_HEADERS, *sources)}
     # A model without devices comes without it.
     files["uma_device.h"] = (_FOLDER.with_name("csrc") / "uma_device.h").read_bytes()
@@ -99,14 +100,16 @@ MEMORY
 }}
 SECTIONS
 {{
-    .text : {{ KEEP(*(.vectors)) *(.text .text.*) *(.rodata .rodata.*) . = ALIGN(8); }} > FLASH
+    .text : {{ KEEP(*(.vectors)) *(.text .text.*) *(.rodata .rodata.* .srodata .srodata.*) . = ALIGN(8); }} > FLASH
     .ARM.extab : {{ *(.ARM.extab .ARM.extab.*) }} > FLASH
     .ARM.exidx : {{ __exidx_start = .; *(.ARM.exidx .ARM.exidx.*) __exidx_end = .; }} > FLASH
     .guard (NOLOAD) : {{ uma_guard_begin = .; . = . + {board.stack_bytes // 4:#x}; }} > RAM
     .stack (NOLOAD) : {{ uma_stack_begin = .; . = . + {board.stack_bytes:#x}; uma_stack_end = .; }} > RAM
-    .data : ALIGN(8) {{ uma_data_begin = .; *(.data .data.*) . = ALIGN(8); uma_data_end = .; }} > RAM AT > FLASH
+    .data : ALIGN(8)
+    {{ uma_data_begin = .; *(.data .data.* .sdata .sdata.*) . = ALIGN(8); uma_data_end = .; }} > RAM AT > FLASH
     uma_data_load = LOADADDR(.data);
-    .bss (NOLOAD) : ALIGN(8) {{ uma_bss_begin = .; *(.bss .bss.*) *(COMMON) . = ALIGN(8); uma_bss_end = .; }} > RAM
+    .bss (NOLOAD) : ALIGN(8)
+    {{ uma_bss_begin = .; *(.bss .bss.* .sbss .sbss.*) *(COMMON) . = ALIGN(8); uma_bss_end = .; }} > RAM
     uma_heap_begin = uma_bss_end;
     uma_heap_end = {end:#x};
 }}

@@ -53,11 +53,15 @@ TARGETS = {
     "qemu-mps2-an386": "c -mcpu=cortex-m4f",
     "qemu-mps2-an500": "c -mcpu=cortex-m7f",
     "qemu-mps3-an547": "c -mcpu=cortex-m55",
+    "qemu-virt": "c -mtriple=riscv64-unknown-elf -mcpu=generic",
     "qemu-aarch64": "c -mtriple=aarch64-linux-gnu",
     "qemu-arm": "c -mtriple=arm-linux-gnueabihf",
     "qemu-riscv64": "c -mtriple=riscv64-linux-gnu",
 }
 """What each emulator runs."""
+
+RISC_V = ("-march=rv64imac", "-mabi=lp64", "-mcmodel=medany")
+"""What the linker script of the emulated RISC-V needs; its floats are in no registers."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +108,8 @@ def test_a_small_model_on_every_emulator(name: str, plugins: PluginHost) -> None
     target = plugins.target(TARGETS[name])
     needs(RUNNERS[name].program, target.get_attr("cc"))
     here = build(small(), "c", plugins=plugins).session()
-    artifact = build(small(), f"{target} -runner={name} -cflags={WARNINGS}", plugins=plugins)
+    flags = f"{WARNINGS},{','.join(RISC_V)}" if name == "qemu-virt" else WARNINGS
+    artifact = build(small(), f"{target} -runner={name} -cflags={flags}", plugins=plugins)
     assert artifact.emulator == name
     with artifact.session() as there:
         for x in frames():
@@ -301,13 +306,20 @@ const uma_model *uma_model_entry(void) { return &runaway; }
 """
 
 
-@pytest.mark.parametrize(("runner", "cpu"), [("qemu-mps2-an385", "cortex-m3"), ("qemu-mps3-an547", "cortex-m55")])
-def test_a_stack_that_is_too_small_stops_the_run(runner: str, cpu: str) -> None:
+@pytest.mark.parametrize(
+    ("runner", "machine", "flags"),
+    [
+        ("qemu-mps2-an385", "arm-none-eabi cortex-m3", ("-mcpu=cortex-m3", "-mthumb")),
+        ("qemu-mps3-an547", "arm-none-eabi cortex-m55", ("-mcpu=cortex-m55", "-mthumb")),
+        ("qemu-virt", "riscv64-unknown-elf generic", RISC_V),
+    ],
+)
+def test_a_stack_that_is_too_small_stops_the_run(runner: str, machine: str, flags: tuple[str, ...]) -> None:
     """It grows into nothing, and not into what the model works on."""
-    needs_arm()
-    compiler = find_compiler(None, Machine.parse(f"arm-none-eabi {cpu}"))
+    needs(f"{machine.partition(' ')[0]}-gcc", RUNNERS[runner].program)
+    compiler = find_compiler(None, Machine.parse(machine))
     header = (Path(emulator.__file__).parent / "csrc" / "uma_runtime.h").read_bytes()
-    part = Part(compiler, ["m.c"], [f"-mcpu={cpu}", "-mthumb", "-O1", "-std=c99"])
+    part = Part(compiler, ["m.c"], [*flags, "-O1", "-std=c99"])
     for depth, fits in ((40, True), (62, False), (70, False), (400, False)):
         files = {"m.c": RUNAWAY.replace("DEPTH", str(depth)).encode(), "uma_runtime.h": header}
         image = make_image([part], files, RUNNERS[runner], where="model runaway")

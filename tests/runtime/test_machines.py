@@ -76,7 +76,8 @@ def test_every_runner_runs_something_and_says_what_it_does_not() -> None:
     for name, runner in RUNNERS.items():
         assert runner.architecture in ARCHITECTURES
         cpu = runner.board.cpus[0] if runner.board else None
-        machine = Machine("arm-none-eabi" if runner.board else f"{runner.architecture}-linux-gnu", cpu)
+        bare = "arm-none-eabi" if runner.architecture == "arm" else f"{runner.architecture}-unknown-elf"
+        machine = Machine(bare if runner.board else f"{runner.architecture}-linux-gnu", cpu)
         assert find_runner(name, Machine.parse(str(machine))) is runner
         other = Machine.parse("x86_64-linux-gnu")
         assert runner.objection(other) == (
