@@ -51,7 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "rounding of the inputs leaves them.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file")
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
     add_input_arguments(parser)
     parser.add_argument(

@@ -14,6 +14,8 @@ that the artifact had; so that the new states, which are compared as outputs are
 A region that several matches were merged into is compared as a whole; and each match by itself, lowered as a region of
 its own, where its owner takes it so.
 
+A form that was lowered already has no ops: its steps are compared with the interpreter of loops, in `verify_loops`.
+
 All of it runs in a process of its own, as drivers, libraries and simulators are foreign code: a crash or a hang is a
 result, and so is a write beside the buffers, between which bytes of nobody's are looked at after each step.
 """
@@ -37,6 +39,7 @@ from .oracles import Oracle
 from .parts import Parts
 from .samples import Sample, Score, rolled
 from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
+from .verify_loops import verify_lowered
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,21 +77,24 @@ def verify(
         step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
 
     Raises:
-        UsageError: the model is a text form without ops, so that there is nothing to compare with.
+        UsageError: the model is a form that was lowered already, and is to be compared with another runtime, or built
+            for another machine.
         ModelError: an input does not fit.
         DeviceError: a device reported a fault.
         ToolchainError: the model cannot be compiled or loaded, or no process started.
     """
     from ..runtime.isolated import STEP_LIMIT_S, Isolation
 
-    form = loaded.form
-    if isinstance(form, Program) or has_loops(form):
-        raise UsageError("a form that was lowered already has no ops to compare with", hint="verify the model's file")
-    tell = progress or (lambda what: None)
+    form, tell = loaded.form, progress or (lambda what: None)
+    is_lowered = isinstance(form, Program) or has_loops(form)
+    if is_lowered and oracle is not None:
+        raise UsageError(f"{oracle[0]} does not run a form that was lowered already", hint="verify the model's file")
     peer = None if oracle is None else (oracle[0], oracle[1]())
     samples = _checked(inputs, artifact)
     tell("compile without reuse of memory")
     with Isolation(STEP_LIMIT_S if step_limit_s is None else step_limit_s) as isolation:
+        if is_lowered:
+            return verify_lowered(loaded, artifact, members, samples, isolation, tell)
         return _Comparison(loaded, artifact, members, isolation, tell).run(samples, peer)
 
 

@@ -200,3 +200,22 @@ def test_a_clamp_where_no_sample_gets(uma: Uma, install: Install) -> None:
 def test_no_limit(uma: Uma, install: Install, limit: str) -> None:
     install(RIGHT)
     assert re.search(r"--step-limit (0|-1|nan) is no time", uma(*VERIFY, f"--step-limit={limit}").error(2))
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (
+            f"{RIGHT} memset(y + count, 0, 8);",
+            "layer second on lib (step 3, relu) writes where it may not: 8 bytes between t3 and",
+        ),
+        ("raise(SIGSEGV);", "layer second on lib (step 3, relu) crashed: SIGSEGV"),
+    ],
+)
+def test_a_fault_in_a_form_that_was_lowered_already(uma: Uma, install: Install, code: str, what: str) -> None:
+    install(code)
+    assert uma("build", *VERIFY[1:], "-o", "out", "--dump", "stages", "-q").code == 0
+    done = uma("verify", "stages/9-sequence.py", *VERIFY[2:], "--samples", 1)
+    assert done.code == 7
+    assert what in done.out and what in done.err
+    assert "could not be compared: " in done.out
