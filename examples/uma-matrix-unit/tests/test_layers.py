@@ -42,6 +42,8 @@ class Layer:
     rounding: str = "double"
     per_channel: bool = True
     bias: bool = True
+    residual: int | None = None
+    again: bool = False
     after: dict[str, float] | str | None = None
 
     def function(self) -> Function:
@@ -53,20 +55,28 @@ class Layer:
         y: Expr = call(self.op, self.x, weight, input_zero_point=self.zero_points[0], **attrs)
         if self.bias:
             y = call("add", y, const(rng.integers(-(2**14), 2**14, channels).astype(np.int32)))
+        params = [self.x]
+        if self.residual is not None:
+            again = self.again and y.shape == self.x.shape
+            other = self.x if again else Var("r", TensorType(y.shape, "int8"))
+            params = params if again else [self.x, other]
+            wide: Expr = call("cast", other, dtype="int32")
+            y = call("add", y, wide if self.residual == 1 else call("multiply", wide, const(np.int32(self.residual))))
         scale = _scale(rng, channels if self.per_channel else 1, math.prod(self.weight) // channels, self.rounding)
         y = call("qnn.requantize", y, scale=scale, output_zero_point=self.zero_points[1], dtype="int8")
         if self.after == "relu":
             y = call("nn.relu", y)
         elif isinstance(self.after, dict):
             y = call("clip", y, **self.after)
-        return Function([self.x], y)
+        return Function(params, y)
 
     @property
     def x(self) -> Var:
         return Var("x", TensorType(self.data, "int8"))
 
-    def input(self) -> np.ndarray:
-        return np.random.default_rng(self.seed + 1).integers(-128, 128, self.data).astype(np.int8)
+    def inputs(self, function: Function) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(self.seed + 1)
+        return {p.name: rng.integers(-128, 128, p.tensor.shape).astype(np.int8) for p in function.params}
 
 
 def _scale(rng: np.random.Generator, count: int, size: int, rounding: str) -> FixedPoint:
@@ -105,6 +115,8 @@ def layers(draw: st.DrawFn) -> Layer:
         rounding=draw(st.sampled_from(["double", "up", "even"])),
         per_channel=draw(st.booleans()),
         bias=draw(st.booleans()),
+        residual=draw(st.sampled_from([None, 1, -3, 64, 128, 2032, -2000])),
+        again=draw(st.booleans()),
         after=draw(st.one_of(st.none(), st.just("relu"), limits)),
         **more,
     )
@@ -129,21 +141,37 @@ def lowered(function: Function, machine: Machine) -> Lowered:
     return result
 
 
-def run(made: Lowered, data: np.ndarray) -> np.ndarray:
-    weight, record = made.constants
-    return interpret(made.func, {"data": data, "weight": weight, "record": record})["out"]
+def run(made: Lowered, *inputs: np.ndarray) -> np.ndarray:
+    """``inputs`` in the order of the function's."""
+    given = [param.buffer.name for param in made.func.params if param.role == "input"]
+    constants = dict(zip(("weight", "record", "diagonal"), made.constants, strict=False))
+    return interpret(made.func, {**dict(zip(given, inputs, strict=True)), **constants})["out"]
 
 
 def check(layer: Layer, machine: Machine = LARGE) -> None:
-    function, data = layer.function(), layer.input()
-    (expected,) = evaluate(function, {"x": data})
-    np.testing.assert_array_equal(run(lowered(function, machine), data), expected)
+    function = layer.function()
+    inputs = layer.inputs(function)
+    (expected,) = evaluate(function, inputs)
+    np.testing.assert_array_equal(run(lowered(function, machine), *inputs.values()), expected)
 
 
 @given(layers(), st.sampled_from([SMALL, LARGE]))
 def test_every_layer_that_is_taken_is_exact(layer: Layer, machine: Machine) -> None:
     if matched(layer.function(), machine) is not None:
         check(layer, machine)
+
+
+def test_a_residual_is_added_before_the_one_requantisation() -> None:
+    """Another tensor, and the data once more; in tiles, in blocks of channels, times what takes several weights."""
+    for residual in (1, -128, 128, 2032, 254):
+        for again in (False, True):
+            sizes: tuple[tuple[int, ...], ...] = ((1, 9, 7, 17), (3, 3, 17, 17))
+            layer = Layer("qnn.conv2d", *sizes, padding=(1, 1, 1, 1), residual=residual, again=again)
+            check(layer)
+            if abs(residual) <= 254:
+                check(layer, SMALL)
+    check(Layer("qnn.conv1d", (2, 9, 5), (3, 5, 12), strides=(2,), residual=64), SMALL)
+    check(Layer("qnn.dense", (3, 4, 11), (9, 11), residual=-3, bias=False))
 
 
 def test_a_batch_of_strided_windows_in_tiles() -> None:
@@ -242,13 +270,14 @@ TARGETS = ["matrix_unit -activation_bytes=512 -weight_bytes=256 -accumulator_byt
 @given(st.lists(layers(), min_size=8, max_size=8), st.sampled_from(TARGETS))
 def test_compiled_layers_are_exact_on_the_simulator(drawn: list[Layer], target: str) -> None:
     functions = [layer.function() for layer in drawn]
-    params = [Var(f"x{n}", layer.x.type) for n, layer in enumerate(drawn)]
-    results = [substitute(f.body, {f.params[0]: x}) for f, x in zip(functions, params, strict=True)]
-    module = IRModule.of({"main": Function(params, Tuple(results))})
+    named = [{p: Var(f"{p.name}{n}", p.type) for p in f.params} for n, f in enumerate(functions)]
+    results = [substitute(f.body, dict(names)) for f, names in zip(functions, named, strict=True)]
+    module = IRModule.of({"main": Function([var for names in named for var in names.values()], Tuple(results))})
     session = uma.build(module, [target, "c"], name="layers", plugins=PLUGINS).session()
-    made = session.run({f"x{n}": layer.input() for n, layer in enumerate(drawn)})
-    for function, layer, array in zip(functions, drawn, made.values(), strict=True):
-        np.testing.assert_array_equal(array, evaluate(function, {"x": layer.input()})[0])
+    given = [layer.inputs(function) for layer, function in zip(drawn, functions, strict=True)]
+    made = session.run({f"{name}{n}": array for n, one in enumerate(given) for name, array in one.items()})
+    for function, inputs, array in zip(functions, given, made.values(), strict=True):
+        np.testing.assert_array_equal(array, evaluate(function, inputs)[0])
     counted = session.counters()["matrix_unit"]
     assert counted["cycles"] > counted["macs"] / 64 > 0
     machine = SMALL if target == TARGETS[0] else LARGE

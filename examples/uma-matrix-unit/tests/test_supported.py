@@ -44,6 +44,11 @@ def bias(sums: Expr, *shape: int) -> Expr:
     return call("add", sums, const(np.zeros(shape, np.int32)))
 
 
+def residual(sums: Expr, factor: object = 1, shape: tuple[int, ...] | None = None) -> Expr:
+    wide = call("cast", Var("r", TensorType(shape or sums.shape, "int8")), dtype="int32")
+    return call("add", sums, wide if factor == 1 else call("multiply", wide, const(np.array(factor, np.int32))))
+
+
 def reason(pattern: Pattern, expr: Expr) -> str:
     found = match(pattern, expr)
     assert isinstance(found, Mismatch)
@@ -57,6 +62,10 @@ def reason(pattern: Pattern, expr: Expr) -> str:
         (CONV, scaled(conv(padding=(1, 2, 3, 4), strides=(2, 3), input_zero_point=-128), output_zero_point=127)),
         (CONV, call("nn.relu", scaled(bias(conv(), 8)))),
         (CONV, call("clip", scaled(bias(conv(), 1, 1, 8)), a_min=-3.0, a_max=300.0)),
+        (CONV, scaled(residual(bias(conv(), 8)))),
+        (CONV, scaled(residual(conv(), factor=-128))),
+        (CONV, call("nn.relu", scaled(residual(conv(), factor=14 * 127)))),
+        (DENSE, scaled(residual(dense(3, 5), factor=64))),
         (CONV, scaled(conv(), scale=FixedPoint((5,) * 8, (1,) * 8, "even"), axis=3)),
         (CONV, scaled(conv(), scale=FixedPoint((0,), (30,), "up"), axis=1)),
         (CONV, scaled(conv(), scale=FloatScale((2.0**-32, *(1.0,) * 6, 2.0**29)))),
@@ -80,6 +89,22 @@ def test_a_bias_has_a_number_for_each_channel() -> None:
     one = dense(3, 7, channels=1)
     assert reason(DENSE, scaled(bias(one, 5))) == text.format("(5,)")
     assert reason(DENSE, scaled(bias(one, 1, 1, 1))) == text.format("(1, 1, 1)")
+
+
+def test_a_residual_has_the_shape_of_the_sums_and_one_factor() -> None:
+    text = "clause residual_shape: a residual has the shape of the sums, and one factor; this has shape {}"
+    assert reason(CONV, scaled(residual(conv(), shape=(1, 1, 1, 8)))) == text.format((1, 1, 1, 8))
+    assert reason(CONV, scaled(residual(conv(), shape=(2, 4, 4, 8)))) == text.format((2, 4, 4, 8))
+    assert reason(CONV, scaled(residual(conv(), factor=[2] * 8))) == text.format((8,))
+
+
+def test_what_multiplies_a_residual_fits_the_weight_scratchpad() -> None:
+    text = (
+        "clause residual_factor: a residual is multiplied by at most 1778, for which the weight scratchpad has room; "
+        "this one by {}"
+    )
+    for factor in 14 * 127 + 1, -14 * 127 - 1, 2**30:
+        assert reason(CONV, scaled(residual(conv(), factor=factor))) == text.format(factor)
 
 
 def test_scales_go_along_the_channels() -> None:

@@ -84,7 +84,7 @@ def register_target() -> list[TargetKind]:
 
 @hookimpl
 def patterns(target: Target) -> list[Pattern]:
-    """Dense layers and convolutions, with all that follows up to int8."""
+    """Dense layers and convolutions, with all that follows up to int8, residuals included."""
     from .machine import Machine
     from .supported import make_patterns
 

@@ -73,6 +73,8 @@ class _Counter:
             self.transfer((blocks * RECORD_BYTES, 1, 1))
             if tiling.resident:
                 self.transfer((blocks * block_bytes, 1, 1))
+            if shape.residual_taps:
+                self.transfer((shape.residual_bytes, 1, 1))
             channels = min(blocks * LANES, shape.out_channels - first * LANES)
             for row, height in _sizes(shape.out_height, tiling.height):
                 for column, width in _sizes(shape.out_width, tiling.width):
@@ -89,9 +91,11 @@ class _Counter:
             self.command(parts(needed[0] * taken_row, 8))
         pixel = shape.channels
         self.transfer((rows, taken_row, shape.width * pixel), (columns, pixel, pixel), (pixel, 1, 1))
+        made, out = min(tiling.blocks * LANES, shape.out_channels), shape.out_channels
+        if shape.residual_taps:
+            self.transfer((size[0], tiling.width * made, shape.out_width * out), (size[1], made, out), (channels, 1, 1))
         for _ in range(blocks):
             self.block(*size)
-        made, out = min(tiling.blocks * LANES, shape.out_channels), shape.out_channels
         self.transfer((size[0], shape.out_width * out, tiling.width * made), (size[1], out, made), (channels, 1, 1))
 
     def block(self, height: int, width: int) -> None:
@@ -103,4 +107,6 @@ class _Counter:
                 if not tiling.resident:
                     self.transfer((taps * depth * LANES, 1, 1))
                 self.command(taps * parts(depth, LANES) * (LANES + height * width))
+        if shape.residual_taps:
+            self.command(shape.residual_taps * (LANES + height * width))
         self.command(pixels)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from uma.relay import Bounds, Call, Constant, Expr, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
 
-from .machine import LANES
+from .machine import LANES, MAX_TAPS
 from .tiling import Shape
 
-__all__ = ["Layer", "largest_sum", "layer_of", "power_of_two", "scale_of", "shape_of"]
+__all__ = ["Layer", "factor_of", "largest_sum", "layer_of", "power_of_two", "residual_taps", "scale_of", "shape_of"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Layer:
         input_zero_point: what padding is filled with.
         output_zero_point: is added after scaling.
         low, high: results are clamped to these, int8.
+        residual: int8 (taps * `LANES` * `LANES`): diagonals that add up to what a residual is multiplied by before it
+            is added to the sums; empty where there is none.
     """
 
     shape: Shape
@@ -40,6 +42,7 @@ class Layer:
     output_zero_point: int
     low: int
     high: int
+    residual: NDArray[np.int8]
 
 
 def _constant(expr: Expr) -> NDArray[np.generic]:
@@ -69,7 +72,27 @@ def shape_of(match: Match) -> Shape:
     elif product.op_name == "qnn.conv1d":
         (step,), (left, right) = product.attrs.strides, product.attrs.padding
         kernel, strides, padding = (1, match["weight"].shape[0]), (1, step), (0, left, 0, right)
-    return Shape(batch, height, width, channels, kernel, strides, padding, out_height, out_width, out_channels)
+    taps = residual_taps(factor_of(match)) or 0 if match.get("residual") is not None else 0
+    made = (out_height, out_width, out_channels)
+    return Shape(batch, height, width, channels, kernel, strides, padding, *made, taps)
+
+
+def factor_of(match: Match) -> int:
+    """What the residual is multiplied by before it is added to the sums; the pattern's predicate wants one number."""
+    factor = match.get("factor")
+    return 1 if factor is None else int(_constant(factor).reshape(-1)[0])
+
+
+def residual_taps(factor: int) -> int | None:
+    """How many int8 weights add up to ``factor``; None where that takes more taps than one ``mac`` has."""
+    taps = max(1, -(-abs(factor) // 127))
+    return taps if taps <= MAX_TAPS else None
+
+
+def _diagonals(factor: int, taps: int) -> NDArray[np.int8]:
+    whole, rest = divmod(abs(factor), taps) if taps else (0, 0)
+    sizes = np.array([whole + (tap < rest) for tap in range(taps)], np.int64) * (1 if factor >= 0 else -1)
+    return (sizes[:, None, None] * np.eye(LANES, dtype=np.int64)).astype(np.int8).reshape(-1)
 
 
 def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
@@ -80,7 +103,8 @@ def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
 
 def largest_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone: lowering sees no more than that."""
-    low, high = value_range(_call(match["scaled"]).args[0], {match["data"]: Bounds(-128, 127)})
+    given = [match["data"], *([] if match.get("residual") is None else [match["residual"]])]
+    low, high = value_range(_call(match["scaled"]).args[0], dict.fromkeys(given, Bounds(-128, 127)))
     return max(-low, high)
 
 
@@ -115,6 +139,7 @@ def layer_of(match: Match) -> Layer:
         output_zero_point=scaled.attrs.output_zero_point,
         low=low,
         high=high,
+        residual=_diagonals(factor_of(match), shape.residual_taps),
     )
 
 

@@ -35,7 +35,14 @@ from .tiling import Tiling, parts
 __all__ = ["lower"]
 
 
-def lower(layer: Layer, tiling: Tiling, machine: Machine, data: tuple[int, ...], out: tuple[int, ...]) -> Lowered:
+def lower(
+    layer: Layer,
+    tiling: Tiling,
+    machine: Machine,
+    data: tuple[int, ...],
+    out: tuple[int, ...],
+    inputs: Sequence[str] = ("data",),
+) -> Lowered:
     """The function that computes a layer, and its packed constants.
 
     Args:
@@ -44,8 +51,10 @@ def lower(layer: Layer, tiling: Tiling, machine: Machine, data: tuple[int, ...],
         machine: what to compute it on.
         data, out: shapes of input and output: pictures, (batch, height, width, channels), perhaps without the first
             dimensions, which are 1 then.
+        inputs: what the function is given, in order: ``data``, and ``residual`` where that is another tensor.
     """
-    return Lowered(simplify(_Writer(layer, tiling, machine, data, out).function()), (layer.weights, layer.records))
+    made = simplify(_Writer(layer, tiling, machine, data, out, inputs).function())
+    return Lowered(made, (layer.weights, layer.records, *([layer.residual] if layer.residual.size else [])))
 
 
 def _loop(name: str, extent: Expr | int, body: Callable[[Expr], Stmt]) -> Stmt:
@@ -101,7 +110,13 @@ class _Writer:
     """Writes the loops: for groups of blocks that are held together, for tiles of pixels, for blocks."""
 
     def __init__(
-        self, layer: Layer, tiling: Tiling, machine: Machine, data: tuple[int, ...], out: tuple[int, ...]
+        self,
+        layer: Layer,
+        tiling: Tiling,
+        machine: Machine,
+        data: tuple[int, ...],
+        out: tuple[int, ...],
+        inputs: Sequence[str],
     ) -> None:
         self.layer, self.tiling, self.machine, self.shape = layer, tiling, machine, layer.shape
         self.data, self.out = Buffer("data", data, "int8"), Buffer("out", out, "int8")
@@ -116,16 +131,25 @@ class _Writer:
         self.held_weights = machine.weights("held_weights", (tiling.blocks, weight_bytes))
         self.held_records = machine.records("held_records", (tiling.blocks, 3, LANES))
         self.sums = machine.accumulators("sums", (pixels, LANES))
+        # A residual is of the shape of the output. It is taken to where the results are made: each block of channels is
+        # read before it is written.
+        residual = Buffer("residual", out, "int8") if "residual" in inputs else self.data
+        self.residual = residual if layer.residual.size else None
+        self.inputs = [residual if name == "residual" else self.data for name in inputs]
+        count = max(1, layer.residual.size)
+        self.diagonals, self.held_diagonals = Buffer("diagonal", (count,), "int8"), machine.weights("held", (count,))
 
     def function(self) -> PrimFunc:
         params = (
-            Param(self.data, "input"),
+            *(Param(buffer, "input") for buffer in self.inputs),
             Param(self.out, "output"),
             Param(self.weights, "constant"),
             Param(self.records, "constant"),
+            *([] if self.residual is None else [Param(self.diagonals, "constant")]),
         )
         body = _loop("group", parts(self.shape.blocks, self.tiling.blocks), self.group)
-        for buffer in (self.sums, self.held_records, self.held_weights, self.made, self.taken):
+        held = () if self.residual is None else (self.held_diagonals,)
+        for buffer in (self.sums, self.held_records, *held, self.held_weights, self.made, self.taken):
             body = Alloc(buffer, body)
         return PrimFunc(params, body, memories=self.machine.memories)
 
@@ -141,10 +165,15 @@ class _Writer:
             width = _size(shape.out_width, tiling.width, x)
             out = _at(self.out, batch, row, column, first * LANES)
             made = _as(out, self.made, (const(0), const(0)), (Axis(0, tiling.width), Axis(0), Axis(1)))
+            extents = (height, width, channels)[-len(out.axes) :]
+            kept = []
+            if self.residual is not None:
+                kept.append(Copy(made, _at(self.residual, batch, row, column, first * LANES), extents))
             return seq(
                 self.take(batch, row, column, height, width),
+                *kept,
                 _loop("block", blocks, lambda block: self.block(first, block, height, width)),
-                Copy(out, made, (height, width, channels)[-len(out.axes) :]),
+                Copy(out, made, extents),
             )
 
         rows, columns = parts(shape.out_height, tiling.height), parts(shape.out_width, tiling.width)
@@ -154,7 +183,12 @@ class _Writer:
             lambda batch: _loop("y", rows, lambda y: _loop("x", columns, lambda x: tile(batch, y, x))),
         )
         resident = self.hold_weights(first, blocks, const(0), const(self.held_weights.shape[1]))
-        return seq(self.hold_records(first, blocks), *([resident] if tiling.resident else []), nest)
+        held = [resident] if tiling.resident else []
+        if self.residual is not None:
+            one = (Axis(0),)
+            to, source = View(self.held_diagonals, (const(0),), one), View(self.diagonals, (const(0),), one)
+            held.append(Copy(to, source, (const(self.shape.residual_bytes),)))
+        return seq(self.hold_records(first, blocks), *held, nest)
 
     def hold_records(self, first: Expr, blocks: Expr) -> Stmt:
         axes = (Axis(0), Axis(1), Axis(2))
@@ -197,8 +231,18 @@ class _Writer:
         return seq(
             Exec(machine.bias, (sums, record), (pixels,)),
             self.multiply(first, block, height, width),
+            *([] if self.residual is None else [self.add_residual(block, height, width, channels)]),
             Exec(machine.requantise, (made, sums, record), (pixels, channels, *numbers)),
         )
+
+    def add_residual(self, block: Expr, height: Expr, width: Expr, channels: Expr) -> Stmt:
+        """The residual of a block of channels, times its factor, added to the sums: a product with diagonals."""
+        tiling = self.tiling
+        sums = View(self.sums, (const(0), const(0)), (Axis(0, tiling.width), Axis(0), Axis(1)))
+        # Every tap is the same pixel.
+        act = View(self.made, (const(0), block * LANES), (Axis(0, tiling.width), Axis(0), Axis(0, 0), Axis(1)))
+        weights = View(self.held_diagonals, (const(0),), (Axis(0, LANES * LANES), Axis(0, LANES), Axis(0)))
+        return Exec(self.machine.mac, (sums, act, weights), (height, width, const(self.shape.residual_taps), channels))
 
     def multiply(self, first: Expr, block: Expr, height: Expr, width: Expr) -> Stmt:
         """The products of a block of output channels, added to the sums."""

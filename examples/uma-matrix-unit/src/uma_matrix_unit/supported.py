@@ -1,4 +1,5 @@
-"""What the machine takes: a product with constant weights, perhaps a bias, a requantisation, perhaps a clip.
+"""What the machine takes: a product with constant weights, perhaps a bias, a residual, a requantisation, perhaps a
+clip.
 
 Patterns are closed: what is not named here must do nothing. So there is one group, no dilation, no zero point of the
 weights, and none of the accumulators. Clauses say the rest.
@@ -13,9 +14,9 @@ from uma.relay import Call, FixedPoint, FloatScale, Function, post_order
 from uma.relay.pattern import Match, Term, any_, any_of, constant, match, op, optional, wildcard
 from uma.target import Target
 
-from .layer import largest_sum, layer_of, power_of_two, scale_of, shape_of
+from .layer import factor_of, largest_sum, layer_of, power_of_two, residual_taps, scale_of, shape_of
 from .lower import lower
-from .machine import LANES, ROUNDINGS, Machine
+from .machine import LANES, MAX_TAPS, RECORD_BYTES, ROUNDINGS, Machine
 from .tiling import Shape, choose_tiling, window_bytes
 
 __all__ = ["make_patterns", "shapes_in"]
@@ -38,6 +39,20 @@ def make_patterns(machine: Machine) -> list[Pattern]:
             lambda found: _window_fits(found, machine),
             f"the input under one pixel and {LANES} channels of its output share the {machine.activation_bytes} bytes "
             "of the activation scratchpad; they take {value}",
+        ),
+    ]
+    most = min(MAX_TAPS, (machine.weight_bytes - RECORD_BYTES - LANES) // (LANES * LANES))
+    clauses[1:1] = [
+        Clause(
+            "residual_shape",
+            _residual_shape,
+            "a residual has the shape of the sums, and one factor; this has shape {value}",
+        ),
+        Clause(
+            "residual_factor",
+            lambda found: _residual_factor(found, most),
+            f"a residual is multiplied by at most {127 * most}, for which the weight scratchpad has room; this one by "
+            "{value}",
         ),
     ]
     few = Clause("few_dimensions", _few_dimensions, "the data has at most 4 dimensions; this has {value}")
@@ -64,7 +79,10 @@ def _layer(product_op: str, **opened: Any) -> Term:
     data, weight = wildcard("int8").named("data"), constant("int8").named("weight")
     product = op(product_op)(data, weight, input_zero_point=any_, **opened).named("product")
     biased = optional(product, lambda sums: op("add")(sums, constant("int32").named("bias")))
-    scaled = op("qnn.requantize")(biased, scale=any_, output_zero_point=any_, dtype="int8", axis=any_).named("scaled")
+    wide = op("cast")(wildcard("int8").named("residual"), dtype="int32")
+    residual = any_of(op("multiply")(wide, constant("int32").named("factor")), wide)
+    summed = optional(biased, lambda sums: op("add")(sums, residual))
+    scaled = op("qnn.requantize")(summed, scale=any_, output_zero_point=any_, dtype="int8", axis=any_).named("scaled")
     clip = op("clip")(scaled, a_min=any_, a_max=any_).named("clip")
     return any_of(clip, op("nn.relu")(scaled).named("relu"), scaled)
 
@@ -77,7 +95,10 @@ def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> 
         layer = layer_of(found)
         tiling = choose_tiling(layer.shape, machine)
         assert tiling is not None  # window_fits
-        return lower(layer, tiling, machine, found["data"].shape, found.root.shape)
+        named = {found["data"]: "data"}
+        if found.get("residual") is not None:
+            named.setdefault(found["residual"], "residual")  # it may be the data once more
+        return lower(layer, tiling, machine, found["data"].shape, found.root.shape, [named[p] for p in function.params])
 
     pattern = Pattern(name, term, clauses, lower_match)
     return pattern
@@ -95,6 +116,22 @@ def _bias_per_channel(found: Match) -> Failed | bool:
     size = bias.tensor.size
     one_each = size == 1 or (size,) == bias.shape[-1:] == product.shape[-1:]
     return (one_each and found["scaled"].shape == product.shape) or Failed(bias.shape)
+
+
+def _residual_shape(found: Match) -> Failed | bool:
+    residual, factor = found.get("residual"), found.get("factor")
+    if residual is None:
+        return True
+    if factor is not None and factor.tensor.size != 1:
+        return Failed(factor.shape)
+    return residual.shape == found["product"].shape == found["scaled"].shape or Failed(residual.shape)
+
+
+def _residual_factor(found: Match, most: int) -> Failed | bool:
+    if found.get("residual") is None:
+        return True
+    taps = residual_taps(factor_of(found))
+    return (taps is not None and taps <= most) or Failed(factor_of(found))
 
 
 def _scale_per_channel(found: Match) -> Failed | bool:

@@ -18,6 +18,7 @@ class Shape:
         kernel, strides: of height and width.
         padding: top, left, bottom, right.
         out_height, out_width, out_channels: of the output.
+        residual_taps: of the products that add a residual to the sums; 0 where there is none.
     """
 
     batch: int
@@ -30,6 +31,7 @@ class Shape:
     out_height: int
     out_width: int
     out_channels: int
+    residual_taps: int = 0
 
     @property
     def taps(self) -> int:
@@ -40,6 +42,11 @@ class Shape:
     def depth(self) -> int:
         """Bytes of one tap: a row of the kernel lies side by side in memory, as the pixels under it do."""
         return self.kernel[1] * self.channels
+
+    @property
+    def residual_bytes(self) -> int:
+        """Weights that add a residual: a square of `LANES` for each tap, the same for all blocks."""
+        return self.residual_taps * LANES * LANES
 
     @property
     def blocks(self) -> int:
@@ -86,12 +93,16 @@ def window_bytes(shape: Shape, height: int, width: int, blocks: int) -> int:
 
 def choose_tiling(shape: Shape, machine: Machine) -> Tiling | None:
     """The largest tiles that fit: first as many weights as possible stay, then as many pixels as possible are made with
-    them. None where the input under one pixel does not fit the activation scratchpad.
+    them. None where the input under one pixel does not fit the activation scratchpad, or what adds a residual leaves no
+    room for other weights.
     """
     block_bytes = shape.taps * shape.depth * LANES + RECORD_BYTES
-    resident = block_bytes <= machine.weight_bytes
-    most_blocks = min(shape.blocks, machine.weight_bytes // block_bytes) if resident else 1
-    rows = MAX_TAPS * MAX_DEPTH if resident else (machine.weight_bytes - RECORD_BYTES) // LANES
+    weight_bytes = machine.weight_bytes - shape.residual_bytes
+    resident = block_bytes <= weight_bytes
+    most_blocks = min(shape.blocks, weight_bytes // block_bytes) if resident else 1
+    rows = MAX_TAPS * MAX_DEPTH if resident else (weight_bytes - RECORD_BYTES) // LANES
+    if rows < 1:
+        return None  # the clause residual_factor
     depth = min(shape.depth, MAX_DEPTH, rows)
     taps = min(shape.taps, MAX_TAPS, rows // depth) if depth == shape.depth else 1
     for blocks in dict.fromkeys((most_blocks, 1)):
