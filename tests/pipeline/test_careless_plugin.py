@@ -483,16 +483,15 @@ WIRES = [
     Wires("transpose", SQUARE, ("int8",), ("int16",), {"axes": (1, 0)}),
     Wires("nn.max_pool2d", KERNEL, ("int8",), ("uint8",), {"pool_size": (2, 1)}),
     Wires("nn.global_max_pool", KERNEL, ("int8",), ("uint8",)),
-    Wires("qnn.avg_pool2d", KERNEL, ("int8",), ("uint8",), {"pool_size": (2, 1)}),
-    Wires("qnn.conv2d", (2, 2, 2, 2), ("int8", "int8"), ("uint8", "int8")),
-    Wires("qnn.conv2d", (2, 2, 2, 2), ("int8", "int8"), ("int8", "uint8")),
+    # (uint8 is int8 in canonical relay, with other zero points.)
+    Wires("qnn.avg_pool2d", KERNEL, ("int8",), ("int16",), {"pool_size": (2, 1)}),
+    Wires("qnn.conv2d", (2, 2, 2, 2), ("int8", "int8"), ("int16", "int8")),
+    Wires("qnn.conv2d", (2, 2, 2, 2), ("int8", "int8"), ("int8", "int16")),
     Wires("qnn.dense", SQUARE, ("int8", "int8"), ("int16", "int8")),
-    Wires("qnn.matmul", SQUARE, ("int8", "int8"), ("int8", "uint8")),
+    Wires("qnn.matmul", SQUARE, ("int8", "int8"), ("int8", "int16")),
     Wires("qnn.requantize", SQUARE, ("int8",), ("int16",), {"scale": UP, "axis": -1, "dtype": "int8"}),
     Wires("qnn.dequantize", SQUARE, ("int8",), ("uint8",), {"scale": 0.5, "axis": -1}),
-    Wires("qnn.sum", SQUARE, ("int8",), ("uint8",), {"axis": (0,), "keepdims": False}),
-    Wires("qnn.multiply", SQUARE, ("int8", "int8"), ("uint8", "uint8"), {"scale": UP}),
-    Wires("qnn.sigmoid", SQUARE, ("int8",), ("uint8",), CURVE),
+    Wires("qnn.sum", SQUARE, ("int8",), ("int16",), {"axis": (0,), "keepdims": False}),
 ]
 
 
