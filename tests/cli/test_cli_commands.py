@@ -118,7 +118,7 @@ class TestBuild:
 
     def test_stop_after_with_dump_and_json(self, uma: Uma, folder: Path) -> None:
         done = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d", "--json")
-        assert done.json == {"schema_version": 1, "stage": "fuse", "folder": "d"}
+        assert done.json == {"schema_version": 2, "stage": "fuse", "folder": "d"}
         assert sorted(os.listdir(folder / "d")) == ["1-import.py", "2-canonicalise.py", "3-partition.py", "4-fuse.py"]
         assert uma("build", "net.py", "--target", "c", "--stop-after", "import", "--json").json["text"] == NET
         said = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d").out
