@@ -43,6 +43,7 @@ from uma.relay.module import func_type
 from uma.relay.op import Op
 from uma.relay.pattern import any_
 from uma.relay.transform import canonicalise
+from uma.relay.transform.zero_points import zero_points_to_biases
 from uma.relay.visit import with_children
 from uma.target import Target
 
@@ -303,7 +304,9 @@ class Offload:
         partitions.check_nothing_left(last)
         fused = self._build.fused
         assert fused is not None
-        assert ops_of(fused, fused.main) == ops_of(last.source, last.source.main)
+        assert ops_of(last.module, last.module.main) == ops_of(last.source, last.source.main)
+        legal = zero_points_to_biases(last.module)
+        assert ops_of(fused, fused.main) == ops_of(legal, legal.main)
         check_records(explain(self._build), last, self.reasons)
         return program
 

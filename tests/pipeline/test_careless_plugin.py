@@ -271,8 +271,7 @@ UNITS = [
         Other("scale", PER_CHANNEL_SCALE),
         Other("input_zero_point", 8),
         Other("output_zero_point", 3),
-        Other("dtype", "uint8"),
-        Other("dtype", "int16"),
+        Other("dtype", "int16"),  # (uint8 is int8 in canonical relay, with another zero point)
     )),
     Unit("qnn.requantize", (var("int32", *SQUARE),), {"scale": PER_CHANNEL_SCALE, "axis": -1, "dtype": "int8"}, (
         Other("axis", 0),
