@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests._support.onnx_builder import run_onnxruntime
+from tests._support.residual_nets import SHAPE, residual_block
 
 import uma
 from uma.hookspecs import Cost
@@ -26,41 +28,8 @@ MODELS = {"kws_ref_model": 0.85, "vww_96_int8": 0.85, "pretrainedResnet_quant": 
 """Least share of the multiply-accumulates that runs on the unit: depthwise convolutions stay on the host."""
 
 
-def residual_block() -> bytes:
-    """ONNX, quantised as QDQ with powers of two: three convolutions, the third with the first's result."""
-    onnx = pytest.importorskip("onnx")
-    helper, rng = onnx.helper, np.random.default_rng(3)
-    values: dict[str, np.ndarray] = {"zero": np.int8(0), "grid": np.float32(2**-4), "weights": np.float32(2**-7)}
-    nodes = []
-
-    def node(op: str, inputs: list[str], name: str, **attrs: object) -> str:
-        nodes.append(helper.make_node(op, inputs, [name], name=name, **attrs))
-        return name
-
-    def conv(data: str, name: str) -> str:
-        values[f"{name}_q"] = rng.integers(-64, 65, (16, 16, 3, 3)).astype(np.int8)
-        values[f"{name}_bias"] = (rng.integers(-900, 900, 16) * 2.0**-11).astype(np.float32)
-        weight = node("DequantizeLinear", [f"{name}_q", "weights", "zero"], f"{name}_w")
-        return node("Conv", [data, weight, f"{name}_bias"], name, pads=[1, 1, 1, 1])
-
-    def stored(value: str, name: str) -> str:
-        node("QuantizeLinear", [value, "grid", "zero"], name)
-        return node("DequantizeLinear", [name, "grid", "zero"], f"{name}_real")
-
-    stem = stored(conv(node("DequantizeLinear", ["x", "grid", "zero"], "x_real"), "stem"), "stem_out")
-    inner = stored(node("Relu", [conv(stem, "one")], "one_relu"), "one_out")
-    total = node("Add", [conv(inner, "two"), stem], "sum")
-    node("QuantizeLinear", [node("Relu", [total], "relu"), "grid", "zero"], "y")
-    infos = [helper.make_tensor_value_info(name, onnx.TensorProto.INT8, [1, 16, 9, 9]) for name in ("x", "y")]
-    constants = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
-    graph = helper.make_graph(nodes, "block", [infos[0]], [infos[1]], constants)
-    opset = [helper.make_opsetid("", 17)]
-    return bytes(helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString())
-
-
 def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
     """A convolution with bias, residual and one requantisation is taken whole."""
-    ort = pytest.importorskip("onnxruntime")
     path = tmp_path / "block.onnx"
     path.write_bytes(residual_block())
     members = resolve_targets(["matrix_unit", "c"], PLUGINS)
@@ -70,13 +39,12 @@ def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
     found = explain(build)
     assert found.offloaded == 1.0 and found.macs == 3 * 81 * 16 * 16 * 9
     assert {op.op for op in found.ops if op.owner is None} <= {"layout_transform", "transpose"}
-    session = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     artifact = uma.build(path, ["matrix_unit", "c"], plugins=PLUGINS)
     rng = np.random.default_rng(0)
     for _ in range(3):
-        x = rng.integers(-128, 128, (1, 16, 9, 9)).astype(np.int8)
+        x = rng.integers(-128, 128, SHAPE).astype(np.int8)
         (made,) = artifact.run(x).values()
-        np.testing.assert_array_equal(made, session.run(None, {"x": x})[0])
+        np.testing.assert_array_equal(made, run_onnxruntime(path.read_bytes(), {"x": x})[0])
         assert len(np.unique(made)) > 20
 
 

@@ -53,6 +53,11 @@ static uma_device fresh(void)
     HEADER(STM_OP_DENSE, 9), (to_base) | (from_base) << 8, (to), (from), 1u, (depth) | 1u << 16, 1u,                    \
         (uint32_t)(blocks) << 16, 0x7F800000u
 
+/* Two rows of 4 numbers, one output channel, 6 blocks of weights from 0 on; the residual are two numbers. */
+#define DENSE_RESIDUAL(to, from, residual_base, residual, factor)                                                      \
+    HEADER(STM_OP_DENSE_RESIDUAL, 11), (uint32_t)(residual_base) << 16, (to), (from), 2u, 4u | 1u << 16, 1u, 6u << 16,  \
+        0x7F800000u, (residual), (uint32_t)(factor)
+
 static int8_t data[64];
 static int8_t read_only[64];
 
@@ -204,6 +209,53 @@ static void test_blocks_of_weights(void)
     CHECK(with_block(4, 4, -1, 0, 6) == STM_FAULT_WEIGHTS);
     CHECK(with_block(4, 4, 1, 31, 6) == STM_FAULT_WEIGHTS);
     CHECK(with_block(4, 4, 1, -32, 6) == STM_FAULT_WEIGHTS);
+}
+
+/* Two sums of 5, to which `residual` * `factor` is added, halved, at `to`. */
+static int32_t add_residual(uint32_t to, uint32_t residual, int32_t factor)
+{
+    uint8_t block[96] = {4, 0, 0, 0, 4, 0, 0, 0, 5};
+    const int32_t half = 1 << 30;
+    const uma_region regions[2] = {{data, sizeof data, 1}, {block, sizeof block, 0}};
+    const uint32_t words[] = {DMA(STM_WEIGHT_MEMORY, 0, 1, 0, 96), WAIT(0, STM_ANY),
+                              DENSE_RESIDUAL(to, 8, 0, residual, factor), END};
+    uma_device device = fresh();
+
+    memcpy(block + 40, &half, 4);
+    data[32] = -128;
+    data[33] = 3;
+    CHECK(stm_start(&device, words, sizeof words, regions, 2) == 0);
+    UMA_TRY(stm_wait(&device, 0));
+    /* Weights are unpacked, then each of two vectors takes a step for its inputs, and one for its residual. */
+    CHECK(stm_driver.counter(&device, 2) == 32 + 96 / 8 + 2 * (1 + 1));
+    CHECK(stm_driver.counter(&device, 3) == 96 + 8 + 2 && stm_driver.counter(&device, 5) == 8);
+    return 0;
+}
+
+static void test_residuals(void)
+{
+    const int32_t most = 1 << 23;
+
+    CHECK(add_residual(0, 32, 1) == 0 && data[0] == -61 && data[1] == 4 && data[32] == -128 && data[33] == 3);
+    CHECK(add_residual(0, 32, -30) == 0 && data[0] == 127 && data[1] == -42);
+    CHECK(add_residual(0, 32, most) == 0 && data[0] == -128 && data[1] == 127);
+    CHECK(add_residual(0, 32, -most) == 0 && data[0] == 127 && data[1] == -128);
+    /* In its place, number by number; but not beside it. */
+    CHECK(add_residual(32, 32, 2) == 0 && data[32] == -125 && data[33] == 6);
+    CHECK(add_residual(33, 32, 2) == STM_FAULT_OVERLAP && add_residual(31, 32, 2) == STM_FAULT_OVERLAP);
+    TRAPS(STM_FAULT_OVERLAP, 0, DENSE_RESIDUAL(8, 8, 0, 8, 1), END);
+    TRAPS(STM_FAULT_COMMAND, 0, DENSE_RESIDUAL(0, 8, 0, 32, (1 << 23) + 1), END);
+    TRAPS(STM_FAULT_COMMAND, 0, DENSE_RESIDUAL(0, 8, 0, 32, -(1 << 23) - 1), END);
+    TRAPS(STM_FAULT_COMMAND, 0, DENSE_RESIDUAL(0, 8, 0x100, 32, 1), END);
+    TRAPS(STM_FAULT_COMMAND, 0, HEADER(STM_OP_ADD + STM_WITH_RESIDUAL, 12), END);
+    TRAPS(STM_FAULT_COMMAND, 0, HEADER(STM_OP_DENSE_RESIDUAL, 9), END);
+    TRAPS(STM_FAULT_STREAM, 0, HEADER(STM_OP_DENSE_RESIDUAL, 11), 0, 0, 8, 2, 0x10004, 1, 6u << 16, 0x7F800000u, 32);
+    TRAPS(STM_FAULT_REGION, 0, DENSE_RESIDUAL(0, 8, 2, 0, 1), END);
+    TRAPS(STM_FAULT_REGION, 0, DENSE_RESIDUAL(0, 8, 1, 63, 1), END);
+    TRAPS(STM_FAULT_REGION, 0, DENSE_RESIDUAL(0, 8, STM_WEIGHT_MEMORY, 0, 1), END);
+    TRAPS(STM_FAULT_UNKNOWN, 0, DENSE_RESIDUAL(0, 8, 1, 62, 1), END);
+    TRAPS(STM_FAULT_HAZARD, 20, DMA(0, 33, 1, 0, 8), DENSE_RESIDUAL(0, 8, 0, 32, 1), END);
+    TRAPS(STM_FAULT_HAZARD, 44, DENSE_RESIDUAL(0, 8, 0, 32, 1), DMA(0, 26, 1, 0, 8), WAIT(0, 0), END);
 }
 
 static void test_hazards(void)
@@ -431,6 +483,7 @@ int main(int argc, char **argv)
     test_memory_that_was_not_given();
     test_weights_that_are_none();
     test_blocks_of_weights();
+    test_residuals();
     test_hazards();
     test_no_hazards();
     test_commands_that_write_over_what_they_read();

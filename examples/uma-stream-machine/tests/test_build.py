@@ -4,6 +4,7 @@ them, and nearly all of it on accelerators.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests._support.onnx_builder import run_onnxruntime
+from tests._support.residual_nets import SHAPE, residual_block
 
 import uma
 import uma_stream_machine.stream
+from uma.cli import main
 from uma.errors import DeviceError, InternalError
 from uma.pipeline.driver import load_model, lower_loaded, start_build
 from uma.pipeline.explain import explain
@@ -105,6 +109,33 @@ def test_cycles_are_those_that_were_estimated(models: Path, targets: str) -> Non
         counted = session.counters()["stream_machine"]
     assert sum(cost.cycles for cost in costs) == counted["cycles"]
     assert sum(cost.bytes_moved for cost in costs) == counted["bytes_read"] + counted["bytes_written"]
+
+
+def test_a_residual_network_runs_on_the_machine_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A convolution with bias, residual and one requantisation is taken whole, and is what onnxruntime computes."""
+    path = tmp_path / "block.onnx"
+    path.write_bytes(residual_block(depthwise=True))
+    members = resolve_targets(["stream_machine", "c"], PLUGINS)
+    loaded = load_model(path)
+    build = start_build(loaded, members)
+    program = build.run(loaded.form)
+    assert isinstance(program, Program)
+    found = explain(build)
+    assert found.offloaded == 1.0 and found.macs == 81 * 16 * 9 * (3 * 16 + 1)
+    assert {op.op for op in found.ops if op.owner is None} <= {"layout_transform", "transpose"}
+    commands = [row.text.split()[0] for row in streams(program, plan(program), members)[0].rows]
+    assert [name for name in commands if name not in ("dma", "wait", "end")] == [
+        *("conv", "conv", "conv_residual", "depthwise_residual")
+    ]
+    command = ["verify", str(path), "--target", "stream_machine", "--target", "c", "--against", "onnxruntime"]
+    assert main([*command, "--samples", "3", "--json"]) == 0
+    outputs = json.loads(capsys.readouterr().out)["outputs"]
+    (against,) = (one for one in outputs if one["against"] == "onnxruntime")
+    assert against["ok"] and against["differing"] == 0
+    # No layer gives one number only.
+    x = np.random.default_rng(0).integers(-128, 128, SHAPE).astype(np.int8)
+    (made,) = run_onnxruntime(path.read_bytes(), {"x": x})
+    assert len(np.unique(made)) > 100
 
 
 # --- A model that remembers ---

@@ -15,6 +15,7 @@ from uma_stream_machine.commands import (
     BY_NAME,
     COMMANDS,
     WEIGHT_MEMORY,
+    WITH_RESIDUAL,
     Command,
     CommandType,
     c_header,
@@ -89,6 +90,44 @@ POOL = {
     **dict(kernel_height=2, kernel_width=2, stride_y=2, stride_x=2, pad_top=0, pad_left=0, channels=8),
     **dict(low=-128, high=127),
 }
+
+
+DENSE = {
+    **dict(output_base=1, output=16, input_base=2, input=0, rows=3, depth=5, out_channels=8, out_pixel=9),
+    **dict(rounding=1, weights=32, weight_bytes=128, input_zero_point=-3, output_zero_point=4, low=-128, high=127),
+}
+RESIDUAL = {"residual_base": 3, "residual": 64, "residual_factor": -(2**23)}
+
+
+@pytest.mark.parametrize("name", ["conv", "depthwise", "dense"])
+def test_a_layer_with_a_residual_is_the_layer_and_two_words(name: str) -> None:
+    kind, other = BY_NAME[name], BY_NAME[f"{name}_residual"]
+    assert (other.opcode, other.words, other.core) == (kind.opcode + WITH_RESIDUAL, kind.words + 2, kind.core)
+    assert [field for field in other.fields if field in kind.fields] == list(kind.fields)
+    assert [field.name for field in other.fields if field not in kind.fields] == list(RESIDUAL)
+
+
+def test_a_residual_lies_as_the_output_does() -> None:
+    one = command("dense_residual", **DENSE, **RESIDUAL)
+    assert str(one) == (
+        "dense_residual output=r1+0x10 input=r2+0x0 residual=r3+0x40 rows=3 rounding=up depth=5 out_channels=8 "
+        "out_pixel=9 weights=32 weight_bytes=128 input_zero_point=-3 output_zero_point=4 low=-128 high=127 "
+        "residual_factor=-8388608"
+    )
+    assert one.extents == {"output": 2 * 9 + 8, "residual": 2 * 9 + 8, "input": 15}
+    assert command("dense", **DENSE).extents == {"output": 2 * 9 + 8, "input": 15}
+
+
+@pytest.mark.parametrize("factor", [2**23 + 1, -(2**23) - 1, 2**31])
+def test_what_a_residual_is_multiplied_by_is_bounded(factor: int) -> None:
+    why = f"residual_factor is {factor}, it must be -8388608 to 8388608"
+    with pytest.raises(PluginError, match=why):
+        command("dense_residual", **{**DENSE, **RESIDUAL, "residual_factor": factor})
+    if factor < 2**31:
+        bad = bytearray(command("dense_residual", **DENSE, **RESIDUAL).encode())
+        bad[-4:] = factor.to_bytes(4, "little", signed=True)
+        with pytest.raises(PluginError, match=why):
+            list(decode(bytes(bad) + END))
 
 
 def test_it_knows_how_far_a_command_reaches() -> None:

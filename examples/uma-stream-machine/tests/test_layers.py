@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ class Network:
         channels = sums.shape[-1]
         if self.integer(0, 3):
             sums = call("add", sums, const(self.rng.integers(-(2**12), 2**12, channels).astype(np.int32)))
+        if self.integer(0, 1):
+            sums = self.with_residual(sums)
         count = self.any_of(1, channels)
         multiplier = self.rng.integers(2**30, 2**31, count)
         shift = self.rng.integers(-2, 1, count) - int(math.log2(depth) / 2) - 5
@@ -96,6 +99,15 @@ class Network:
         )
         zero_point = self.integer(-128, 127)
         return self.clamped(call("qnn.requantize", sums, scale=scale, output_zero_point=zero_point, dtype="int8"))
+
+    def with_residual(self, sums: Expr) -> Expr:
+        """The sums and a value before them of as many numbers, or the sums alone where there is none."""
+        found = [value for value in self.values if math.prod(value.shape) == math.prod(sums.shape)]
+        if not found:
+            return sums
+        other = self.any_of(*found)
+        other = other if other.shape == sums.shape else call("reshape", other, newshape=sums.shape)
+        return plus(sums, other, self.any_of(1, -3, 64, 128, -1000, 2**23), self.any_of(0, 0, -128, 5, 2**31 - 1))
 
     def clamped(self, value: Expr) -> Expr:
         kind = self.any_of("none", "none", "relu", "clip")
@@ -189,6 +201,42 @@ def conv(x: Expr, channels: int, kernel: int = 3, seed: int = 0, **attrs: Any) -
     attrs = {"padding": [kernel // 2] * 4, **attrs}
     sums = call("qnn.conv2d", x, const(weight), **attrs)
     return call("qnn.requantize", sums, scale=FixedPoint((2**30,), (-12,), "double"), dtype="int8")
+
+
+def plus(sums: Expr, residual: Expr, factor: int, zero_point: int = 0) -> Expr:
+    wide: Expr = call("cast", residual, dtype="int32")
+    if zero_point:
+        wide = call("subtract", wide, const(np.int32(zero_point)))
+    return call("add", sums, wide if factor == 1 else call("multiply", wide, const(np.int32(factor))))
+
+
+@pytest.mark.parametrize("factor", [128, -(2**23), 2**23])
+def test_residuals_are_added_before_the_one_requantisation(machine: Any, laid_out: Any, factor: int) -> None:
+    """What the machine made, and an input; in several pictures, and in chunks of channels."""
+    x, r = Var("x", TensorType((2, 5, 4, 6), "int8")), Var("r", TensorType((2, 60), "int8"))
+    rng = np.random.default_rng(1)
+    scale = FixedPoint((2**30,), (-9 if factor == 128 else -24,), "even")
+
+    def weight(*shape: int) -> Expr:
+        return const(rng.integers(-128, 128, shape).astype(np.int8))
+
+    def made(sums: Expr, residual: Expr, zero_point: int = 0) -> Expr:
+        return call("qnn.requantize", plus(sums, residual, factor, zero_point), scale=scale, dtype="int8")
+
+    first = conv(x, 20)
+    y = made(call("qnn.conv2d", first, weight(3, 3, 20, 20), padding=[1] * 4), first)
+    y = made(call("qnn.conv2d", y, weight(3, 3, 1, 20), padding=[1] * 4, groups=20, input_zero_point=5), y, 3)
+    line = call("reshape", y, newshape=(2, 20, 20))
+    line = made(call("qnn.conv1d", line, weight(3, 20, 20), padding=[2, 0]), line)
+    line = made(call("qnn.conv1d", line, weight(2, 1, 20), padding=[1, 0], groups=20), line)
+    flat = call("reshape", line, newshape=(2, 400))
+    rows = made(call("qnn.dense", flat, weight(60, 400)), r, -128)
+    function = Function([x, r], Tuple([y, rows]))
+    blobs = [blob for _, extern in streams(function, 8192) for blob in extern.blobs if blob.name == "stream"]
+    names = Counter(one.type.name for blob in blobs for _, one in decode(blob.data))
+    assert names["conv"] == 2 and names["conv_residual"] == 4 + 1 and names["depthwise_residual"] == 3
+    assert names["dense_residual"] == 8
+    check(machine, laid_out, function, 8192, None)
 
 
 def test_layers_pass_pictures_through_memory_that_is_used_again(machine: Any, laid_out: Any) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from uma.errors import PluginError
 from uma.relay.scaling import scale_integer
-from uma_stream_machine.commands import BY_NAME, ROUNDINGS, WEIGHT_MEMORY, Command, command
+from uma_stream_machine.commands import BY_NAME, COMMANDS, ROUNDINGS, WEIGHT_MEMORY, Command, command
 from uma_stream_machine.cost import bytes_moved, stream_cycles
 from uma_stream_machine.packing import pack
 from uma_stream_machine.reference import execute
@@ -95,6 +95,29 @@ def test_both_stop_at_memory_that_is_not_there(machine: Any, changes: dict[str, 
     assert not ended.regions[1].any() and not regions[1].any()
 
 
+def test_a_residual_and_its_results_may_be_one(machine: Any) -> None:
+    """Number by number, in blocks of channels beside each other: sums of 0, a bias for each channel."""
+    biases = list(range(-5, 6))
+    weights = b"".join(pack(np.zeros((1, 11), np.int8), biases, [2**30] * 11, [1] * 11))
+    load = {"to_base": WEIGHT_MEMORY, "to": 0, "from_base": 0, "from": 0, "bytes": len(weights)}
+    layer = {"rows": 3, "depth": 1, "out_channels": 11, "out_pixel": 13, "weights": 0, "weight_bytes": len(weights)}
+    layer |= {"rounding": 0, "low": -128, "high": 127, "input_zero_point": 0, "output_zero_point": 0, "input": 0}
+    layer |= {"output_base": 1, "output": 2, "residual_base": 1, "residual": 2, "residual_factor": -2}
+    commands = [command("dma", **load), command("wait", dma=0, compute=255), command("dense_residual", **layer)]
+    stream = b"".join(one.encode() for one in [*commands, command("end")])
+    given = np.random.default_rng(0).integers(-50, 50, 41).astype(np.int8)
+    expected = given.copy()
+    for row in range(3):
+        part = slice(2 + 13 * row, 2 + 13 * row + 11)
+        expected[part] = -2 * given[part] + np.array(biases)
+    regions = [np.frombuffer(weights, np.uint8), given.view(np.uint8).copy()]
+    ended = machine.run(stream, regions, [False, True])
+    assert ended.fault == 0
+    assert ended.regions[1].view(np.int8).tolist() == expected.tolist()
+    execute(stream, regions, 65536)
+    assert regions[1].view(np.int8).tolist() == expected.tolist()
+
+
 class Writer:
     """Draws a stream: it reads from region 0, and writes into region 1, where every result has a place of its own."""
 
@@ -116,7 +139,7 @@ class Writer:
 
     def place(self, one: dict[str, int], name: str) -> Command:
         """The command with addresses for its operands."""
-        for operand in ("input", "left", "right"):
+        for operand in ("input", "residual", "left", "right"):
             if operand in {address.name for address in BY_NAME[name].addresses}:
                 one |= {operand: 0, f"{operand}_base": 0}
         size = command(name, **one, output=0).extents
@@ -163,16 +186,18 @@ class Writer:
         channels, out_channels = self.integer(1, 9), self.integer(1, 17)
         more = {"rounding": self.integer(0, 2), **self.zero_points("input", "output"), **self.limits()}
         more |= {"out_channels": out_channels, "out_pixel": out_channels + self.integer(0, 3)}
-        rows = channels
-        if name == "dense":
+        rows, core = channels, BY_NAME[name].core
+        if name != core:
+            more["residual_factor"] = self.draw(st.one_of(st.integers(-300, 300), st.sampled_from([-(2**23), 2**23])))
+        if core == "dense":
             more |= {"rows": self.integer(1, 5), "depth": channels}
         else:
             more |= self.window()
             taps = more["kernel_height"] * more["kernel_width"]
-            rows = taps if name == "depthwise" else taps * channels
-            channels = out_channels if name == "depthwise" else channels
+            rows = taps if core == "depthwise" else taps * channels
+            channels = out_channels if core == "depthwise" else channels
             more["in_pixel"] = channels + self.integer(0, 3)
-        more |= {"channels": channels} if name == "conv" else {}
+        more |= {"channels": channels} if core == "conv" else {}
         more |= self.weights(rows, out_channels)
         self.commands.append(self.place(more, name))
 
@@ -196,7 +221,7 @@ class Writer:
 @st.composite
 def writers(draw: st.DrawFn) -> Writer:
     writer = Writer(draw)
-    for name in draw(st.lists(st.sampled_from(["conv", "depthwise", "dense", "max_pool", "average_pool", "add"]))):
+    for name in draw(st.lists(st.sampled_from([kind.name for kind in COMMANDS if kind.engine == "compute"]))):
         if name == "add":
             writer.add()
         else:

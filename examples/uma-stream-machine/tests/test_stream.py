@@ -109,11 +109,35 @@ def test_an_engine_that_has_place_for_nothing_more_has_finished_something() -> N
         assert names.count("wait") == waits
 
 
+DENSE = dict.fromkeys(("rows", "depth", "out_channels", "out_pixel"), 1)
+DENSE |= dict.fromkeys(("rounding", "low", "high", "input_zero_point", "output_zero_point"), 0)
+
+
+@pytest.mark.parametrize(
+    ("to", "origin", "waits"),
+    [
+        (Place("kept", 3), Place("a", 0), 1),  # writes what is the residual
+        (Place("kept", 4), Place("a", 0), 0),
+        (Place("a", 0), Place("kept", 3), 0),  # only reads it
+    ],
+)
+def test_a_residual_is_waited_for(to: Place, origin: Place, waits: int) -> None:
+    """By what reads it, and by what writes over it."""
+    # The wait that there is in any case is for the weights.
+    copy = Step(Draft("dma", {"bytes": 1}, {}), {"to": to, "from": origin}, ())
+    places = {"output": Place("out", 0), "input": Place("given", 0), "residual": Place("kept", 3)}
+    layer = Draft("dense_residual", {**DENSE, "residual_factor": 2}, {}, Chunk(bytes(96)))
+    before = write_stream([Step(layer, places, ()), copy], 256).commands
+    assert [one.type.name for one in before].count("wait") == 1 + waits
+    stream = write_stream([Step(layer, places, ()), copy, Step(layer, places, ())], 256)
+    assert [one.type.name for one in stream.commands].count("wait") == 1 + 2 * waits
+    symbols = [one.symbol for one in stream.relocations if one.symbol == "kept"]
+    assert len(symbols) == 2 * 2 + 2 * (to.symbol == "kept" or origin.symbol == "kept")
+
+
 def test_the_next_weights_are_loaded_meanwhile() -> None:
-    dense = {"rows": 1, "rounding": 0, "depth": 1, "out_channels": 1, "out_pixel": 1, "low": 0, "high": 0}
-    dense |= {"input_zero_point": 0, "output_zero_point": 0}
     steps = [
-        Step(Draft("dense", dense, {}, Chunk(bytes(96))), {"output": Place("out", n), "input": Place("given", n)}, ())
+        Step(Draft("dense", DENSE, {}, Chunk(bytes(96))), {"output": Place("out", n), "input": Place("given", n)}, ())
         for n in range(4)
     ]
     stream = write_stream(steps, 128)

@@ -46,6 +46,19 @@ def bias(sums: Expr, *shape: int) -> Expr:
     return call("add", sums, const(np.zeros(shape, np.int32)))
 
 
+def residual(
+    sums: Expr,
+    factor: object = 1,
+    shape: tuple[int, ...] | None = None,
+    dtype: str = "int8",
+    zero_point: object = None,
+) -> Expr:
+    wide: Expr = call("cast", Var("r", TensorType(shape or sums.shape, dtype)), dtype="int32")
+    if zero_point is not None:
+        wide = call("subtract", wide, const(np.array(zero_point, np.int32)))
+    return call("add", sums, wide if factor == 1 else call("multiply", wide, const(np.array(factor, np.int32))))
+
+
 def add(left: tuple[int, ...] = (2, 3), right: tuple[int, ...] = (2, 3), **attrs: Any) -> Expr:
     operands = data(*left), Var("y", TensorType(right, "int8"))
     scales = {"lhs_scale": ONE, "rhs_scale": ONE, "output_scale": DOUBLE, "left_shift": 20}
@@ -65,6 +78,13 @@ def reason(pattern: Pattern, expr: Expr) -> str:
         (CONV, scaled(conv(padding=(1, 2, 3, 4), strides=(2, 3), input_zero_point=-128), output_zero_point=127)),
         (CONV, call("nn.relu", scaled(bias(conv(), 8)))),
         (CONV, call("clip", scaled(bias(conv(), 1, 1, 8)), a_min=-3.0, a_max=300.0)),
+        (CONV, scaled(residual(bias(conv(), 8)))),
+        (CONV, call("nn.relu", scaled(residual(conv(), factor=2**23)))),
+        (CONV, call("clip", scaled(residual(conv(), factor=-(2**23)), output_zero_point=3), a_min=-3.0, a_max=3.0)),
+        (CONV, scaled(residual(conv(), factor=[[5]], shape=(1, 4, 4, 8)))),
+        (DEPTHWISE, scaled(residual(conv(weight=(3, 3, 1, 4), groups=4), factor=-3))),
+        (DENSE, scaled(residual(bias(dense(3, 5), 8), factor=64, zero_point=-128))),
+        (CONV, scaled(residual(conv(), zero_point=[300]))),
         (CONV, scaled(conv(), scale=FixedPoint((5,) * 8, (1,) * 8, "even"), axis=3)),
         (CONV, scaled(conv(), scale=FloatScale((2.0**-32, *(1.0,) * 6, 2.0**29)))),
         (DEPTHWISE, scaled(conv(weight=(3, 3, 1, 4), groups=4))),
@@ -93,6 +113,40 @@ def test_a_bias_has_a_number_for_each_channel() -> None:
     assert reason(CONV, scaled(bias(conv(), 4, 8))) == text.format("(4, 8)")
     one = dense(3, 7, channels=1)
     assert reason(DENSE, scaled(bias(one, 5))) == text.format("(5,)")
+
+
+def test_a_residual_has_the_shape_of_the_sums_one_factor_and_one_zero_point() -> None:
+    text = (
+        "clause residual_shape: a residual has the shape of the sums, one factor and one zero point; this has shape {}"
+    )
+    assert reason(CONV, scaled(residual(conv(), shape=(1, 1, 1, 8)))) == text.format((1, 1, 1, 8))
+    assert reason(CONV, scaled(residual(conv(), shape=(2, 4, 4, 8)))) == text.format((2, 4, 4, 8))
+    assert reason(CONV, scaled(residual(conv(), factor=[2] * 8))) == text.format((8,))
+    assert reason(CONV, scaled(residual(conv(), zero_point=[2] * 8))) == text.format((8,))
+
+
+def test_what_multiplies_a_residual_fits_its_field() -> None:
+    text = "clause residual_factor: a residual is multiplied by -8388608 to 8388608; this one by {}"
+    for factor in 2**23 + 1, -(2**23) - 1, -(2**31), 2**31 - 1:
+        assert reason(CONV, scaled(residual(conv(), factor=factor))) == text.format(factor)
+
+
+def test_a_residual_is_computed_of_int8_and_the_only_one() -> None:
+    assert "dtype is uint8" in reason(CONV, scaled(residual(conv(), dtype="uint8")))
+    constant = call("cast", const(np.ones((1, 4, 4, 8), np.int8)), dtype="int32")
+    text = "clause computed: operands are computed; residual is constant"
+    assert reason(CONV, scaled(call("add", conv(), constant))) == text
+    twice = residual(residual(conv()))
+    assert isinstance(match(CONV, scaled(twice)), Mismatch)
+
+
+def test_powers_of_two_scale_sums_with_a_residual_that_a_float32_holds() -> None:
+    # The products reach 9 * 4 * 128, the residual 128 times its factor.
+    most = (2**24 - 9 * 4 * 128) // 128
+    assert isinstance(match(CONV, scaled(residual(conv(), factor=most), scale=FloatScale((0.5,)))), Match)
+    text = "clause exact_sums: float scales are for sums of up to 2**24; these may reach {}"
+    wide = scaled(residual(conv(), factor=most + 1), scale=FloatScale((0.5,)))
+    assert reason(CONV, wide) == text.format(2**24 + 128)
 
 
 def test_scales_go_along_the_channels() -> None:

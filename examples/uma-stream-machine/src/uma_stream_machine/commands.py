@@ -18,9 +18,11 @@ __all__ = [
     "COMMANDS",
     "MAX_WORDS",
     "REGIONS",
+    "RESIDUAL_FACTOR",
     "ROUNDINGS",
     "WEIGHT_MEMORY",
     "WEIGHT_UNIT",
+    "WITH_RESIDUAL",
     "Address",
     "Command",
     "CommandType",
@@ -42,6 +44,12 @@ WEIGHT_UNIT = 16
 
 ROUNDINGS = ("double", "up", "even")
 """How the requantiser rounds, by the number of the mode: see `uma.relay.FixedPoint`."""
+
+WITH_RESIDUAL = 16
+"""What is added to the opcode of a layer for the same layer with a residual."""
+
+RESIDUAL_FACTOR = 1 << 23
+"""The most that a residual is multiplied by, or minus that: the products fit 32 bits."""
 
 ANY = 255
 """In a wait: that engine need not have finished anything."""
@@ -171,6 +179,11 @@ class CommandType:
         return 1 + max((f.word for f in self.fields), default=0)
 
     @property
+    def core(self) -> str:
+        """What it computes, whether it adds a residual or not: ``conv`` of ``conv_residual``."""
+        return self.name.removesuffix("_residual")
+
+    @property
     def header(self) -> int:
         """The low half of word 0."""
         return self.opcode | self.words << 8
@@ -233,10 +246,18 @@ def _plane(height: int, width: int, pixel: int, channels: int) -> int:
 def _window_extents(c: Command) -> dict[str, int]:
     channels = c.values.get("channels", c.values.get("out_channels", 0))
     in_pixel, out_channels = c.values.get("in_pixel", channels), c.values.get("out_channels", channels)
-    return {
-        "output": _plane(c["out_height"], c["out_width"], c.values.get("out_pixel", out_channels), out_channels),
-        "input": _plane(c["in_height"], c["in_width"], in_pixel, channels),
-    }
+    made = _plane(c["out_height"], c["out_width"], c.values.get("out_pixel", out_channels), out_channels)
+    return _as_output(c, made) | {"input": _plane(c["in_height"], c["in_width"], in_pixel, channels)}
+
+
+def _dense_extents(c: Command) -> dict[str, int]:
+    made = _plane(c["rows"], 1, c["out_pixel"], c["out_channels"])
+    return _as_output(c, made) | {"input": c["rows"] * c["depth"]}
+
+
+def _as_output(c: Command, extent: int) -> dict[str, int]:
+    """The extent of the output, and of a residual, which lies as the output does."""
+    return dict.fromkeys(("output", "residual") if "residual" in c.values else ("output",), extent)
 
 
 _OUTPUT, _INPUT = Address("output", 2, 0, written=True), Address("input", 3, 1)
@@ -319,6 +340,42 @@ _ADD: tuple[Field | Address, ...] = (
     *_limits(11),
 )
 
+_LAYERS = (
+    CommandType(
+        "conv",
+        4,
+        "compute",
+        "convolution: sums over the window and all channels, plus bias, requantised",
+        _product(_half("channels", 9, 1)),
+        _window_extents,
+    ),
+    CommandType("depthwise", 5, "compute", "the same, each channel by itself", _product(), _window_extents),
+    CommandType(
+        "dense",
+        6,
+        "compute",
+        "`rows` rows of `depth` numbers, each times the weights, plus bias, requantised",
+        _DENSE,
+        _dense_extents,
+    ),
+)
+
+
+def _with_residual(kind: CommandType) -> CommandType:
+    """A layer to whose sums a residual is added, before they are requantised: two words more."""
+    output, given, *more = kind.operands
+    residual = Address("residual", kind.words, 2)
+    factor = Field("residual_factor", kind.words + 1, low=-RESIDUAL_FACTOR, high=RESIDUAL_FACTOR)
+    return CommandType(
+        f"{kind.name}_residual",
+        kind.opcode + WITH_RESIDUAL,
+        kind.engine,
+        f"`{kind.name}`, with `residual` * `residual_factor` added to the sums before they are requantised",
+        (output, given, residual, *more, factor),
+        kind.extents,
+    )
+
+
 COMMANDS: tuple[CommandType, ...] = (
     CommandType("end", 1, "control", "waits for both engines, and ends the stream", ()),
     CommandType(
@@ -336,26 +393,7 @@ COMMANDS: tuple[CommandType, ...] = (
         (Address("to", 2, 0, written=True), Address("from", 3, 1), Field("bytes", 4, low=1)),
         lambda c: {"to": c["bytes"], "from": c["bytes"]},
     ),
-    CommandType(
-        "conv",
-        4,
-        "compute",
-        "convolution: sums over the window and all channels, plus bias, requantised",
-        _product(_half("channels", 9, 1)),
-        _window_extents,
-    ),
-    CommandType("depthwise", 5, "compute", "the same, each channel by itself", _product(), _window_extents),
-    CommandType(
-        "dense",
-        6,
-        "compute",
-        "`rows` rows of `depth` numbers, each times the weights, plus bias, requantised",
-        _DENSE,
-        lambda c: {
-            "output": _plane(c["rows"], 1, c["out_pixel"], c["out_channels"]),
-            "input": c["rows"] * c["depth"],
-        },
-    ),
+    *_LAYERS,
     CommandType("max_pool", 7, "compute", "the largest number of each window, clamped", _POOL, _window_extents),
     CommandType(
         "average_pool",
@@ -373,6 +411,7 @@ COMMANDS: tuple[CommandType, ...] = (
         _ADD,
         lambda c: dict.fromkeys(("output", "left", "right"), c["count"]),
     ),
+    *map(_with_residual, _LAYERS),
 )
 """All of them, by opcode."""
 
@@ -482,6 +521,7 @@ def c_header() -> str:
         f"#define STM_WEIGHT_MEMORY {WEIGHT_MEMORY}",
         f"#define STM_WEIGHT_UNIT {WEIGHT_UNIT}",
         f"#define STM_ANY {ANY}",
+        f"#define STM_WITH_RESIDUAL {WITH_RESIDUAL}",
         "",
         "enum {",
         *(f"    STM_{name.upper()}," for name in names),

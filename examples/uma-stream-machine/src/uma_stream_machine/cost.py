@@ -19,18 +19,21 @@ def _eighths(value: int) -> int:
 
 def command_cycles(one: Command) -> int:
     """Cycles that the engine takes for a command."""
-    values, name = one.values, one.type.name
+    values, name = one.values, one.type.core
     if name == "dma":
         return _DMA_CYCLES + _eighths(one["bytes"])
     if name == "add":
         return _COMMAND_CYCLES + _eighths(one["count"])
     channels = values.get("out_channels", values.get("channels", 0))
+    # A residual is one more step of each sum.
+    more = int("residual" in values)
     if name == "dense":
-        return _COMMAND_CYCLES + one["weight_bytes"] // 8 + one["rows"] * _eighths(channels) * _eighths(one["depth"])
+        vectors, each = one["rows"] * _eighths(channels), _eighths(one["depth"])
+        return _COMMAND_CYCLES + one["weight_bytes"] // 8 + vectors * (each + more)
     taps = one["kernel_height"] * one["kernel_width"]
     vectors = one["out_height"] * one["out_width"] * _eighths(channels)
     each = _eighths(taps * one["channels"]) if name == "conv" else taps
-    return _COMMAND_CYCLES + values.get("weight_bytes", 0) // 8 + vectors * each
+    return _COMMAND_CYCLES + values.get("weight_bytes", 0) // 8 + vectors * (each + more)
 
 
 def stream_cycles(commands: Sequence[Command]) -> int:

@@ -21,6 +21,7 @@ __all__ = [
     "block_need",
     "core_of",
     "drafts_of",
+    "factor_of",
     "kind_of",
     "largest_sum",
     "power_of_two",
@@ -87,6 +88,17 @@ def kind_of(match: Match) -> str:
     return "depthwise" if kind == "conv" and core.attrs.groups > 1 else kind
 
 
+def factor_of(match: Match) -> int:
+    """What the residual is multiplied by before it is added to the sums; the pattern's predicate wants one number."""
+    return _number(match, "factor", 1)
+
+
+def _number(match: Match, name: str, default: int) -> int:
+    """The one number of a constant that a layer's pattern may have or not."""
+    found = match.get(name)
+    return default if found is None else int(_constant(found).reshape(-1)[0])
+
+
 def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
     """The scale of the requantisation, and the axis along which it goes."""
     attrs = _call(match["scaled"]).attrs
@@ -95,7 +107,8 @@ def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
 
 def largest_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone: lowering sees no more than that."""
-    low, high = value_range(_call(match["scaled"]).args[0], {match["data"]: Bounds(-128, 127)})
+    given = [match[name] for name in ("data", "residual") if match.get(name) is not None]
+    low, high = value_range(_call(match["scaled"]).args[0], dict.fromkeys(given, Bounds(-128, 127)))
     return max(-low, high)
 
 
@@ -218,12 +231,18 @@ def drafts_of(match: Match, chunk_bytes: int) -> Iterator[Draft]:
     if kind == "add":
         yield Draft("add", values, {"output": ("out", 0), "left": ("left", 0), "right": ("right", 0)})
         return
+    name, residual = kind, match.captures.get("residual")
+    if residual:
+        name, values = f"{kind}_residual", {**values, "residual_factor": factor_of(match)}
     pictures = _Pictures.of(match)
     for first, channels, chunk in _chunks(match, chunk_bytes):
         for number in range(pictures.count):
             output = number * pictures.out_bytes + first
             given = number * pictures.in_bytes + (first if kind == "depthwise" else 0)
-            yield Draft(kind, {**values, **channels}, {"output": ("out", output), "input": ("data", given)}, chunk)
+            places = {"output": ("out", output), "input": ("data", given)}
+            if residual:
+                places["residual"] = ("residual", output)
+            yield Draft(name, {**values, **channels}, places, chunk)
 
 
 def _chunks(match: Match, chunk_bytes: int) -> Iterator[tuple[int, dict[str, int], Chunk | None]]:
@@ -236,8 +255,10 @@ def _chunks(match: Match, chunk_bytes: int) -> Iterator[tuple[int, dict[str, int
     weight = _constant(match["weight"]).astype(np.int8)
     rows = weight.T if core.op_name == "qnn.dense" else weight.reshape(-1, out_channels)
     bias, scale = match.get("bias"), _fixed_point(scale_of(match)[0])
-    given = (0,) if bias is None else _constant(bias).reshape(-1).tolist()
-    numbers = [list(row) * (out_channels // len(row)) for row in (given, scale.multiplier, scale.shift)]
+    given = np.zeros(1, np.int64) if bias is None else _constant(bias).reshape(-1).astype(np.int64)
+    # Sums are taken modulo 2**32, so what the residual's zero point adds to each goes into the bias.
+    given = (given - factor_of(match) * _number(match, "residual_zero_point", 0)).astype(np.int32)
+    numbers = [list(row) * (out_channels // len(row)) for row in (given.tolist(), scale.multiplier, scale.shift)]
     first, held = 0, b""
     for n, block in enumerate(pack(rows, *numbers)):
         if held and len(held) + len(block) > chunk_bytes:

@@ -109,7 +109,7 @@ class Region:
         found = match(self._patterns[function.attr("Composite") or ""], function.body)
         assert isinstance(found, Match)  # it is what the pattern took
         given: dict[Expr, Expr] = dict(zip(function.params, expr.args, strict=True))
-        names = [name for name in ("data", "left", "right") if name in found.captures]
+        names = [name for name in ("data", "residual", "left", "right") if found.captures.get(name)]
         tensors = {name: _held(given[found[name]]) for name in names} | {"out": expr}
         first = len(self._uses)
         for draft in drafts_of(found, self._chunk_bytes):

@@ -6,6 +6,7 @@ Commands run one after the other, as they stand; hazards are the simulator's to 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -147,26 +148,39 @@ class _Runner:
     def layer(self) -> NDArray[np.int64]:
         one = self.one
         zero = one["input_zero_point"]
-        if one.type.name == "dense":
+        kind = one.type.core
+        if kind == "dense":
             rows = self.at["input"].view(np.int8).astype(np.int64).reshape(one["rows"], one["depth"])
             under = [rows[:, None, :] - zero]
         else:
             under = list(self.taps(self.picture() - zero, 0))
-        depth = 1 if one.type.name == "depthwise" else under[0].shape[-1]
+        depth = 1 if kind == "depthwise" else under[0].shape[-1]
         data = self.cut(self.on_chip, one["weights"], one["weight_bytes"]).tobytes()
+        residual = self.residual(under[0].shape[:-1]) if "residual" in self.at else None
         made = []
         for number, block in enumerate(unpack(data, len(under) * depth)):
             weights = block.weights.astype(np.int64).reshape(len(under), depth, LANES)
-            if one.type.name == "depthwise":
-                part = slice(LANES * number, LANES * (number + 1))
-                lanes = min(LANES, one["out_channels"] - LANES * number)
+            part = slice(LANES * number, LANES * (number + 1))
+            lanes = min(LANES, one["out_channels"] - LANES * number)
+            if kind == "depthwise":
                 sums = sum(tap[..., part] * w[0, :lanes] for tap, w in zip(under, weights, strict=True))
                 sums = np.pad(np.asarray(sums), ((0, 0), (0, 0), (0, LANES - lanes)))
             else:
                 sums = np.asarray(sum(tap @ w for tap, w in zip(under, weights, strict=True)))
+            if residual is not None:
+                sums[..., :lanes] += residual[..., part]
             wrapped = (sums + block.bias).astype(np.int32).astype(np.int64)
             made.append(_scaled(wrapped, block.multiplier, block.shift, ROUNDINGS[one["rounding"]]))
         return np.concatenate(made, axis=-1)[..., : one["out_channels"]] + one["output_zero_point"]
+
+    def residual(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """The residual times its factor: int64 (..., output channels), where ``shape`` are the dimensions before."""
+        one = self.one
+        pixel, channels = one["out_pixel"], one["out_channels"]
+        starts = pixel * np.arange(math.prod(shape))
+        values = self.at["residual"][starts[:, None] + np.arange(channels)].view(np.int8).astype(np.int64)
+        scaled: NDArray[np.int64] = one["residual_factor"] * values.reshape(*shape, channels)
+        return scaled
 
     # --- Addition ---
 

@@ -1,4 +1,4 @@
-"""What the machine takes: layers with constant weights, pools, and additions.
+"""What the machine takes: layers with constant weights, perhaps with a residual, pools, and additions.
 
 Patterns are closed: what is not named here must do nothing. So there is no dilation, no zero point of the weights, and
 none of the accumulators. Clauses say the rest.
@@ -12,8 +12,8 @@ from uma.hookspecs import Clause, Failed, Pattern
 from uma.relay import Constant, FixedPoint, FloatScale
 from uma.relay.pattern import Match, Term, any_, any_of, chain, constant, op, optional, where, wildcard
 
-from .commands import BY_NAME, ROUNDINGS
-from .layer import block_need, core_of, largest_sum, power_of_two, scale_of, sizes_of
+from .commands import BY_NAME, RESIDUAL_FACTOR, ROUNDINGS
+from .layer import block_need, core_of, factor_of, largest_sum, power_of_two, scale_of, sizes_of
 
 __all__ = ["make_patterns"]
 
@@ -29,6 +29,16 @@ def make_patterns(chunk_bytes: int) -> list[Pattern]:
         computed,
         Clause(
             "bias_per_channel", _bias_per_channel, "a bias has one number per output channel; this has shape {value}"
+        ),
+        Clause(
+            "residual_shape",
+            _residual_shape,
+            "a residual has the shape of the sums, one factor and one zero point; this has shape {value}",
+        ),
+        Clause(
+            "residual_factor",
+            _residual_factor,
+            f"a residual is multiplied by -{RESIDUAL_FACTOR} to {RESIDUAL_FACTOR}; this one by {{value}}",
         ),
         Clause(
             "scale_per_channel", _scale_per_channel, "scales go along the output channels; these go along axis {value}"
@@ -82,7 +92,12 @@ def _layer(product_op: str, **opened: Any) -> Term:
 def _requantised(core: Term) -> Term:
     product = core.named("core")
     biased = optional(product, lambda sums: op("add")(sums, constant("int32").named("bias")))
-    scaled = op("qnn.requantize")(biased, scale=any_, output_zero_point=any_, dtype="int8", axis=any_).named("scaled")
+    zero_point = constant("int32").named("residual_zero_point")
+    cast = op("cast")(wildcard("int8").named("residual"), dtype="int32")
+    wide = optional(cast, lambda numbers: op("subtract")(numbers, zero_point))
+    residual = any_of(op("multiply")(wide, constant("int32").named("factor")), wide)
+    summed = optional(biased, lambda sums: op("add")(sums, residual))
+    scaled = op("qnn.requantize")(summed, scale=any_, output_zero_point=any_, dtype="int8", axis=any_).named("scaled")
     return _clamped(scaled)
 
 
@@ -99,7 +114,8 @@ def _add() -> Term:
 
 
 def _computed(found: Match) -> Failed | bool:
-    names = [name for name in ("data", "left", "right") if isinstance(found.captures.get(name, (None,))[0], Constant)]
+    given = {name: found.captures.get(name) for name in ("data", "residual", "left", "right")}
+    names = [name for name, held in given.items() if held and isinstance(held[0], Constant)]
     return not names or Failed(names[0])
 
 
@@ -130,6 +146,22 @@ def _bias_per_channel(found: Match) -> Failed | bool:
     size = bias.tensor.size
     one_each = size == 1 or (size,) == bias.shape[-1:] == core.shape[-1:]
     return (one_each and found["scaled"].shape == core.shape) or Failed(bias.shape)
+
+
+def _residual_shape(found: Match) -> Failed | bool:
+    residual = found.get("residual")
+    if residual is None:
+        return True
+    for one in (found.get("factor"), found.get("residual_zero_point")):
+        if one is not None and one.tensor.size != 1:
+            return Failed(one.shape)
+    return residual.shape == core_of(found).shape == found["scaled"].shape or Failed(residual.shape)
+
+
+def _residual_factor(found: Match) -> Failed | bool:
+    if found.get("residual") is None:
+        return True
+    return abs(factor_of(found)) <= RESIDUAL_FACTOR or Failed(factor_of(found))
 
 
 def _scale_per_channel(found: Match) -> Failed | bool:

@@ -78,6 +78,8 @@ static int32_t decode(const sim *s, stm_slot *slot)
         if (stm_commands[i].opcode == at[0] && stm_commands[i].words == at[1]) slot->kind = &stm_commands[i];
     }
     if (slot->kind == NULL) return STM_FAULT_COMMAND;
+    slot->residual = slot->kind->opcode >= STM_WITH_RESIDUAL;
+    slot->op = slot->kind->opcode - (slot->residual ? STM_WITH_RESIDUAL : 0u);
     if (rest < 4u * slot->kind->words) return STM_FAULT_STREAM;
     for (i = 0; i < slot->kind->words; i++) words[i] = load_word(at + 4u * i);
     words[0] &= ~0xFFFFu;
@@ -102,7 +104,7 @@ static void complete(stm_slot *slot)
 {
     int64_t *v = slot->v;
 
-    switch (slot->kind->opcode) {
+    switch (slot->op) {
     case STM_OP_DEPTHWISE: v[STM_CHANNELS] = v[STM_OUT_CHANNELS]; break;
     case STM_OP_MAX_POOL:
     case STM_OP_AVERAGE_POOL: v[STM_OUT_CHANNELS] = v[STM_IN_PIXEL] = v[STM_OUT_PIXEL] = v[STM_CHANNELS]; break;
@@ -146,9 +148,10 @@ static int32_t resolve_all(const sim *s, stm_slot *slot)
 {
     const int64_t *v = slot->v;
     const uint64_t count = (uint64_t)v[STM_COUNT];
+    uint64_t made;
     stm_range *weights;
 
-    switch (slot->kind->opcode) {
+    switch (slot->op) {
     case STM_OP_DMA:
         UMA_TRY(resolve(s, slot, STM_TO_BASE, (uint64_t)v[STM_BYTES], 1));
         return resolve(s, slot, STM_FROM_BASE, (uint64_t)v[STM_BYTES], 0);
@@ -159,8 +162,8 @@ static int32_t resolve_all(const sim *s, stm_slot *slot)
     default: break;
     }
     complete(slot);
-    UMA_TRY(resolve(s, slot, STM_OUTPUT_BASE,
-                    plane(v[STM_OUT_HEIGHT], v[STM_OUT_WIDTH], v[STM_OUT_PIXEL], v[STM_OUT_CHANNELS]), 1));
+    made = plane(v[STM_OUT_HEIGHT], v[STM_OUT_WIDTH], v[STM_OUT_PIXEL], v[STM_OUT_CHANNELS]);
+    UMA_TRY(resolve(s, slot, STM_OUTPUT_BASE, made, 1));
     UMA_TRY(resolve(s, slot, STM_INPUT_BASE,
                     plane(v[STM_IN_HEIGHT], v[STM_IN_WIDTH], v[STM_IN_PIXEL], v[STM_CHANNELS]), 0));
     if (v[STM_WEIGHT_BYTES] == 0) return 0;
@@ -168,7 +171,7 @@ static int32_t resolve_all(const sim *s, stm_slot *slot)
     if (v[STM_WEIGHTS] + v[STM_WEIGHT_BYTES] > (int64_t)s->weight_bytes) return STM_FAULT_RANGE;
     weights->at = s->weights + v[STM_WEIGHTS];
     weights->bytes = (uint64_t)v[STM_WEIGHT_BYTES];
-    return 0;
+    return slot->residual ? resolve(s, slot, STM_RESIDUAL_BASE, made, 0) : 0;
 }
 
 /* --- Hazards ----------------------------------------------------------------------------------------------------- */
@@ -196,8 +199,9 @@ static int32_t find_hazards(const sim *s, const stm_slot *slot)
         }
     }
     for (i = 1; i < slot->n_ranges; i++) {
-        /* An addition takes each number before it gives the one in its place. */
-        const int in_place = slot->kind->opcode == STM_OP_ADD && slot->ranges[i].at == slot->ranges[0].at;
+        /* An addition takes each number before it gives the one in its place; of a layer, its residual. */
+        const int taken_first = slot->op == STM_OP_ADD || (slot->residual && i == STM_RESIDUAL_RANGE);
+        const int in_place = taken_first && slot->ranges[i].at == slot->ranges[0].at;
         if (!in_place && meet(&slot->ranges[0], &slot->ranges[i])) return STM_FAULT_OVERLAP;
     }
     return 0;
@@ -273,7 +277,7 @@ static int issue(sim *s)
     int32_t fault = decode(s, &slot);
 
     if (fault == 0 && slot.kind->engine == STM_ENGINE_CONTROL) {
-        const int end = slot.kind->opcode == STM_OP_END;
+        const int end = slot.op == STM_OP_END;
         const uint64_t of_dma = end ? 0 : (uint64_t)slot.v[STM_DMA], of_compute = end ? 0 : (uint64_t)slot.v[STM_COMPUTE];
         if (of_dma != STM_ANY && !waited(dma, of_dma)) return 0;
         if (of_compute != STM_ANY && !waited(compute, of_compute)) return 0;

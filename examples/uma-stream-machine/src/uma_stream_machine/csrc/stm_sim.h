@@ -7,6 +7,9 @@
 
 #include "stm_commands.h"
 
+/* Which of a layer's ranges is its residual. */
+#define STM_RESIDUAL_RANGE 3
+
 /* Memory that a command touches. */
 typedef struct stm_range {
     uint8_t *at;
@@ -18,9 +21,11 @@ typedef struct stm_range {
  * of pools are filled in, as if they were convolutions. */
 typedef struct stm_slot {
     const stm_command *kind;
+    uint32_t op; /* its opcode, that of the layer itself where it has a residual */
+    int residual;
     uint32_t offset; /* in the stream */
     int64_t v[STM_N_FIELDS];
-    stm_range ranges[4]; /* in the order of the command's addresses; the weights last */
+    stm_range ranges[4]; /* output, inputs; of layers output, input, weights, residual if there is one */
     int n_ranges;
 } stm_slot;
 

@@ -18,7 +18,7 @@ uint64_t stm_macs(const stm_slot *slot)
     const int64_t *v = slot->v;
     const int64_t made = v[STM_OUT_HEIGHT] * v[STM_OUT_WIDTH] * v[STM_OUT_CHANNELS];
 
-    switch (slot->kind->opcode) {
+    switch (slot->op) {
     case STM_OP_CONV:
     case STM_OP_DENSE: return (uint64_t)(made * v[STM_KERNEL_HEIGHT] * v[STM_KERNEL_WIDTH] * v[STM_CHANNELS]);
     case STM_OP_DEPTHWISE: return (uint64_t)(made * v[STM_KERNEL_HEIGHT] * v[STM_KERNEL_WIDTH]);
@@ -32,13 +32,14 @@ uint64_t stm_cycles(const stm_slot *slot)
     const uint64_t taps = (uint64_t)(v[STM_KERNEL_HEIGHT] * v[STM_KERNEL_WIDTH]);
     const uint64_t vectors = (uint64_t)(v[STM_OUT_HEIGHT] * v[STM_OUT_WIDTH]) * eighths(v[STM_OUT_CHANNELS]);
     const uint64_t unpacking = (uint64_t)v[STM_WEIGHT_BYTES] / 8u;
+    const uint64_t more = slot->residual ? 1u : 0u; /* one more step of each sum */
 
-    switch (slot->kind->opcode) {
+    switch (slot->op) {
     case STM_OP_DMA: return DMA_CYCLES + eighths(v[STM_BYTES]);
     case STM_OP_CONV:
-    case STM_OP_DENSE: return COMMAND_CYCLES + unpacking + vectors * eighths((int64_t)taps * v[STM_CHANNELS]);
+    case STM_OP_DENSE: return COMMAND_CYCLES + unpacking + vectors * (eighths((int64_t)taps * v[STM_CHANNELS]) + more);
     case STM_OP_ADD: return COMMAND_CYCLES + eighths(v[STM_COUNT]);
-    default: return COMMAND_CYCLES + unpacking + vectors * taps;
+    default: return COMMAND_CYCLES + unpacking + vectors * (taps + more);
     }
 }
 
@@ -108,7 +109,7 @@ static int32_t pool(const stm_slot *slot)
 {
     const int64_t *v = slot->v;
     const int64_t taps = v[STM_KERNEL_HEIGHT] * v[STM_KERNEL_WIDTH];
-    const int average = slot->kind->opcode == STM_OP_AVERAGE_POOL;
+    const int average = slot->op == STM_OP_AVERAGE_POOL;
     int64_t y, x, c, tap;
 
     for (y = 0; y < v[STM_OUT_HEIGHT]; y++) {
@@ -203,7 +204,7 @@ static void pixel(const stm_slot *slot, const block *b, int64_t first, int64_t y
     const int64_t taps = v[STM_KERNEL_HEIGHT] * v[STM_KERNEL_WIDTH], rest = v[STM_OUT_CHANNELS] - first;
     const int64_t lanes = rest < (int64_t)STM_LANES ? rest : (int64_t)STM_LANES;
     const int32_t zero = (int32_t)v[STM_INPUT_ZERO_POINT];
-    const int depthwise = slot->kind->opcode == STM_OP_DEPTHWISE;
+    const int depthwise = slot->op == STM_OP_DEPTHWISE;
     uint8_t *to = made(slot, y, x) + first;
     int32_t weights[STM_LANES];
     uint32_t sums[STM_LANES];
@@ -223,6 +224,11 @@ static void pixel(const stm_slot *slot, const block *b, int64_t first, int64_t y
             }
         }
     }
+    if (slot->residual) {
+        const uint8_t *from = slot->ranges[STM_RESIDUAL_RANGE].at + (to - slot->ranges[0].at);
+        const int64_t factor = v[STM_RESIDUAL_FACTOR];
+        for (k = 0; k < lanes; k++) sums[k] += (uint32_t)(load_int8(from + k) * factor);
+    }
     for (k = 0; k < lanes; k++) {
         const int64_t y_k = scaled(wrapped(sums[k]), b->multiplier[k], b->shift[k], v[STM_ROUNDING]);
         to[k] = clamped(slot, y_k + v[STM_OUTPUT_ZERO_POINT]);
@@ -232,7 +238,7 @@ static void pixel(const stm_slot *slot, const block *b, int64_t first, int64_t y
 static int32_t layer(const stm_slot *slot)
 {
     const int64_t *v = slot->v;
-    const int64_t depth = slot->kind->opcode == STM_OP_DEPTHWISE ? 1 : v[STM_CHANNELS];
+    const int64_t depth = slot->op == STM_OP_DEPTHWISE ? 1 : v[STM_CHANNELS];
     const stm_range *weights = &slot->ranges[2];
     uint64_t at = 0;
     int64_t first, y, x;
@@ -277,7 +283,7 @@ static int32_t add(const stm_slot *slot)
 
 int32_t stm_compute(const stm_slot *slot)
 {
-    switch (slot->kind->opcode) {
+    switch (slot->op) {
     case STM_OP_MAX_POOL:
     case STM_OP_AVERAGE_POOL: return pool(slot);
     case STM_OP_ADD: return add(slot);
