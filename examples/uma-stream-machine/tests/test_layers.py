@@ -77,6 +77,7 @@ class Network:
         self.rng = np.random.default_rng(draw(st.integers(0, 2**32)))
         shape = (draw(st.integers(1, 2)), draw(st.integers(1, 8)), draw(st.integers(1, 8)), draw(st.integers(1, 10)))
         self.x = Var("x", TensorType(shape, "int8"))
+        self.params: list[Var] = [self.x]
         self.values: list[Expr] = [self.x]
 
     def integer(self, low: int, high: int) -> int:
@@ -101,11 +102,11 @@ class Network:
         return self.clamped(call("qnn.requantize", sums, scale=scale, output_zero_point=zero_point, dtype="int8"))
 
     def with_residual(self, sums: Expr) -> Expr:
-        """The sums and a value before them of as many numbers, or the sums alone where there is none."""
+        """The sums and a value before them of as many numbers, or one more input."""
         found = [value for value in self.values if math.prod(value.shape) == math.prod(sums.shape)]
         if not found:
-            return sums
-        other = self.any_of(*found)
+            self.params.append(Var(f"r{len(self.params)}", TensorType(sums.shape, "int8")))
+        other = self.any_of(*(found or self.params[-1:]))
         other = other if other.shape == sums.shape else call("reshape", other, newshape=sums.shape)
         return plus(sums, other, self.any_of(1, -3, 64, 128, -1000, 2**23), self.any_of(0, 0, -128, 5, 2**31 - 1))
 
@@ -171,7 +172,7 @@ def networks(draw: st.DrawFn) -> Function:
     for kind in draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=7)):
         network.step(kind)
     results = draw(st.lists(st.sampled_from(network.values[1:]), min_size=1, max_size=3))
-    return Function([network.x], Tuple([network.values[-1], *results]))
+    return Function(network.params, Tuple([network.values[-1], *results]))
 
 
 @given(networks(), st.sampled_from([1024, 4096, 65536]))
@@ -183,8 +184,9 @@ def test_what_is_taken_is_exact(machine: Any, laid_out: Any, network: Function, 
 @given(st.lists(networks(), min_size=3, max_size=3), st.sampled_from(TARGETS))
 def test_compiled_networks_are_exact(drawn: list[Function], targets: tuple[str, ...]) -> None:
     pytest.importorskip("uma_matrix_unit")
-    params = [Var(f"x{n}", network.params[0].type) for n, network in enumerate(drawn)]
-    bodies = [substitute(f.body, {f.params[0]: x}) for f, x in zip(drawn, params, strict=True)]
+    named = [{param: Var(f"{param.name}_{n}", param.type) for param in f.params} for n, f in enumerate(drawn)]
+    params = [var for names in named for var in names.values()]
+    bodies = [substitute(f.body, dict(names)) for f, names in zip(drawn, named, strict=True)]
     results = [result for body in bodies for result in (body.fields if isinstance(body, Tuple) else (body,))]
     module = IRModule.of({"main": Function(params, Tuple(results))})
     rng = np.random.default_rng(0)
@@ -237,6 +239,14 @@ def test_residuals_are_added_before_the_one_requantisation(machine: Any, laid_ou
     assert names["conv"] == 2 and names["conv_residual"] == 4 + 1 and names["depthwise_residual"] == 3
     assert names["dense_residual"] == 8
     check(machine, laid_out, function, 8192, None)
+
+
+def test_what_a_dense_layer_flattens_may_be_its_residual_too(machine: Any, laid_out: Any) -> None:
+    x, rng = Var("x", TensorType((2, 1, 2, 4), "int8")), np.random.default_rng(0)
+    flat = call("reshape", x, newshape=(2, 8))
+    sums = call("qnn.dense", flat, const(rng.integers(-128, 128, (8, 8)).astype(np.int8)))
+    y = call("qnn.requantize", plus(sums, flat, 100), scale=DOUBLE, dtype="int8")
+    check(machine, laid_out, Function([x], y))
 
 
 def test_layers_pass_pictures_through_memory_that_is_used_again(machine: Any, laid_out: Any) -> None:

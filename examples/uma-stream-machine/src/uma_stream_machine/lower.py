@@ -110,7 +110,8 @@ class Region:
         assert isinstance(found, Match)  # it is what the pattern took
         given: dict[Expr, Expr] = dict(zip(function.params, expr.args, strict=True))
         names = [name for name in ("data", "residual", "left", "right") if found.captures.get(name)]
-        tensors = {name: _held(given[found[name]]) for name in names} | {"out": expr}
+        # Where a dense layer's flattened data are its residual too, that is no parameter, but reshaped in the match.
+        tensors = {name: _held(given[_held(found[name])]) for name in names} | {"out": expr}
         first = len(self._uses)
         for draft in drafts_of(found, self._chunk_bytes):
             operands: dict[str, tuple[Expr | Place, int]] = {
