@@ -196,11 +196,6 @@ class TestModelContents:
             archive.writestr("x.npy", b"0123456789")
         assert "'x.npy' among the constants is no array" in rejected(uma, folder, "net.py", NET.encode())
 
-    def test_lowered_text_cannot_be_verified(self, uma: Uma) -> None:
-        uma("build", "net.py", "--target", "c", "--dump", "d", "-q")
-        for dump in ("5-lower", "9-sequence"):
-            assert "has no ops to compare with" in uma("verify", f"d/{dump}.py", "--target", "c").error(2)
-
 
 class TestInputFiles:
     def said(self, uma: Uma, code: int, *arguments: str, model: str = "pair.py") -> str:

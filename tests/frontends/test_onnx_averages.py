@@ -87,6 +87,15 @@ def test_pools_between_equal_scales(
     assert set(check(model, x)) <= MOVES | {"qnn.avg_pool2d", "qnn.requantize", "clip", "nn.relu"}
 
 
+@pytest.mark.parametrize(("dtype", "other"), [("int8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+def test_another_zero_point_alone_is_integers(dtype: str, other: str) -> None:
+    """All that is left of a pool of one element: nothing rounds where the scales are equal."""
+    x = np.arange(*LIMITS[dtype], dtype=dtype).reshape(1, 1, 5, 51)
+    data = averaged("AveragePool", x, (0.0437, 3), (0.0437, 7, other), {"kernel_shape": [1, 1]})
+    assert set(check(data, x)) <= {"qnn.requantize", *MOVES}
+    assert np.array_equal(exact_outputs(data, {"x": x})[0], run_onnxruntime(data, {"x": x})[0])
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_halves_go_to_the_even_neighbour_of_the_zero_point(dtype: str) -> None:
     """Which is not the even number where the zero point is odd; and no noise of floats decides."""

@@ -18,13 +18,13 @@ from hypothesis.extra import numpy as hnp
 from tests._support.onnx_builder import OnnxBuilder
 from tests._support.partitions import inputs_of
 from tests._support.passes import by_host, each_loop, of_loops, of_main, passing
-from tests._support.plugins import HOST, entry_of, members_of, run
+from tests._support.plugins import HOST, entry_of, members_of
 from tests._support.regions import CHAIN
 from tests._support.small_models import NET, PAIR, Uma
 from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.artifact import Artifact
-from uma.errors import ModelError, UsageError, VerificationError
+from uma.errors import ModelError, VerificationError
 from uma.hooktypes import Pass
 from uma.pipeline import driver, stages
 from uma.pipeline.driver import LoadedModel, build_loaded, load_model
@@ -137,13 +137,6 @@ def main(x: Tensor[(6,), int8]) -> Tuple[Tensor[(2,), int8], Tensor[(4,), int8],
         found = verify(*compiled(parse_module(text, {})), {"x": np.arange(6, dtype=np.int8)})
         assert sorted(check.difference.size for check in found.kernels) == [2, 3, 4]
         assert all(check.difference.ok for check in found.kernels)
-
-    def test_what_has_no_ops(self, net: Path, tmp_path: Path) -> None:
-        loaded, artifact, target = compiled(net)
-        lowered = run(loaded.form, "net", "lower")
-        for form in (lowered, run(lowered, "net")):
-            with pytest.raises(UsageError, match="has no ops to compare with"):
-                verify(LoadedModel(form, "net"), artifact, target, X)
 
     def test_wrong_inputs(self, net: Path) -> None:
         with pytest.raises(ModelError, match="the input 'image:0' is missing"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call, const
 from ...relay.module import IRModule, Spans
-from ...relay.op import Bounds
+from ...relay.op import Bounds, FloatScale
 from ...relay.transform.canonical import arrange
 from ...relay.transform.layout import permutation
 from ...relay.visit import children, post_order, rewrite, users, with_children
@@ -182,6 +182,10 @@ class _Rewriter:
         found = dequantised(core)
         if found is not None and found[1] == grid:
             return self._done[found[0]]
+        if found is not None and found[1].scale == grid.scale and found[1].dtype != "int32":
+            moved = self._rezeroed(found[0], found[1], grid)
+            self._moved(core, moved)
+            return moved
         averaged = average(core, grid, self._done.__getitem__, self._ranges)
         if averaged is not None:
             self._moved(core, averaged)
@@ -198,6 +202,11 @@ class _Rewriter:
         for old, new in pairs:
             self._moved(old, new)
         return pairs[-1][1]
+
+    def _rezeroed(self, data: Expr, grid: Grid, output: Grid) -> Expr:
+        """Integers of 8 or 16 bits with another zero point or type: floats between equal scales round to them again."""
+        zero_points = {"input_zero_point": grid.zero_point, "output_zero_point": output.zero_point}
+        return apply("qnn.requantize", self._done[data], scale=FloatScale((1.0,)), **zero_points, dtype=output.dtype)
 
     # --- notes -------------------------------------------------------------------------------------------------------
 

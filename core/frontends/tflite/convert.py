@@ -137,8 +137,8 @@ class _Converter:
                 what = tensor.odd or ("it is a constant" if tensor.data is not None else "it is one twice")
                 raise ModelError(f"{where} cannot be one: {what}")
             try:
-                shape = self._shapes.get(tensor.name, getattr(fixed, "shape", tensor.shape))
-                type_ = TensorType(shape if -1 in tensor.signature else tensor.shape, tensor.dtype)
+                told = getattr(fixed, "shape", tensor.shape) if -1 in tensor.signature else tensor.shape
+                type_ = TensorType(self._shapes.get(tensor.name, told), tensor.dtype)
                 if fixed is not None:
                     self.constants[tensor.name] = fixed_array(tensor.name, fixed, tensor.dtype, type_.shape)
             except ModelError as error:
