@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import NoCompilerError, UsageError
 from ..weights_forms import WEIGHTS_FORMS
-from .common import add_model_arguments, add_output_arguments, constants, find_members, pins, shapes, states
+from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
 from .summary import footprint, say_footprint, say_map, say_shares, shares_record
 
@@ -78,7 +78,7 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.blame import blaming_sources
-    from ..pipeline.driver import finish_build, load_model, lower_loaded, start_build
+    from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.explain import explain, require_offload
     from ..pipeline.graph import has_loops
@@ -92,17 +92,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         if args.output is not None:
             raise UsageError("--stop-after makes no artifact", hint="leave out --output; --dump DIR keeps the texts")
     start = time.perf_counter()
-    members = find_members(args, out)
-    out.step("import")
-    loaded = load_model(
-        args.model,
-        members,
-        name=args.name,
-        shapes=shapes(args),
-        states=states(args),
-        constants=constants(args),
-        pins=pins(args),
-    )
+    members, loaded = read_model(args, out)
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
         out.notes(loaded.notes)

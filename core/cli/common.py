@@ -16,6 +16,7 @@ from ..plain_files import open_plain
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..pipeline.driver import LoadedModel
     from ..pipeline.members import Members
     from ..plugins import PluginHost
     from .output import Output
@@ -25,13 +26,10 @@ __all__ = [
     "add_model_arguments",
     "add_output_arguments",
     "add_plugin_arguments",
-    "constants",
-    "find_members",
     "given_inputs",
     "make_inputs",
-    "pins",
     "plugin_host",
-    "shapes",
+    "read_model",
     "states",
     "target_text",
 ]
@@ -130,7 +128,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_members(args: argparse.Namespace, out: Output) -> Members:
+def _find_members(args: argparse.Namespace, out: Output) -> Members:
     """The targets that ``--target`` names; what was decided about them is said.
 
     Raises:
@@ -150,6 +148,28 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
         for note in (*members.notes, *(derivations(targets) if out.verbose else ())):
             out.complain(f"note: {note}")
     return members
+
+
+def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedModel]:
+    """The targets, and the model that is to be built for them, as the options of `add_model_arguments` say.
+
+    Raises:
+        UsageError, ModelError, PluginError: as for `_find_members` and `load_model`.
+    """
+    from ..pipeline.driver import load_model
+
+    members = _find_members(args, out)
+    out.step("import")
+    loaded = load_model(
+        args.model,
+        members,
+        name=args.name,
+        shapes=_shapes(args),
+        states=states(args),
+        constants=_constants(args),
+        pins=_pins(args),
+    )
+    return members, loaded
 
 
 def target_text(text: str) -> str:
@@ -174,7 +194,7 @@ def target_text(text: str) -> str:
     return content
 
 
-def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+def _shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The shapes that ``--shape`` gives, by input name.
 
     Raises:
@@ -195,7 +215,7 @@ def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.ndarray]:
+def _constants(args: argparse.Namespace) -> dict[str, bool | int | float | np.ndarray]:
     """The values that ``--constant`` fixes inputs to, by input name.
 
     Raises:
@@ -246,7 +266,7 @@ def states(args: argparse.Namespace) -> dict[str, str]:
     return _pairs("state", "an input and an output", "INPUT=OUTPUT", (text.partition("=") for text in args.state))
 
 
-def pins(args: argparse.Namespace) -> dict[str, str]:
+def _pins(args: argparse.Namespace) -> dict[str, str]:
     """The labels that ``--pin`` pins layers to, by patterns of their names.
 
     Raises:

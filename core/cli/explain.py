@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import add_model_arguments, add_output_arguments, constants, find_members, pins, shapes, states
+from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
 
 if TYPE_CHECKING:
@@ -63,24 +63,14 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.costs import counted_by_region
-    from ..pipeline.driver import finish_build, load_model, start_build
+    from ..pipeline.driver import finish_build, start_build
     from ..pipeline.explain import explain
     from ..pipeline.stages import STAGES
     from ..pipeline.streams import streams
     from ..program import Program, plan
     from ..runtime.tensors import random_array
 
-    members = find_members(args, out)
-    out.step("import")
-    loaded = load_model(
-        args.model,
-        members,
-        name=args.name,
-        shapes=shapes(args),
-        states=states(args),
-        constants=constants(args),
-        pins=pins(args),
-    )
+    members, loaded = read_model(args, out)
     until = STAGES[-1] if args.stream or args.count else "lower"
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)

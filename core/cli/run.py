@@ -14,12 +14,8 @@ from .common import (
     add_input_arguments,
     add_model_arguments,
     add_output_arguments,
-    constants,
-    find_members,
     make_inputs,
-    pins,
-    shapes,
-    states,
+    read_model,
 )
 from .output import Output
 
@@ -124,19 +120,9 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
     from ..pipeline.costs import region_costs
-    from ..pipeline.driver import finish_build, load_model, start_build
+    from ..pipeline.driver import finish_build, start_build
 
-    members = find_members(args, out)
-    out.step("import")
-    loaded = load_model(
-        args.model,
-        members,
-        name=args.name,
-        shapes=shapes(args),
-        states=states(args),
-        constants=constants(args),
-        pins=pins(args),
-    )
+    members, loaded = read_model(args, out)
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes)

@@ -15,11 +15,8 @@ from .common import (
     add_input_arguments,
     add_model_arguments,
     add_output_arguments,
-    constants,
-    find_members,
     given_inputs,
-    pins,
-    shapes,
+    read_model,
     states,
 )
 from .output import Output
@@ -87,7 +84,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.blame import blaming_sources
-    from ..pipeline.driver import build_loaded, load_model
+    from ..pipeline.driver import build_loaded
     from ..pipeline.oracles import ORACLES, kept_states
     from ..pipeline.samples import LABELS, SAMPLES_EMULATED, check_count, data_set, filled
     from ..pipeline.verify import verify
@@ -95,17 +92,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     check_count(args.samples)
     if not args.step_limit > 0:
         raise UsageError(f"--step-limit {args.step_limit:g} is no time", hint="give a positive number of seconds")
-    members = find_members(args, out)
-    out.step("import")
-    loaded = load_model(
-        args.model,
-        members,
-        name=args.name,
-        shapes=shapes(args),
-        states=states(args),
-        constants=constants(args),
-        pins=pins(args),
-    )
+    members, loaded = read_model(args, out)
     artifact = build_loaded(loaded, members, progress=out.step)
     declared = artifact.metadata["inputs"]
     arrays = given_inputs(args, declared, LABELS)
