@@ -124,7 +124,9 @@ def is_mixed(target: Target) -> bool:
     """Whether it brings accelerators though it is a host, or hosts though it is none: its place counts among both."""
     if target.kind is COMPOSITE_KIND:
         return any(one.kind.is_host for one in target.get_attr("devices") or ())
-    return target.kind.is_host and any(one.get_attr("accelerators") for one in (target, target.host) if one is not None)
+    brings = ("accelerators", "compiler")
+    hosts = [one for one in (target, target.host) if one is not None]
+    return target.kind.is_host and any(one.get_attr(name) for one in hosts for name in brings)
 
 
 @given(st.lists(targets(1), min_size=1, max_size=5), st.randoms(use_true_random=False))

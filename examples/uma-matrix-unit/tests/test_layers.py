@@ -165,11 +165,13 @@ def test_a_residual_is_added_before_the_one_requantisation() -> None:
     """Another tensor, and the data once more; in tiles, in blocks of channels, times what takes several weights."""
     for residual in (1, -128, 128, 2032, 254):
         for again in (False, True):
-            sizes: tuple[tuple[int, ...], ...] = ((1, 9, 7, 17), (3, 3, 17, 17))
-            layer = Layer("qnn.conv2d", *sizes, padding=(1, 1, 1, 1), residual=residual, again=again)
+            sizes: tuple[tuple[int, ...], ...] = ((1, 4, 3, 17), (2, 2, 17, 17))
+            layer = Layer("qnn.conv2d", *sizes, padding=(1, 1, 0, 0), residual=residual, again=again)
             check(layer)
             if abs(residual) <= 254:
                 check(layer, SMALL)
+    large = Layer("qnn.conv2d", (1, 9, 7, 9), (3, 3, 9, 9), padding=(1, 1, 1, 1), residual=254, again=True)
+    check(large, SMALL)
     check(Layer("qnn.conv1d", (2, 9, 5), (3, 5, 12), strides=(2,), residual=64), SMALL)
     check(Layer("qnn.dense", (3, 4, 11), (9, 11), residual=-3, bias=False))
 
