@@ -55,6 +55,7 @@ def everything(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Envi
     return made
 
 
+@pytest.mark.soak
 def test_the_metapackage_is_all_that_it_takes(
     wheels: Wheels, tmp_path_factory: pytest.TempPathFactory, folder: Path
 ) -> None:

@@ -163,7 +163,7 @@ def test_every_layer_that_is_taken_is_exact(layer: Layer, machine: Machine) -> N
 
 def test_a_residual_is_added_before_the_one_requantisation() -> None:
     """Another tensor, and the data once more; in tiles, in blocks of channels, times what takes several weights."""
-    for residual in (1, -128, 128, 2032, 254):
+    for residual in (-128, 254, 2032):
         for again in (False, True):
             sizes: tuple[tuple[int, ...], ...] = ((1, 4, 3, 17), (2, 2, 17, 17))
             layer = Layer("qnn.conv2d", *sizes, padding=(1, 1, 0, 0), residual=residual, again=again)

@@ -137,7 +137,7 @@ def check(found: list[Case], dim: int, weight_bits: int, feature_bits: int, fold
 
 @pytest.mark.parametrize("dim, weight_bits, feature_bits", MACHINES)
 def test_random_networks_are_exact(dim: int, weight_bits: int, feature_bits: int, tmp_path: Path) -> None:
-    found = cases(0, 16, 5, dim, weight_bits, feature_bits)
+    found = cases(0, 8, 5, dim, weight_bits, feature_bits)
     check(found, dim, weight_bits, feature_bits, tmp_path)
 
 
