@@ -225,11 +225,14 @@ def test_a_sparse_file_of_constants_is_not_read_into_memory(named: bool, tmp_pat
         name = archive_.namelist()[0] if named else "0" * 64 + ".npy"
     grown(constants, name, 2**31 + 100)
     if named:
-        with pytest.raises(ModelError, match="the constants are larger than"):
+        with pytest.raises(ModelError, match=r"the constants are (larger than|damaged: Overlapped)"):
             read_dump(tmp_path / FILES[0])
     else:
         tracemalloc.start()
-        assert isinstance(read_dump(tmp_path / FILES[0]), IRModule)
+        try:
+            assert isinstance(read_dump(tmp_path / FILES[0]), IRModule)
+        except ModelError as error:  # newer Pythons tell by themselves that such an entry overlaps others
+            assert "Overlapped entries" in error.what
         assert tracemalloc.get_traced_memory()[1] < 2**26
         tracemalloc.stop()
 
