@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests._support.real_models import FILES, FLOAT, INT8, artifact_of, built
 
-import uma
 from uma.artifact import Artifact
 from uma.pipeline.oracles import litert, onnxruntime
 
-INT8 = {
-    "ad": "ad01_int8.tflite",
-    "kws": "kws_ref_model.tflite",
-    "resnet8": "pretrainedResnet_quant.tflite",
-    "vww": "vww_96_int8.tflite",
-}
-FLOAT = {
-    "ad": "ad01_fp32.tflite",
-    "kws": "kws_ref_model_float32.tflite",
-    "resnet8": "pretrainedResnet.tflite",
-    "vww": "vww_96_float.tflite",
-}
-FILES = {
-    **{f"{name}_int8_tflite": f"mlperf-tiny/{file}" for name, file in INT8.items()},
-    **{f"{name}_fp32_tflite": f"mlperf-tiny/{file}" for name, file in FLOAT.items()},
-    **{f"{name}_int8_onnx": f"mlperf-tiny-onnx/{name}_int8.onnx" for name in INT8},
-    **{f"{name}_fp32_onnx": f"mlperf-tiny-onnx/{name}_fp32.onnx" for name in FLOAT},
-}
 RANDOM_INPUTS = 100
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror")
 SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -43,16 +24,6 @@ Measured = Callable[[str, str], None]
 def measured(record_property: Callable[[str, object], None]) -> Measured:
     """Notes a result for the end of pytest's output."""
     return lambda model, text: record_property("measured", f"{model}: {text}")
-
-
-@cache
-def built(path: Path, name: str) -> Artifact:
-    """The artifact of a model; modest optimisation keeps the tests quick and changes no integer."""
-    return uma.build(path, "c -opt=2", name=name)
-
-
-def artifact_of(models: Path, name: str) -> Artifact:
-    return built(models / FILES[name], name)
 
 
 def shape_of(artifact: Artifact) -> tuple[int, ...]:
