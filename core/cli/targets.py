@@ -227,6 +227,7 @@ def _attribute_as_json(attribute: Attribute) -> dict[str, Any]:
         "choices": list(item) if isinstance(item, tuple) else None,
         "low": attribute.low,
         "high": attribute.high,
+        "multiple_of": attribute.multiple_of,
         "unit": attribute.unit,
         "pattern": attribute.pattern,
         "allowed": attribute.allowed(),

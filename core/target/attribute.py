@@ -49,6 +49,7 @@ class Attribute:
         default: what `Target.get_attr` gives where the attribute was not given; ``None`` where it has no value then.
         required: must be given; excludes a default.
         low, high: inclusive bounds of a number, or of each number of a list or map.
+        multiple_of: what a whole number, or each of a list or map, is a multiple of; positive.
         pattern: regular expression that the whole of a text must match, or each text of a list or map. Texts are
             printable and at most `MAX_VALUE_CHARS` characters long in any case.
         unit: of numbers. In bytes ``256K`` may be written, with K, M and G for powers of 1024; in Hz ``16M``, with k,
@@ -68,6 +69,7 @@ class Attribute:
     required: bool = False
     low: int | float | None = None
     high: int | float | None = None
+    multiple_of: int | None = None
     pattern: str | None = None
     unit: Literal["bytes", "Hz"] | None = None
     also: tuple[str, ...] = ()
@@ -88,9 +90,13 @@ class Attribute:
         self._require(not bounded or item in (int, float), "only numbers have bounds")
         if self.low is not None and self.high is not None:
             self._require(self.low <= self.high, f"its bounds {self.low} and {self.high} leave nothing")
+        if self.multiple_of is not None:
+            self._require(item is int, "only whole numbers are multiples")
+            fits = type(self.multiple_of) is int and 0 < self.multiple_of <= _INT_HIGH
+            self._require(fits, f"it is a multiple of {shown(self.multiple_of)}, which is no positive whole number")
         if self.unit is not None:
             self._require(self.unit in _FACTORS, f"its unit {shown(self.unit)} is none of {', '.join(_FACTORS)}")
-            self._require(item in (int, float), "only numbers have a unit")
+            self._require(self._number is not None, "only numbers have a unit")
         if self.pattern is not None:
             self._require(item is str, "only str has a pattern")
             try:
@@ -108,9 +114,10 @@ class Attribute:
         item = self._item
         if isinstance(item, tuple):
             choices: tuple[object, ...] = item
-            fit = all(isinstance(choice, str) and is_text(choice) for choice in choices)
-            self._require(fit, "its choices must be strings, printable and not longer than a value may be")
             self._require(len(item) > 0, "it needs at least one choice")
+            texts = all(isinstance(choice, str) and is_text(choice) for choice in choices)
+            numbers = all(type(choice) is int and _INT_LOW <= choice <= _INT_HIGH for choice in choices)
+            self._require(texts or numbers, "its choices must be strings, printable and not too long, or whole numbers")
             self._require(len(set(item)) == len(item), "a choice is listed twice")
         else:
             plain = item in (str, int, float, bool) or self.holds_targets
@@ -123,6 +130,14 @@ class Attribute:
     @property
     def _item(self) -> ItemType:
         return self.type.item if isinstance(self.type, (ListOf, MapOf)) else self.type
+
+    @property
+    def _number(self) -> Literal["int", "float"] | None:
+        """The type of a number that it holds; None where it holds none."""
+        item = self._item
+        if isinstance(item, tuple):
+            return "int" if isinstance(item[0], int) else None
+        return "int" if item is int else "float" if item is float else None
 
     @property
     def holds_targets(self) -> bool:
@@ -147,7 +162,7 @@ class Attribute:
     def _allowed_item(self) -> str:
         item = self._item
         if isinstance(item, tuple):
-            return "one of " + ", ".join(item)
+            return "one of " + ", ".join(map(str, item))
         if item is bool:
             return "true or false"
         if item is str:
@@ -159,13 +174,14 @@ class Attribute:
             noun += f" of {self.unit}"
         match (self.low, self.high):
             case (None, None):
-                return noun
+                pass
             case (low, None):
-                return f"{noun}, at least {low}" if self.unit else f"{noun} of at least {low}"
+                noun += f", at least {low}" if self.unit else f" of at least {low}"
             case (None, high):
-                return f"{noun}, at most {high}" if self.unit else f"{noun} of at most {high}"
+                noun += f", at most {high}" if self.unit else f" of at most {high}"
             case (low, high):
-                return f"{noun} from {low} to {high}"
+                noun += f" from {low} to {high}"
+        return noun if self.multiple_of is None else f"{noun}, a multiple of {self.multiple_of}"
 
     def check(self, value: object, path: str | None = None) -> Value:
         """``value`` as a target stores it: a whole number becomes a float where a float is declared, a list a tuple.
@@ -200,7 +216,8 @@ class Attribute:
 
     def _misfit(self, value: object, path: str) -> UsageError:
         item = self._item
-        near = suggest(value, item) if isinstance(item, tuple) and isinstance(value, str) else ""
+        texts = [choice for choice in item if isinstance(choice, str)] if isinstance(item, tuple) else []
+        near = suggest(value, texts) if isinstance(value, str) else ""
         return UsageError(
             f"{shown(value)} does not fit attribute {path!r}", hint=f"{near}it takes {self.allowed()}: {self.help}"
         )
@@ -211,17 +228,17 @@ class Attribute:
         Raises:
             UsageError: as `check`.
         """
-        item, value = self._item, cast("Scalar", text)
-        if item is bool:
+        number, value = self._number, cast("Scalar", text)
+        if self._item is bool:
             value = {"true": True, "false": False}.get(text, text)
-        elif len(text) <= MAX_VALUE_CHARS and item in (int, float):
+        elif len(text) <= MAX_VALUE_CHARS and number is not None:
             factor = _FACTORS[self.unit].get(text[-1:], 1) if self.unit is not None else 1
             digits = text if factor == 1 else text[:-1]
-            if item is int and _INT.fullmatch(digits):
+            if number == "int" and _INT.fullmatch(digits):
                 value = int(digits) * factor
-            elif item is int and factor == 1 and _HEX.fullmatch(digits):
+            elif number == "int" and factor == 1 and _HEX.fullmatch(digits):
                 value = int(digits, 16)
-            elif item is float and _FLOAT.fullmatch(digits):
+            elif number == "float" and _FLOAT.fullmatch(digits):
                 value = float(digits) * factor
         return self.check_item(value, path or self.name)
 
@@ -230,7 +247,8 @@ class Attribute:
 
         item = self._item
         if isinstance(item, tuple):
-            return value if isinstance(value, str) and value in item else None
+            # True equals 1, and 4.0 equals 4.
+            return next((choice for choice in item if choice == value and type(choice) is type(value)), None)
         if item is Target:
             return value if isinstance(value, Target) else None
         if item is bool:
@@ -247,5 +265,7 @@ class Attribute:
         if not (low <= value <= high):
             return None
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+            return None
+        if self.multiple_of is not None and value % self.multiple_of:
             return None
         return int(value) if item is int else float(value) + 0.0  # -0.0 equals 0.0 and must read like it

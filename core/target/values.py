@@ -145,7 +145,9 @@ Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = Union[Scalar, "Target", "tuple[Scalar | Target, ...]", FrozenMap]
 """What an attribute may hold: str, int, float, bool, a target; a tuple of these; or a map from text to them."""
 
-ItemType: TypeAlias = Union[type[str], type[int], type[float], type[bool], tuple[str, ...], "type[Target]"]
+ItemType: TypeAlias = Union[
+    type[str], type[int], type[float], type[bool], tuple[str, ...], tuple[int, ...], "type[Target]"
+]
 
 
 @dataclass(frozen=True)
@@ -171,5 +173,5 @@ class MapOf:
 
 
 AttributeType: TypeAlias = ItemType | ListOf | MapOf
-"""``str``, ``int`` (64 bits), ``float`` (finite), ``bool``, the tuple of the strings that are allowed, ``Target``; or
-a list or map of one of these."""
+"""``str``, ``int`` (64 bits), ``float`` (finite), ``bool``, ``Target``, or the tuple of what is allowed, all of it
+strings or all of it whole numbers; or a list or map of one of these."""

@@ -173,4 +173,8 @@ def platforms() -> str:
 
 def _implementations(kind: TargetKind) -> str:
     [impl] = (one for one in (*kind.attributes, *kind.common) if one.name == "impl")
-    return ", ".join(map(code, impl.type)) if isinstance(impl.type, tuple) else "it has no device: C is called"
+    return (
+        ", ".join(code(str(one)) for one in impl.type)
+        if isinstance(impl.type, tuple)
+        else "it has no device: C is called"
+    )

@@ -272,7 +272,8 @@ class TestTargets:
         monkeypatch.setattr("uma.plugins.default_host", lambda: host)
         record = uma("targets", "odd", "--json").json["kind"]
         assert (record["default_host"], record["derives"]) == ("plain", True)
-        usual = {"choices": None, "low": None, "high": None, "unit": None, "pattern": None, "default": None}
+        nothing = ("choices", "low", "high", "multiple_of", "unit", "pattern", "default")
+        usual: dict[str, object] = dict.fromkeys(nothing)
         usual = {**usual, "type": "str", "holds": "one", "required": False, "also": [], "deprecated": []}
         changes: list[dict[str, object]] = [
             {"name": "mode", "type": "choice", "choices": ["fast", "small"], "default": "fast"},

@@ -32,6 +32,16 @@ def parse(text: str) -> Target:
         (int, {"unit": "metres"}, "its unit 'metres' is none of bytes, Hz"),
         (str, {"unit": "bytes"}, "only numbers have a unit"),
         (int, {"also": "x"}, "'also' is a tuple of names"),
+        ((), {}, "it needs at least one choice"),
+        ((1, "x"), {}, "its choices must be strings, printable and not too long, or whole numbers"),
+        ((True,), {}, "or whole numbers"),
+        ((2**63,), {}, "or whole numbers"),
+        ((4, 8), {"default": 5}, "its default 5 does not fit"),
+        ((4, 8), {"low": 1}, "only numbers have bounds"),
+        (float, {"multiple_of": 2}, "only whole numbers are multiples"),
+        (int, {"multiple_of": 0}, "it is a multiple of 0, which is no positive whole number"),
+        (int, {"multiple_of": True}, "it is a multiple of True, which"),
+        (int, {"multiple_of": 64, "default": 100}, "its default 100 does not fit"),
         (int, {"deprecated": ("X",)}, "'deprecated' is a tuple of names"),
     ],
 )
@@ -95,6 +105,36 @@ def test_what_is_no_unit(unit: Any, text: str) -> None:
         Attribute("a", int, unit=unit, help="h").parse(text)
 
 
+MACS = Attribute("macs", (32, 64, 0x10000), unit="bytes", help="h")
+BANKS = Attribute("banks", ListOf(int), multiple_of=64, low=0, unit="bytes", help="h")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "value"),
+    [(MACS, "64", 64), (MACS, "0x20", 32), (MACS, "64K", 65536), (BANKS, "1K", 1024), (BANKS, "0", 0)],
+)
+def test_numbers_of_a_choice_and_multiples(attribute: Attribute, text: str, value: int) -> None:
+    parsed = attribute.parse(text)
+    assert parsed == value and type(parsed) is int
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        (MACS, 33, "33 does not fit attribute 'macs'"),
+        (MACS, 64.0, "64.0 does not fit attribute 'macs'"),
+        (MACS, "64", "'64' does not fit attribute 'macs'"),
+        (Attribute("on", (0, 1), help="h"), True, "True does not fit attribute 'on'"),
+        (BANKS, [64, 65], "65 does not fit attribute 'banks[1]'"),
+        (BANKS, [-64], "-64 does not fit attribute 'banks[0]'"),
+    ],
+)
+def test_numbers_outside_of_a_choice_or_no_multiples(attribute: Attribute, value: object, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        attribute.check(value)
+    assert caught.value.what == message and (caught.value.hint or "").startswith("it takes")
+
+
 @pytest.mark.parametrize(
     ("attribute", "words"),
     [
@@ -105,6 +145,10 @@ def test_what_is_no_unit(unit: Any, text: str) -> None:
         (NPU.attribute("spad"), "a whole number of bytes, at least 0"),
         (Attribute("a", int, high=4, unit="Hz", help="h"), "a whole number of Hz, at most 4"),
         (Attribute("a", int, low=1, high=4, unit="bytes", help="h"), "a whole number of bytes from 1 to 4"),
+        (Attribute("a", int, multiple_of=4, help="h"), "a whole number, a multiple of 4"),
+        (Attribute("a", int, low=8, high=32, multiple_of=8, help="h"), "a whole number from 8 to 32, a multiple of 8"),
+        (Attribute("a", (32, 64), help="h"), "one of 32, 64"),
+        (Attribute("a", ListOf((32, 64)), help="h"), "a list, each item one of 32, 64"),
     ],
 )
 def test_what_an_attribute_takes_in_words(attribute: Attribute, words: str) -> None:
