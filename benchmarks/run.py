@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import uma
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.discovery import find_compiler
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,17 +24,17 @@ from .artifact_folder import MAX_METADATA_BYTES, file_table, read_folder, write_
 from .artifact_record import machine_of, problem
 from .codegen.cmake import cmake_text
 from .codegen.makefile import makefile_text
-from .drivers import Clock, Library, Parts
+from .contract.drivers import Clock, Library, Parts
 from .errors import InternalError, ModelError, UsageError
 from .machines import Machine, find_runner, runners_for
-from .runtime.cache import Cache, library_key, on_trial
-from .runtime.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
-from .runtime.cpu import refuse_other_cpu
-from .runtime.elf import check_machine, code_bytes, symbol_value, text_bytes
-from .runtime.libraries import require_library
 from .runtime.profile import CallTime, PartCounts, Profile, call_times
-from .runtime.stack import Measured, stack_bytes
-from .runtime.toolchain import find_compiler
+from .toolchain.cache import Cache, library_key, on_trial
+from .toolchain.compile import STACK_SYMBOL, Part, compile_objects, compile_shared
+from .toolchain.cpu import refuse_other_cpu
+from .toolchain.discovery import find_compiler
+from .toolchain.elf import check_machine, code_bytes, symbol_value, text_bytes
+from .toolchain.libraries import require_library
+from .toolchain.stack import Measured, stack_bytes
 
 if TYPE_CHECKING:
     import numpy as np

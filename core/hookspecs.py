@@ -30,8 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from .drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
-from .hooktypes import Code, Cost, Lowered, Pass, Refuse, Strategy
+from .contract.code import Code
+from .contract.cost import Cost
+from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
+from .contract.lowered import Lowered, Refuse, Strategy
+from .contract.passes import Pass
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern

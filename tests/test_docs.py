@@ -302,7 +302,7 @@ def test_every_option_is_documented() -> None:
 
 def test_the_guide_names_every_hook_phase_and_field() -> None:
     from uma import hookspecs
-    from uma.hooktypes import PHASES
+    from uma.contract.passes import PHASES
     from uma.target import Limits
 
     text = "".join(page.read_text(encoding="utf-8") for page in (*CHAPTERS, ROOT / "docs" / "passes.md"))

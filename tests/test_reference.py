@@ -28,11 +28,11 @@ from tests.test_layers import DEEPER as DEEPER_MODULES
 
 from uma import errors, hookspecs
 from uma.cli import _parser
+from uma.contract.passes import PHASES
 from uma.frontends.onnx.convert import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.tflite.convert import OPERATORS
 from uma.frontends.tflite.variables import VARIABLE_OPERATORS
-from uma.hooktypes import PHASES
 from uma.partition import ReasonKind
 from uma.pipeline.stages import PHASE_AFTER, STAGES
 from uma.plugins.host import State

@@ -77,12 +77,12 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.blame import blaming_sources
+    from ..lowering.blame import blaming_sources
+    from ..lowering.graph import has_loops
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
-    from ..pipeline.explain import explain, require_offload
-    from ..pipeline.graph import has_loops
     from ..pipeline.stages import STAGES
+    from ..reports.explain import explain, require_offload
 
     if args.stop_after is not None:
         if args.stop_after not in STAGES:

@@ -16,8 +16,8 @@ from ..plain_files import open_plain
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
-    from ..pipeline.members import Members
     from ..plugins import PluginHost
     from .output import Output
 
@@ -135,7 +135,7 @@ def _find_members(args: argparse.Namespace, out: Output) -> Members:
         UsageError: one is malformed, or they do not go together, as `resolve_targets` has it; or a file cannot be read.
         PluginError: a target's plugin is at fault.
     """
-    from ..pipeline.members import resolve_targets
+    from ..lowering.members import resolve_targets
     from ..target.config import derivations
 
     with warnings.catch_warnings(record=True) as caught:

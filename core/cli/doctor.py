@@ -181,8 +181,8 @@ def _package(check: str, requirement: Requirement) -> Finding:
 
 
 def _compiler(check: str) -> Iterator[Finding]:
-    from ..runtime.compile import try_link
-    from ..runtime.toolchain import find_compiler
+    from ..toolchain.compile import try_link
+    from ..toolchain.discovery import find_compiler
 
     chosen = find_compiler()
     version = chosen.version.partition("\n")[0]
@@ -272,7 +272,7 @@ def _loops(host: PluginHost, check: str) -> Iterator[Finding]:
 def _cache(check: str) -> Iterator[Finding]:
     import shutil
 
-    from ..runtime.cache import Cache, default_folder
+    from ..toolchain.cache import Cache, default_folder
 
     wanted = default_folder()
     with warnings.catch_warnings(record=True) as caught:

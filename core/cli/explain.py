@@ -11,7 +11,7 @@ from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..hooktypes import Cost
+    from ..contract.cost import Cost
 
 __all__ = ["add"]
 
@@ -62,12 +62,12 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.costs import counted_by_region
     from ..pipeline.driver import finish_build, start_build
-    from ..pipeline.explain import explain
     from ..pipeline.stages import STAGES
-    from ..pipeline.streams import streams
     from ..program import Program, plan
+    from ..reports.costs import counted_by_region
+    from ..reports.explain import explain
+    from ..reports.streams import streams
     from ..runtime.tensors import random_array
 
     members, loaded = read_model(args, out)

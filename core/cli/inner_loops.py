@@ -71,7 +71,7 @@ def judge(host: PluginHost) -> Iterator[Verdict]:
 
 def _found() -> Iterator[str]:
     """The compilers of this machine."""
-    from ..runtime.toolchain import find_compiler
+    from ..toolchain.discovery import find_compiler
 
     for name in COMPILERS:
         try:

@@ -14,7 +14,7 @@ from .output import Output
 
 if TYPE_CHECKING:
     from ..hookspecs import Pattern
-    from ..pipeline.members import Member
+    from ..lowering.members import Member
     from ..pipeline.passes import Step
     from ..plugins import LoadedPlugin, PluginStatus
     from ..target import TargetKind
@@ -190,8 +190,8 @@ class _Known:
             self.error = error
 
     def _ask(self, plugin: LoadedPlugin) -> None:
-        from ..hooktypes import PHASES
-        from ..pipeline.members import Member
+        from ..contract.passes import PHASES
+        from ..lowering.members import Member
         from ..pipeline.passes import ordered
         from ..target import Target
 

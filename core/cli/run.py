@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..artifact import Artifact, PartCounts, Profile
-    from ..drivers import Clock
-    from ..pipeline.costs import RegionCost
-    from ..pipeline.members import Members
+    from ..contract.drivers import Clock
+    from ..lowering.members import Members
+    from ..reports.costs import RegionCost
 
 __all__ = ["add"]
 
@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.blame import blaming_sources
+    from ..lowering.blame import blaming_sources
     from ..runtime.files import save_arrays
 
     if args.repeat is not None and args.repeat < 1:
@@ -119,8 +119,8 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
         raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
     if not args.target:
         raise UsageError("running a model file needs --target", hint="for example --target c")
-    from ..pipeline.costs import region_costs
     from ..pipeline.driver import finish_build, start_build
+    from ..reports.costs import region_costs
 
     members, loaded = read_model(args, out)
     build = start_build(loaded, members, progress=out.step)
@@ -132,8 +132,8 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
 
 def _estimates(costs: Sequence[RegionCost], profile: Profile) -> dict[str, dict[str, Any]]:
     """For each device that counts cycles, and whose plugin estimates them, both; by its label."""
-    from ..hooktypes import Cost
-    from ..pipeline.costs import counted_cycles
+    from ..contract.cost import Cost
+    from ..reports.costs import counted_cycles
 
     found: dict[str, dict[str, Any]] = {}
     for label in dict.fromkeys(one.label for one in costs):

@@ -10,8 +10,8 @@ from .output import Output
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
-    from ..pipeline.explain import Explanation
     from ..program.memory_map import Placed
+    from ..reports.explain import Explanation
 
 __all__ = ["footprint", "say_footprint", "say_map", "say_shares", "shares_record"]
 

@@ -22,8 +22,8 @@ from .common import (
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..pipeline.members import Members
-    from ..pipeline.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
+    from ..lowering.members import Members
+    from ..reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
 
@@ -83,11 +83,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.blame import blaming_sources
+    from ..lowering.blame import blaming_sources
     from ..pipeline.driver import build_loaded
-    from ..pipeline.oracles import ORACLES, kept_states
-    from ..pipeline.samples import LABELS, SAMPLES_EMULATED, check_count, data_set, filled
-    from ..pipeline.verify import verify
+    from ..reports.oracles import ORACLES, kept_states
+    from ..reports.samples import LABELS, SAMPLES_EMULATED, check_count, data_set, filled
+    from ..reports.verify import verify
 
     check_count(args.samples)
     if not args.step_limit > 0:

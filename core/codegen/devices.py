@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..drivers import Implementation, Routine, Runtime
+from ..contract.drivers import Implementation, Routine, Runtime
 from ..errors import InternalError, ModelError, PluginError, UsageError
 from ..program import Plan, Program
 from ..relay.extern import Extern, Field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..drivers import Routine
+from ..contract.drivers import Routine
 from ..relay.extern import Extern
 from ..tir.ctext import fill, placeholders
 from ..tir.nodes import HOST_SCOPES, Param

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ..drivers import Routine
+from ..contract.drivers import Routine
 from ..errors import InternalError
 from ..program import Buffer, Call, Plan, Program, Wait, relocate
 from ..program.program import arguments as passed

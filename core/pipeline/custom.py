@@ -7,10 +7,10 @@ from functools import partial
 from typing import Literal
 
 from ..errors import ModelError, PluginError
+from ..lowering.members import Members
 from ..plugins import LoadedPlugin
 from ..relay.custom import CustomImporter, CustomLayer
 from ..relay.expr import Expr
-from .members import Members
 
 __all__ = ["CustomImporters"]
 

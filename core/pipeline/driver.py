@@ -23,21 +23,21 @@ from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
+from ..lowering.members import Member, Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Buffer, Call, Plan, Program, check_plan, memory_map, plan
 from ..program.hazards import finish_positions
 from ..relay.extern import Extern
 from ..relay.module import IRModule
-from ..runtime.libraries import require_library
-from ..runtime.toolchain import find_compiler
 from ..target.config import derivations
 from ..tir.nodes import PrimFunc
+from ..toolchain.discovery import find_compiler
+from ..toolchain.libraries import require_library
 from ..version import __version__
 from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
-from .members import Member, Members, TargetLike, resolve_targets
 from .pins import Pins, pin_layers, unpinned
 from .stages import STAGES, Build, Form
 

@@ -6,8 +6,11 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..contract.passes import Pass, Phase
 from ..errors import InternalError, PluginError, UmaError
-from ..hooktypes import Pass, Phase
+from ..lowering.graph import unique_name
+from ..lowering.members import Member, Members
+from ..lowering.regions import label_of, regions_of
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.types import FuncType
@@ -15,10 +18,7 @@ from ..relay.verify import Fault, verify
 from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
 from ..tir.nodes import PrimFunc
 from ..tir.proof import unproven
-from .graph import unique_name
-from .members import Member, Members
 from .phases import phase_faults
-from .regions import label_of, regions_of
 
 __all__ = ["Step", "ordered", "run_passes"]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..hooktypes import PHASES, Phase
+from ..contract.passes import PHASES, Phase
+from ..lowering.fuse import is_view
+from ..lowering.members import Members
+from ..lowering.regions import label_of, regions_of
 from ..relay.expr import Call, Constant, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
@@ -16,9 +19,6 @@ from ..tir.nodes import PrimFunc
 from ..tir.scratch import hoist_scratch
 from ..tir.unroll import unroll
 from ..tir.visit import uses_device
-from .fuse import is_view
-from .members import Members
-from .regions import label_of, regions_of
 
 __all__ = ["phase_faults"]
 

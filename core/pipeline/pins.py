@@ -11,14 +11,14 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from ..errors import ModelError, RequirementError, UsageError
+from ..lowering.members import Members
+from ..lowering.regions import label_of
 from ..program import Program
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin, without_pin
 from ..target.values import shown, suggest
-from .members import Members
-from .regions import label_of
 
 __all__ = ["Pins", "pin_layers", "unpinned", "write_out_hosts"]
 

@@ -11,8 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
-from ..hooktypes import Phase
+from ..lowering.blame import blaming, located
+from ..lowering.fuse import fuse, is_view
+from ..lowering.graph import has_loops, parts_of
+from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
+from ..lowering.lower import lower_tracing
+from ..lowering.members import Members
+from ..lowering.regions import RegionLowering, label_of, regions_of
+from ..lowering.sequence import sequence_tracing
 from ..partition import Owner, Placement, Refusal, place
 from ..program import Placed, Program
 from ..program import verify as verify_program
@@ -27,16 +35,8 @@ from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
 from ..tir.nodes import PrimFunc
 from ..tir.proof import Unproven, unproven
-from .blame import blaming, located
-from .fuse import fuse, is_view
-from .graph import has_loops, parts_of
-from .loops import flatten_all_tracing, simplify_all, unroll_all
-from .lower import lower_tracing
-from .members import Members
 from .passes import run_passes
 from .pins import write_out_hosts
-from .regions import RegionLowering, label_of, regions_of
-from .sequence import sequence_tracing
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
 

@@ -1,11 +1,10 @@
-"""The host side of a compiled model: finding a C compiler and libraries, caching what it makes, calling it.
+"""The host side of a compiled model: calling it, in this process, in one of its own, or in an emulator.
 
-`toolchain`, `libraries` and `cache` need the standard library only; `native` needs cffi and numpy and is imported where
-a model is run. The C that every model shares is in ``csrc/``.
+`native` needs cffi and numpy and is imported where a model is run. The C that every model shares is in ``csrc/``.
 """
 
 from __future__ import annotations
 
-from .libraries import find_library
+from ..toolchain.libraries import find_library
 
 __all__ = ["find_library"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..drivers import Parts
+from ..contract.drivers import Parts
 from ..errors import DeviceError, ModelError, PluginError
 from .abi import abi, aligned, text
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from ..errors import InternalError, ModelError, RequirementError, ToolchainError, UsageError
 from ..machines import Runner
+from ..toolchain.tools import ending, excerpt, run
 from .abi import Array, abi
 from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
 from .state import SessionState, check_state
 from .tensors import TensorInfo
-from .tools import ending, excerpt, run
 
 __all__ = ["EmulatedModel", "EmulatedSession"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ..errors import ModelError, RequirementError
 from ..machines import EmulatedBoard, Runner
+from ..toolchain.cache import Cache, library_key
+from ..toolchain.compile import Part, compile_program
+from ..toolchain.elf import segments
 from .abi import abi
-from .cache import Cache, library_key
-from .compile import Part, compile_program
-from .elf import segments
 
 __all__ = ["make_image"]
 

@@ -26,13 +26,13 @@ import numpy as np
 from ..errors import InternalError, ToolchainError
 from ..program.packing import round_up
 from ..program.plan import guard_bytes
+from ..toolchain.cache import on_trial
+from ..toolchain.tools import excerpt
 from .abi import Array, abi, declarations
-from .cache import on_trial
 from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
 from .state import SessionState
 from .tensors import TensorInfo
-from .tools import excerpt
 
 __all__ = ["STEP_LIMIT_S", "EmulatedRuns", "Image", "IsolatedModel", "Isolation", "Stopped", "Written"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..drivers import Clock
+from ..contract.drivers import Clock
 
 if TYPE_CHECKING:
     import numpy as np

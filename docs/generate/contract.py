@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from uma import hookspecs, hooktypes
+from uma import hookspecs
+from uma.contract.passes import PHASES
 from uma.pipeline.stages import PHASE_AFTER
 
 from .docstrings import Docstring, inline, text
@@ -55,18 +56,18 @@ def _records(names: Names) -> str:
 
 def phase_docs() -> dict[str, str]:
     """What holds at each phase, as the docstring of `Phase` says it."""
-    _, doc = module_source("uma.hooktypes")["Phase"]
+    _, doc = module_source("uma.contract.passes")["Phase"]
     [items] = [block for block in doc.split("\n\n") if block.startswith("- ")]
     parts = [item.partition("``: ") for item in items.removeprefix("- ``").split("\n- ``")]
     return {phase: " ".join(rest.split()) for phase, _, rest in parts}
 
 
 def _phases(names: Names) -> str:
-    _, doc = module_source("uma.hooktypes")["Phase"]
+    _, doc = module_source("uma.contract.passes")["Phase"]
     lead, _, behind = doc.split("\n\n")
     after = {phase: stage for stage, phase in PHASE_AFTER.items()}
     said = phase_docs()
-    rows = [(code(phase), code(after[phase]), inline(said[phase], names.link)) for phase in hooktypes.PHASES]
+    rows = [(code(phase), code(after[phase]), inline(said[phase], names.link)) for phase in PHASES]
     return "\n".join(
         [
             heading(1, "Phases"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uma.codegen.devices import Device
-from uma.drivers import Implementation, Runtime
+from uma.contract.drivers import Implementation, Runtime
 from uma.program import Buffer, Call, Program, verify
 from uma.program.program import Role
 from uma.tir import nodes as tir

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from uma.errors import RequirementError
 from uma.hookspecs import Lowered, Pattern, Refuse, Strategy
+from uma.lowering.members import Members, resolve_targets
 from uma.partition import Claim, Owner, Placement
 from uma.pipeline.driver import make_artifact
-from uma.pipeline.explain import Explanation, explain
-from uma.pipeline.members import Members, resolve_targets
 from uma.pipeline.stages import Build, Form
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.program import Program, plan
@@ -45,6 +44,7 @@ from uma.relay.pattern import any_
 from uma.relay.transform import canonicalise
 from uma.relay.transform.zero_points import zero_points_to_biases
 from uma.relay.visit import with_children
+from uma.reports.explain import Explanation, explain
 from uma.target import Target
 
 from . import partitions

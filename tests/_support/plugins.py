@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from uma.hookspecs import Pattern, hookimpl
-from uma.pipeline.fuse import fuse
-from uma.pipeline.members import Members, resolve_targets
+from uma.lowering.fuse import fuse
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.stages import STAGES, Build, Form, Observer
 from uma.plugins import PluginEntry, PluginHost, default_host
 from uma.program import Program

@@ -26,7 +26,7 @@ from uma import artifact_record
 from uma.artifact import Artifact, CallTime, load
 from uma.artifact_record import METADATA_FILE, SCHEMA_VERSION
 from uma.errors import InternalError, ModelError, ToolchainError, UmaError, UsageError
-from uma.runtime.cache import Cache
+from uma.toolchain.cache import Cache
 
 RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
 
@@ -345,7 +345,7 @@ class TestRunning:
             other = Artifact(FILES, changed("compile.hosts.0.compiler", name))
             assert other._library() != first
             np.testing.assert_array_equal(other.run(X)["y:0"], Y)
-        monkeypatch.setattr("uma.runtime.cache.host_cpu_id", lambda: "another")
+        monkeypatch.setattr("uma.toolchain.cache.host_cpu_id", lambda: "another")
         assert artifact._library() != first
 
     @pytest.mark.parametrize("use", [lambda made: made.code_bytes, lambda made: made.session()])

@@ -18,7 +18,7 @@ from uma.artifact import Artifact, PartCounts, load
 from uma.artifact_record import METADATA_FILE, SCHEMA_VERSION
 from uma.codegen import emit_model
 from uma.codegen.devices import Device, device_record
-from uma.drivers import Clock, Parts
+from uma.contract.drivers import Clock, Parts
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
 

@@ -17,9 +17,9 @@ from tests._support.small_models import NET, Uma
 
 from uma import build, load
 from uma.errors import UmaError
-from uma.runtime import toolchain
 from uma.runtime.files import read_arrays
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain import discovery as toolchain
+from uma.toolchain.discovery import find_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -366,7 +366,7 @@ class TestToolchain:
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU is one of x86")
     def test_a_cpu_that_this_machine_is_not(self, uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "cpuinfo").write_text("flags : fpu sse sse2\n")
-        monkeypatch.setattr("uma.runtime.cpu._CPUINFO", folder / "cpuinfo")
+        monkeypatch.setattr("uma.toolchain.cpu._CPUINFO", folder / "cpuinfo")
         target = ("--target", "c -mcpu=x86-64-v4 -opt=0")
         assert uma("build", "net.py", *target, "-o", "out").code == 0
         for command in (["run", "out"], ["run", "out", "--profile"], ["verify", "net.py", *target]):

@@ -137,7 +137,7 @@ class TestCompiler:
         assert "neither a known name of a C compiler nor an absolute path" in fault(uma, 2)["what"]
 
     def test_it_does_not_link(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("uma.runtime.compile.try_link", lambda *_, **__: (False, "stdint.h: No such file"))
+        monkeypatch.setattr("uma.toolchain.compile.try_link", lambda *_, **__: (False, "stdint.h: No such file"))
         found = fault(uma, 6)
         assert "cannot make a program of a few lines\nstdint.h: No such file" in found["what"]
         assert "libc6-dev" in found["hint"]

@@ -20,10 +20,10 @@ from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
 from uma.cli.run import _show_parts
 from uma.hookspecs import Clock, Cost, Lowered, Pattern, Refuse
-from uma.pipeline.costs import RegionCost, counted_by_region, counted_cycles
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function
 from uma.relay.pattern import Clause, Failed, op, wildcard
+from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
 from uma.tir import nodes as tir
 from uma.tir import te

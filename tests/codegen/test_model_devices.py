@@ -15,7 +15,7 @@ from tests._support.programs import kernel
 
 from uma.codegen import ModelFiles, emit_model
 from uma.codegen.devices import Device, device_record
-from uma.drivers import Clock, Implementation, Parts
+from uma.contract.drivers import Clock, Implementation, Parts
 from uma.errors import InternalError, PluginError, UsageError
 from uma.program import Program, plan
 from uma.target import Attribute, Target, TargetKind

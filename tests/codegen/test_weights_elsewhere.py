@@ -10,11 +10,11 @@ import pytest
 
 import uma
 from uma.errors import UsageError
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, make_artifact, start_build
-from uma.pipeline.members import resolve_targets
 from uma.plugins import default_host
 from uma.program import Program, plan
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.discovery import find_compiler
 from uma.weights_forms import WEIGHTS_FORMS
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"

@@ -1,19 +1,13 @@
-"""One cache of compiled models for all tests here."""
+"""All tests here share compiled models with those of other folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """All tests share their compiled models, and nothing of this user's is touched."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        folder.chmod(0o700)
-        patch.setenv("UMA_CACHE_DIR", str(folder))
-        patch.delenv("CC", raising=False)
-        yield folder
+def one_cache(shared_cache: Path) -> Path:
+    """Nothing of this user's is touched."""
+    return shared_cache

@@ -22,8 +22,8 @@ from tests._support.te_lowerings import Compute, lowered
 import uma
 from uma.errors import PluginError
 from uma.hookspecs import Lowered
+from uma.lowering.members import Members
 from uma.pipeline.driver import LoadedModel, finish_build, start_build
-from uma.pipeline.members import Members
 from uma.plugins import PluginHost
 from uma.program import Program
 from uma.relay import (

@@ -13,10 +13,9 @@ import pytest
 
 from uma.artifact import load
 from uma.errors import RequirementError, ToolchainError, UsageError
+from uma.lowering.members import resolve_targets
 from uma.machines import RUNNERS, Machine
 from uma.pipeline.driver import build, build_loaded, load_model
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.verify import verify
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import (
     FixedPoint,
@@ -32,12 +31,13 @@ from uma.relay import (
     call,
     const,
 )
+from uma.reports.verify import verify
 from uma.runtime import emulator
-from uma.runtime.compile import Part
-from uma.runtime.elf import check_machine
 from uma.runtime.emulator import EmulatedModel
 from uma.runtime.image import make_image
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.compile import Part
+from uma.toolchain.discovery import find_compiler
+from uma.toolchain.elf import check_machine
 
 MODULES = {"c": "uma_cpu_c", "matrix_unit": "uma_matrix_unit", "stream_machine": "uma_stream_machine"}
 

@@ -11,7 +11,7 @@ import pytest
 from tests._support.real_models import FILES, FLOAT, INT8, artifact_of, built
 
 from uma.artifact import Artifact
-from uma.pipeline.oracles import litert, onnxruntime
+from uma.reports.oracles import litert, onnxruntime
 
 RANDOM_INPUTS = 100
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror")

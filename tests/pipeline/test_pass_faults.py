@@ -15,9 +15,9 @@ from tests._support.plugins import built, members_of
 from tests._support.regions import CHAIN, MANY, RELU, T, X, Y
 from tests._support.te_lowerings import kernel_of
 
+from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.hooktypes import PHASES, Pass, Phase, Scope
-from uma.pipeline.members import Members
+from uma.lowering.members import Members
 from uma.pipeline.phases import phase_faults
 from uma.pipeline.stages import PHASE_AFTER, Build, Form
 from uma.program import Program

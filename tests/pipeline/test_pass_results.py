@@ -13,10 +13,11 @@ from tests._support.plugins import HOST, checked, entry_of, members_of, module_o
 from tests._support.regions import CHAIN, X, inlined, steps
 from tests._support.te_lowerings import lowered
 
-from uma.hooktypes import PHASES, Pass, Phase, Scope, Strategy
+from uma.contract.lowered import Strategy
+from uma.contract.passes import PHASES, Pass, Phase, Scope
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.pipeline.dump import CONSTANTS_FILE, Dumper, print_form, read_dump
-from uma.pipeline.members import Members, resolve_targets
 from uma.pipeline.stages import PHASE_AFTER, STAGES, Build, Form
 from uma.plugins import PluginHost
 from uma.program import Program

@@ -11,9 +11,9 @@ from tests._support.passes import Rewrite, by_host, each_loop, of_graph, of_loop
 from tests._support.plugins import accelerator, built, checked, entry_of, members_of, module_of, taking, toy
 from tests._support.regions import CHAIN, T, X, Y, steps
 
+from uma.contract.passes import PHASES, Pass, Phase, Scope
 from uma.errors import PluginError
-from uma.hooktypes import PHASES, Pass, Phase, Scope
-from uma.pipeline.members import Members
+from uma.lowering.members import Members
 from uma.pipeline.passes import ordered
 from uma.relay import Call, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from uma.errors import RequirementError
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import finish_build, load_model, start_build
-from uma.pipeline.explain import Explanation, explain
-from uma.pipeline.members import Members, resolve_targets
-from uma.pipeline.oracles import litert
 from uma.pipeline.pins import Pins
 from uma.plugins import PluginEntry, PluginHost
+from uma.reports.explain import Explanation, explain
+from uma.reports.oracles import litert
 
 MODULES = {"c": "uma_cpu_c", "matrix_unit": "uma_matrix_unit", "stream_machine": "uma_stream_machine"}
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

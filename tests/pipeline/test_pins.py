@@ -15,13 +15,12 @@ from tests._support.regions import CHAIN, RELU, SUM, T, X
 from tests._support.te_lowerings import lowered
 
 import uma
-from uma.drivers import Runtime
+from uma.contract.drivers import Runtime
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Lowered, Pass, Pattern, Refuse
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import LoadedModel, build_loaded, finish_build, load_model, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
-from uma.pipeline.explain import explain
-from uma.pipeline.members import Members, resolve_targets
 from uma.pipeline.pins import Pins, pin_layers
 from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry, PluginHost
@@ -30,6 +29,7 @@ from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TensorTy
 from uma.relay.pattern import op, wildcard
 from uma.relay.text import parse_module, print_module
 from uma.relay.visit import post_order, rewrite
+from uma.reports.explain import explain
 from uma.target import Attribute, Target
 
 TWO = ("one: npu", "two: npu -lanes=4", "plain")

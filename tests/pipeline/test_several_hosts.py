@@ -24,11 +24,9 @@ import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
 from uma.hookspecs import Code, Pass, Refuse, Strategy
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, load_model, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
-from uma.pipeline.explain import explain
-from uma.pipeline.members import Members, resolve_targets
-from uma.pipeline.oracles import litert
 from uma.pipeline.pins import pin_layers
 from uma.plugins import PluginHost
 from uma.program import Program, plan
@@ -38,6 +36,8 @@ from uma.relay import Expr, Function, IRModule, Spans, call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.pattern import Pattern, any_, op, wildcard
 from uma.relay.visit import children, rewrite, with_children, without_pin
+from uma.reports.explain import explain
+from uma.reports.oracles import litert
 from uma.target import Target, TargetKind
 
 TWO = ["c -opt=3", "other: c -opt=1"]

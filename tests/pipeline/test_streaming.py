@@ -21,12 +21,13 @@ from tests._support.tflite_builder import run as run_litert
 
 from uma.artifact import Artifact, load
 from uma.errors import ModelError, TextError, UsageError
-from uma.pipeline import STAGES, build, sequence
+from uma.lowering import sequence
+from uma.lowering.members import resolve_targets
+from uma.pipeline import STAGES, build
 from uma.pipeline.driver import build_loaded, load_model
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.verify import verify
 from uma.plugins import default_host
 from uma.relay.module import Signature
+from uma.reports.verify import verify
 from uma.runtime.isolated import IsolatedModel
 from uma.runtime.native import Session, SessionState
 

@@ -18,16 +18,16 @@ from tests._support.plugins import checked, members_of, module_of
 from uma import hookspecs
 from uma.codegen.devices import Device
 from uma.hookspecs import Code, Cost, CustomLayer, CustomTensor
-from uma.pipeline.costs import region_costs
+from uma.lowering.members import Members
 from uma.pipeline.custom import CustomImporters
 from uma.pipeline.driver import make_artifact
-from uma.pipeline.members import Members
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
 from uma.program import Program, plan
 from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
 from uma.relay.pattern import match
 from uma.relay.text import print_module
+from uma.reports.costs import region_costs
 
 X = Var("x", TensorType((3, 4), "float32"))
 

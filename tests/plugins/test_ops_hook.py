@@ -17,13 +17,13 @@ from tests._support.tflite_builder import TFLiteBuilder
 
 from uma.errors import ModelError, PluginError
 from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
+from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build, build_loaded, load_model, lower_loaded
-from uma.pipeline.members import Members, resolve_targets
-from uma.pipeline.verify import verify
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
 from uma.relay import Call, Constant, Expr, IRModule, Op, call, children, get_op, registered_ops
 from uma.relay.evaluate import evaluate
 from uma.relay.text import print_module
+from uma.reports.verify import verify
 from uma.tir import te
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)

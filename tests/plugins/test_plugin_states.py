@@ -14,7 +14,7 @@ from tests._support.plugins import HOST, accelerator, built, entry_of, module_of
 
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION
-from uma.pipeline.members import resolve_targets
+from uma.lowering.members import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call
 

@@ -15,7 +15,7 @@ from tests._support.plugins import fused
 from tests._support.relay_strategies import SCALES, modules, random_array
 
 from uma.errors import ModelError, TextError
-from uma.pipeline.lower import lower
+from uma.lowering.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, call, const
 from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from uma.relay.op import FixedPoint

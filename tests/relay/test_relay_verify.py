@@ -9,7 +9,7 @@ from tests._support.plugins import fused
 from tests._support.relay_strategies import modules
 
 from uma.errors import InternalError
-from uma.pipeline.lower import lower
+from uma.lowering.lower import lower
 from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, call
 from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from uma.relay.types import FuncType, TensorType

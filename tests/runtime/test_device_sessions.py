@@ -21,9 +21,9 @@ from uma.codegen import emit_model
 from uma.codegen.devices import Device
 from uma.errors import DeviceError, InternalError, ModelError, PluginError, UsageError
 from uma.program import Buffer, Call, Program, plan
-from uma.runtime.compile import Part, compile_shared
 from uma.runtime.native import DeviceInfo, NativeModel, Session
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.discovery import find_compiler
 
 X = np.array([1, -2, 3, 2**30], np.int32)
 

@@ -22,13 +22,13 @@ from uma.errors import DeviceError, InternalError, ModelError, PluginError, Requ
 from uma.machines import RUNNERS, Machine
 from uma.program import Buffer, Call, Program, plan
 from uma.runtime import emulator
-from uma.runtime.compile import Part
 from uma.runtime.devices import DeviceInfo
 from uma.runtime.emulator import EmulatedModel, EmulatedSession
 from uma.runtime.image import make_image
 from uma.runtime.state import SessionState
 from uma.runtime.tensors import TensorInfo
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.compile import Part
+from uma.toolchain.discovery import find_compiler
 
 SH = shutil.which("sh")
 SLEEP = shutil.which("sleep")

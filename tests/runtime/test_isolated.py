@@ -26,9 +26,9 @@ from uma.errors import DeviceError, InternalError, PluginError, ToolchainError
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.relay import Var, call, const
 from uma.relay.types import TensorType
-from uma.runtime.compile import Part, compile_shared
 from uma.runtime.isolated import Image, IsolatedModel, Isolation
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.discovery import find_compiler
 
 X = Var("x", TensorType((2, 4), "int32"))
 SUM = module_of(call("add", X, const(np.arange(4, dtype=np.int32))))

@@ -18,9 +18,9 @@ from hypothesis.extra import numpy as hnp
 
 import uma.runtime
 from uma.errors import InternalError, ModelError, ToolchainError, UsageError
-from uma.runtime.compile import Part, compile_shared
 from uma.runtime.native import NativeModel, Session, SessionState, TensorInfo
-from uma.runtime.toolchain import find_compiler
+from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.discovery import find_compiler
 
 RUNTIME_H = (Path(uma.runtime.__file__).parent / "csrc" / "uma_runtime.h").read_text()
 

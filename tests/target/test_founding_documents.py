@@ -9,7 +9,7 @@ from tests._support.plugins import HOST, built, entry_of, module_of, taking
 from tests._support.regions import CHAIN, RELU
 from tests._support.target_kinds import ALIASES, KINDS, Registry
 
-from uma.pipeline.members import resolve_targets
+from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
 from uma.target import Alias, Attribute, ListOf, Target, TargetKind, parse_target
 from uma.target.config import CompilationConfig, refines

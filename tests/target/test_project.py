@@ -9,7 +9,7 @@ import pytest
 from tests._support.plugins import HOST, accelerator, entry_of
 
 from uma.errors import UsageError
-from uma.pipeline.members import resolve_targets
+from uma.lowering.members import resolve_targets
 from uma.plugins import PluginHost
 from uma.target.project import project_targets
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import uma
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
-from uma.pipeline.explain import explain
-from uma.pipeline.members import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
+from uma.reports.explain import explain
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

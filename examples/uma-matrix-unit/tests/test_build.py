@@ -12,10 +12,10 @@ from tests._support.residual_nets import SHAPE, residual_block
 
 import uma
 from uma.hookspecs import Cost
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
-from uma.pipeline.explain import explain
-from uma.pipeline.members import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
+from uma.reports.explain import explain
 
 PLUGINS = PluginHost(
     lambda: [

@@ -19,15 +19,15 @@ import uma
 import uma_stream_machine.stream
 from uma.cli import main
 from uma.errors import DeviceError, InternalError
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, lower_loaded, start_build
-from uma.pipeline.explain import explain
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.streams import streams
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Call, Program, Wait, plan
 from uma.program.check import check_plan
 from uma.relay import FixedPoint, Function, IRModule, TensorType, Tuple, Var, call, const
 from uma.relay.evaluate import evaluate
+from uma.reports.explain import explain
+from uma.reports.streams import streams
 from uma_stream_machine import FAULTS
 from uma_stream_machine.commands import Command
 

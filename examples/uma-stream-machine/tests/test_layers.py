@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import uma
 from uma.hookspecs import Extern
+from uma.lowering.members import resolve_targets
+from uma.lowering.regions import regions_of
 from uma.pipeline.driver import LoadedModel, lower_loaded
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.regions import regions_of
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate

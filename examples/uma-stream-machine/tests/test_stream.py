@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from uma.hookspecs import Extern
+from uma.lowering.members import resolve_targets
+from uma.lowering.regions import regions_of
 from uma.pipeline.driver import load_model, lower_loaded
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.regions import regions_of
 from uma.plugins import PluginEntry, PluginHost
 from uma_stream_machine.commands import COMMANDS, Command, command, decode
 from uma_stream_machine.cost import stream_cycles

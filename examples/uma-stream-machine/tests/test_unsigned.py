@@ -11,10 +11,10 @@ from tests._support.onnx_builder import run_onnxruntime
 from tests._support.tflite_builder import litert
 
 import uma
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
-from uma.pipeline.explain import explain
-from uma.pipeline.members import resolve_targets
 from uma.plugins import PluginEntry, PluginHost
+from uma.reports.explain import explain
 
 PLUGINS = PluginHost(
     lambda: [

@@ -12,9 +12,9 @@ from uma.compilers import KNOWN_COMPILERS, refused_flags
 from uma.errors import UsageError
 from uma.hookspecs import Code
 from uma.plugins import PluginEntry, PluginHost
-from uma.runtime.compile import Part, compile_shared
-from uma.runtime.toolchain import find_compiler
 from uma.target import Target
+from uma.toolchain.compile import Part, compile_shared
+from uma.toolchain.discovery import find_compiler
 
 MATH = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 

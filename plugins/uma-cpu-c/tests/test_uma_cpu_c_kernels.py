@@ -7,7 +7,7 @@ import pytest
 from tests._support.plugins import fused, module_of
 from tests._support.relay_strategies import random_array
 
-from uma.pipeline.fuse import is_view
+from uma.lowering.fuse import is_view
 from uma.relay.expr import Call, Expr, Function, Tuple, Var, call, const
 from uma.relay.op import FixedPoint
 from uma.relay.types import TensorType

@@ -17,11 +17,11 @@ from tests._support.onnx_builder import OnnxBuilder
 
 import uma
 from uma.artifact import Artifact
+from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
-from uma.pipeline.explain import Explanation, explain
-from uma.pipeline.members import resolve_targets
-from uma.pipeline.verify import verify
 from uma.plugins import PluginEntry, PluginHost
+from uma.reports.explain import Explanation, explain
+from uma.reports.verify import verify
 
 PLUGINS = PluginHost(
     lambda: [

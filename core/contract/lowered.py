@@ -1,0 +1,92 @@
+"""What lowering gives: loops for a function, strategies that make them, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import PluginError
+from ..target import Target
+from ..target.kind import shown
+from ..tir.nodes import PrimFunc
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..relay.expr import Expr, Function
+
+__all__ = ["Lowered", "Lowering", "Refuse", "Strategy"]
+
+
+class Refuse(Exception):
+    """Raised by a lowering that cannot do what its patterns promised: gives a node back.
+
+    The core takes the match that holds the node out of the region, keeps every other match of it, places the node
+    anew, and shows the reason to whoever asks why it is not on the accelerator. A refusal is no fault.
+
+    Args:
+        reason: one sentence for the user: what the hardware cannot do, and the value that shows it.
+        at: the node, an expression of the region that the hook was given; None gives all of the region back.
+    """
+
+    def __init__(self, reason: str, at: Expr | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Loops for one function, and the constants that they need.
+
+    Args:
+        func: its inputs are the parameters of the function, in order, of the same shapes and dtypes; its outputs the
+            function's results likewise.
+        constants: what its parameters of role ``constant`` hold, in order: packed weights, tables.
+
+    Raises:
+        PluginError: ``func`` is no PrimFunc, or the constants are not those that it takes.
+    """
+
+    func: PrimFunc
+    constants: tuple[np.ndarray, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.func, PrimFunc):
+            raise PluginError(f"Lowered.func is {shown(self.func)}, not a PrimFunc")
+        wanted = [f"{b.dtype}{list(b.shape)}" for b in self.func.buffers("constant")]
+        given = [f"{getattr(c, 'dtype', type(c).__name__)}{list(getattr(c, 'shape', ()))}" for c in self.constants]
+        if given != wanted:
+            raise PluginError(
+                f"Lowered.constants are ({', '.join(given)}), the function takes ({', '.join(wanted)})",
+                hint="one numpy array per parameter of role constant, in order",
+            )
+        object.__setattr__(self, "constants", tuple(self.constants))
+
+
+Lowering = Callable[["Function", Target], "Lowered | None"]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a target computes an op, or what one of its patterns takes.
+
+    Args:
+        name: of the op (``qnn.conv2d``) or of the pattern (``my_device.conv2d_relu``).
+        lower: is given a function that does just that, and the target; gives its loops, or None where this one is not
+            for it. It may raise `Refuse`.
+
+    Raises:
+        PluginError: a field is malformed.
+    """
+
+    name: str
+    lower: Lowering
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name:
+            raise PluginError(f"{shown(name)} names no op and no pattern")
+        if not callable(self.lower):
+            raise PluginError(f"lower of strategy {name!r} is {shown(self.lower)}, not a function")

@@ -1,0 +1,218 @@
+"""From the host's kernels in the graph form to loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..contract.lowered import Refuse
+from ..errors import InternalError, ModelError, RequirementError
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, const
+from ..relay.module import IRModule, Spans, func_type
+from ..relay.op import Op
+from ..relay.transform.layout import reshape
+from ..relay.types import TensorType
+from ..relay.visit import children, post_order, with_children
+from ..tir import te
+from ..tir.nodes import Imm, PrimFunc
+from .blame import located
+from .fuse import is_view
+from .graph import as_function, unique_name
+from .members import Member
+from .offers import lower_match
+from .regions import label_of
+
+__all__ = ["copy_of", "lower", "lower_tracing"]
+
+
+def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None) -> IRModule:
+    """``module`` with every kernel of ``main`` lowered: a call of a PrimFunc with its inputs and constants.
+
+    Kernels that are equal but for the constants they are given share one PrimFunc. Calls of regions stay.
+
+    A kernel goes to the host that its call is pinned to, else to the first of them that can run it: whose plugin gives
+    loops, or leaves the choice to ops that have loops of their own. The calls that are not for the first host are
+    pinned to theirs.
+
+    Args:
+        module: what is left to hosts is grouped into kernels.
+        hosts: asked in their order for each kernel before the ops' own loops are taken; without any, those alone are.
+        first: of the hosts the one that runs the model's entry; by default the first of them.
+
+    Raises:
+        ModelError: no host can run an op, or ``main`` calls a function of the graph form by its name that is no region.
+        RequirementError: the host that something is pinned to cannot run it.
+        PluginError: the plugin of a host is at fault.
+    """
+    return lower_tracing(module, hosts, first)[0]
+
+
+def lower_tracing(
+    module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None
+) -> tuple[IRModule, dict[Expr, Expr]]:
+    """As `lower`; also what each expression of ``main`` became."""
+    main = module.main
+    spans = Spans(dict(module.spans))
+    kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
+    taken = {var.name for var in module.functions}
+    done: dict[Expr, Expr] = {}
+    for expr in post_order(main.body):
+        rebuilt = with_children(expr, [done[child] for child in children(expr)])
+        layers = module.spans[expr]
+        if isinstance(rebuilt, Call) and isinstance(rebuilt.op, GlobalVar):
+            called = module.functions[rebuilt.op]
+            if isinstance(called, Function) and label_of(called) is None:
+                what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
+                raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
+        elif isinstance(rebuilt, Call) and not is_view(rebuilt):
+            rebuilt = _on_host(rebuilt, kernels, taken, layers, hosts, first)
+            if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
+                spans.add(rebuilt, layers)
+                rebuilt = Tuple([rebuilt])
+        spans.moved(expr, rebuilt)
+        done[expr] = rebuilt
+    made = module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+    functions = {**made.functions, **{var: func for func, var in kernels.items()}}
+    return IRModule(functions, made.spans, made.signature), done
+
+
+def _on_host(
+    call: Call,
+    kernels: dict[PrimFunc, GlobalVar],
+    taken: set[str],
+    layers: tuple[str, ...],
+    hosts: Sequence[Member],
+    first: Member | None,
+) -> Call:
+    """``call`` as a call of loops, by the host that it is pinned to or the first one that can run it."""
+    if not hosts:
+        return _lower_call(call, kernels, taken, layers, None)
+    failures: list[tuple[Member, str, Exception]] = []
+    for host in hosts:
+        if call.pin not in (None, host.label):
+            continue
+        given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
+        try:
+            made = _lower_call(given, kernels, taken, layers, host)
+        except (Refuse, ModelError) as error:
+            failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
+        else:
+            return made.pinned(None if host is (first or hosts[0]) else host.label)
+    computed = call.op_name or ", ".join(_op_names(call.op.body) if isinstance(call.op, Function) else ())
+    where = ", ".join(layers) or None
+    if call.pin is not None:
+        what = f"{computed} is pinned to {call.pin!r}, which cannot run it: {failures[0][1]}"
+        raise RequirementError(what, where=where, hint="pin it to another host, or to none")
+    if len(failures) > 1:
+        reasons = "; ".join(f"{host.label}: {reason}" for host, reason, _ in failures)
+        raise ModelError(f"no host can run {computed}: {reasons}", where=where)
+    only, reason, failure = failures[0]
+    if isinstance(failure, Refuse):
+        fault = only.plugin.fault(f"refused what only the host can do: {reason}")
+        raise located(fault, *layers) from failure
+    raise failure
+
+
+def _without_composite(call: Call) -> Call:
+    if not isinstance(call.op, Function) or call.op.attr("Composite") is None:
+        return call
+    attrs = {name: value for name, value in call.op.attrs if name != "Composite"}
+    return Call(Function(call.op.params, call.op.body, attrs), call.args, pin=call.pin)
+
+
+def _lower_call(
+    call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...], host: Member | None
+) -> Call:
+    """``call`` as a call of loops. Raises Refuse as the plugin of the host does."""
+    function = call.op if isinstance(call.op, Function) else as_function(call)
+    args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
+    name = "_".join(_op_names(function.body)) or "copy"
+    if host is not None:
+        given = lower_match(host, function, layers)
+        if given is not None:
+            return Call(_named(given.func, name, kernels, taken), [*args, *map(const, given.constants)])
+    params: dict[Expr, te.Tensor] = {
+        param: te.placeholder(arg.shape, arg.dtype, param.name)
+        for param, arg in zip(function.params, args, strict=True)
+    }
+    outputs = _tensors(function.body, params, layers)
+    bound = [(params[param], arg) for param, arg in zip(function.params, args, strict=True)]
+    kernel = te.prim_func(
+        [tensor for tensor, arg in bound if not isinstance(arg, Constant)],
+        outputs,
+        constants=[tensor for tensor, arg in bound if isinstance(arg, Constant)],
+    )
+    var = _named(kernel.func, name, kernels, taken)
+    computed = [arg for _, arg in bound if not isinstance(arg, Constant)]
+    inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(computed, kernel.func.buffers("input"), strict=True)]
+    known = [arg for _, arg in bound if isinstance(arg, Constant)]
+    taken_as = kernel.func.buffers("constant")[: len(known)]
+    laid_out = zip(known, taken_as, kernel.orders, strict=True)
+    constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
+    return Call(var, [*inputs, *constants, *map(const, kernel.constants)])
+
+
+def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:
+    if func not in kernels:
+        kernels[func] = GlobalVar(unique_name(name, taken), func_type(func))
+    return kernels[func]
+
+
+def _laid_out(constant: Constant, shape: tuple[int, ...], order: tuple[int, ...]) -> Constant:
+    """``constant`` as a kernel takes it: ``shape`` after its dimensions were brought into ``order``."""
+    before = [shape[order.index(d)] for d in range(len(order))]
+    return const(constant.data.reshape(before).transpose(order))
+
+
+def _tensors(body: Expr, known: dict[Expr, te.Tensor], layers: tuple[str, ...]) -> list[te.Tensor]:
+    """The tensor expressions of the results of ``body``, given those of its parameters. Each is one of its own."""
+    results: dict[Expr, tuple[te.Tensor, ...]] = {expr: (tensor,) for expr, tensor in known.items()}
+    for expr in post_order(body):
+        if expr in results:
+            continue
+        if isinstance(expr, Constant):
+            results[expr] = (_constant(expr),)
+        elif isinstance(expr, Tuple):
+            results[expr] = tuple(tensor for field in expr.fields for tensor in results[field])
+        elif isinstance(expr, TupleGetItem):
+            results[expr] = (results[expr.tuple][expr.index],)
+        elif isinstance(expr, Call) and isinstance(expr.op, Op):
+            results[expr] = _compute(expr, [results[arg][0] for arg in expr.args], layers)
+        else:
+            raise ModelError("a kernel consists of calls of ops", where=", ".join(layers) or None)
+    made: list[te.Tensor] = []
+    for tensor in results[body]:
+        computed = not isinstance(tensor.definition, (te.Placeholder, te.Constant))
+        made.append(tensor if computed and tensor not in made else copy_of(tensor))
+    return made
+
+
+def copy_of(tensor: te.Tensor) -> te.Tensor:
+    """What holds the same in memory of its own."""
+    return te.compute(tensor.shape, lambda *index: tensor[index], "copy")
+
+
+def _compute(call: Call, args: list[te.Tensor], layers: tuple[str, ...]) -> tuple[te.Tensor, ...]:
+    op = call.op
+    assert isinstance(op, Op)
+    if op.compute is None:
+        raise ModelError(f"{op.name} has no lowering for the host", where=", ".join(layers) or None)
+    made = op.compute(call.attrs, call.type, *args)
+    tensors = made if isinstance(made, tuple) else (made,)
+    expected = op.outputs(call.type)
+    if [TensorType(t.shape, t.dtype) for t in tensors] != list(expected):
+        found = ", ".join(f"{t.shape} {t.dtype}" for t in tensors)
+        raise InternalError(f"compute of {op.name} gives {found}, not {', '.join(map(str, expected))}")
+    return tensors
+
+
+def _constant(constant: Constant) -> te.Tensor:
+    """A constant of one element is part of the kernel's code, a larger one a parameter of it."""
+    if constant.tensor.size > 1:
+        return te.constant(constant.data, "constant")
+    value = Imm(constant.data.reshape(()).item(), constant.dtype)
+    return te.compute(constant.shape, lambda *_: value, "constant")
+
+
+def _op_names(body: Expr) -> list[str]:
+    calls = [expr for expr in post_order(body) if isinstance(expr, Call)]
+    return [expr.op.name.rpartition(".")[2] for expr in calls if isinstance(expr.op, Op)][:6]

@@ -1,0 +1,106 @@
+"""What a target's plugin gives for one match, or one op, asked in order: the pattern's ``lower``, its strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ..contract.lowered import Lowered, Lowering, Refuse
+from ..errors import InternalError, PluginError
+from ..relay.expr import Call, Expr, Function
+from ..relay.op import Op
+from ..relay.types import TensorType, TupleType, Type
+from ..relay.visit import post_order
+from ..target.kind import shown
+from ..tir.proof import unproven
+from ..tir.verify import verify
+from .blame import located
+from .graph import parts_of
+from .members import Member
+
+__all__ = ["lower_match", "refusal_fault"]
+
+
+def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> Lowered | None:
+    """The loops that a target's plugin gives for one match, or one op; None where it gives none.
+
+    Args:
+        member: the target.
+        function: computes just that; where a pattern took it, its attribute ``Composite`` is the pattern's name.
+        layers: of the model, for errors.
+
+    Raises:
+        Refuse: the plugin refuses.
+        PluginError: the plugin is at fault; names hook, pattern and layers.
+    """
+    for what, lower in _lowerings(member, function):
+        try:
+            result = member.plugin.run(what, partial(lower, function, member.target), member.target, may_refuse=True)
+        except PluginError as error:
+            located(error, *layers)
+            raise
+        except Refuse as refusal:
+            wrong = refusal_fault(refusal, function)
+            if wrong is not None:
+                raise located(member.plugin.fault(f"{wrong} in {what}"), *layers) from refusal
+            raise
+        if result is None:
+            continue
+        wrong = _lowered_fault(result, function)
+        if wrong is not None:
+            raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
+        assert isinstance(result, Lowered)
+        found = unproven(result.func)
+        if found is not None:
+            unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
+            unsafe.hint = found.hint
+            raise located(unsafe, *layers)
+        return result
+    return None
+
+
+def _lowerings(member: Member, function: Function) -> Iterator[tuple[str, Lowering]]:
+    """What a plugin may have for a function, with a name for errors: by its pattern, then by its only op."""
+    composite = function.attr("Composite")
+    names = [composite] if composite is not None else []
+    ops = [expr.op.name for expr in post_order(function.body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
+    if composite is not None:
+        pattern = next((p for p in member.patterns if p.name == composite), None)
+        if pattern is not None and pattern.lower is not None:
+            yield f"lower of pattern {composite!r}", pattern.lower
+    for name in names + (ops if len(ops) == 1 else []):
+        for strategy in member.strategies.get(name, ()):
+            yield f"strategy {name!r}", strategy.lower
+
+
+def refusal_fault(refusal: Refuse, function: Function) -> str | None:
+    """What is wrong with the refusal of ``function`` or a part of it, None for a good one."""
+    reason: object = refusal.reason
+    if not isinstance(reason, str) or not reason.strip():
+        return "refused without a reason"
+    at: object = refusal.at
+    if at is not None and not (isinstance(at, Expr) and at in parts_of(function)):
+        return f"refused {shown(at)}, which is nothing that the function it was given computes,"
+    return None
+
+
+def _lowered_fault(result: object, function: Function) -> str | None:
+    """What is wrong with the loops for ``function``, None for good ones."""
+    if not isinstance(result, Lowered):
+        return f"{type(result).__name__} instead of Lowered"
+    try:
+        verify(result.func)
+    except InternalError as error:
+        return f"loops that are not sound: {error.what} ({error.where})"
+    results: tuple[Type, ...] = (
+        function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
+    )
+    sides = (
+        ("inputs", result.func.buffers("input"), [param.type for param in function.params]),
+        ("outputs", result.func.buffers("output"), list(results)),
+    )
+    for side, buffers, types in sides:
+        given = [TensorType(b.shape, b.dtype) for b in buffers]
+        if given != types:
+            return f"loops with {side} ({', '.join(map(str, given))}), not ({', '.join(map(str, types))})"
+    return None

@@ -1,0 +1,93 @@
+"""What the regions of a model cost, as the plugins of their targets estimate it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..contract.cost import Cost
+from ..errors import PluginError
+from ..lowering.blame import located
+from ..lowering.members import Members
+from ..lowering.regions import label_of, layers_of, regions_of
+from ..relay.module import IRModule
+from ..runtime.profile import CallTime, Profile
+
+__all__ = ["RegionCost", "counted_by_region", "counted_cycles", "region_costs"]
+
+
+@dataclass(frozen=True)
+class RegionCost:
+    """What one region costs.
+
+    Args:
+        region: its name in the module.
+        label: of its target.
+        layers: of the model.
+        cost: of running it once; None where the plugin does not tell.
+    """
+
+    region: str
+    label: str
+    layers: tuple[str, ...]
+    cost: Cost | None
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        cost = self.cost.record() if self.cost is not None else None
+        return {"name": self.region, "target": self.label, "layers": list(self.layers), "cost": cost}
+
+
+def region_costs(module: IRModule, members: Members) -> tuple[RegionCost, ...]:
+    """What each region of a module costs, in the module's order.
+
+    Args:
+        module: with regions, not lowered yet.
+        members: the targets of the build.
+
+    Raises:
+        PluginError: the hook is at fault; names plugin, layers and region.
+    """
+    found: list[RegionCost] = []
+    for var, function in regions_of(module):
+        member, layers = members[label_of(function) or ""], layers_of(module, function)
+        try:
+            cost = member.plugin.call("estimate_cost", function=function, target=member.target)
+        except PluginError as error:
+            located(error, *layers, f"region {var.name!r}")
+            raise
+        found.append(RegionCost(var.name, member.label, layers, cost))
+    return tuple(found)
+
+
+def counted_cycles(profile: Profile, label: str) -> int | None:
+    """The cycles that a device counted in one run: by the counter that its clock names, else by the one called
+    ``cycles``. None where it has neither.
+    """
+    return profile.counters.get(label, {}).get(_counter(profile, label))
+
+
+def counted_by_region(costs: Sequence[RegionCost], profile: Profile) -> dict[str, int | None]:
+    """The cycles that devices counted in one run of each region, by its name.
+
+    A call belongs to the region of its device that has its layers. None for a region where that is not told apart, as
+    where two of one device share a layer, or whose device counts no cycles.
+    """
+    found: dict[str, int | None] = {}
+    for one in costs:
+        calls = [call for call in profile.calls if call.device == one.label and set(call.layers) & set(one.layers)]
+        alone = all(_regions_of(call, costs) == [one.region] for call in calls)
+        name = _counter(profile, one.label)
+        known = bool(calls) and alone and all(name in call.counted for call in calls)
+        found[one.region] = sum(call.counted[name] for call in calls) if known else None
+    return found
+
+
+def _regions_of(call: CallTime, costs: Sequence[RegionCost]) -> list[str]:
+    return [one.region for one in costs if one.label == call.device and set(call.layers) & set(one.layers)]
+
+
+def _counter(profile: Profile, label: str) -> str:
+    clock = profile.clocks.get(label)
+    return "cycles" if clock is None else clock.cycles

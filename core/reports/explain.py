@@ -1,0 +1,228 @@
+"""Where the ops of a model go, and why not elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..contract.cost import Cost
+from ..errors import RequirementError, UsageError
+from ..lowering.blame import blaming
+from ..lowering.graph import has_loops
+from ..partition import OpRecord
+from ..pipeline.stages import Build
+from ..relay.expr import Call, Function
+from ..relay.visit import nested_exprs
+from .costs import RegionCost, region_costs
+from .layers import Layer, ReasonCount, grouped, reason_counts
+
+__all__ = ["Explanation", "Share", "explain", "require_offload"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one target has of a model.
+
+    Args:
+        label: of the target.
+        ops: how many ops, without those that are free.
+        macs: their multiply-accumulates.
+        cost: of all its regions; None where it has none, and where one is not known.
+    """
+
+    label: str
+    ops: int
+    macs: int
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where every op of a model goes.
+
+    Args:
+        name: of the model.
+        host: label of the first host, which has what nobody else took.
+        labels: of all targets, the hosts last.
+        ops: in the order in which they are computed, as the canonical form has them.
+        costs: of the regions; empty where nobody asked.
+        accelerators: those of the labels that are no hosts'.
+    """
+
+    name: str
+    host: str
+    labels: tuple[str, ...]
+    ops: tuple[OpRecord, ...]
+    costs: tuple[RegionCost, ...] = ()
+    accelerators: tuple[str, ...] = ()
+
+    def shares(self) -> tuple[Share, ...]:
+        """What each target has, the hosts last."""
+        owned = {label: [op for op in self.counted if self._runs(op) == label] for label in self.labels}
+        return tuple(
+            Share(label, len(ops), sum(op.macs for op in ops), self._cost(label)) for label, ops in owned.items()
+        )
+
+    def _runs(self, op: OpRecord) -> str:
+        """The label of the target that runs an op."""
+        return op.owner or op.host or self.host
+
+    def _cost(self, label: str) -> Cost | None:
+        known = [one.cost for one in self.costs if one.label == label and one.cost is not None]
+        return Cost.total(known) if len(known) == sum(one.label == label for one in self.costs) else None
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the whole model."""
+        return sum(op.macs for op in self.ops)
+
+    @property
+    def counted(self) -> tuple[OpRecord, ...]:
+        """The ops that cost something."""
+        return tuple(op for op in self.ops if not op.is_free)
+
+    @property
+    def offloaded(self) -> float:
+        """The part of the multiply-accumulates that accelerators have, 0 to 1; of the ops, in a model without any."""
+        if self.macs:
+            return sum(op.macs for op in self.ops if op.owner is not None) / self.macs
+        return sum(op.owner is not None for op in self.counted) / (len(self.counted) or 1)
+
+    @functools.cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The ops, by the layers of the model."""
+        return grouped(self.ops)
+
+    def reasons(self) -> tuple[ReasonCount, ...]:
+        """Why targets did not take what a later one has, the reason that costs most multiply-accumulates first."""
+        return reason_counts(self.layers, self._before)
+
+    def layer_lines(self, layers: Sequence[Layer] | None = None) -> Iterator[str]:
+        """For each layer a line for each place that it went to, and one below for each reason of a target that comes
+        first and did not take it.
+
+        Args:
+            layers: which ones; by default all.
+        """
+        for layer in self.layers if layers is None else layers:
+            yield from layer.lines(self._place, self._before)
+
+    def lines(self) -> Iterator[str]:
+        """The same for each op, with the whole names of its layers."""
+        for op in self.ops:
+            macs = f", {op.macs:,} MACs" if op.macs else ""
+            free = ", free" if op.is_free else ""
+            yield f"{', '.join(op.layers) or '(no layer)'}: {op.op}{macs} -> {self._place(op)}{free}"
+            for reason in op.why:
+                if reason.owner in self._before(op) and not op.is_free:
+                    yield f"    not {reason.owner}: {reason.sentence}"
+
+    def _place(self, op: OpRecord) -> str:
+        place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self._runs(op)
+        return place if op.pin is None else f"{place}, pinned to {op.pin}"
+
+    def _before(self, op: OpRecord) -> Sequence[str]:
+        return self.labels[: self.labels.index(self._runs(op))]
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        shares = [
+            {"target": s.label, "ops": s.ops, "macs": s.macs, "cost": s.cost and s.cost.record()} for s in self.shares()
+        ]
+        regions = [one.record() for one in self.costs]
+        ops = [{**op.record(), "owner": self._runs(op)} for op in self.ops]
+        numbers = {id(op): number for number, op in enumerate(self.ops)}
+        layers = [
+            {
+                "name": layer.name,
+                "layers": list(layer.layers),
+                "macs": layer.macs,
+                "ops": [numbers[id(op)] for op in layer.ops],
+            }
+            for layer in self.layers
+        ]
+        return {
+            "name": self.name,
+            "host": self.host,
+            "offloaded": self.offloaded,
+            "targets": shares,
+            "regions": regions,
+            "reasons": [one.record() for one in self.reasons()],
+            "layers": layers,
+            "ops": ops,
+        }
+
+
+def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Explanation:
+    """Where the ops of a model go.
+
+    Args:
+        build: was run up to ``lower`` at least, so that what owners refuse is known.
+        costs: whether to ask the accelerators what their regions cost.
+        reasons: whether to look for the reasons why ops are where they are.
+
+    Raises:
+        UsageError: it began with loops or with a program, which have no ops.
+        PluginError: a pattern or the hook ``estimate_cost`` is at fault.
+    """
+    placement, members = build.placement, build.members
+    if placement is None or has_loops(placement.source):
+        raise UsageError("a form that was lowered already has no ops to explain", hint="explain the model's file")
+    labels = tuple(member.label for member in members.all)
+    with blaming(placement.source.spans, members.__getitem__):
+        records = _with_hosts(placement.records(reasons=reasons), build)
+    asked = region_costs(build.fused, members) if costs and build.fused is not None else ()
+    accelerators = tuple(member.label for member in members.accelerators)
+    return Explanation(build.name, members.host.label, labels, records, asked, accelerators)
+
+
+def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:
+    """``records`` with the hosts of those that no accelerator has."""
+    hosts = {host.label for host in build.members.hosts}
+    chosen: dict[tuple[str | None, tuple[str, ...]], str] = {}
+    for kernel, label in build.on_other_hosts.items():
+        assert isinstance(kernel, Call) and build.fused is not None
+        parts = nested_exprs(kernel.op) if isinstance(kernel.op, Function) else (kernel,)
+        chosen.update({(p.op_name, build.fused.spans[p]): label for p in parts if isinstance(p, Call)})
+    return tuple(
+        one
+        if one.owner is not None
+        else replace(
+            one, host=one.pin if one.pin in hosts else chosen.get((one.op, one.layers), build.members.host.label)
+        )
+        for one in records
+    )
+
+
+def require_offload(found: Explanation, least: float) -> None:
+    """Check that accelerators have enough of a model.
+
+    Args:
+        found: where its ops go.
+        least: the part of its multiply-accumulates that accelerators must have, 0 to 1; of its ops, where it has none.
+
+    Raises:
+        RequirementError: they have less; it names the layers that cost most, with the reasons.
+    """
+    if found.offloaded >= least:
+        return
+    left = [
+        replace(layer, ops=ops)
+        for layer in found.layers
+        if (ops := tuple(op for op in layer.ops if op.owner is None and (op.macs if found.macs else not op.is_free)))
+    ]
+    left.sort(key=lambda layer: -layer.macs)
+    shown = [f"    {line}" for line in found.layer_lines(left[:10])]
+    if len(left) > 10:
+        shown.append(f"    and {len(left) - 10} more")
+    have = math.floor(found.offloaded * 1000) / 10  # rounded up it might look like enough
+    of_what = "multiply-accumulates" if found.macs else "ops (the model has no multiply-accumulates)"
+    what = f"accelerators have {have}% of the {of_what}, {least * 100:g}% are required"
+    raise RequirementError(
+        "\n".join([what, *shown]),
+        where=found.name,
+        hint="uma explain shows every op; change the model or the requirement",
+    )

@@ -1,0 +1,431 @@
+"""A model compiled with memory for every value of its own, of which single steps can be run, so that each kernel can be
+compared with its reference, on what the model gives it or on other values of its operands' ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..artifact import Artifact
+from ..lowering.fuse import is_view
+from ..lowering.members import Members
+from ..lowering.regions import label_of
+from ..pipeline.driver import LoadedModel, make_artifact
+from ..pipeline.stages import Build
+from ..program import Program, Wait, plan
+from ..program.hazards import finish_positions
+from ..program.program import arguments
+from ..relay.evaluate import evaluate
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
+from ..relay.op import Bounds
+from ..relay.visit import post_order
+from .operands import ranges, rounded
+from .verification import KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop, compare
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.isolated import EmulatedRuns, IsolatedModel, Isolation, Stopped, Written
+
+__all__ = ["Inspected", "Unit", "runs_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """What is compared as a whole: a kernel of a host, or a region of an accelerator.
+
+    Args:
+        name: of the kernel, or of the region.
+        label: of the accelerator, or of the host that it is pinned to.
+        layers: the model's layers that it computes.
+        expr: the call, of the model's ``main``.
+        function: what it should compute.
+        results: the buffers of what it gives.
+        steps: the positions of the steps that compute it from its operands, and of the waits for them.
+    """
+
+    name: str
+    label: str | None
+    layers: tuple[str, ...]
+    expr: Call
+    function: Function
+    results: tuple[str, ...]
+    steps: tuple[int, ...]
+
+
+def runs_of(
+    artifact: Artifact, isolation: Isolation, program: Program | None = None, offsets: Mapping[str, int] | None = None
+) -> IsolatedModel | EmulatedRuns:
+    """What runs an artifact: in a process of its own, or in an emulator.
+
+    Args:
+        artifact: the model.
+        isolation: the process.
+        program, offsets: of a model of which single steps can be run, what it was made from, and where its buffers are.
+    """
+    from ..runtime.isolated import EmulatedRuns
+
+    if not artifact.is_native:
+        return EmulatedRuns(artifact.session())
+    if program is None or offsets is None:
+        return artifact.isolated(isolation)
+    arena = {b.name: (offsets[b.name], b.nbytes) for b in program.buffers if b.in_arena and not b.in_scratch}
+    state = {b.name: (offsets[b.name], b.nbytes) for b in program.states}
+    return artifact.isolated(isolation, arena, state)
+
+
+class Inspected:
+    """A model compiled with memory for every value of its own.
+
+    Args:
+        loaded: the model.
+        members: what it is built for.
+        isolation: the process that it runs in.
+        reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
+            crashes is known.
+        known: bounds of its inputs, by name, where they are better than those of their types.
+
+    Attributes:
+        units: in the order in which they are computed.
+        skipped: those that nothing can stand beside.
+        ranges: what is proven of the values of the model's ``main``.
+        overruns: what was written beside buffers, each once.
+        stops: the steps that crashed or hung, each once.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        members: Members,
+        isolation: Isolation,
+        *,
+        reuse: bool = False,
+        known: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:
+        build = Build(loaded.name, members, reuse=reuse)
+        program = build.run(loaded.form)
+        assert isinstance(program, Program) and build.fused is not None
+        self.program, self.fused = program, build.fused
+        self.buffers_of = build.buffers_of
+        self._members = members
+        self.memory = plan(self.program, reuse=reuse, guarded=True)
+        artifact = make_artifact(self.program, self.memory, members, stepwise=True)
+        self._calls = artifact.metadata["calls"]
+        self.is_native = artifact.is_native
+        self.runs = runs_of(artifact, isolation, self.program, self.memory.offsets)
+        self._buffers = {buffer.name: buffer for buffer in self.program.buffers}
+        self._finished = finish_positions(self.program)
+        self._constants = self._constant_arrays()
+        rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
+        self.units, self.skipped = self._units(f"{rewriters} put something else in its place")
+        main = self.fused.main
+        given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
+        self.ranges = ranges(main, self.fused.functions, given)
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._broken: set[Unit] = set()
+        self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
+        self._overruns: dict[tuple[int, str | None, str | None], Overrun] = {}
+        self.stops: list[StepStop] = []
+
+    @property
+    def overruns(self) -> tuple[Overrun, ...]:
+        return tuple(self._overruns.values())
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> bool:
+        """Run the model, and say whether all of it ran. Where a step crashes or hangs, what it should have given stands
+        for what it gave, and the rest runs.
+
+        Args:
+            inputs: by name.
+            states: what they are before the run, by name.
+            sample: what is fed, for the user.
+        """
+        if not self._broken and not self._dead:
+            self._prepare(inputs, states)
+            stopped = self._noting(self.runs.run(), sample)
+            if stopped is None:
+                return True
+        if self._dead:
+            return False
+        self._prepare(inputs, states)
+        for unit in self.units:
+            if unit not in self._broken:
+                self._noting(self.runs.run(unit.steps), sample)
+            if unit in self._broken:
+                self._put(unit.results, self._expected(unit, self.operands(unit)))
+        owned = {step for unit in self.units for step in unit.steps}
+        rest = [step for step in range(len(self.program.steps)) if step not in owned]
+        if rest:
+            self._noting(self.runs.run(rest), sample)
+        return False
+
+    def locate(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], sample: str) -> None:
+        """Run the model, whatever its plan of memory, and note a step that crashes or hangs."""
+        self._prepare(inputs, states)
+        self._noting(self.runs.run(), sample)
+
+    def results(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The outputs and the new states of the last run, by name."""
+        return (
+            {name: array.copy() for name, array in self.runs.outputs.items()},
+            {name: array.copy() for name, array in self.runs.states.items()},
+        )
+
+    def _prepare(self, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]) -> None:
+        import numpy as np
+
+        for name, array in inputs.items():
+            np.copyto(self.runs.inputs[name], array)
+        if states and not self.runs.states:
+            self.runs.reset()
+        for name, array in states.items():
+            np.copyto(self.runs.states[name], array)
+        self._old_states = dict(states)
+        if self.is_native:
+            for buffer in self.program.role("intermediate"):
+                self._bytes(buffer.name)[:] = 0x5A  # what the run before left there is no result
+
+    def _noting(self, outcome: Stopped | list[Written], sample: str) -> Stopped | None:
+        """Note what went wrong in a run."""
+        if isinstance(outcome, list):
+            for row in outcome:
+                key = row.step, row.below, row.above
+                self._overruns.setdefault(key, self._overrun(row, sample))
+            return None
+        step = outcome.step
+        flying = [] if step is None else self._under_way(step)
+        units = [unit for unit in self.units if step in unit.steps or set(flying) & set(unit.steps)]
+        self._broken.update(units)
+        self._dead = self._dead or not units
+        place = self._place(step, flying)
+        if all((stop.step, stop.kernel) != (step, place[0]) for stop in self.stops):
+            self.stops.append(StepStop(step, *place, outcome.reason, sample))
+        return outcome
+
+    def _under_way(self, step: int) -> list[int]:
+        """The launches that have not finished when a step ends."""
+        return [at for at, one in self.program.calls if one.queue is not None and at < step <= self._finished[at]]
+
+    def _place(self, step: int | None, flying: Sequence[int]) -> tuple[str, tuple[str, ...], str | None]:
+        """The kernel, layers and target of a step and of what is under way with it."""
+        if step is None:
+            labels = self.program.devices
+            return "", (), labels[0] if len(labels) == 1 else None
+        rows = [self._calls[at] for at in (step, *flying)]
+        layers = tuple(dict.fromkeys(layer for row in rows for layer in row["layers"]))
+        one = self.program.steps[flying[0] if flying else step]
+        host = None if isinstance(one, Wait) else one.host
+        return rows[0]["kernel"], layers, one.device or host or self._members.host.label
+
+    def _overrun(self, row: Written, sample: str) -> Overrun:
+        flying = self._under_way(row.step)
+        kernel, layers, target = self._place(row.step, flying)
+        roles: dict[str, str] = {}
+        for at in (row.step, *flying):
+            step = self.program.steps[at]
+            if not isinstance(step, Wait):
+                roles |= {
+                    self._buffers[name].tensor or name: param.role for param, name in arguments(self.program, step)
+                }
+                roles |= {name: param.role for param, name in arguments(self.program, step)}
+        if row.below in roles and (row.above not in roles or row.behind <= row.before):
+            beside = f"behind its {roles[row.below]}"
+            far = f", {row.behind} bytes from its end" if row.behind else ""
+        elif row.above in roles:
+            beside = f"before its {roles[row.above]}"
+            far = f", up to {row.before} bytes from its beginning" if row.before else ""
+        else:
+            beside, far = f"between {row.below or 'nothing'} and {row.above or 'nothing'}, neither of which is its", ""
+        text = f"{row.count} byte{'s' if row.count > 1 else ''} {beside}{far}"
+        return Overrun(row.step, kernel, layers, target, text, sample)
+
+    # --- comparing -------------------------------------------------------------------------------------------------
+
+    def check(self, checks: KernelChecks, sample: str) -> None:
+        """Add to ``checks`` all results of kernels and regions in the last run, which was fed ``sample``, beside their
+        references."""
+        import numpy as np
+
+        if self._dead:
+            return
+        for unit in self.units:
+            inputs = self.operands(unit)
+            for arg, array in zip(unit.expr.args, inputs, strict=True):
+                buffers = self.buffers_of(arg) or ("",)
+                finite = array[np.isfinite(array)]
+                if finite.size:
+                    low, high = self._seen.get(buffers[0], (finite.min().item(), finite.max().item()))
+                    self._seen[buffers[0]] = min(low, finite.min().item()), max(high, finite.max().item())
+            if unit not in self._broken:
+                self._compare(unit, inputs, checks, sample)
+        for key, check in self._copies(sample):
+            checks.add(f"copy {key}", check)
+
+    def drive(self, checks: KernelChecks) -> None:
+        """Run each kernel and region by itself, on operands at the ends of their ranges: of integers what is proven
+        for every input of the model, of floats and of indices what samples had."""
+        import numpy as np
+
+        from .operands import directed
+
+        if not self.is_native or self._dead:
+            return
+        for unit in self.units:
+            places = {}
+            for arg in unit.expr.args:
+                buffers = self.buffers_of(arg)
+                if isinstance(arg, Constant) or buffers is None or self._buffers[buffers[0]].role == "constant":
+                    continue
+                places[buffers[0]] = arg, self._ends(arg, buffers[0])
+            if any(ends is None for _, ends in places.values()) or not places:
+                continue
+            for kind, arrays in directed([(arg, ends) for arg, ends in places.values() if ends is not None]):
+                if unit in self._broken:
+                    break
+                for name, array in zip(places, arrays, strict=True):
+                    self._put((name,), (array,))
+                for name in unit.results:
+                    self._bytes(name)[:] = 0x5A
+                inputs = tuple(np.array(array) for array in self.operands(unit))
+                sample = f"operands: {kind}"
+                if self._noting(self.runs.run(unit.steps), sample) is None:
+                    self._compare(unit, inputs, checks, sample)
+
+    def operands(self, unit: Unit) -> tuple[np.ndarray, ...]:
+        """What a unit was given."""
+        return tuple(self.value(arg) for arg in unit.expr.args)
+
+    def value(self, expr: Expr) -> np.ndarray:
+        """What the compiled model has as the value of ``expr``, which is known; of a state the old one."""
+        if isinstance(expr, Constant):
+            return expr.data
+        buffers = self.buffers_of(expr)
+        assert buffers is not None
+        return self._array(buffers[0]).reshape(expr.shape)
+
+    def _compare(self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str) -> None:
+        """Add the results of a unit that was given ``inputs``, beside what they should be."""
+        given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
+        for number, expected in enumerate(evaluate(unit.function, given)):
+            again = lambda at=number: evaluate(unit.function, rounded(given))[at]  # noqa: E731 - as short as its use
+            got = self._array(unit.results[number])
+            got = got.reshape(expected.shape) if got.size == expected.size else got
+            difference = compare(got, expected, again)
+            sides = None if difference.ok else Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
+            check = KernelCheck(unit.name, unit.label, unit.layers, difference, sides, sample)
+            checks.add(unit.results[number], check)
+
+    def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        return evaluate(unit.function, dict(zip((p.name for p in unit.function.params), inputs, strict=True)))
+
+    def _copies(self, sample: str) -> Iterator[tuple[str, KernelCheck]]:
+        """The outputs for which no op stands: copies of what is an input, a constant or another output."""
+        sources = self.buffers_of(self.fused.main.body) or ()
+        if sources and self.fused.signature is not None:
+            sources = self.fused.signature.of_outputs(sources)
+        for output, source in zip(self.program.outputs, sources, strict=bool(sources)):
+            if output.name != source:
+                step = next(step for _, step in self.program.calls if output.name in step.args)
+                got, expected = self._array(output.name), self._array(source)
+                got = got.reshape(expected.shape) if got.size == expected.size else got
+                difference = compare(got, expected)
+                sides = None if difference.ok else Sides((), got.copy(), expected.copy())
+                yield output.name, KernelCheck(step.function, None, step.layers, difference, sides, sample)
+
+    def _ends(self, expr: Expr, buffer: str) -> tuple[float, float] | None:
+        """The lowest and the highest value that an operand is given; None where nobody knows."""
+        bounds = self.ranges.get(expr)
+        if isinstance(bounds, Bounds):
+            return bounds.low, bounds.high
+        return self._seen.get(buffer)
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def _constant_arrays(self) -> dict[str, np.ndarray]:
+        import numpy as np
+
+        return {
+            buffer.name: np.frombuffer(buffer.data or b"", buffer.dtype).reshape(buffer.shape)
+            for buffer in self.program.role("constant")
+        }
+
+    def _bytes(self, name: str) -> np.ndarray:
+        """The bytes of a buffer."""
+        import numpy as np
+
+        return self._array(name).reshape(-1).view(np.uint8)
+
+    def _array(self, name: str) -> np.ndarray:
+        """A buffer's value; of a state the one before the run."""
+        buffer = self._buffers[name]
+        if buffer.role == "constant":
+            return self._constants[name]
+        tables = {"input": self.runs.inputs, "output": self.runs.outputs, "state": self._old_states}
+        if buffer.role in tables:
+            return tables[buffer.role][buffer.tensor or buffer.name]
+        offset = self.memory.offsets[name]
+        return self.runs.arena[offset : offset + buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
+
+    def _put(self, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        import numpy as np
+
+        for name, array in zip(names, arrays, strict=True):
+            buffer = self._buffers[name]
+            if buffer.role == "state":
+                held = buffer.tensor or buffer.name
+                self._old_states[held] = array.reshape(buffer.shape)
+                np.copyto(self.runs.states[held], array.reshape(buffer.shape))
+            else:
+                np.copyto(self._array(name), array.reshape(buffer.shape))
+
+    # --- units -----------------------------------------------------------------------------------------------------
+
+    def _units(self, reason: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
+        units: list[Unit] = []
+        skipped: list[Skipped] = []
+        for expr in post_order(self.fused.main.body):
+            if not isinstance(expr, Call) or is_view(expr):
+                continue
+            function = self.fused.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
+            assert isinstance(function, Function)
+            label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
+            results = self.buffers_of(expr)
+            if results is None:
+                skipped.append(Skipped(label, layers, reason))
+                continue
+            name = expr.op.name if isinstance(expr.op, GlobalVar) else self._writer_of(results[0])
+            units.append(Unit(name, label, layers, expr, function, results, self._steps(expr, results)))
+        return tuple(units), tuple(skipped)
+
+    def _writer_of(self, buffer: str) -> str:
+        """The function whose step writes ``buffer``."""
+        return next(step.function for _, step in self.program.calls if buffer in step.args)
+
+    def _steps(self, expr: Call, results: tuple[str, ...]) -> tuple[int, ...]:
+        """The steps that compute ``results`` from the operands of ``expr``, and the waits behind those on a queue."""
+        given = {name for arg in expr.args for name in self.buffers_of(arg) or ()}
+        writers = {
+            name: position
+            for position, step in self.program.calls
+            for param, name in arguments(self.program, step)
+            if param.role == "output"
+        }
+        steps: set[int] = set()
+        wanted = [name for name in results if name not in given]
+        while wanted:
+            position = writers.get(wanted.pop())
+            if position is None or position in steps:
+                continue
+            steps.add(position)
+            step = self.program.steps[position]
+            assert not isinstance(step, Wait)
+            wanted += [n for p, n in arguments(self.program, step) if p.role == "input" and n not in given]
+        queues = {(s.device, s.queue): at for at in sorted(steps, reverse=True) for s in [self.program.steps[at]]}
+        for position, one in enumerate(self.program.steps):
+            if isinstance(one, Wait) and queues.get((one.device, one.queue), position) < position:
+                steps.add(position)
+        return tuple(sorted(steps))

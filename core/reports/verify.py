@@ -1,0 +1,262 @@
+"""Verification: every kernel of a compiled model against the numpy references of the ops that it was made from.
+
+The model is compiled once more with memory for every intermediate value, run, and looked at kernel by kernel: the
+references of a kernel's ops are given what the compiled model had as its inputs, so that a fault shows at the layer
+that causes it and nowhere else. What that does not see shows in the outputs: those of the artifact itself must be the
+same (else its plan of memory is wrong), and agree with the references of the model as it was imported (else a pass
+before the kernels changed its meaning).
+
+It is fed several samples, the ends of its inputs' ranges among them, and at the end the first one again: what a driver
+keeps from one run to the next shows there. Then each kernel is driven by itself to the ends of its operands' ranges. In
+a model that keeps something itself, the samples are the frames of one stream. In each, everything begins with the state
+that the artifact had; so that the new states, which are compared as outputs are, carry the proof on.
+
+A region that several matches were merged into is compared as a whole; and each match by itself, lowered as a region of
+its own, where its owner takes it so.
+
+A form that was lowered already has no ops: its steps are compared with the interpreter of loops, in `verify_loops`.
+
+All of it runs in a process of its own, as drivers, libraries and simulators are foreign code: a crash or a hang is a
+result, and so is a write beside the buffers, between which bytes of nobody's are looked at after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ..artifact import Artifact
+from ..errors import UsageError
+from ..lowering.graph import has_loops
+from ..lowering.members import Members
+from ..pipeline.driver import LoadedModel
+from ..program import Program
+from ..relay.evaluate import evaluate
+from ..relay.module import IRModule, Signature
+from .inspected import Inspected, runs_of
+from .operands import rounded
+from .oracles import Oracle
+from .parts import Parts
+from .samples import Sample, Score, rolled
+from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
+from .verify_loops import verify_lowered
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.isolated import Isolation, Stopped
+
+__all__ = ["verify"]
+
+Role = Literal["output", "state"]
+
+_FRAMES = 3
+"""How many runs of a model with states are looked at, at least, before it is reset, and run once more."""
+
+
+def verify(
+    loaded: LoadedModel,
+    artifact: Artifact,
+    members: Members,
+    inputs: Mapping[str, np.ndarray] | Sequence[Sample],
+    *,
+    oracle: tuple[str, Callable[[], Oracle]] | None = None,
+    progress: Callable[[str], None] | None = None,
+    step_limit_s: float | None = None,
+) -> Verification:
+    """Compare every kernel of the compiled model with its reference, and the outputs of the artifact.
+
+    Args:
+        loaded: the model.
+        artifact: what `build_loaded` made of it.
+        members: what it was built for.
+        inputs: samples, or one as arrays by the model's own names of its inputs. Those of a model with states are
+            frames of one stream; if there are few, some that have the first one's elements in another order follow.
+        oracle: name of another runtime, and what makes the model ready to run there from the beginning.
+        progress: told of each part of the work that begins.
+        step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
+
+    Raises:
+        UsageError: the model is a form that was lowered already, and is to be compared with another runtime, or built
+            for another machine.
+        ModelError: an input does not fit.
+        DeviceError: a device reported a fault.
+        ToolchainError: the model cannot be compiled or loaded, or no process started.
+    """
+    from ..runtime.isolated import STEP_LIMIT_S, Isolation
+
+    form, tell = loaded.form, progress or (lambda what: None)
+    is_lowered = isinstance(form, Program) or has_loops(form)
+    if is_lowered and oracle is not None:
+        raise UsageError(f"{oracle[0]} does not run a form that was lowered already", hint="verify the model's file")
+    peer = None if oracle is None else (oracle[0], oracle[1]())
+    samples = _checked(inputs, artifact)
+    tell("compile without reuse of memory")
+    with Isolation(STEP_LIMIT_S if step_limit_s is None else step_limit_s) as isolation:
+        if is_lowered:
+            return verify_lowered(loaded, artifact, members, samples, isolation, tell)
+        return _Comparison(loaded, artifact, members, isolation, tell).run(samples, peer)
+
+
+def _checked(inputs: Mapping[str, np.ndarray] | Sequence[Sample], artifact: Artifact) -> list[Sample]:
+    """The samples, of the types that the model takes; of a model with states enough of them."""
+    from ..runtime.tensors import TensorInfo, checked_inputs
+
+    metadata = artifact.metadata
+    wanted = [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in metadata["inputs"]]
+    given = [Sample("as given", inputs)] if isinstance(inputs, Mapping) else list(inputs)
+    samples = [Sample(one.name, checked_inputs(one.inputs, wanted, artifact.name), one.labels) for one in given]
+    if metadata["state"] is not None and len(samples) < _FRAMES:
+        samples += rolled(samples[0], _FRAMES)[len(samples) :]
+    return samples
+
+
+class _Comparison:
+    """One verification under way."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        artifact: Artifact,
+        members: Members,
+        isolation: Isolation,
+        tell: Callable[[str], None],
+    ) -> None:
+        assert isinstance(loaded.form, IRModule)
+        self.loaded, self.form, self.members, self.isolation, self.tell = loaded, loaded.form, members, isolation, tell
+        self.inspected = Inspected(loaded, members, isolation)
+        if any(unit.label == member.label for unit in self.inspected.units for member in members.accelerators):
+            tell("compile the matches of merged regions by themselves")
+        self.parts = Parts(self.inspected, members, isolation)
+        self.runs = runs_of(artifact, isolation)
+        self.checks, self.score = KernelChecks(), Score()
+        self.outputs: list[OutputCheck] = []
+        self.stops: list[StepStop] = []
+
+    def run(self, samples: Sequence[Sample], oracle: tuple[str, Oracle] | None) -> Verification:
+        """Feed the samples, then drive the kernels one by one."""
+        runs, inspected = self.runs, self.inspected
+        self._ended(runs.reset(), "the start")
+        states = _copied(runs.states)
+        first: dict[str, np.ndarray] = {}
+        for number, sample in enumerate(samples):
+            self.tell(f"{sample.name}, {number + 1} of {len(samples)}")
+            before = _copied(runs.states)
+            whole = inspected.run(sample.inputs, before, sample.name)
+            inspected.check(self.checks, sample.name)
+            if whole:
+                self.parts.check(sample.name)
+            got = self._fed(sample) if whole else None
+            if got is None:
+                if not states:
+                    continue
+                break  # what the next frame begins with, nobody knows
+            after = _copied(runs.states)
+            found, found_states = inspected.results()
+            given = list(sample.inputs.values())
+            self.outputs += check_outputs(got, found, "inspected", frame=number)
+            self.outputs += check_outputs(after, found_states, "inspected", "state", number)
+            self.outputs += _References(self.form, given, before).check(got, after, number)
+            if oracle is not None:
+                theirs = dict(zip(got, oracle[1](given), strict=True))
+                self.outputs += check_outputs(got, theirs, oracle[0], frame=number)
+            self.score.add(sample, got)
+            first = first or got
+        if first and not self.stops and not inspected.stops:
+            self._repeat(samples, states, first)
+        self.tell("drive each kernel by itself")
+        inspected.drive(self.checks)
+        self.parts.drive()
+        return Verification(
+            self.checks.all,
+            inspected.skipped,
+            tuple(self.outputs),
+            tuple(sample.name for sample in samples),
+            bool(states),
+            self.score.all,
+            (*inspected.overruns, *self.parts.overruns),
+            (*inspected.stops, *self.parts.stops, *self.stops),
+            self.parts.found,
+            tuple(self.parts.skipped),
+        )
+
+    def _fed(self, sample: Sample) -> dict[str, np.ndarray] | None:
+        """The outputs of the artifact; None where it has crashed."""
+        import numpy as np
+
+        if self.stops:
+            return None
+        for name, array in sample.inputs.items():
+            np.copyto(self.runs.inputs[name], array)
+        states = _copied(self.runs.states)
+        outcome = self.runs.run()
+        if not isinstance(outcome, list):
+            self._ended(outcome, sample.name)
+            self._name_stop(sample, states)
+            return None
+        return _copied(self.runs.outputs)
+
+    def _ended(self, outcome: Stopped | None, sample: str) -> None:
+        """Note that the artifact crashed or hung, if it did."""
+        if outcome is not None:
+            self.stops.append(StepStop(None, "", (), None, outcome.reason, sample))
+
+    def _name_stop(self, sample: Sample, states: Mapping[str, np.ndarray]) -> None:
+        """Find out which step of the artifact crashes, by running the same steps with the same plan of memory."""
+        again = Inspected(self.loaded, self.members, self.isolation, reuse=True)
+        again.locate(sample.inputs, states, sample.name)
+        if again.stops and again.stops[0].step is not None:
+            self.stops[:] = again.stops[:1]
+
+    def _repeat(
+        self, samples: Sequence[Sample], states: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
+    ) -> None:
+        """The first run once more."""
+        self.tell("reset, and run the first frame again" if states else "run the first sample again")
+        if states:
+            self._ended(self.runs.reset(), "a reset")
+            after = _copied(self.runs.states)
+            self.outputs += check_outputs(after, states, "first run", "state", len(samples))
+        got = self._fed(samples[0])
+        if got is not None:
+            self.outputs += check_outputs(got, first, "first run", frame=len(samples))
+        self._ended(self.runs.finish(), "the end")
+
+
+def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+class _References:
+    """The outputs, and the new values of the states, that the references of the model's ops give."""
+
+    def __init__(self, form: IRModule, inputs: Sequence[np.ndarray], states: Mapping[str, np.ndarray]) -> None:
+        self._form = form
+        main = form.main
+        self._signature = form.signature or Signature.of(main)
+        params = self._signature.of_inputs(main.params)
+        self._given = {param.name: array for param, array in zip(params, inputs, strict=True)}
+        self._given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
+        self._results = evaluate(form, self._given)
+        self._rounded: tuple[np.ndarray, ...] | None = None
+
+    def check(
+        self, got: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], frame: int
+    ) -> tuple[OutputCheck, ...]:
+        """The outputs and the new states of the artifact beside them."""
+        outputs = dict(zip(got, self._signature.of_outputs(range(len(self._results))), strict=True))
+        kept = {state.name: state.output for state in self._signature.states}
+        checks: tuple[OutputCheck, ...] = ()
+        sides: tuple[tuple[Role, Mapping[str, np.ndarray], Mapping[str, int]], ...]
+        sides = ("output", got, outputs), ("state", states, kept)
+        for role, arrays, places in sides:
+            expected = {name: self._results[places[name]] for name in arrays}
+            again = lambda name, places=places: self._again()[places[name]]  # noqa: E731 - as short as its use
+            checks += check_outputs(arrays, expected, "references", role, frame, again)
+        return checks
+
+    def _again(self) -> tuple[np.ndarray, ...]:
+        """The same of inputs that are off in their last bits."""
+        if self._rounded is None:
+            self._rounded = evaluate(self._form, rounded(self._given))
+        return self._rounded

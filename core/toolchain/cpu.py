@@ -1,0 +1,85 @@
+"""Whether this machine's CPU has the instructions that a compiler was told to use."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from ..compilers import names_cpu
+from ..errors import UsageError
+from .discovery import INSTALL_HINT, Compiler
+from .tools import run
+
+__all__ = ["FEATURES", "refuse_other_cpu"]
+
+_PROBE_TIMEOUT_S = 20.0
+_CPUINFO = Path("/proc/cpuinfo")
+
+_X86 = (
+    "adx aes amx_bf16=amx-bf16 amx_int8=amx-int8 amx_tile=amx-tile avx avx2 avx512bf16=avx512_bf16 "
+    "avx512bitalg=avx512_bitalg avx512bw avx512cd avx512dq avx512f avx512fp16=avx512_fp16 avx512ifma avx512vbmi "
+    "avx512vbmi2=avx512_vbmi2 avx512vl avx512vnni=avx512_vnni avx512vpopcntdq=avx512_vpopcntdq avxvnni=avx_vnni "
+    "bmi=bmi1 bmi2 f16c fma fma4 gfni lzcnt=abm movbe pclmul=pclmulqdq popcnt sse3=pni sse4_1 sse4_2 sse4a ssse3 tbm "
+    "vaes vpclmulqdq xop"
+)
+_ARM = (
+    "aes atomics bf16 complex=fcma crc32 dotprod=asimddp fp16_vector_arithmetic=asimdhp jcvt=jscvt "
+    "matmul_int8=i8mm qrdmx=asimdrdm sha3 sha512 sve sve2"
+)
+
+
+def _features(words: str, prefix: str, suffix: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in words.split())
+    return {f"{prefix}{macro.upper()}{suffix}": shown or macro for macro, _, shown in pairs}
+
+
+FEATURES: Mapping[str, str] = MappingProxyType({**_features(_X86, "__", "__"), **_features(_ARM, "__ARM_FEATURE_", "")})
+"""Of what a compiler predefines where it may use certain instructions (gcc and clang: x86 options; Arm C Language
+Extensions) to what Linux calls these in ``/proc/cpuinfo``."""
+
+
+def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> None:
+    """See that this CPU has the instructions that `flags` let a compiler use. Where the system does not say what its
+    CPU has, nothing is seen.
+
+    Args:
+        compiler: for this machine.
+        flags: of a compilation.
+        where: names the model in errors.
+
+    Raises:
+        UsageError: it has not: running what is compiled would end this process.
+    """
+    named = names_cpu(flags)
+    own = _own_features()
+    if not named or not own:
+        return
+    missing = sorted({FEATURES[macro] for macro in _predefined(compiler, tuple(flags)) if macro in FEATURES} - own)
+    if missing:
+        raise UsageError(
+            f"the model is compiled for a CPU ({' '.join(named)}) with instructions that this machine's has not: "
+            f"{', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}",
+            where=where,
+            hint="build it with -mcpu=native, or for a CPU that this machine's can stand in for, to run it here",
+        )
+
+
+def _own_features() -> frozenset[str]:
+    """What all cores have."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    cores = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset.intersection(*(frozenset(core.split()) for core in cores)) if cores else frozenset()
+
+
+@functools.lru_cache(maxsize=64)
+def _predefined(compiler: Compiler, flags: tuple[str, ...]) -> frozenset[str]:
+    """The macros of a compiler; none where it does not take the flags, which its compilations say better."""
+    command = (*compiler.command, *flags, "-w", "-dM", "-E", "-x", "c", "/dev/null")
+    status, text = run(command, cwd=None, timeout_s=_PROBE_TIMEOUT_S, hint=INSTALL_HINT)
+    return frozenset(re.findall(r"^#define (\w+)", text, re.MULTILINE)) if status == 0 else frozenset()

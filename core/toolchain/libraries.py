@@ -1,0 +1,100 @@
+"""The C libraries that models are linked with: finding them on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..contract.drivers import Library
+from ..errors import ToolchainError
+from ..machines import Machine
+from .compile import try_link
+from .discovery import Compiler, find_compiler
+
+__all__ = ["find_library", "require_library"]
+
+_SUFFIXES = (".so", ".dylib", ".a")
+
+
+def find_library(library: Library, compiler: Compiler | None = None) -> Path | None:
+    """The file with which programs are linked that use ``library``; None where none has all its symbols.
+
+    The folders of ``UMA_LIBRARY_PATH`` come first, in order, then those of the distribution that may bring it, then
+    what the compiler searches by itself. A program that uses the library is linked to see that it can be.
+
+    Args:
+        library: what to find.
+        compiler: by default the one that `find_compiler` gives.
+
+    Raises:
+        ToolchainError: there is no compiler, or it hung.
+    """
+    found = _search(library, compiler or find_compiler())
+    return found if isinstance(found, Path) else None
+
+
+def require_library(
+    library: Library, compiler: Compiler, where: str, flags: Sequence[str] = (), machine: Machine | None = None
+) -> Path:
+    """As `find_library`, for a build that cannot do without.
+
+    Args:
+        library: what to find.
+        compiler: what will link it.
+        where: who needs it, for the error.
+        flags: what the code is compiled with that uses it.
+        machine: what that is for; None for this machine.
+
+    Raises:
+        ToolchainError: it is missing, or cannot be linked; names library, distribution and remedy.
+    """
+    # Start-up code is the firmware's, and what it needs besides.
+    bare = ["-nostartfiles"] if machine is not None and machine.is_bare else []
+    found = _search(library, compiler, [*flags, *bare])
+    if isinstance(found, Path):
+        return found
+    remedies = [f"pip install {library.package}"] if library.package else []
+    remedies += ["install it with its development files", "name the folder that has it in UMA_LIBRARY_PATH"]
+    raise ToolchainError(
+        f"the C library {library.name!r} is missing or cannot be used\n{found}",
+        where=where,
+        hint="; or ".join(remedies),
+    )
+
+
+def _search(library: Library, compiler: Compiler, flags: Sequence[str] = ()) -> Path | str:
+    """The file; or what the linker says instead."""
+    declared = "".join(f"void {symbol}(void);\n" for symbol in library.symbols)
+    used = ", ".join(["0", *library.symbols])
+    # Not static: what nobody can see, a compiler may leave out.
+    program = f"{declared}void (*const uma_used[])(void) = {{{used}}};\nint main(void) {{ return 0; }}\n"
+    folders = [f"-L{folder}" for folder in _folders(library)]
+    links, text = try_link(compiler, program, [*flags, *folders, f"-l{library.name}"])
+    lines = text.splitlines()
+    if not links:
+        said = [line.strip()[:200] for line in lines if ": " in line]
+        return "\n".join(f"    {line}" for line in said[:10])
+    for line in lines:
+        # Older linkers print "-lNAME (FILE)".
+        file = Path(line.strip() if line.startswith(os.sep) else line.partition("(")[2].rpartition(")")[0])
+        if file.is_absolute() and file.name.startswith(f"lib{library.name}."):
+            return file.parent.resolve() / file.name
+    return f"    {compiler.name} links it, and does not say which file it takes"
+
+
+def _folders(library: Library) -> Iterator[Path]:
+    """Where to look before the compiler does."""
+    for name in os.environ.get("UMA_LIBRARY_PATH", "").split(os.pathsep):
+        if name:
+            yield Path(name).absolute()
+    if library.package is None:
+        return
+    import importlib.metadata  # takes 30 ms, and few models need it
+
+    try:
+        files = importlib.metadata.files(library.package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    names = {f"lib{library.name}{suffix}" for suffix in _SUFFIXES}
+    yield from dict.fromkeys(Path(str(file.locate())).absolute().parent for file in files if file.name in names)

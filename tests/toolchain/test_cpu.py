@@ -1,0 +1,66 @@
+"""A CPU that this machine is not is a message, and no signal."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from uma.errors import UsageError
+from uma.toolchain import cpu
+from uma.toolchain.cpu import FEATURES, refuse_other_cpu
+from uma.toolchain.discovery import Compiler, find_compiler
+
+CPUINFO = "processor : 0\nflags\t\t: fpu sse2 {first}\n\nprocessor : 1\nflags\t\t: fpu sse2 {second}\n"
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86")
+
+
+@pytest.fixture
+def gcc() -> Compiler:
+    return find_compiler("gcc")
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, folder: Path, first: str, second: str) -> None:
+    path = folder / "cpuinfo"
+    path.write_text(CPUINFO.format(first=first, second=second))
+    monkeypatch.setattr(cpu, "_CPUINFO", path)
+
+
+ALL = " ".join(FEATURES.values())
+
+
+@needs_x86
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_what_one_core_has_not_is_missing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = find_compiler(name)
+    machine(monkeypatch, tmp_path, ALL, ALL)
+    refuse_other_cpu(compiler, ["-march=icelake-server"], "model net")
+    machine(monkeypatch, tmp_path, ALL, ALL.replace("avx512_vnni", "").replace("gfni", ""))
+    with pytest.raises(UsageError, match=r"\(-march=icelake-server\).*: avx512_vnni, gfni\n") as error:
+        refuse_other_cpu(compiler, ["-O3", "-march=icelake-server"], "model net")
+    assert error.value.where == "model net" and "-mcpu=native" in str(error.value)
+    machine(monkeypatch, tmp_path, "", "")
+    with pytest.raises(UsageError, match=r"and more\n"):
+        refuse_other_cpu(compiler, ["-march=icelake-server"], "model net")
+    refuse_other_cpu(compiler, ["-march=x86-64"], "model net")
+
+
+@needs_x86
+def test_this_cpu_is_never_refused(gcc: Compiler) -> None:
+    refuse_other_cpu(gcc, ["-march=native"], "model net")
+    compiled = subprocess.run(
+        [*gcc.command, "-march=native", "-dM", "-E", "-x", "c", "/dev/null"], capture_output=True, text=True
+    )
+    macros = {line.split()[1] for line in compiled.stdout.splitlines()}
+    assert {FEATURES[macro] for macro in macros & set(FEATURES)} <= cpu._own_features()
+
+
+def test_what_the_compiler_does_not_take_it_says_itself(
+    gcc: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, tmp_path, "", "")
+    refuse_other_cpu(gcc, ["-march=no-such-cpu"], "model net")
+    monkeypatch.setattr(cpu, "_CPUINFO", tmp_path / "none")  # a system that does not tell
+    refuse_other_cpu(gcc, ["-march=x86-64-v4"], "model net")
