@@ -46,8 +46,8 @@ BINARY = (
 )
 """The operations of `Bin`, on two operands of one type."""
 MATH: dict[str, int] = {
-    **dict.fromkeys(("exp", "log", "tanh", "erf", "sqrt", "floor", "ceil", "trunc", "round_even"), 1),
-    "pow": 2,
+    **dict.fromkeys(("exp", "log", "sin", "cos", "tanh", "erf", "sqrt", "floor", "ceil", "trunc", "round_even"), 1),
+    **dict.fromkeys(("pow", "fmod"), 2),
     "clz": 1,
 }
 """Pure functions and their number of arguments. All but ``clz`` take and give one float type; ``clz`` counts the

@@ -187,6 +187,18 @@ def _pow(a: float, b: float) -> float:
         return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
 
 
+def _finite(function: Callable[..., float]) -> Callable[..., float]:
+    """A function that is NaN where Python's raises: at infinity, or of a division by 0."""
+
+    def total(*args: float) -> float:
+        try:
+            return function(*args)
+        except ValueError:
+            return math.nan
+
+    return total
+
+
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
     """A rounding to whole numbers that keeps infinities, NaN and the sign of zero."""
     return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
@@ -195,6 +207,8 @@ def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "exp": _exp,
     "log": _log,
+    "sin": _finite(math.sin),
+    "cos": _finite(math.cos),
     "tanh": math.tanh,
     "erf": math.erf,
     "sqrt": _sqrt,
@@ -203,6 +217,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "trunc": _whole(math.trunc),
     "round_even": _whole(round),
     "pow": _pow,
+    "fmod": _finite(math.fmod),
 }
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from tests._support.relay_strategies import Choice
 
+from uma.errors import ModelError
 from uma.relay.expr import Call, Var, call
-from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale
+from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale, get_op
+from uma.relay.ops import activation, elementwise
 from uma.relay.types import TensorType
 from uma.tir.dtype import DTYPES, bounds, is_float
 
@@ -66,21 +68,36 @@ def broadcastable(c: Choice, whole: Sequence[int]) -> tuple[int, ...]:
     return tuple(c.of(extent, 1) for extent in kept)
 
 
-@case("add", "subtract", "multiply", "minimum", "maximum")
-def binary(c: Choice, name: str) -> Call:
-    whole, dtype = shape(c), c.of(*NUMBERS)
-    shapes = [broadcastable(c, whole), whole]
-    return on(name, *((one, dtype) for one in (shapes if c.of(True, False) else reversed(shapes))))
+def broadcast(c: Choice, name: str, *dtypes: str) -> Call:
+    """A call whose arguments broadcast, of these dtypes."""
+    whole = shape(c)
+    shapes = [whole, *(broadcastable(c, whole) for _ in dtypes[1:])]
+    return on(name, *((shapes[i], dtype) for i, dtype in zip(c.order(len(dtypes)), dtypes, strict=True)))
 
 
-@case("nn.relu")
-def relu(c: Choice, name: str) -> Call:
-    return on(name, (shape(c), c.of(*NUMBERS)))
+def row(c: Choice, name: str) -> Call:
+    """A call of an elementwise op without attributes: of the dtypes that it does not refuse."""
+    op = get_op(name)
+    for dtype in c.of(*NUMBERS), c.of(*FLOATS), "bool":
+        types = [dtype] * len(op.inputs)
+        try:
+            op.infer_type([TensorType((), one) for one in types], op.make_attrs({}))
+        except ModelError:
+            continue
+        return broadcast(c, name, *types)
+    return broadcast(c, name, "bool", *[c.of(*DTYPES)] * 2)
 
 
-@case("sigmoid", "tanh")
-def activation(c: Choice, name: str) -> Call:
-    return on(name, (shape(c), c.of(*FLOATS)))
+ROWS = tuple(r.name for r in (*elementwise.ROWS, *activation.ROWS) if not r.attrs)
+"""Elementwise ops without attributes."""
+
+CASES.update(dict.fromkeys(ROWS, row))
+
+
+@case("nn.leaky_relu", "nn.gelu")
+def activated(c: Choice, name: str) -> Call:
+    attrs: dict[str, Any] = {"alpha": c.of(0.1, 0, -2)} if name == "nn.leaky_relu" else {}
+    return on(name, (shape(c), c.of(*FLOATS)), **attrs or {"approximate": c.of("none", "tanh")})
 
 
 @case("clip")
@@ -336,4 +353,4 @@ def quantised_softmax(c: Choice, name: str) -> Call:
     return on(name, (shape(c, 1, 3), c.of("int8", "uint8")), scale=scale)
 
 
-__all__ = ["CASES", "on"]
+__all__ = ["CASES", "ROWS", "on"]

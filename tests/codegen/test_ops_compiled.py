@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests._support.c_programs import NATIVE, STRICT, run_compiled
 from tests._support.op_cases import CASES, on
-from tests._support.op_kernels import check
+from tests._support.op_kernels import check, kernel_of
 from tests._support.relay_strategies import Choice, random_array
 
 from uma.relay.expr import Call
+from uma.relay.op import Op
 
 NAN = float("nan")
 
@@ -58,3 +60,29 @@ def test_nan_goes_through_a_minimum_and_a_maximum(tmp_path: Path, compilers: tup
     x, y = np.array([NAN, 1, NAN, 2, -0.0], np.float32), np.array([1, NAN, NAN, 3, 5], np.float32)
     types = ((5,), "float32"), ((5,), "float32")
     check([(on(name, *types), [x, y]) for name in ("minimum", "maximum")], compilers, tmp_path)
+
+
+FUNCTIONS = ("exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "floor", "ceil", "round")
+SPECIAL = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, 88.0, -88.0, 104.0, 1e-30, 1e-40, 1e30, np.inf, -np.inf, NAN]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_are_within_4_units_of_the_last_place(tmp_path: Path, compilers: tuple[str, ...], dtype: str) -> None:
+    x = np.concatenate([SPECIAL, np.linspace(-12, 12, 2001), np.geomspace(1e-6, 80, 500)]).astype(dtype)
+    a, b = (np.array(v, dtype) for v in zip(*itertools.product(SPECIAL, [*SPECIAL, 3.0, -7.0]), strict=True))
+    calls = [(on(name, (x.shape, dtype)), [x]) for name in FUNCTIONS]
+    pairs = ("divide", "power", "trunc_mod", "floor_mod")
+    calls += [(on(name, (a.shape, dtype), (b.shape, dtype)), [a, b]) for name in pairs]
+    runs = [kernel_of(made, arrays) for made, arrays in calls]
+    for compiler in compilers:
+        found = run_compiled(runs, compiler, (*STRICT, *NATIVE), tmp_path)
+        for (made, arrays), got in zip(calls, found, strict=True):
+            assert isinstance(made.op, Op)
+            with np.errstate(all="ignore"):
+                wanted = np.asarray(made.op.reference(made.attrs, *arrays))
+            (result,) = got.values()
+            unlike = ~((result == wanted) | (np.isnan(result) & np.isnan(wanted)))
+            if made.op_name in ("sqrt", "floor", "ceil", "round", "divide"):
+                assert not unlike.any(), made.op_name
+            elif unlike.any():
+                np.testing.assert_array_max_ulp(result[unlike], wanted[unlike], 4, dtype=np.dtype(dtype).type)

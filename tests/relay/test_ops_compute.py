@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests._support.op_cases import CASES, on
+from tests._support.op_cases import CASES, ROWS, on
 from tests._support.relay_strategies import Choice, random_array
 from tests._support.te_strategies import Computation
 
+from uma.errors import ModelError
 from uma.relay.expr import Call
-from uma.relay.op import Op, registered_ops
+from uma.relay.op import Bounds, Op, get_op, registered_ops
+from uma.relay.ops import activation, elementwise
 from uma.relay.types import TensorType
 from uma.tir import te
 from uma.tir.flatten import flatten
@@ -65,16 +69,69 @@ def check(made: Call, arrays: Sequence[np.ndarray], constant: Sequence[bool]) ->
             np.testing.assert_array_equal(result, wanted)
 
 
-@pytest.mark.parametrize("name", CASES)
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -> None:
-    choice = Choice(data.draw)
+def check_random(choice: Choice, name: str) -> None:
     made = CASES[name](choice, name)
     arrays = [choice.array(arg.shape, arg.dtype) for arg in made.args]
     # A kernel has something to compute from: at least one argument stays an input.
     constant = [False, *(choice.of(True, False) for _ in made.args[1:])]
     check(made, arrays, constant)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ROWS])
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data())
+def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -> None:
+    check_random(Choice(data.draw), name)
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(data=st.data())
+def test_rows_compute_what_their_references_do(data: st.DataObject) -> None:
+    choice = Choice(data.draw)
+    for name in ROWS:
+        check_random(choice, name)
+
+
+INTEGER_ENDS = [-128, -127, -3, -1, 0, 1, 2, 3, 127]
+
+
+@pytest.mark.parametrize("name", ["divide", "floor_mod", "trunc_mod"])
+def test_integers_divide_as_they_should_whatever_they_are(name: str) -> None:
+    a, b = (np.array(v, np.int8) for v in zip(*itertools.product(INTEGER_ENDS, INTEGER_ENDS), strict=True))
+    made = on(name, (a.shape, "int8"), (b.shape, "int8"))
+    check(made, [a, b], [False, False])
+    for x, y, found in zip(a.tolist(), b.tolist(), computed(made, [a, b], [False, False])[0].tolist(), strict=True):
+        exact = 0
+        if y:
+            exact = {"divide": int(x / y), "floor_mod": x % y, "trunc_mod": int(math.fmod(x, y))}[name]
+        assert found == (exact + 128) % 256 - 128
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(data=st.data())
+def test_ranges_of_rows_hold(data: st.DataObject) -> None:
+    """Bounds that are proven of a result from those of the arguments hold, unless something overflowed."""
+    choice = Choice(data.draw)
+    for row in (*elementwise.ROWS, *activation.ROWS):
+        op, dtypes = get_op(row.name), ["int16"] * len(row.inputs)
+        if row.name == "where":
+            dtypes[0] = "bool"
+        ends = [sorted(choice.numbers(2, -180, 180)) for _ in dtypes]
+        types = [TensorType((20,), dtype) for dtype in dtypes]
+        attrs = {"a_min": -3, "a_max": 50} if row.name == "clip" else {"dtype": "int8"} if row.name == "cast" else {}
+        try:
+            call = on(row.name, *((t.shape, t.dtype) for t in types), **attrs)
+        except ModelError:
+            continue  # it takes no integers
+        arrays = [random_array((20,), "int16", i) % (high - low + 1) + low for i, (low, high) in enumerate(ends)]
+        arrays = [array.astype(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+        known = [Bounds(*end) if dtype != "bool" else None for end, dtype in zip(ends, dtypes, strict=True)]
+        assert op.value_range is not None
+        proven = op.value_range(call.attrs, call.type, tuple(types), *known)
+        if proven is not None:
+            with np.errstate(all="ignore"):
+                result = np.asarray(op.reference(call.attrs, *arrays)).astype(np.int64)
+            assert proven.low <= result.min() and result.max() <= proven.high, (row.name, ends)
 
 
 NAN = float("nan")
@@ -99,6 +156,22 @@ NAN = float("nan")
         (on("nn.pad", ((), "int8"), pad_width=()), 3, 3),
         (on("strided_slice", ((3,), "int8"), begin=(2,), end=(-1,), strides=(-(2**40),)), [1, 2, 3], [3]),
         (on("minimum", ((2,), "float32"), ((), "float32")), [NAN, 20], [NAN, 10]),
+        (on("divide", ((3,), "float32"), ((), "float32")), [NAN, 20, np.inf], [NAN, 2, np.inf]),
+        (on("floor_mod", ((3,), "float32"), ((), "float32")), [NAN, -1, 21], [NAN, 9, 1]),
+        (on("power", ((2,), "float32"), ((), "float32")), [2, 1e30], [1024, np.inf]),
+        (on("less", ((2,), "float32"), ((), "float32")), [NAN, 2], [False, True]),
+        (on("not_equal", ((2,), "float32"), ((), "float32")), [NAN, 10], [True, False]),
+        (on("abs", ((2,), "int8")), [-128, -5], [-128, 5]),
+        (on("negative", ((2,), "int8")), [-128, 5], [-128, -5]),
+        (on("log", ((3,), "float32")), [0, -1, np.inf], [-np.inf, NAN, np.inf]),
+        (on("sqrt", ((3,), "float32")), [0, -1, np.inf], [0, NAN, np.inf]),
+        (on("rsqrt", ((4,), "float32")), [0, -0.0, 4, np.inf], [np.inf, -np.inf, 0.5, 0]),
+        (on("sin", ((2,), "float32")), [np.inf, 0.5], [NAN, 0.479]),
+        (on("round", ((5,), "float32")), [0.5, 1.5, -2.5, NAN, np.inf], [0, 2, -2, NAN, np.inf]),
+        (on("nn.leaky_relu", ((3,), "float32"), alpha=0.1), [NAN, -10, 2], [NAN, -1, 2]),
+        (on("nn.hard_swish", ((5,), "float32")), [NAN, -np.inf, -3, 3, np.inf], [NAN, NAN, 0, 3, np.inf]),
+        (on("nn.gelu", ((3,), "float32")), [NAN, -20, 20], [NAN, 0, 20]),
+        (on("nn.gelu", ((3,), "float32"), approximate="tanh"), [NAN, -20, 20], [NAN, 0, 20]),
         (on("maximum", ((), "float32"), ((), "float32")), NAN, NAN),
     ],
     ids=lambda value: value.op_name if isinstance(value, Call) else "",

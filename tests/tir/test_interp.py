@@ -134,6 +134,8 @@ def test_negative_and_magnitude(dtype: str) -> None:
     [
         ("exp", np.exp),
         ("log", np.log),
+        ("sin", np.sin),
+        ("cos", np.cos),
         ("tanh", np.tanh),
         ("erf", np.vectorize(math.erf)),
         ("sqrt", np.sqrt),
@@ -167,6 +169,16 @@ def test_pow(dtype: str) -> None:
             found = evaluate(Call("pow", Imm(a, dtype), Imm(b, dtype)))
             np.testing.assert_array_max_ulp(found, expected, maxulp=1, dtype=dtype)
             assert np.isnan(found) or np.signbit(found) == np.signbit(expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fmod(dtype: str) -> None:
+    values = [0.0, -0.0, 0.5, -0.75, 2.0, -3.0, 1e30, math.inf, -math.inf, math.nan]
+    for a in values:
+        for b in values:
+            with np.errstate(all="ignore"):
+                expected = np.fmod(np.array(a, dtype), np.array(b, dtype))
+            assert equal(evaluate(Call("fmod", Imm(a, dtype), Imm(b, dtype))), expected)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -1,11 +1,25 @@
 """The core's operators, one module per family. Importing this package registers them all."""
 
-from . import arith, conv, dense, pool, qnn, qnn_activation, qnn_arith, qnn_pool, qnn_softmax, reduce, shape
+from . import (
+    activation,
+    conv,
+    dense,
+    elementwise,
+    pool,
+    qnn,
+    qnn_activation,
+    qnn_arith,
+    qnn_pool,
+    qnn_softmax,
+    reduce,
+    shape,
+)
 
 __all__ = [
-    "arith",
+    "activation",
     "conv",
     "dense",
+    "elementwise",
     "pool",
     "qnn",
     "qnn_activation",

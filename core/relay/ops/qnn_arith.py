@@ -11,11 +11,11 @@ from ...tir.nodes import Expr
 from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
-from .arith import broadcast_load
 from .common import Types, broadcast_shapes, normalise_axes, require_integers, same_dtype
 from .qnn import QUANTISED, check_zero_point
 from .qnn_scale import Scaler, saturate
 from .reduce import reduced_load, reduced_shape, sum_bounds
+from .rows import broadcast_load
 
 if TYPE_CHECKING:
     import numpy as np

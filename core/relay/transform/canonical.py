@@ -29,7 +29,7 @@ from ...tir.dtype import bounds, is_float
 from ..expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import Op
-from ..ops.arith import clip_limits
+from ..ops.activation import clip_limits
 from ..ops.common import normalise_axes
 from ..visit import children, post_order, with_children, with_pin
 from .layout import permutation, permute, reshape, sink_permutation, sink_reshape

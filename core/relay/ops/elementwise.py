@@ -1,0 +1,307 @@
+"""Arithmetic, comparisons and functions of elements: one table, a row for each op.
+
+Arguments broadcast as in numpy. Integers are exact: what does not fit wraps around. A sum, difference, product,
+quotient or square root of floats is rounded once. Functions (``exp``, ``erf``, ``pow``, ...) are those of the C
+library, held to 4 units of the last place of float32; references compute them in float64 and round the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...errors import ModelError
+from ...tir.dtype import bounds, is_float, is_integer, is_signed
+from ...tir.nodes import Bin, Call, Expr, Imm, Select, Un
+from ..op import Attr, Attrs, Bounds, Dtype
+from ..types import TensorType
+from .common import broadcast_shapes, same_dtype
+from .rows import (
+    FLOATS,
+    NUMBERS,
+    Infer,
+    Numpy,
+    Range,
+    Row,
+    Scalar,
+    by_name,
+    function,
+    monotonous,
+    register_rows,
+    takes,
+    wide,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ROWS", "erf"]
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+_SIGNED = takes("signed numbers", is_signed)
+_TRUTHS = takes("bool", lambda dtype: dtype == "bool")
+_ORDERED = takes("numbers", lambda dtype: dtype != "bool", gives="bool")
+_ANY = takes("any tensors", lambda dtype: True, gives="bool")
+
+
+def _infer_where(attrs: Attrs, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+    """The condition is bool; a and b are of one dtype, any, which the result has; shapes broadcast as in numpy."""
+    if condition.dtype != "bool":
+        raise ModelError(f"its condition is {condition.dtype}, not bool")
+    return TensorType(broadcast_shapes(condition.shape, a.shape, b.shape), same_dtype(a, b))
+
+
+def _infer_cast(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result has the shape of the data; both dtypes may be any."""
+    return TensorType(data.shape, attrs.dtype)
+
+
+# --- scalar expressions ----------------------------------------------------------------------------------------------
+
+
+def _bin(op: str) -> Scalar:
+    return lambda attrs, a, b: Bin(op, a, b)
+
+
+def _extremum(op: str) -> Scalar:
+    # The smaller and the larger one of the loop form are b where one of both is NaN.
+    return lambda attrs, a, b: Select(a.equal(a), Bin(op, a, b), a) if is_float(a.dtype) else Bin(op, a, b)
+
+
+def _divide(attrs: Attrs, a: Expr, b: Expr) -> Expr:
+    return Bin("div" if is_float(a.dtype) else "truncdiv", a, b)
+
+
+def _floor_mod(attrs: Attrs, a: Expr, b: Expr) -> Expr:
+    if not is_float(a.dtype):
+        return a % b
+    rest = Call("fmod", a, b)
+    return Select(rest.not_equal(0.0) & (rest < 0.0).not_equal(b < 0.0), rest + b, rest)
+
+
+def _trunc_mod(attrs: Attrs, a: Expr, b: Expr) -> Expr:
+    if is_float(a.dtype):
+        return Call("fmod", a, b)
+    return Select(b.equal(0), Imm(0, a.dtype), a - Bin("truncdiv", a, b) * b)
+
+
+def _abs(attrs: Attrs, x: Expr) -> Expr:
+    return Un("abs", x) if is_signed(x.dtype) else x
+
+
+# --- references ------------------------------------------------------------------------------------------------------
+
+
+def _by_kind(integers: Numpy, floats: Numpy) -> Numpy:
+    def reference(attrs: Attrs, *arrays: np.ndarray) -> np.ndarray:
+        return (floats if arrays[0].dtype.kind == "f" else integers)(attrs, *arrays)
+
+    return reference
+
+
+def _quotient(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of integers, rounded towards zero; 0 where b is 0."""
+    import numpy as np
+
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    down = np.floor_divide(a, divisor)
+    exact = down * divisor == a
+    up = np.where(exact | (down >= 0), down, down + a.dtype.type(1))
+    return np.asarray(np.where(b == 0, a.dtype.type(0), up))
+
+
+def _inverse_root(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.asarray(1 / np.sqrt(x))
+
+
+def erf(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    """The error function, of float64."""
+    import numpy as np
+
+    # (numpy has none.)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)) if x.size else x
+
+
+def _cast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    if data.dtype.kind == "f" and is_integer(attrs.dtype):
+        low, high = bounds(attrs.dtype)
+        # A float is compared with the limits exactly: 2**31 - 1 is no float32, so clipping first would round it up.
+        whole = np.trunc(np.nan_to_num(data.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        inner = np.where((whole > low) & (whole < high), whole, 0).astype(attrs.dtype)
+        limits = np.array([low, high], dtype=attrs.dtype)
+        return np.where(whole >= high, limits[1], np.where(whole <= low, limits[0], inner))
+    return data.astype(attrs.dtype)
+
+
+# --- ranges of integers ----------------------------------------------------------------------------------------------
+
+
+def _corners(op: Callable[[int, int], int]) -> Range:
+    """Of an operation that is monotonous in each operand: those of its corners."""
+
+    def value_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
+        values = [op(x, y) for x in a for y in b]
+        return Bounds(min(values), max(values))
+
+    return value_range
+
+
+def _quotient_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
+    divisors = {y for y in (b.low, -1, 1, b.high) if b.low <= y <= b.high and y}
+    values = [0, *(abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x in a for y in divisors)]
+    return Bounds(min(values), max(values))
+
+
+def _floor_mod_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(min(b.low + 1, 0), max(b.high - 1, 0))
+
+
+def _trunc_mod_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
+    most = max(abs(b.low), abs(b.high), 1) - 1
+    return Bounds(max(min(a.low, 0), -most), min(max(a.high, 0), most))
+
+
+def _abs_range(attrs: Attrs, dtype: str, data: Bounds) -> Bounds:
+    sizes = abs(data.low), abs(data.high)
+    return Bounds(0 if data.low <= 0 <= data.high else min(sizes), max(sizes))
+
+
+def _where_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(min(a.low, b.low), max(a.high, b.high))
+
+
+_OF_BOOL = Bounds(0, 1)
+
+
+def _cast_range(attrs: Attrs, dtype: str, data: Bounds = _OF_BOOL) -> Bounds | None:
+    low, high = bounds(dtype)
+    return Bounds(data.low, data.high) if low <= data.low and data.high <= high else None
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def _two(
+    name: str, doc: str, infer: Infer, scalar: Scalar, numpy: Numpy | str, value_range: Range | None = None
+) -> Row:
+    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"))
+
+
+def _either(name: str, doc: str, infer: Infer, scalar: Scalar, numpy: str, value_range: Range | None = None) -> Row:
+    """A row of two arguments that may change places."""
+    return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), commutative=True)
+
+
+def _of(name: str, doc: str) -> Row:
+    """A function of floats that the loop form and numpy know by one name."""
+    return Row(name, doc, FLOATS, function(name), wide(name))
+
+
+_WRAPS = "Integers wrap around."
+
+ROWS: tuple[Row, ...] = (
+    _either("add", f"a + b. {_WRAPS}", NUMBERS, _bin("add"), "add", _corners(lambda x, y: x + y)),
+    _two("subtract", f"a - b. {_WRAPS}", NUMBERS, _bin("sub"), "subtract", _corners(lambda x, y: x - y)),
+    _either("multiply", f"a * b. {_WRAPS}", NUMBERS, _bin("mul"), "multiply", _corners(lambda x, y: x * y)),
+    _two(
+        "divide",
+        f"a / b. Integers are rounded towards zero, and give 0 where b is 0. {_WRAPS}",
+        NUMBERS,
+        _divide,
+        _by_kind(_quotient, by_name("divide")),
+        _quotient_range,
+    ),
+    _two(
+        "floor_mod",
+        "What is left of a / b rounded down: 0, or of the sign of b. Integers give 0 where b is 0.",
+        NUMBERS,
+        _floor_mod,
+        "mod",
+        _floor_mod_range,
+    ),
+    _two(
+        "trunc_mod",
+        "What is left of a / b rounded towards zero: 0, or of the sign of a. Integers give 0 where b is 0.",
+        NUMBERS,
+        _trunc_mod,
+        "fmod",
+        _trunc_mod_range,
+    ),
+    Row(
+        "power",
+        "a to the power of b, for floats.",
+        FLOATS,
+        function("pow"),
+        wide("power"),
+        inputs=("a", "b"),
+    ),
+    _either(
+        "minimum", "The smaller of a and b; NaN where one is NaN.", NUMBERS, _extremum("min"), "minimum", _corners(min)
+    ),
+    _either(
+        "maximum", "The larger of a and b; NaN where one is NaN.", NUMBERS, _extremum("max"), "maximum", _corners(max)
+    ),
+    _either("equal", "Whether a and b are equal; NaN equals nothing.", _ANY, _bin("eq"), "equal"),
+    _either("not_equal", "Whether a and b differ; NaN differs from all.", _ANY, _bin("ne"), "not_equal"),
+    _two("less", "Whether a < b; not where one is NaN.", _ORDERED, _bin("lt"), "less"),
+    _two("less_equal", "Whether a <= b; not where one is NaN.", _ORDERED, _bin("le"), "less_equal"),
+    _two("greater", "Whether a > b; not where one is NaN.", _ORDERED, _bin("gt"), "greater"),
+    _two("greater_equal", "Whether a >= b; not where one is NaN.", _ORDERED, _bin("ge"), "greater_equal"),
+    _either("logical_and", "Whether both hold.", _TRUTHS, _bin("and"), "logical_and"),
+    _either("logical_or", "Whether one of both holds.", _TRUTHS, _bin("or"), "logical_or"),
+    _either("logical_xor", "Whether just one of both holds.", _TRUTHS, _bin("ne"), "logical_xor"),
+    Row("logical_not", "Whether it does not hold.", _TRUTHS, lambda attrs, x: Un("not", x), "logical_not"),
+    Row(
+        "where",
+        "a where the condition holds, else b.",
+        _infer_where,
+        lambda attrs, condition, a, b: Select(condition, a, b),
+        "where",
+        _where_range,
+        ("condition", "a", "b"),
+    ),
+    Row("abs", f"The size of the data. {_WRAPS}", NUMBERS, _abs, "abs", _abs_range),
+    Row("negative", f"-data. {_WRAPS}", _SIGNED, lambda attrs, x: -x, "negative", monotonous(lambda x: -x)),
+    _of("exp", "e to the power of the data, for floats."),
+    _of("log", "Natural logarithm, for floats: -inf of 0, NaN of what is negative."),
+    _of("sqrt", "Square root, for floats: NaN of what is negative."),
+    Row(
+        "rsqrt",
+        "1 / sqrt(data), for floats.",
+        FLOATS,
+        lambda attrs, x: Imm(1.0, x.dtype) / Call("sqrt", x),
+        wide(_inverse_root),
+    ),
+    _of("sin", "Sine of an angle in radians, for floats."),
+    _of("cos", "Cosine of an angle in radians, for floats."),
+    _of("tanh", "Hyperbolic tangent, for floats."),
+    Row(
+        "erf",
+        "Error function, 2 / sqrt(pi) * integral of exp(-t**2) from 0, for floats.",
+        FLOATS,
+        function("erf"),
+        wide(erf),
+    ),
+    _of("floor", "The largest whole number that is not larger, for floats."),
+    _of("ceil", "The smallest whole number that is not smaller, for floats."),
+    Row("round", "The nearest whole number, halves to even, for floats.", FLOATS, function("round_even"), "rint"),
+    Row(
+        "cast",
+        "Conversion to another dtype: integers wrap around, floats truncate and saturate, NaN gives 0.",
+        _infer_cast,
+        lambda attrs, x: x.astype(attrs.dtype),
+        _cast_reference,
+        _cast_range,
+        attrs=(Attr("dtype", Dtype, "of the result"),),
+    ),
+)
+"""In the order in which the documentation would name them: arithmetic, comparisons, functions, activations."""
+
+register_rows(ROWS)
