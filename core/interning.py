@@ -36,6 +36,11 @@ class Node(metaclass=_Interned):
         """What makes this node this node. Fields that hold bare numbers must tell ``1``, ``1.0`` and ``True`` apart."""
         return tuple([getattr(self, name) for name in self.__match_args__])
 
+    @classmethod
+    def made(cls, *fields: Any) -> Node:
+        """The node of this class with these fields, in a normal form that may be of another class."""
+        return cls(*fields)
+
     def __copy__(self) -> Node:
         return self
 

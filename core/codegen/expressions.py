@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..tir.bounds import Bounds, fits
 from ..tir.dtype import bits, bounds, is_float, is_signed, itemsize
 from ..tir.flatten import flat_element
+from ..tir.functions import FUNCTIONS
 from ..tir.nodes import COMPARISONS, HOST_SCOPES, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
-from ..tir.scalar import function, round_float32
+from ..tir.scalar import round_float32
 from ..tir.simplify import simplify_within
 
 __all__ = ["C_TYPES", "Names", "Printer"]
@@ -67,6 +68,9 @@ _OPERATORS = {
     "or": ("||", _OR),
 }
 
+_FUNCTIONS = {"clz": "uma_clz", "mul_high": "uma_mul_high", "fma": "uma_fma", "round_even": "rint"}
+"""The functions that math.h does not have by the same name. For float32 the names end in ``f``."""
+
 Names = Callable[[Var | Buffer], str]
 
 
@@ -107,30 +111,29 @@ class Printer:
         return name if position is Imm(0, INDEX) else f"&{name}[{self.text(position)}]"
 
     def _print(self, expr: Expr) -> _Text:
-        if isinstance(expr, Var):
-            self.read.add(expr)
-            return _Text(self.names(expr), _PRIMARY)
-        if isinstance(expr, Imm):
-            text = _literal(expr)
-            return _Text(text, _UNARY if text.startswith("-") else _PRIMARY)
-        if isinstance(expr, Load):
-            self.read.add(expr.buffer)
-            return _Text(self.element(expr.buffer, expr.indices), _PRIMARY)
-        if isinstance(expr, Bin):
-            return self._binary(expr)
-        if isinstance(expr, Un):
-            return self._unary(expr)
-        if isinstance(expr, Cast):
-            return self._cast(expr)
-        if isinstance(expr, Select):
-            parts = [self._operand(part, _OTHER) for part in (expr.condition, expr.a, expr.b)]
-            return _Text("{} ? {} : {}".format(*parts), _CHOICE)
-        assert isinstance(expr, Call)  # the last kind there is
+        return _PRINTED[type(expr)](self, expr)
+
+    def _variable(self, expr: Var) -> _Text:
+        self.read.add(expr)
+        return _Text(self.names(expr), _PRIMARY)
+
+    def _constant(self, expr: Imm) -> _Text:
+        text = _literal(expr)
+        return _Text(text, _UNARY if text.startswith("-") else _PRIMARY)
+
+    def _load(self, expr: Load) -> _Text:
+        self.read.add(expr.buffer)
+        return _Text(self.element(expr.buffer, expr.indices), _PRIMARY)
+
+    def _select(self, expr: Select) -> _Text:
+        parts = [self._operand(part, _OTHER) for part in (expr.condition, expr.a, expr.b)]
+        return _Text("{} ? {} : {}".format(*parts), _CHOICE)
+
+    def _function(self, expr: Call) -> _Text:
+        name = _FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
-            return self._call("uma_clz", expr.args[0].astype("uint32"))
-        suffix = "f" if expr.dtype == "float32" else ""
-        name = "rint" if expr.name == "round_even" else expr.name
-        return self._call(f"{name}{suffix}", *expr.args)
+            return self._call(name, expr.args[0].astype("uint32"))
+        return self._call(f"{name}f" if expr.dtype == "float32" else name, *expr.args)
 
     def _call(self, name: str, *args: Expr) -> _Text:
         return _Text(f"{name}({', '.join(self.text(arg) for arg in args)})", _PRIMARY)
@@ -258,7 +261,7 @@ class Printer:
             return (low, high) if expr.dtype == "float64" else (round_float32(low), round_float32(high))
         if isinstance(expr, Call) and expr.name in ("round_even", "floor", "ceil", "trunc"):
             values = self._float_interval(expr.args[0])
-            whole = function(expr.name, expr.dtype)
+            whole = FUNCTIONS[expr.name].value(expr.dtype)
             return None if values is None else (whole(values[0]), whole(values[1]))
         if isinstance(expr, Bin) and expr.op in ("min", "max"):
             # The result is b, or an a that compares with b: NaN only where b is.
@@ -268,6 +271,19 @@ class Printer:
             a = self._float_interval(expr.a) or (-math.inf, math.inf)
             return (min(a[0], b[0]), min(a[1], b[1])) if expr.op == "min" else (max(a[0], b[0]), max(a[1], b[1]))
         return None
+
+
+_PRINTED: dict[type[Expr], Callable[[Printer, Any], _Text]] = {
+    Var: Printer._variable,
+    Imm: Printer._constant,
+    Load: Printer._load,
+    Bin: Printer._binary,
+    Un: Printer._unary,
+    Cast: Printer._cast,
+    Select: Printer._select,
+    Call: Printer._function,
+}
+"""The C of an expression."""
 
 
 def _never_equal(expr: Expr, value: int) -> bool:

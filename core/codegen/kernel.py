@@ -15,8 +15,9 @@ are waited for, the function counts the transfers of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from ..errors import InternalError
 from ..tir.bounds import Bounds
@@ -53,7 +54,7 @@ from ..tir.nodes import (
 )
 from ..tir.simplify import simplify_expr, simplify_within
 from ..tir.sums import exact_sums
-from ..tir.visit import buffers_read, declared, expressions, fresh_name, rebuild, uses_device, walk
+from ..tir.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
 
@@ -171,44 +172,40 @@ class _Writer:
             self.stmt(body, known)
 
     def stmt(self, stmt: Stmt, known: Bounds) -> None:
-        printer = Printer(known, _name, self.read)
-        if isinstance(stmt, Seq):
-            for inner in stmt.stmts:
-                self.stmt(inner, known)
-        elif isinstance(stmt, Block):
-            self.braced(f"/* {stmt.label} */", stmt.body, known)
-        elif isinstance(stmt, For):
-            self.loop(stmt, known, printer)
-        elif isinstance(stmt, If):
-            self.condition(stmt, known, printer)
-        elif isinstance(stmt, Bind):
-            self.line(f"const {C_TYPES[stmt.var.dtype]} {_name(stmt.var)} = {printer.text(stmt.value)};")
-            if not is_float(stmt.var.dtype):
-                known = known.declare(stmt.var, known.of(stmt.value))
-            self.declared(stmt.var, stmt.body, known)
-        elif isinstance(stmt, Alloc):
-            if stmt.buffer.scope not in HOST_SCOPES:
-                what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
-                raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
-            self.line(f"{_local(stmt.buffer)};")
-            self.declared(stmt.buffer, stmt.body, known)
-        elif isinstance(stmt, Copy):
-            self.copy(stmt, known)
-        elif isinstance(stmt, Exec):
-            self.exec(stmt, printer)
-        elif isinstance(stmt, Wait):
-            self.wait(stmt)
-        elif isinstance(stmt, Store):
-            # Compilers warn of a variable that is assigned to itself.
-            if _as_stored(stmt.value) is not Load(stmt.buffer, stmt.indices):
-                self.written.add(stmt.buffer)
-                self.line(f"{printer.element(stmt.buffer, stmt.indices)} = {printer.text(stmt.value)};")
-        else:
-            assert isinstance(stmt, Update)  # the last kind there is
-            self.written.add(stmt.buffer)
-            self.update(stmt, printer)
+        _WRITTEN[type(stmt)](self, stmt, known)
 
-    def update(self, stmt: Update, printer: Printer) -> None:
+    def printer(self, known: Bounds) -> Printer:
+        return Printer(known, _name, self.read)
+
+    def sequence(self, stmt: Seq, known: Bounds) -> None:
+        for inner in stmt.stmts:
+            self.stmt(inner, known)
+
+    def block(self, stmt: Block, known: Bounds) -> None:
+        self.braced(f"/* {stmt.label} */", stmt.body, known)
+
+    def bind(self, stmt: Bind, known: Bounds) -> None:
+        self.line(f"const {C_TYPES[stmt.var.dtype]} {_name(stmt.var)} = {self.printer(known).text(stmt.value)};")
+        for body, inside in known.inside(stmt):
+            self.declared(stmt.var, body, inside)
+
+    def alloc(self, stmt: Alloc, known: Bounds) -> None:
+        if stmt.buffer.scope not in HOST_SCOPES:
+            what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
+            raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
+        self.line(f"{_local(stmt.buffer)};")
+        self.declared(stmt.buffer, stmt.body, known)
+
+    def store(self, stmt: Store, known: Bounds) -> None:
+        # Compilers warn of a variable that is assigned to itself.
+        if _as_stored(stmt.value) is not Load(stmt.buffer, stmt.indices):
+            self.written.add(stmt.buffer)
+            printer = self.printer(known)
+            self.line(f"{printer.element(stmt.buffer, stmt.indices)} = {printer.text(stmt.value)};")
+
+    def update(self, stmt: Update, known: Bounds) -> None:
+        self.written.add(stmt.buffer)
+        printer = self.printer(known)
         target = printer.element(stmt.buffer, stmt.indices)
         # Compilers know sums of products by their plain form only.
         if (is_float(stmt.buffer.dtype) and stmt.op in ("add", "mul")) or stmt.buffer in self.exact:
@@ -218,7 +215,7 @@ class _Writer:
             self.line(f"{target} = {printer.text(value)};")
 
     def copy(self, stmt: Copy, known: Bounds) -> None:
-        exprs = expressions(stmt)
+        exprs = operands(stmt)
         loads = [expr for expr in dict.fromkeys(exprs) if buffers_read(expr)]
         if loads:
             # What they read may change while elements are copied.
@@ -247,7 +244,7 @@ class _Writer:
                 self.line(f"{counts}[{i}] = {counts}[{i} - 1];")
         self.line(f"{counts}[0] = 0;")
 
-    def wait(self, stmt: Wait) -> None:
+    def wait(self, stmt: Wait, known: Bounds) -> None:
         pending = str(stmt.pending)
         if stmt.queue in self.counts and stmt.pending:
             pending = " + ".join(f"{self.counts[stmt.queue]}[{position}]" for position in range(stmt.pending))
@@ -263,7 +260,7 @@ class _Writer:
         with ExitStack() as braces:
             for axis in loops:
                 var = Var(fresh_name("row", self.names))
-                name, end = _name(var), Printer(known, _name, self.read).text(axis.extent)
+                name, end = _name(var), self.printer(known).text(axis.extent)
                 head = f"for (int32_t {name} = 0; {name} < {end}; ++{name})"
                 if not isinstance(axis.extent, (Imm, Var)):  # it may bind less tightly than the comparison
                     head = f"for (int32_t {name} = 0, {name}_end = {end}; {name} < {name}_end; ++{name})"
@@ -272,9 +269,9 @@ class _Writer:
                 to, source = to.moved(var, axis.to_step), source.moved(var, axis.from_step)
             for extent in (rows.extent, work.row) if many else (work.row,):
                 if known.of(extent)[0] <= 0:
-                    braces.enter_context(self.brace(f"if ({Printer(known, _name, self.read).text(extent > 0)})"))
+                    braces.enter_context(self.brace(f"if ({self.printer(known).text(extent > 0)})"))
                     known = known.assume(extent > 0) or known
-            printer = Printer(known, _name, self.read)
+            printer = self.printer(known)
             values = {
                 "to": printer.address(to.buffer, to.element),
                 "from": printer.address(source.buffer, source.element),
@@ -290,8 +287,8 @@ class _Writer:
             if queue is not None and self.depth > depth and self.pending[queue]:
                 self.uneven[queue] = None
 
-    def exec(self, stmt: Exec, printer: Printer) -> None:
-        intrinsic = stmt.intrinsic
+    def exec(self, stmt: Exec, known: Bounds) -> None:
+        intrinsic, printer = stmt.intrinsic, self.printer(known)
         values = {var.name: printer.text(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
         for param, view in zip(intrinsic.params, stmt.args, strict=True):
             values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
@@ -303,9 +300,9 @@ class _Writer:
         self.mentions_device |= "device" in placeholders(text)
         self.line(f"UMA_TRY({fill(text, {'device': 'device', **values})});")
 
-    def loop(self, stmt: For, known: Bounds, printer: Printer) -> None:
+    def loop(self, stmt: For, known: Bounds) -> None:
         var = _name(stmt.var)
-        end = printer.text(stmt.extent)
+        end = self.printer(known).text(stmt.extent)
         head = f"for (int32_t {var} = 0; {var} < {end}; ++{var})"
         if not isinstance(stmt.extent, (Imm, Var)):
             # What it is computed from may change within the loop.
@@ -313,14 +310,32 @@ class _Writer:
         with self.brace(head):
             if _misleads_gcc(stmt.body):
                 self.line("UMA_KEEP_SCALAR;")
-            self.stmt(stmt.body, known.declare(stmt.var, (0, max(0, known.of(stmt.extent)[1] - 1))))
+            for body, inside in known.inside(stmt):
+                self.stmt(body, inside)
 
-    def condition(self, stmt: If, known: Bounds, printer: Printer) -> None:
-        # Where the bounds contradict the condition, what is guarded is never executed: any bounds will do.
-        self.braced(f"if ({printer.text(stmt.condition)})", stmt.then, known.assume(stmt.condition) or known)
-        if stmt.otherwise is not None:
+    def condition(self, stmt: If, known: Bounds) -> None:
+        head = f"if ({self.printer(known).text(stmt.condition)})"
+        for body, inside in known.inside(stmt):
+            self.braced(head, body, inside)
+            head = "} else"
             self.lines.pop()
-            self.braced("} else", stmt.otherwise, known.assume(stmt.condition, holds=False) or known)
+        self.line("}")
+
+
+_WRITTEN: dict[type[Stmt], Callable[[_Writer, Any, Bounds], None]] = {
+    Seq: _Writer.sequence,
+    For: _Writer.loop,
+    If: _Writer.condition,
+    Bind: _Writer.bind,
+    Alloc: _Writer.alloc,
+    Store: _Writer.store,
+    Update: _Writer.update,
+    Block: _Writer.block,
+    Copy: _Writer.copy,
+    Wait: _Writer.wait,
+    Exec: _Writer.exec,
+}
+"""The C of a statement."""
 
 
 def _misleads_gcc(body: Stmt) -> bool:

@@ -20,7 +20,7 @@ from ..program.program import arguments
 from ..tir.bounds import Bounds
 from ..tir.interp import interpret
 from ..tir.nodes import Copy, Exec, For, If, PrimFunc, Stmt
-from ..tir.visit import bodies, expressions, walk
+from ..tir.visit import bodies, operands, walk
 from .inspected import runs_of
 from .samples import Sample
 from .verification import (
@@ -203,7 +203,7 @@ def _beside(row: Written) -> str:
 
 def _work(stmt: Stmt, known: Bounds) -> int:
     """About how many operations the interpreter does for a statement."""
-    own = sum(1 for expr in expressions(stmt) for _ in walk(expr)) + 1
+    own = sum(1 for expr in operands(stmt) for _ in walk(expr)) + 1
     if isinstance(stmt, For):
         high = max(0, known.of(stmt.extent)[1])
         return own + high * _work(stmt.body, known.declare(stmt.var, (0, max(0, high - 1))))

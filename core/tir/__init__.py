@@ -11,12 +11,12 @@ from __future__ import annotations
 from . import te
 from .bounds import Bounds, Interval, interval
 from .flatten import flatten
+from .functions import FUNCTIONS
 from .interp import InterpreterError, interpret
 from .nodes import (
     BINARY,
     COMPARISONS,
     INDEX,
-    MATH,
     Alloc,
     Axis,
     Bin,
@@ -57,13 +57,14 @@ from .text import parse_func, print_func
 from .unroll import unroll
 from .verify import verify
 from .visit import (
+    accesses,
     bodies,
     buffers,
     buffers_read,
     buffers_written,
-    expressions,
     intrinsics,
     map_expressions,
+    mapped,
     operands,
     rebuild,
     rewrite,
@@ -72,14 +73,13 @@ from .visit import (
     variables,
     views,
     walk,
-    with_operands,
 )
 
 __all__ = [
     "BINARY",
     "COMPARISONS",
+    "FUNCTIONS",
     "INDEX",
-    "MATH",
     "Alloc",
     "Axis",
     "Bin",
@@ -112,18 +112,19 @@ __all__ = [
     "Var",
     "View",
     "Wait",
+    "accesses",
     "bodies",
     "buffers",
     "buffers_read",
     "buffers_written",
     "const",
-    "expressions",
     "flatten",
     "hoist_scratch",
     "interpret",
     "interval",
     "intrinsics",
     "map_expressions",
+    "mapped",
     "maximum",
     "minimum",
     "operands",
@@ -142,5 +143,4 @@ __all__ = [
     "verify",
     "views",
     "walk",
-    "with_operands",
 ]

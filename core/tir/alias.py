@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval
-from .nodes import Buffer, Copy, Exec, For, Load, Param, Stmt, Store, Update, Var
-from .visit import bodies, buffers_read, buffers_written, expressions, walk
+from .fields import Access, accesses
+from .nodes import Buffer, Copy, For, Param, Stmt, Var
+from .visit import bodies, operands, walk
 
 __all__ = ["may_alias"]
 
@@ -37,46 +38,35 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     if not pairs:
         return ()
     ranges: dict[Var, Interval] = {}
-    accesses: list[_Access] = []
-    _collect(body, (), ranges, accesses)
+    found: list[_Access] = []
+    _collect(body, (), ranges, found)
     known = Bounds(ranges)
     started = {part.source.buffer for part in walk(body) if isinstance(part, Copy) and part.queue is not None}
-    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, accesses, known))
+    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known))
 
 
-def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], accesses: list[_Access]) -> None:
+def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], found: list[_Access]) -> None:
     """Appends the accesses of ``stmt``, in the order of its text."""
-    for expr in expressions(stmt):
-        for part in walk(expr):
-            if isinstance(part, Load):
-                accesses.append(_Access(part.buffer, flat_index(part.buffer, part.indices), loops, False))
-    if isinstance(stmt, (Store, Update)):
-        accesses.append(_Access(stmt.buffer, flat_index(stmt.buffer, stmt.indices), loops, True))
-    if isinstance(stmt, (Copy, Exec)):
-        # What one statement reads counts as read after what it writes: it does both in its own order.
-        accesses.extend(sorted(_windows(stmt, loops, Bounds(ranges)), key=lambda access: not access.writes))
+    loads = [use for expr in operands(stmt) for part in walk(expr) for use in accesses(part)]
+    found += [_Access(use.buffer, flat_index(use.buffer, use.start), loops, False) for use in loads]
+    # What a statement itself reads counts as read after what it writes: it does both in its own order.
+    for writes in (True, False):
+        for use in accesses(stmt):
+            if use.writes if writes else use.reads:
+                index, reach = flat_index(use.buffer, use.start), _reach(use, Bounds(ranges))
+                found.append(_Access(use.buffer, index, loops, writes, reach))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
     for inner in bodies(stmt):
-        _collect(inner, loops, ranges, accesses)
+        _collect(inner, loops, ranges, found)
 
 
-def _windows(stmt: Copy | Exec, loops: tuple[Var, ...], known: Bounds) -> Iterator[_Access]:
-    """The accesses of a copy, or of an intrinsic's description."""
-    if isinstance(stmt, Copy):
-        extents = [known.of(extent)[1] for extent in stmt.shape]
-        given = [(stmt.to, extents, True), (stmt.source, extents, False)]
-    else:
-        body, params = stmt.intrinsic.description, stmt.intrinsic.params
-        written, read = buffers_written(body), buffers_read(body)
-        pairs = list(zip(params, stmt.args, strict=True))
-        given = [(view, list(param.shape), True) for param, view in pairs if param in written]
-        given += [(view, list(param.shape), False) for param, view in pairs if param in read]
-    for view, shape, writes in given:
-        steps = zip(view.strides(), shape, strict=True)
-        reach = sum(stride * max(0, extent - 1) for stride, extent in steps)
-        yield _Access(view.buffer, flat_index(view.buffer, view.start), loops, writes, reach)
+def _reach(use: Access, known: Bounds) -> int:
+    """How far beyond its first element a use goes, at most."""
+    strides = () if use.view is None else use.view.strides()
+    extents = [max(0, known.of(extent)[1] - 1) for extent in use.shape]
+    return sum(stride * steps for stride, steps in zip(strides, extents, strict=True))
 
 
 def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds) -> bool:

@@ -7,13 +7,14 @@ whole range. A `Load` may give anything that its type holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from ..errors import InternalError
 from .dtype import bits, bounds, is_float, is_integer
-from .nodes import COMPARISONS, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
-from .visit import walk
+from .functions import FUNCTIONS
+from .nodes import COMPARISONS, Bin, Bind, Buffer, Call, Cast, Expr, For, If, Imm, Load, Select, Stmt, Un, Var
+from .visit import bodies, walk
 
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
 
@@ -90,8 +91,9 @@ class Bounds:
             if decided is not None:
                 return self.of(expr.a if decided else expr.b)
             return _hull([self.of(expr.a), self.of(expr.b)])
-        if isinstance(expr, Call):  # clz is the only one that gives an integer
-            return _clz(self.of(expr.args[0]))
+        if isinstance(expr, Call):
+            values = FUNCTIONS[expr.name].interval
+            return bounds(expr.dtype) if values is None else values(*[self.of(arg) for arg in expr.args])
         return bounds(expr.dtype)
 
     def may_wrap(self, expr: Expr) -> bool:
@@ -106,6 +108,23 @@ class Bounds:
     def declare(self, var: Var, values: Interval) -> Bounds:
         """These bounds within the scope of ``var``, whose values lie within ``values``."""
         return Bounds({**self._known, var: values})
+
+    def inside(self, stmt: Stmt) -> Iterator[tuple[Stmt, Bounds]]:
+        """The statements directly within ``stmt``, and what is known there: of the variable that it declares, and of
+        its condition. Where that contradicts what is known, the statement is never executed, and any bounds will do.
+        """
+        if isinstance(stmt, If):
+            for inner, holds in ((stmt.then, True), (stmt.otherwise, False)):
+                if inner is not None:
+                    yield inner, self.assume(stmt.condition, holds) or self
+            return
+        known = self
+        if isinstance(stmt, For):
+            known = self.declare(stmt.var, (0, max(0, self.of(stmt.extent)[1] - 1)))
+        elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
+            known = self.declare(stmt.var, self.of(stmt.value))
+        for inner in bodies(stmt):
+            yield inner, known
 
     def assume(self, condition: Expr, holds: bool = True, lasting: Collection[Buffer] = ()) -> Bounds | None:
         """These bounds where ``condition`` is known to be ``holds``: themselves if that says nothing new about
@@ -301,7 +320,3 @@ def _cast(a: Interval, dtype: str) -> Interval:
     if dtype != "bool":
         return a
     return (int(a[0] > 0 or a[1] < 0), int(a != (0, 0)))
-
-
-def _clz(a: Interval) -> Interval:
-    return (32 - a[1].bit_length(), 32 - a[0].bit_length()) if a[0] >= 0 else (0, 32)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import InternalError
 from ..interning import Node
-from .dtype import DTYPES, bits, bounds, is_float, is_integer, is_signed, itemsize
-from .scalar import round_float32
+from .dtype import DTYPES, bounds, is_float, is_integer, is_signed, itemsize
+from .fields import READ
+from .functions import FUNCTIONS
+from .scalar import binary, cast, round_float32, unary
 
 __all__ = [
     "BINARY",
     "COMPARISONS",
     "INDEX",
-    "MATH",
     "Bin",
     "Buffer",
     "Call",
@@ -45,15 +47,10 @@ BINARY = (
     *COMPARISONS,
 )
 """The operations of `Bin`, on two operands of one type."""
-MATH: dict[str, int] = {
-    **dict.fromkeys(("exp", "log", "sin", "cos", "tanh", "erf", "sqrt", "floor", "ceil", "trunc", "round_even"), 1),
-    **dict.fromkeys(("pow", "fmod"), 2),
-    "clz": 1,
-}
-"""Pure functions and their number of arguments. All but ``clz`` take and give one float type; ``clz`` counts the
-leading zero bits of an int32 or uint32 and gives int32, 32 for 0."""
-
 Number = int | float | bool
+
+Meaning = Callable[..., Any]
+"""A function of Python's values: bool, int or float, as the dtypes say. It may raise `Fault`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -65,6 +62,16 @@ class Expr(Node):
     def __repr__(self) -> str:
         # Short on purpose: spelt out, an expression that shares its parts may be exponentially long.
         return f"<{type(self).__name__} {self.dtype}>"
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What it computes from the values of all its operands; None where it is no function of these."""
+        return None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ``meaning`` gives the same bits as compiled code, everywhere."""
+        return True
 
     def _coerce(self, other: ExprLike) -> Expr:
         return other if isinstance(other, Expr) else const(other, self.dtype)
@@ -230,6 +237,10 @@ class Bin(Expr):
         object.__setattr__(self, "b", b)
         object.__setattr__(self, "dtype", "bool" if op in COMPARISONS else dtype)
 
+    @property
+    def meaning(self) -> Meaning:
+        return binary(self.op, self.a.dtype)
+
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Un(Expr):
@@ -246,6 +257,10 @@ class Un(Expr):
         object.__setattr__(self, "a", a)
         object.__setattr__(self, "dtype", a.dtype)
 
+    @property
+    def meaning(self) -> Meaning:
+        return unary(self.op, self.dtype)
+
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Cast(Expr):
@@ -260,6 +275,10 @@ class Cast(Expr):
 
     def _key(self) -> Hashable:
         return (self.a, self.dtype)
+
+    @property
+    def meaning(self) -> Meaning:
+        return cast(self.a.dtype, self.dtype)
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
@@ -346,7 +365,7 @@ def check_access(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
 class Load(Expr):
     """``buffer[indices]``."""
 
-    buffer: Buffer
+    buffer: Buffer = field(metadata=READ)
     indices: tuple[Expr, ...]
 
     def __init__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
@@ -358,23 +377,32 @@ class Load(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Call(Expr):
-    """A function of `MATH`."""
+    """A function of `FUNCTIONS` applied."""
 
     name: str
     args: tuple[Expr, ...]
 
     def __init__(self, name: str, *args: Expr) -> None:
-        require(name in MATH, f"unknown function {name!r}")
-        require(len(args) == MATH[name], f"{name} takes {MATH[name]} arguments, not {len(args)}")
+        require(name in FUNCTIONS, f"unknown function {name!r}")
+        row = FUNCTIONS[name]
+        require(len(args) == row.arity, f"{name} takes {row.arity} arguments, not {len(args)}")
         dtype = args[0].dtype
-        if name == "clz":
-            require(is_integer(dtype) and bits(dtype) == 32, f"clz takes int32 or uint32, not {dtype}")
-        else:
-            fits = is_float(dtype) and all(arg.dtype == dtype for arg in args)
+        fits = dtype in row.takes and all(arg.dtype == dtype for arg in args)
+        if is_float(row.takes[0]):
             require(fits, f"{name} takes arguments of one float type")
+        given = " and ".join(dict.fromkeys(arg.dtype for arg in args))
+        require(fits, f"{name} takes {' or '.join(row.takes)}, not {given}")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "args", args)
-        object.__setattr__(self, "dtype", INDEX if name == "clz" else dtype)
+        object.__setattr__(self, "dtype", row.result(dtype))
+
+    @property
+    def meaning(self) -> Meaning:
+        return FUNCTIONS[self.name].value(self.args[0].dtype)
+
+    @property
+    def is_exact(self) -> bool:
+        return FUNCTIONS[self.name].exact
 
 
 def minimum(a: Expr, b: ExprLike) -> Expr:

@@ -5,29 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .bounds import Bounds
-from .dtype import is_float
-from .nodes import (
-    INDEX,
-    Alloc,
-    Axis,
-    Bind,
-    Buffer,
-    Copy,
-    Exec,
-    Expr,
-    For,
-    If,
-    Imm,
-    Load,
-    Param,
-    PrimFunc,
-    Stmt,
-    Store,
-    Update,
-    View,
-)
+from .nodes import INDEX, Axis, Buffer, Expr, Imm, Load, Param, PrimFunc, Stmt, Var, View
 from .simplify import simplify_within
-from .visit import bodies, expressions, map_accesses, rebuild, rewrite
+from .visit import mapped, operands, rebuild, rewrite
 
 __all__ = ["flat_element", "flatten"]
 
@@ -72,6 +52,10 @@ def _flat(buffer: Buffer) -> Buffer:
     return Buffer(buffer.name, (buffer.size,), buffer.dtype, buffer.scope, buffer.alignment)
 
 
+def _flat_symbol(symbol: Var | Buffer) -> Var | Buffer:
+    return _flat(symbol) if isinstance(symbol, Buffer) else symbol
+
+
 class _Place:
     """A place of the program, and what is known there."""
 
@@ -79,28 +63,12 @@ class _Place:
         self.known = known
         self._memo: dict[Expr, Expr] = {}
 
-    def within(self, known: Bounds | None) -> _Place:
-        """The place where ``known`` holds; None if it is never reached, where anything may."""
-        return self if known is None or known is self.known else _Place(known)
-
     def statement(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, (Store, Update, Copy, Exec)):
-            return map_accesses(stmt, self.expr, self.element, self.view)
-        exprs = [self.expr(expr) for expr in expressions(stmt)]
-        if isinstance(stmt, If):
-            inner = [self.within(self.known.assume(exprs[0])).statement(stmt.then)]
-            if stmt.otherwise is not None:
-                inner.append(self.within(self.known.assume(exprs[0], holds=False)).statement(stmt.otherwise))
-            return rebuild(stmt, exprs, inner)
-        place = self
-        if isinstance(stmt, For):
-            place = _Place(self.known.declare(stmt.var, (0, max(0, self.known.of(exprs[0])[1] - 1))))
-        elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
-            place = _Place(self.known.declare(stmt.var, self.known.of(exprs[0])))
-        inner = [place.statement(body) for body in bodies(stmt)]
-        if isinstance(stmt, Alloc):
-            return Alloc(_flat(stmt.buffer), inner[0])
-        return rebuild(stmt, exprs, inner)
+        own = mapped(stmt, expr=self.expr, element=self.element, view=self.view, symbol=_flat_symbol)
+        inner = [
+            (self if known is self.known else _Place(known)).statement(body) for body, known in self.known.inside(own)
+        ]
+        return rebuild(own, operands(own), inner)
 
     def expr(self, expr: Expr) -> Expr:
         return rewrite(expr, self._load, self._memo)

@@ -29,13 +29,11 @@ from .nodes import (
     PrimFunc,
     Select,
     Stmt,
-    Store,
-    Update,
     Var,
     View,
 )
 from .printer import headline, print_expr
-from .visit import bodies, buffers_read, buffers_written, expressions, operands, rebuild, rewrite, walk
+from .visit import accesses, bodies, buffers_read, buffers_written, mapped, operands, rewrite, walk
 
 __all__ = ["OWN", "Unproven", "index_faults", "inlined"]
 
@@ -92,7 +90,7 @@ class _Prover:
         self.loading: dict[Expr, bool] = {}
 
     def statement(self, stmt: Stmt, facts: Facts) -> Iterator[Unproven]:
-        for expr in expressions(stmt):
+        for expr in operands(stmt):
             for what in self.expression(expr, facts):
                 yield Unproven(what, stmt, _HINT)
         for what in self.own(stmt, facts):
@@ -123,9 +121,10 @@ class _Prover:
 
     def own(self, stmt: Stmt, facts: Facts) -> Iterator[str]:
         """The accesses of a statement itself."""
-        if isinstance(stmt, (Store, Update)):
-            yield from self.access(stmt.buffer, stmt.indices, facts)
-        elif isinstance(stmt, Copy):
+        for use in accesses(stmt):
+            if use.view is None:
+                yield from self.access(use.buffer, use.start, facts)
+        if isinstance(stmt, Copy):
             yield from self.copy(stmt, facts)
         elif isinstance(stmt, Exec):
             yield from self.exec(stmt, facts)
@@ -238,17 +237,14 @@ def inlined(intrinsic: Intrinsic) -> Stmt:
     """The description of an intrinsic with names for its variables that no function has."""
     memo: dict[Expr, Expr] = {}
 
+    def symbol(old: Var | Buffer) -> Var | Buffer:
+        return _own(old) if isinstance(old, Var) else old
+
+    def expr(old: Expr) -> Expr:
+        return rewrite(old, lambda node: _own(node) if isinstance(node, Var) else None, memo)
+
     def renamed(stmt: Stmt) -> Stmt:
-        exprs = [
-            rewrite(expr, lambda node: _own(node) if isinstance(node, Var) else None, memo)
-            for expr in expressions(stmt)
-        ]
-        inner = [renamed(body) for body in bodies(stmt)]
-        if isinstance(stmt, For):
-            return For(_own(stmt.var), exprs[0], inner[0], stmt.kind)
-        if isinstance(stmt, Bind):
-            return Bind(_own(stmt.var), exprs[0], inner[0])
-        return rebuild(stmt, exprs, inner)
+        return mapped(stmt, expr=expr, symbol=symbol, body=renamed)
 
     return renamed(intrinsic.description)
 

@@ -28,13 +28,11 @@ from .nodes import (
     PrimFunc,
     Queue,
     Stmt,
-    Store,
-    Update,
     View,
     Wait,
 )
 from .share import unguarded
-from .visit import bodies, expressions, walk
+from .visit import accesses, bodies, operands, walk
 
 __all__ = ["flight_faults"]
 
@@ -195,13 +193,14 @@ def _shown(copy: Copy) -> str:
 
 def _accesses(stmt: Stmt, known: Bounds) -> Iterator[_Access]:
     """What a statement itself surely reads and writes."""
-    for expr in expressions(stmt):
+    for expr in operands(stmt):
         for part in unguarded(expr):
             if isinstance(part, Load):
                 yield _element(part.buffer, part.indices, False)
-    if isinstance(stmt, (Store, Update)):
-        yield _element(stmt.buffer, stmt.indices, True)
-    elif isinstance(stmt, Copy):
+    for use in accesses(stmt):
+        if use.view is None:
+            yield _element(use.buffer, use.start, use.writes)
+    if isinstance(stmt, Copy):
         yield from _copied(stmt, known)
     elif isinstance(stmt, Exec):
         intrinsic = stmt.intrinsic
@@ -214,23 +213,17 @@ def _accesses(stmt: Stmt, known: Bounds) -> Iterator[_Access]:
 
 def _touched(stmt: Stmt, known: Bounds) -> Iterator[tuple[Buffer, bool]]:
     """The buffers that a description surely reads or writes elements of, and whether it writes."""
-    for expr in expressions(stmt):
+    for expr in operands(stmt):
         for part in unguarded(expr):
             if isinstance(part, Load):
                 yield part.buffer, False
-    if isinstance(stmt, (Store, Update)):
-        yield stmt.buffer, True
-    inner = bodies(stmt)
-    if isinstance(stmt, For):
-        low, high = known.of(stmt.extent)
-        inner, known = inner if low > 0 else (), known.declare(stmt.var, (0, max(0, high - 1)))
-    elif isinstance(stmt, If):
-        decided = known.decide(stmt.condition)
-        inner = () if decided is None else inner[:1] if decided else inner[1:]
-    elif isinstance(stmt, Bind) and not is_float(stmt.var.dtype):
-        known = known.declare(stmt.var, known.of(stmt.value))
-    for body in inner:
-        yield from _touched(body, known)
+    yield from ((use.buffer, use.writes) for use in accesses(stmt))
+    if isinstance(stmt, For) and known.of(stmt.extent)[0] <= 0:
+        return
+    decided = known.decide(stmt.condition) if isinstance(stmt, If) else None
+    for body, inside in known.inside(stmt):
+        if not isinstance(stmt, If) or decided is (body is stmt.then):
+            yield from _touched(body, inside)
 
 
 def _copied(copy: Copy, known: Bounds) -> tuple[_Access, ...]:

@@ -30,8 +30,6 @@ from .nodes import (
     Bind,
     Block,
     Buffer,
-    Call,
-    Cast,
     Copy,
     Exec,
     Expr,
@@ -46,16 +44,15 @@ from .nodes import (
     Seq,
     Stmt,
     Store,
-    Un,
     Update,
     Var,
     View,
     Wait,
 )
 from .printer import headline
-from .scalar import Fault, binary, cast, function, unary
+from .scalar import Fault, binary
 from .verify import verify
-from .visit import expressions, variables
+from .visit import operands, variables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,7 +218,7 @@ class _Machine:
     # Statements
 
     def statement(self, stmt: Stmt) -> Run:
-        run = self.plain_statement(stmt)
+        run = _EXECUTED[type(stmt)](self, stmt)
         if isinstance(stmt, (Seq, Alloc, Block)):
             return run
 
@@ -229,36 +226,12 @@ class _Machine:
             try:
                 run()
             except Fault as fault:
-                used = dict.fromkeys(var for expr in expressions(stmt) for var in variables(expr))
+                used = dict.fromkeys(var for expr in operands(stmt) for var in variables(expr))
                 values = ", ".join(f"{var.name} = {self.values[var]}" for var in used)
                 where = headline(stmt) + (f"   with {values}" if values else "")
                 raise InterpreterError(str(fault), where=where) from None
 
         return guarded
-
-    def plain_statement(self, stmt: Stmt) -> Run:
-        if isinstance(stmt, Store):
-            return self.store(stmt)
-        if isinstance(stmt, Update):
-            return self.update(stmt)
-        if isinstance(stmt, For):
-            return self.loop(stmt)
-        if isinstance(stmt, If):
-            return self.condition(stmt)
-        if isinstance(stmt, Bind):
-            return self.bind(stmt)
-        if isinstance(stmt, Alloc):
-            return self.alloc(stmt)
-        if isinstance(stmt, Copy):
-            return self.copy(stmt)
-        if isinstance(stmt, Exec):
-            return self.exec(stmt)
-        if isinstance(stmt, Wait):
-            return lambda: self.flights.wait(stmt.queue, stmt.pending)
-        if isinstance(stmt, Block):
-            return self.statement(stmt.body)
-        assert isinstance(stmt, Seq)  # the last kind there is
-        return self.sequence(stmt)
 
     def store(self, stmt: Store) -> Run:
         memory, buffer = self.memory, stmt.buffer
@@ -335,6 +308,12 @@ class _Machine:
                     raise InterpreterError(what, where=headline(flight.copy))
 
         return run
+
+    def block(self, stmt: Block) -> Run:
+        return self.statement(stmt.body)
+
+    def wait(self, stmt: Wait) -> Run:
+        return lambda: self.flights.wait(stmt.queue, stmt.pending)
 
     def sequence(self, stmt: Seq) -> Run:
         runs = [self.statement(inner) for inner in stmt.stmts]
@@ -413,32 +392,39 @@ class _Machine:
         return found
 
     def plain_expr(self, expr: Expr) -> Evaluate:
-        if isinstance(expr, Imm):
-            constant = expr.value
-            return lambda: constant
-        if isinstance(expr, Var):
-            values = self.values
-            return lambda: values[expr]
-        if isinstance(expr, Load):
-            return self.load(expr)
-        if isinstance(expr, Bin):
-            a, b = self.expr(expr.a), self.expr(expr.b)
-            if expr.op == "and":
-                return lambda: a() and b()
-            if expr.op == "or":
-                return lambda: a() or b()
-            operation = binary(expr.op, expr.a.dtype)
-            return lambda: operation(a(), b())
-        if isinstance(expr, Select):
-            condition, a, b = self.expr(expr.condition), self.expr(expr.a), self.expr(expr.b)
-            return lambda: a() if condition() else b()
-        if isinstance(expr, Call):
-            args, named = [self.expr(arg) for arg in expr.args], function(expr.name, expr.args[0].dtype)
-            return lambda: named(*[arg() for arg in args])
-        assert isinstance(expr, (Un, Cast))  # the last kinds there are
-        operand = self.expr(expr.a)
-        single = unary(expr.op, expr.dtype) if isinstance(expr, Un) else cast(expr.a.dtype, expr.dtype)
-        return lambda: single(operand())
+        special = _EVALUATED.get(type(expr))
+        if special is not None:
+            return special(self, expr)
+        meaning, parts = expr.meaning, [self.expr(part) for part in operands(expr)]
+        assert meaning is not None  # all others are functions of their operands
+        if len(parts) == 1:
+            (a,) = parts
+            return lambda: meaning(a())
+        if len(parts) == 2:
+            a, b = parts
+            return lambda: meaning(a(), b())
+        return lambda: meaning(*[part() for part in parts])
+
+    def constant(self, expr: Imm) -> Evaluate:
+        value = expr.value
+        return lambda: value
+
+    def variable(self, expr: Var) -> Evaluate:
+        values = self.values
+        return lambda: values[expr]
+
+    def select(self, expr: Select) -> Evaluate:
+        condition, a, b = self.expr(expr.condition), self.expr(expr.a), self.expr(expr.b)
+        return lambda: a() if condition() else b()
+
+    def binary(self, expr: Bin) -> Evaluate:
+        a, b = self.expr(expr.a), self.expr(expr.b)
+        if expr.op == "and":
+            return lambda: a() and b()
+        if expr.op == "or":
+            return lambda: a() or b()
+        meaning = expr.meaning
+        return lambda: meaning(a(), b())
 
     def load(self, expr: Load) -> Evaluate:
         memory, buffer, place = self.memory, expr.buffer, self.place(expr.buffer, expr.indices)
@@ -483,6 +469,31 @@ class _Machine:
             return windows[buffer].position([index() for index in places])
 
         return through_window
+
+
+_EXECUTED: dict[type[Stmt], Callable[[_Machine, Any], Run]] = {
+    Seq: _Machine.sequence,
+    For: _Machine.loop,
+    If: _Machine.condition,
+    Bind: _Machine.bind,
+    Alloc: _Machine.alloc,
+    Store: _Machine.store,
+    Update: _Machine.update,
+    Block: _Machine.block,
+    Copy: _Machine.copy,
+    Wait: _Machine.wait,
+    Exec: _Machine.exec,
+}
+"""What a statement does."""
+
+_EVALUATED: dict[type[Expr], Callable[[_Machine, Any], Evaluate]] = {
+    Imm: _Machine.constant,
+    Var: _Machine.variable,
+    Load: _Machine.load,
+    Select: _Machine.select,
+    Bin: _Machine.binary,
+}
+"""What an expression is that has no `meaning`, or not always one."""
 
 
 def _outside(buffer: Buffer, dimension: int, index: int) -> Fault:

@@ -19,8 +19,9 @@ Arithmetic means the same in the interpreter and in generated C:
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
 
 from ..interning import Node
 from . import ctext
@@ -28,7 +29,6 @@ from .exprs import (
     BINARY,
     COMPARISONS,
     INDEX,
-    MATH,
     Bin,
     Buffer,
     Call,
@@ -46,13 +46,13 @@ from .exprs import (
     minimum,
     require,
 )
+from .fields import DECLARED, LABEL, READ, TOLD, UPDATED, WRITTEN, accesses, walk
 
 __all__ = [
     "BINARY",
     "COMPARISONS",
     "HOST_SCOPES",
     "INDEX",
-    "MATH",
     "Alloc",
     "Axis",
     "Bin",
@@ -114,6 +114,10 @@ class Seq(Stmt):
         flat = len(self.stmts) != 1 and not any(isinstance(s, Seq) for s in self.stmts)
         require(flat and not any(isinstance(s, (Bind, Alloc)) for s in scopes), "a Seq is not flat: build it with seq")
 
+    @classmethod
+    def made(cls, *fields: Any) -> Stmt:
+        return seq(*fields[0])
+
 
 def seq(*stmts: Stmt) -> Stmt:
     """The statements one after the other, in the one normal form.
@@ -141,7 +145,7 @@ LoopKind = Literal["serial", "parallel", "unrolled"]
 class For(Stmt):
     """``body`` for ``var`` = 0 .. ``extent`` - 1. Iterations of a ``parallel`` loop must not depend on one another."""
 
-    var: Var
+    var: Var = field(metadata=DECLARED)
     extent: Expr
     body: Stmt
     kind: LoopKind = "serial"
@@ -167,7 +171,7 @@ class If(Stmt):
 class Bind(Stmt):
     """``var = value`` within ``body``."""
 
-    var: Var
+    var: Var = field(metadata=DECLARED)
     value: Expr
     body: Stmt
 
@@ -179,7 +183,7 @@ class Bind(Stmt):
 class Alloc(Stmt):
     """``buffer`` exists within ``body``, uninitialised at first."""
 
-    buffer: Buffer
+    buffer: Buffer = field(metadata=DECLARED)
     body: Stmt
 
 
@@ -187,7 +191,7 @@ class Alloc(Stmt):
 class Store(Stmt):
     """``buffer[indices] = value``."""
 
-    buffer: Buffer
+    buffer: Buffer = field(metadata=WRITTEN)
     indices: tuple[Expr, ...]
     value: Expr
 
@@ -204,7 +208,7 @@ class Update(Stmt):
     """
 
     op: str
-    buffer: Buffer
+    buffer: Buffer = field(metadata=UPDATED)
     indices: tuple[Expr, ...]
     value: Expr
 
@@ -218,7 +222,7 @@ class Update(Stmt):
 class Block(Stmt):
     """``body`` under a label, unique in its function, by which passes and schedules address it."""
 
-    label: str
+    label: str = field(metadata=LABEL)
     body: Stmt
 
     def __post_init__(self) -> None:
@@ -265,12 +269,12 @@ class Memory(Node):
         require(type(self.nbytes) is int and 0 < self.nbytes <= 2**32, f"{what} has {self.nbytes!r} bytes")
         aligned = type(self.alignment) is int and self.alignment > 0 and self.alignment & (self.alignment - 1) == 0
         require(aligned, f"{what} has alignment {self.alignment!r}")
-        for field in ("copy_in", "copy_out", "start_in", "start_out"):
-            text = getattr(self, field)
+        for way in ("copy_in", "copy_out", "start_in", "start_out"):
+            text = getattr(self, way)
             rows = _ROWS if ctext.placeholders(text) & set(_ROWS) else ()
-            known = ("device", *_TRANSFER, *_ROWS, *(("queue",) if field.startswith("start") else ()))
+            known = ("device", *_TRANSFER, *_ROWS, *(("queue",) if way.startswith("start") else ()))
             fault = ctext.fault_in(text, known, (*_TRANSFER, *rows)) if text else None
-            require(fault is None, f"{field} of {what}: {fault}")
+            require(fault is None, f"{way} of {what}: {fault}")
 
 
 _TRANSFER = ("to", "from", "row_bytes")
@@ -366,8 +370,8 @@ class Copy(Stmt):
         queue: that it is started on; None where it has ended when the next statement begins.
     """
 
-    to: View
-    source: View
+    to: View = field(metadata=WRITTEN)
+    source: View = field(metadata=READ)
     shape: tuple[Expr, ...]
     queue: Queue | None = None
 
@@ -383,6 +387,11 @@ class Copy(Stmt):
             require(extent.dtype == INDEX, f"an extent of a copy to {to.name!r} is {extent.dtype}, not {INDEX}")
         device = to.scope not in HOST_SCOPES or source.scope not in HOST_SCOPES
         require(self.queue is None or device, f"a copy to {to.name!r} within the host's memory has no queue")
+
+    @property
+    def extents(self) -> tuple[tuple[Expr, ...], ...]:
+        """How many elements each view shows along each axis."""
+        return self.shape, self.shape
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -446,13 +455,25 @@ class Intrinsic(Node):
     def __repr__(self) -> str:
         return f"<Intrinsic {self.name}>"
 
+    @property
+    def roles(self) -> tuple[tuple[bool, bool], ...]:
+        """Of each parameter, whether the description reads it, and whether it writes it."""
+        return _roles(self)
+
+
+@lru_cache(maxsize=256)
+def _roles(intrinsic: Intrinsic) -> tuple[tuple[bool, bool], ...]:
+    uses = [access for part in walk(intrinsic.description) for access in accesses(part)]
+    read, written = {use.buffer for use in uses if use.reads}, {use.buffer for use in uses if use.writes}
+    return tuple((param in read, param in written) for param in intrinsic.params)
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Exec(Stmt):
     """One execution of ``intrinsic`` on views of buffers and values of its variables; done when it ends."""
 
     intrinsic: Intrinsic
-    args: tuple[View, ...]
+    args: tuple[View, ...] = field(metadata=TOLD)
     values: tuple[Expr, ...] = ()
 
     def __post_init__(self) -> None:
@@ -468,6 +489,16 @@ class Exec(Stmt):
             require(len(view.axes) == rank, f"{what} a view of {rank} axes, not {len(view.axes)}")
         for var, value in zip(variables, self.values, strict=True):
             require(value.dtype == INDEX, f"{name!r} takes as {var.name!r} a value of {INDEX}, not {value.dtype}")
+
+    @property
+    def roles(self) -> tuple[tuple[bool, bool], ...]:
+        """Of each view, whether it is read, and whether it is written."""
+        return self.intrinsic.roles
+
+    @property
+    def extents(self) -> tuple[tuple[Expr, ...], ...]:
+        """How many elements each view shows along each axis, at most."""
+        return tuple(tuple([const(extent) for extent in param.shape]) for param in self.intrinsic.params)
 
 
 # Functions

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..errors import InternalError
 from .dtype import is_float, itemsize
+from .fields import Field, accesses, bodies, fields_of
+from .functions import FUNCTIONS
 from .nodes import (
     INDEX,
     Alloc,
@@ -47,12 +50,14 @@ from .visit import intrinsics
 
 __all__ = [
     "CALLED",
+    "CALLS",
     "LOOPS",
     "OPERATORS",
     "ROLES",
     "TRANSFERS",
     "UPDATES",
     "Definitions",
+    "arguments",
     "headline",
     "print_definition",
     "print_expr",
@@ -94,7 +99,12 @@ UPDATES = {"add": "+=", "mul": "*=", "min": "update_min", "max": "update_max"}
 TRANSFERS = ("copy_in", "copy_out", "start_in", "start_out")
 
 
-_STATEMENTS = ("copy", "may_alias", "memories", "queues", "update_min", "update_max", "wait")
+CALLS: dict[str, type[Stmt]] = {"block": Block, "copy": Copy, "wait": Wait}
+"""The statements that are written as calls of a word, with their fields as arguments: an element of a buffer, views,
+expressions, tuples of indices, names of queues, strings and whole numbers. Arguments at the end that have their default
+are left out. What has a body is written as ``with word(..):``."""
+
+_STATEMENTS = (*CALLS, "may_alias", "memories", "queues", "update_min", "update_max")
 """The words that are called as statements, which is how intrinsics are."""
 
 
@@ -237,46 +247,93 @@ def _lines(stmt: Stmt, names: Names) -> Iterator[str]:
         stmt = stmt.body
         if stmt is Seq(()):
             return
-    if isinstance(stmt, Seq):
-        for inner in stmt.stmts:
-            yield from _lines(inner, names)
-        if not stmt.stmts:
-            yield "pass"
-    elif isinstance(stmt, For):
-        yield f"for {stmt.var.name} in {LOOPS[stmt.kind]}({print_expr(stmt.extent, INDEX)}):"
-        yield from _indented(stmt.body, names)
-    elif isinstance(stmt, If):
-        yield f"if {print_expr(stmt.condition)}:"
+    yield from _SPELT.get(type(stmt), _call)(stmt, names)
+
+
+def _sequence(stmt: Seq, names: Names) -> Iterator[str]:
+    for inner in stmt.stmts:
+        yield from _lines(inner, names)
+    if not stmt.stmts:
+        yield "pass"
+
+
+def _loop(stmt: For, names: Names) -> Iterator[str]:
+    yield f"for {stmt.var.name} in {LOOPS[stmt.kind]}({print_expr(stmt.extent, INDEX)}):"
+    yield from _indented(stmt.body, names)
+
+
+def _condition(stmt: If, names: Names) -> Iterator[str]:
+    yield f"if {print_expr(stmt.condition)}:"
+    yield from _indented(stmt.then, names)
+    while isinstance(stmt.otherwise, If):
+        stmt = stmt.otherwise
+        yield f"elif {print_expr(stmt.condition)}:"
         yield from _indented(stmt.then, names)
-        while isinstance(stmt.otherwise, If):
-            stmt = stmt.otherwise
-            yield f"elif {print_expr(stmt.condition)}:"
-            yield from _indented(stmt.then, names)
-        if stmt.otherwise is not None:
-            yield "else:"
-            yield from _indented(stmt.otherwise, names)
-    elif isinstance(stmt, Block):
-        yield f"with block({_quoted(stmt.label)}):"
-        yield from _indented(stmt.body, names)
-    elif isinstance(stmt, Copy):
-        shape = ", ".join(print_expr(extent, INDEX) for extent in stmt.shape)
-        args = [_view(stmt.to), _view(stmt.source), f"({shape}{',' if len(stmt.shape) == 1 else ''})"]
-        if stmt.queue is not None:
-            args.append(names.get(stmt.queue, stmt.queue.name))
-        yield f"copy({', '.join(args)})"
-    elif isinstance(stmt, Wait):
-        pending = f", {stmt.pending}" if stmt.pending else ""
-        yield f"wait({names.get(stmt.queue, stmt.queue.name)}{pending})"
-    elif isinstance(stmt, Exec):
-        args = [*map(_view, stmt.args), *(print_expr(value, INDEX) for value in stmt.values)]
-        yield f"{names.get(stmt.intrinsic, stmt.intrinsic.name)}({', '.join(args)})"
-    elif isinstance(stmt, Store):
-        yield f"{_access(stmt.buffer, stmt.indices)} = {print_expr(stmt.value, stmt.buffer.dtype)}"
-    else:
-        assert isinstance(stmt, Update)  # the last kind there is
-        target, value = _access(stmt.buffer, stmt.indices), print_expr(stmt.value, stmt.buffer.dtype)
-        sign = UPDATES[stmt.op]
-        yield f"{target} {sign} {value}" if sign.endswith("=") else f"{sign}({target}, {value})"
+    if stmt.otherwise is not None:
+        yield "else:"
+        yield from _indented(stmt.otherwise, names)
+
+
+def _exec(stmt: Exec, names: Names) -> Iterator[str]:
+    args = [*map(_view, stmt.args), *(print_expr(value, INDEX) for value in stmt.values)]
+    yield f"{names.get(stmt.intrinsic, stmt.intrinsic.name)}({', '.join(args)})"
+
+
+def _store(stmt: Store, names: Names) -> Iterator[str]:
+    yield f"{_access(stmt.buffer, stmt.indices)} = {print_expr(stmt.value, stmt.buffer.dtype)}"
+
+
+def _update(stmt: Update, names: Names) -> Iterator[str]:
+    target, value = _access(stmt.buffer, stmt.indices), print_expr(stmt.value, stmt.buffer.dtype)
+    sign = UPDATES[stmt.op]
+    yield f"{target} {sign} {value}" if sign.endswith("=") else f"{sign}({target}, {value})"
+
+
+_SPELT: dict[type[Stmt], Callable[[Any, Names], Iterator[str]]] = {
+    Seq: _sequence,
+    For: _loop,
+    If: _condition,
+    Exec: _exec,
+    Store: _store,
+    Update: _update,
+}
+"""The statements with a syntax of their own; all others are written as `CALLS`."""
+
+
+def _call(stmt: Stmt, names: Names) -> Iterator[str]:
+    """A statement as a call of its word, with its fields as arguments; what is within it is indented under it."""
+    word = next(word for word, cls in CALLS.items() if cls is type(stmt))
+    given = [(field, getattr(stmt, field.name)) for field in arguments(type(stmt))]
+    while given and given[-1][1] is given[-1][0].default:  # None, and small numbers
+        given.pop()
+    call = f"{word}({', '.join(_argument(stmt, field, held, names) for field, held in given)})"
+    inner = bodies(stmt)
+    yield f"with {call}:" if inner else call
+    for body in inner:
+        yield from _indented(body, names)
+
+
+def arguments(cls: type[Stmt]) -> list[Field]:
+    """The fields of one of `CALLS` that are arguments: all but what stands within it, and the indices of a buffer."""
+    fields = fields_of(cls).all
+    before = (None, *(field.kind for field in fields))
+    return [field for field, kind in zip(fields, before, strict=False) if field.kind != "stmt" and kind != "buffer"]
+
+
+def _argument(stmt: Stmt, field: Field, held: Any, names: Names) -> str:
+    if field.kind == "view":
+        return _view(held)
+    if field.kind == "buffer":
+        (indices,) = (use.start for use in accesses(stmt) if use.buffer is held)
+        return _access(held, indices)
+    if field.kind == "expr" and not field.many:
+        return print_expr(held)
+    if field.kind == "expr":
+        parts = [print_expr(expr, INDEX) for expr in held]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    if isinstance(held, Queue):
+        return names.get(held, held.name)
+    return _quoted(held) if isinstance(held, str) else str(held)
 
 
 def _indented(stmt: Stmt, names: Names) -> Iterator[str]:
@@ -316,7 +373,7 @@ def _expr(expr: Expr, level: int, dtype: str | None) -> str:
     if isinstance(expr, Cast):
         return f"{expr.dtype}({print_expr(expr.a)})"
     if isinstance(expr, Call):
-        given = None if expr.name == "clz" else dtype
+        given = None if FUNCTIONS[expr.name].gives else dtype
         return f"{expr.name}({', '.join(_alike(expr.args, (0,) * len(expr.args), given))})"
     if isinstance(expr, Un):
         return _unary(expr, level, dtype)

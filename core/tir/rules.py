@@ -12,8 +12,8 @@ from math import gcd
 from .affine import Affine, affine
 from .bounds import Bounds, Interval, compare, fits
 from .dtype import bits, is_float, is_integer, is_signed
-from .nodes import COMPARISONS, Bin, Call, Cast, Expr, Imm, Load, Select, Un
-from .scalar import Fault, binary, cast, function, unary
+from .nodes import COMPARISONS, Bin, Cast, Expr, Imm, Load, Select, Un
+from .scalar import Fault, binary, cast
 from .visit import operands, walk
 
 __all__ = ["apply_rules", "is_total"]
@@ -163,8 +163,6 @@ def _build(template: Pattern, found: dict[str, Expr], dtype: str) -> Expr:
 
 # Constants
 
-_EXACT_FUNCTIONS = ("clz", "floor", "ceil", "trunc", "round_even", "sqrt")
-"""The functions that give the same bits everywhere; the others are left to the C library."""
 _COMMUTATIVE = ("add", "mul", "min", "max", "bitand", "bitor", "bitxor", "eq", "ne")
 _FLIPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
@@ -178,21 +176,15 @@ def _fold(expr: Expr, bounds: Bounds) -> Expr | None:
         if low == high:
             return Imm(low, expr.dtype)
     parts = operands(expr)
-    if not parts or not all(isinstance(part, Imm) for part in parts):
+    if not all(isinstance(part, Imm) for part in parts):
         return None
-    values = [part.value for part in parts if isinstance(part, Imm)]
+    meaning = expr.meaning
+    if meaning is None or not expr.is_exact:
+        return None  # the last bits are left to the C library
     try:
-        if isinstance(expr, Bin):
-            return Imm(binary(expr.op, expr.a.dtype)(*values), expr.dtype)
-        if isinstance(expr, Un):
-            return Imm(unary(expr.op, expr.dtype)(*values), expr.dtype)
-        if isinstance(expr, Cast):
-            return Imm(cast(expr.a.dtype, expr.dtype)(*values), expr.dtype)
-        if isinstance(expr, Call) and expr.name in _EXACT_FUNCTIONS:
-            return Imm(function(expr.name, expr.args[0].dtype)(*values), expr.dtype)
+        return Imm(meaning(*[part.value for part in parts if isinstance(part, Imm)]), expr.dtype)
     except Fault:
-        pass  # it stays, and faults if it is ever evaluated
-    return None
+        return None  # it stays, and faults if it is ever evaluated
 
 
 def _constant_right(expr: Expr, _: Bounds) -> Expr | None:

@@ -1,4 +1,5 @@
-"""What each operation does to scalar values: the one definition that interpreter and constant folding share.
+"""What each operator does to scalar values: the one definition that interpreter and constant folding share. For the
+functions see `functions`.
 
 Values are Python's: bool for bool, int for the integers, float for the floats; a float32 is a float that float32 holds.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from .dtype import bits, bounds, is_float, is_signed
 
-__all__ = ["Fault", "binary", "cast", "function", "round_float32", "unary"]
+__all__ = ["Fault", "binary", "cast", "round_float32", "unary", "wrapper"]
 
 Value = Any
 """bool, int or float, as the dtype says; the functions are chosen by dtype, which mypy cannot follow."""
@@ -34,7 +35,8 @@ def round_float32(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _wrapper(dtype: str) -> Callable[[int], int]:
+def wrapper(dtype: str) -> Callable[[int], int]:
+    """The function that gives of an integer the one of ``dtype`` that has its low bits."""
     mask = (1 << bits(dtype)) - 1
     if not is_signed(dtype):
         return lambda value: value & mask
@@ -103,7 +105,7 @@ def binary(op: str, dtype: str) -> Callable[[Value, Value], Value]:
     if is_float(dtype):
         rounded = _ROUNDED[op]
         return rounded if dtype == "float64" else lambda a, b: round_float32(rounded(a, b))
-    wrap = _wrapper(dtype)
+    wrap = wrapper(dtype)
     if op in ("shl", "shr"):
         width = bits(dtype)
 
@@ -124,7 +126,7 @@ def unary(op: str, dtype: str) -> Callable[[Value], Value]:
     exact: Callable[[Value], Value] = operator.neg if op == "neg" else abs
     if is_float(dtype):
         return exact
-    wrap = _wrapper(dtype)
+    wrap = wrapper(dtype)
     return lambda a: wrap(exact(a))
 
 
@@ -147,7 +149,7 @@ def cast(source: str, target: str) -> Callable[[Value], Value]:
     if target == "float32":
         return round_float32 if is_float(source) else lambda a: _integer_to_float32(int(a))
     if not is_float(source):
-        wrap = _wrapper(target)
+        wrap = wrapper(target)
         return lambda a: wrap(int(a))
     low, high = bounds(target)
 
@@ -157,73 +159,3 @@ def cast(source: str, target: str) -> Callable[[Value], Value]:
         return low if a <= low else high if a >= high else int(a)
 
     return saturate
-
-
-def _exp(a: float) -> float:
-    try:
-        return math.exp(a)
-    except OverflowError:
-        return math.inf
-
-
-def _log(a: float) -> float:
-    if a > 0:
-        return math.log(a)
-    return -math.inf if a == 0 else math.nan
-
-
-def _sqrt(a: float) -> float:
-    return math.nan if a < 0 else math.sqrt(a)
-
-
-def _pow(a: float, b: float) -> float:
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
-    except ValueError:  # a zero to a negative power, or the root of a negative number
-        if a != 0:
-            return math.nan
-        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
-
-
-def _finite(function: Callable[..., float]) -> Callable[..., float]:
-    """A function that is NaN where Python's raises: at infinity, or of a division by 0."""
-
-    def total(*args: float) -> float:
-        try:
-            return function(*args)
-        except ValueError:
-            return math.nan
-
-    return total
-
-
-def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
-    """A rounding to whole numbers that keeps infinities, NaN and the sign of zero."""
-    return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
-
-
-_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "exp": _exp,
-    "log": _log,
-    "sin": _finite(math.sin),
-    "cos": _finite(math.cos),
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "sqrt": _sqrt,
-    "floor": _whole(math.floor),
-    "ceil": _whole(math.ceil),
-    "trunc": _whole(math.trunc),
-    "round_even": _whole(round),
-    "pow": _pow,
-    "fmod": _finite(math.fmod),
-}
-
-
-def function(name: str, dtype: str) -> Callable[..., Value]:
-    """The function that ``Call(name, ...)`` is for arguments of ``dtype``: computed in float64, then rounded to it."""
-    if name == "clz":
-        return lambda a: 32 - (a & 0xFFFFFFFF).bit_length()
-    exact = _FUNCTIONS[name]
-    return exact if dtype == "float64" else lambda *args: round_float32(exact(*args))

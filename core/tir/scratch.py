@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .nodes import Alloc, Buffer, Copy, Exec, Param, PrimFunc, Stmt, View
-from .visit import bodies, expressions, rebuild, views, with_views
+from .nodes import Alloc, Buffer, Param, PrimFunc, Stmt
+from .visit import bodies, mapped
 
 __all__ = ["hoist_scratch"]
 
@@ -58,15 +58,9 @@ class _Hoister:
             self.assign(inner, taken)
 
     def statement(self, stmt: Stmt) -> Stmt:
-        inner = [self.statement(body) for body in bodies(stmt)]
         if isinstance(stmt, Alloc) and stmt.buffer in self.places:
-            return inner[0]
-        if isinstance(stmt, (Copy, Exec)):
-            return with_views(stmt, [self.view(view) for view in views(stmt)])
-        return rebuild(stmt, expressions(stmt), inner)
-
-    def view(self, view: View) -> View:
-        return View(self.moved.get(view.buffer, view.buffer), view.start, view.axes)
+            return self.statement(stmt.body)
+        return mapped(stmt, element=lambda buffer, at: (self.moved.get(buffer, buffer), at), body=self.statement)
 
 
 def _may_share(slot: Buffer, buffer: Buffer) -> bool:

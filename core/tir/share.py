@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from .nodes import Bin, Bind, Call, Expr, Imm, Load, Select, Stmt, Var
-from .visit import operands, walk, with_operands
+from .visit import operands, rebuild, walk
 
 __all__ = ["may_fault", "share", "unguarded"]
 
@@ -43,7 +43,7 @@ def share(value: Expr, name: Callable[[], str], use: Callable[[Expr], Stmt]) -> 
         done = memo.get(node)
         if done is None:
             parts = operands(node)
-            done = with_operands(node, [visit(part) for part in parts])
+            done = rebuild(node, [visit(part) for part in parts])
             safe = node in always or (not may_fault(node) and all(facts[part][0] for part in parts))
             # An index is left as it is: whoever asks for its stride, or its range, need not look names up.
             worthwhile = isinstance(node, (Load, Call)) or any(facts[part][1] for part in parts)

@@ -37,14 +37,12 @@ from .visit import (
     buffers_read,
     buffers_written,
     declared,
-    expressions,
     fresh_name,
     map_expressions,
     operands,
     rebuild,
     substitute,
     variables,
-    with_operands,
 )
 
 __all__ = ["simplify", "simplify_expr", "simplify_within"]
@@ -120,7 +118,7 @@ class _Scope:
             return self._select(expr)
         if isinstance(expr, Bin) and expr.op in ("and", "or"):
             return self._junction(expr)
-        return with_operands(expr, [self.expr(part) for part in operands(expr)])
+        return rebuild(expr, [self.expr(part) for part in operands(expr)])
 
     def _select(self, expr: Select) -> Expr:
         condition = self.expr(expr.condition)
@@ -157,7 +155,7 @@ class _Statements:
             return self.condition(stmt, scope)
         if isinstance(stmt, Bind):
             return self.bind(stmt, scope)
-        exprs = [scope.expr(expr) for expr in expressions(stmt)]
+        exprs = [scope.expr(expr) for expr in operands(stmt)]
         inner = [self.statement(part, scope) for part in bodies(stmt)]
         if isinstance(stmt, Seq):
             return seq(*inner)

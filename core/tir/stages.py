@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from .functions import FUNCTIONS
 from .nodes import Bin, Call, Cast, Expr, Load, Select, Un
 from .simplify import simplify_expr
 from .te import Assemble, Axis, Compute, Definition, Piece, Reduce, Reduction, Tensor
@@ -186,10 +187,7 @@ def _same_element(user: Tensor, body: Body, load: Load) -> bool:
     return all(owns(index, axis) for index, axis in zip(load.indices, body.axes, strict=True))
 
 
-_COSTS = {
-    **dict.fromkeys(("exp", "log", "tanh", "erf", "pow"), 16),
-    **dict.fromkeys(("div", "floordiv", "floormod", "truncdiv", "sqrt"), 4),
-}
+_COSTS = dict.fromkeys(("div", "floordiv", "floormod", "truncdiv"), 4)
 
 
 def _cost(value: Expr) -> int:
@@ -202,7 +200,7 @@ def _cost(value: Expr) -> int:
         if isinstance(node, Bin):
             total += _COSTS.get(node.op, 1)
         elif isinstance(node, Call):
-            total += _COSTS.get(node.name, 1)
+            total += FUNCTIONS[node.name].cost
         elif isinstance(node, (Un, Cast, Select)):
             total += 1
         fresh = [] if isinstance(node, Load) else [part for part in operands(node) if part not in seen]

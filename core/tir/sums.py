@@ -8,8 +8,8 @@ from math import prod
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval, fits
 from .dtype import bits, is_integer
-from .nodes import Alloc, Bind, Buffer, Copy, Exec, For, If, PrimFunc, Stmt, Store, Update, Var
-from .visit import bodies, buffers_written
+from .nodes import Alloc, Buffer, For, PrimFunc, Stmt, Store, Update, Var
+from .visit import accesses
 
 __all__ = ["exact_sums"]
 
@@ -41,24 +41,15 @@ class _Finder:
                 self.values[stmt.buffer] = (0, 0)
                 self.depths[stmt.buffer] = len(loops)
         elif isinstance(stmt, For):
-            extent = max(0, known.of(stmt.extent)[1])
-            known = known.declare(stmt.var, (0, max(0, extent - 1)))
-            loops = (*loops, (stmt.var, extent))
-        elif isinstance(stmt, Bind):
-            if is_integer(stmt.var.dtype):
-                known = known.declare(stmt.var, known.of(stmt.value))
-        elif isinstance(stmt, (Store, Update)) and stmt.buffer in self.values:
-            self.note(stmt, known.of(stmt.value), loops)
-        elif isinstance(stmt, (Copy, Exec)):
-            for buffer in buffers_written(stmt):
-                self.values.pop(buffer, None)
-        if isinstance(stmt, If):
-            self.visit(stmt.then, known.assume(stmt.condition) or known, loops)
-            if stmt.otherwise is not None:
-                self.visit(stmt.otherwise, known.assume(stmt.condition, holds=False) or known, loops)
-        else:
-            for body in bodies(stmt):
-                self.visit(body, known, loops)
+            loops = (*loops, (stmt.var, max(0, known.of(stmt.extent)[1])))
+        for use in accesses(stmt):
+            if use.writes and use.buffer in self.values:
+                if isinstance(stmt, (Store, Update)):
+                    self.note(stmt, known.of(stmt.value), loops)
+                else:
+                    del self.values[use.buffer]
+        for body, inside in known.inside(stmt):
+            self.visit(body, inside, loops)
 
     def note(self, stmt: Store | Update, value: Interval, loops: Loops) -> None:
         low, high = self.values[stmt.buffer]

@@ -62,17 +62,16 @@ What is printed from a function that `verify` accepts parses to that very functi
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from .fields import Field, fields_of, named, operands, rebuild
 from .nodes import (
     INDEX,
     Alloc,
     Axis,
     Bind,
-    Block,
     Buffer,
-    Copy,
     Exec,
     For,
     If,
@@ -86,10 +85,9 @@ from .nodes import (
     Update,
     Var,
     View,
-    Wait,
     seq,
 )
-from .printer import LOOPS, ROLES, TRANSFERS, UPDATES, Definitions, print_func
+from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, Definitions, arguments, print_func
 from .proof import unproven
 from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
@@ -340,39 +338,25 @@ class FuncParser(ExprParser):
         rest: list[Stmt] = []
         for node, stmt in reversed(stmts):
             if isinstance(stmt, (Bind, Alloc)):
-                symbol = stmt.var if isinstance(stmt, Bind) else stmt.buffer
-                self.scope.pop(symbol.name)
-                body = seq(*reversed(rest))
+                self.scope.pop(named(stmt)[0])
+                stmt = rebuild(stmt, operands(stmt), [seq(*reversed(rest))])
                 rest = []
-                stmt = Bind(stmt.var, stmt.value, body) if isinstance(stmt, Bind) else Alloc(stmt.buffer, body)
             self.places[stmt] = node
             rest.append(stmt)
         return seq(*reversed(rest))
 
     def statement(self, node: ast.stmt) -> Stmt:
         """One statement; a `Bind` or `Alloc` is still without the statements in its scope."""
-        if isinstance(node, ast.AnnAssign):
-            return self.bind(node)
-        if isinstance(node, ast.Assign):
-            return self.alloc(node) if called(node.value) == "alloc" else self.store(node)
-        if isinstance(node, ast.For):
-            return self.loop(node)
-        if isinstance(node, ast.If):
-            return self.condition(node)
-        if isinstance(node, ast.With):
-            return self.label(node)
-        if isinstance(node, ast.AugAssign):
-            return self.update(node, node.target, OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
-        if isinstance(node, ast.Expr) and called(node) in _UPDATE_OPS:
-            target, value = self.call_arguments(node, 2)
-            return self.update(node, target, called(node), value)
-        if isinstance(node, ast.Expr) and called(node) == "copy":
-            return self.copy(node)
-        if isinstance(node, ast.Expr) and called(node) == "wait":
-            return self.wait(node)
-        if isinstance(node, ast.Expr) and called(node) in self.defined.intrinsics:
-            return self.exec(node, self.defined.intrinsics[called(node)])
-        raise self.error(node, "not a statement of loops")
+        read = _STATEMENTS.get(type(node))
+        if read is None:
+            raise self.error(node, "not a statement of loops")
+        return read(self, node)
+
+    def assignment(self, node: ast.Assign) -> Stmt:
+        return self.alloc(node) if called(node.value) == "alloc" else self.store(node)
+
+    def augmented(self, node: ast.AugAssign) -> Stmt:
+        return self.update(node, node.target, OPERATOR_NODES.get(type(node.op), "") + "=", node.value)
 
     def bind(self, node: ast.AnnAssign) -> Stmt:
         name = name_of(node.target)
@@ -412,17 +396,69 @@ class FuncParser(ExprParser):
         with self.at(node.test):
             return If(condition, then, otherwise)
 
-    def label(self, node: ast.With) -> Stmt:
+    def within(self, node: ast.With) -> Stmt:
+        """A call with statements within it, such as a block."""
         item = node.items[0]
-        if len(node.items) != 1 or called(item.context_expr) != "block" or item.optional_vars is not None:
+        cls = CALLS.get(called(item.context_expr))
+        if len(node.items) != 1 or cls is None or not fields_of(cls).has_body or item.optional_vars is not None:
             raise self.error(node, 'expected a label: with block("name"):')
-        label = self.string(self.call_arguments(item.context_expr, 1)[0])
+        args = self.given(item.context_expr, cls)
+        for field, arg in zip(arguments(cls), args, strict=False):
+            if field.kind == "label":
+                self.declare_label(node, arg)
+        body = self.block(node.body)
+        with self.at(item.context_expr):
+            return cls(*[*args, body])
+
+    def declare_label(self, node: ast.With, label: str) -> None:
         if label in self.labels:
             raise self.error(node, f"label {label!r} is used twice, first in line {self.labels[label]}")
         self.labels[label] = node.lineno
-        body = self.block(node.body)
-        with self.at(item.context_expr):
-            return Block(label, body)
+
+    def call_statement(self, node: ast.Expr) -> Stmt:
+        """A statement that is a call: of one of `CALLS`, of an update, or of an intrinsic."""
+        word = called(node)
+        cls = CALLS.get(word)
+        if cls is not None and not fields_of(cls).has_body:
+            args = self.given(node.value, cls)
+            with self.at(node):
+                return cls(*args)
+        if word in _UPDATE_OPS:
+            target, value = self.call_arguments(node, 2)
+            return self.update(node, target, word, value)
+        if word in self.defined.intrinsics:
+            return self.exec(node, self.defined.intrinsics[word])
+        raise self.error(node, "not a statement of loops")
+
+    def given(self, node: ast.expr, cls: type[Stmt]) -> list[Any]:
+        """The fields that the arguments of a call are, those left out at the end apart."""
+        nodes, fields = self.call_arguments(node), arguments(cls)
+        least = sum(field.is_required for field in fields)
+        if not least <= len(nodes) <= len(fields):
+            usage = f"{called(node)}({', '.join(field.name for field in fields)})"
+            some = f"{least} arguments" if least != 1 else "1 argument"
+            some = some if least == len(fields) else f"{least} to {len(fields)} arguments"
+            raise self.error(node, f"{called(node)} takes {some}, not {len(nodes)}", usage)
+        args: list[Any] = []
+        for field, arg in zip(fields, nodes, strict=False):
+            args += self.argument(arg, field)
+        return args
+
+    def argument(self, node: ast.expr, field: Field) -> tuple[Any, ...]:
+        if field.kind == "view":
+            return (self.view(node),)
+        if field.kind == "buffer":
+            element = self.access(node)
+            return element.buffer, element.indices
+        if field.kind == "expr" and not field.many:
+            return (self.expr(node, None),)
+        if field.kind == "expr":
+            if not isinstance(node, ast.Tuple):
+                raise self.error(node, f"expected a tuple of indices, {field.name}")
+            return (tuple([self.expr(index, INDEX) for index in node.elts]),)
+        if "Queue" in field.annotation:
+            return (self.queue_named(node),)
+        return (self.string(node) if field.annotation == "str" else self.integer(node),)
 
     def store(self, node: ast.Assign) -> Stmt:
         if len(node.targets) != 1:
@@ -439,27 +475,6 @@ class FuncParser(ExprParser):
         step = self.expr(value, element.dtype)
         with self.at(node):
             return Update(_UPDATE_OPS[sign], element.buffer, element.indices, step)
-
-    def copy(self, node: ast.Expr) -> Stmt:
-        args = self.call_arguments(node)
-        if not 3 <= len(args) <= 4:
-            raise self.error(node, f"copy takes 3 arguments, or 4 with a queue, not {len(args)}")
-        to, source, shape = args[:3]
-        if not isinstance(shape, ast.Tuple):
-            raise self.error(shape, "expected the extents of the copy, a tuple")
-        into, out_of = self.view(to), self.view(source)
-        extents = tuple([self.expr(extent, INDEX) for extent in shape.elts])
-        queue = self.queue_named(args[3]) if len(args) == 4 else None
-        with self.at(node):
-            return Copy(into, out_of, extents, queue)
-
-    def wait(self, node: ast.Expr) -> Stmt:
-        args = self.call_arguments(node)
-        if not 1 <= len(args) <= 2:
-            raise self.error(node, "expected wait(queue) or wait(queue, pending)")
-        queue, pending = self.queue_named(args[0]), self.integer(args[1]) if len(args) > 1 else 0
-        with self.at(node):
-            return Wait(queue, pending)
 
     def queue_named(self, node: ast.expr) -> Queue:
         if name_of(node) not in self.defined.queues:
@@ -505,6 +520,17 @@ class FuncParser(ExprParser):
             raise self.error(node, f"{name!r} is declared twice, first in line {self.lines[name]}")
         self.lines[name] = line
         self.scope[name] = symbol
+
+
+_STATEMENTS: dict[type[ast.stmt], Callable[[FuncParser, Any], Stmt]] = {
+    ast.AnnAssign: FuncParser.bind,
+    ast.Assign: FuncParser.assignment,
+    ast.AugAssign: FuncParser.augmented,
+    ast.For: FuncParser.loop,
+    ast.If: FuncParser.condition,
+    ast.With: FuncParser.within,
+    ast.Expr: FuncParser.call_statement,
+}
 
 
 def _items(node: ast.Subscript) -> list[ast.expr]:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from ..errors import InternalError, TextError
 from .dtype import DTYPES, bounds, is_float
-from .nodes import INDEX, MATH, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from .functions import FUNCTIONS
+from .nodes import INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
 from .printer import CALLED, OPERATORS
 from .source import Source
 from .verify import MAX_NESTING
@@ -123,9 +124,10 @@ class ExprParser:
             operand = self.expr(self.call_arguments(node, 1)[0], dtype, depth)
             with self.at(node):
                 return Un(name, operand)
-        if name not in MATH:
+        row = FUNCTIONS.get(name)
+        if row is None:
             raise self.error(node, f"no function {name!r}" if name else "not a function of loops")
-        args = self.alike(self.call_arguments(node, MATH[name]), None if name == "clz" else dtype, depth)
+        args = self.alike(self.call_arguments(node, row.arity), None if row.gives else dtype, depth)
         with self.at(node):
             return Call(name, *args)
 

@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..errors import InternalError
-from .nodes import (
-    INDEX,
-    Alloc,
-    Bind,
-    Block,
-    Buffer,
-    Copy,
-    Exec,
-    Expr,
-    For,
-    If,
-    Imm,
-    Load,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    Update,
-    Var,
-    View,
-    Wait,
-    seq,
-)
+from .nodes import INDEX, Alloc, Bind, Block, Buffer, Expr, For, If, Imm, Load, PrimFunc, Seq, Stmt, Var, seq
 from .printer import headline
 from .simplify import simplify_expr
-from .visit import declared, fresh_name, map_accesses, rewrite
+from .visit import declared, fresh_name, mapped, rewrite
 
 __all__ = ["MAX_STATEMENTS", "unroll"]
 
@@ -49,7 +28,7 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Raises:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
-    body = _Unroller(func).statement(func.body, _Step({}, {}, False))
+    body = _Unroller(func).statement(func.body, _Step({}, False))
     return replace(func, body=body)
 
 
@@ -57,22 +36,18 @@ class _Step:
     """One step of the unrolled loops around a statement.
 
     Args:
-        values: what stands for variables.
-        buffers: what stands for buffers.
+        symbols: what stands for variables and buffers.
         renames: whether it is a copy, the names of which are taken.
     """
 
-    def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer], renames: bool) -> None:
-        self.values = values
-        self.buffers = buffers
+    def __init__(self, symbols: Mapping[Any, Any], renames: bool) -> None:
+        self.symbols = symbols
         self.renames = renames
         self._memo: dict[Expr, Expr] = {}
 
-    def with_var(self, var: Var, value: Expr, renames: bool = False) -> _Step:
-        return _Step({**self.values, var: value}, self.buffers, self.renames or renames)
-
-    def with_buffer(self, buffer: Buffer, made: Buffer) -> _Step:
-        return _Step(self.values, {**self.buffers, buffer: made}, self.renames)
+    def standing(self, symbol: Var | Buffer, made: Expr | Buffer, renames: bool = False) -> _Step:
+        """This step, where ``made`` stands for ``symbol``."""
+        return _Step({**self.symbols, symbol: made}, self.renames or renames)
 
     def expr(self, expr: Expr) -> Expr:
         moved = rewrite(expr, self._replace, self._memo)
@@ -81,19 +56,13 @@ class _Step:
 
     def _replace(self, node: Expr) -> Expr | None:
         if isinstance(node, Var):
-            return self.values.get(node)
-        if isinstance(node, Load) and node.buffer in self.buffers:
-            return Load(self.buffers[node.buffer], node.indices)
+            return self.symbols.get(node)
+        if isinstance(node, Load) and node.buffer in self.symbols:
+            return Load(self.symbols[node.buffer], node.indices)
         return None
 
-    def indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple([self.expr(index) for index in indices])
-
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        return self.buffers.get(buffer, buffer), self.indices(indices)
-
-    def view(self, view: View) -> View:
-        return View(*self.element(view.buffer, view.start), view.axes)
+        return self.symbols.get(buffer, buffer), tuple([self.expr(index) for index in indices])
 
 
 class _Unroller:
@@ -105,52 +74,40 @@ class _Unroller:
         self.count += step.renames
         if self.count > MAX_STATEMENTS:
             raise InternalError(f"unrolling the loops adds more than {MAX_STATEMENTS} statements", where=headline(stmt))
-        if isinstance(stmt, (Store, Update, Copy, Exec)):
-            return map_accesses(stmt, step.expr, step.element, step.view)
-        if isinstance(stmt, Wait):
-            return stmt
-        if isinstance(stmt, Seq):
-            return seq(*[self.statement(inner, step) for inner in stmt.stmts])
-        if isinstance(stmt, For):
+        if isinstance(stmt, For) and stmt.kind == "unrolled":
             return self.loop(stmt, step)
         if isinstance(stmt, If):
-            return self.condition(stmt, step)
-        if isinstance(stmt, Bind):
-            var, value = self.var(stmt.var, step), step.expr(stmt.value)
-            return Bind(var, value, self.statement(stmt.body, step.with_var(stmt.var, var)))
-        if isinstance(stmt, Alloc):
-            buffer = stmt.buffer
-            if step.renames:
-                name = fresh_name(buffer.name, self.names)
-                buffer = Buffer(name, buffer.shape, buffer.dtype, buffer.scope, buffer.alignment)
-            return Alloc(buffer, self.statement(stmt.body, step.with_buffer(stmt.buffer, buffer)))
-        assert isinstance(stmt, Block)  # the last kind there is
-        label = fresh_name(stmt.label, self.names) if step.renames else stmt.label
-        return Block(label, self.statement(stmt.body, step))
+            condition = step.expr(stmt.condition)
+            if isinstance(condition, Imm) and condition is not stmt.condition:
+                taken = stmt.then if condition.value else stmt.otherwise
+                return seq() if taken is None else self.statement(taken, step)
+        inner = step
 
-    def var(self, var: Var, step: _Step) -> Var:
-        return Var(fresh_name(var.name, self.names), var.dtype) if step.renames else var
+        def declared(symbol: Var | Buffer) -> Var | Buffer:
+            nonlocal inner
+            made = replace(symbol, name=fresh_name(symbol.name, self.names)) if step.renames else symbol
+            inner = step.standing(symbol, made)
+            return made
+
+        return mapped(
+            stmt,
+            expr=step.expr,
+            element=step.element,
+            symbol=declared,
+            label=lambda label: fresh_name(label, self.names) if step.renames else label,
+            body=lambda body: self.statement(body, inner),
+        )
 
     def loop(self, stmt: For, step: _Step) -> Stmt:
         extent = step.expr(stmt.extent)
-        if stmt.kind != "unrolled" or not isinstance(extent, Imm):
-            var = self.var(stmt.var, step)
-            kind = "serial" if stmt.kind == "unrolled" else stmt.kind
-            return For(var, extent, self.statement(stmt.body, step.with_var(stmt.var, var)), kind)
+        if not isinstance(extent, Imm):
+            return self.statement(For(stmt.var, stmt.extent, stmt.body), step)
         steps = []
         for number in range(int(extent.value)):
-            inner = step.with_var(stmt.var, Imm(number, INDEX), renames=number > 0)
+            inner = step.standing(stmt.var, Imm(number, INDEX), renames=number > 0)
             body = self.statement(stmt.body, inner)
             steps.append(Block(self.label(f"{stmt.var.name}_{number}"), body) if _declares_on(body) else body)
         return seq(*steps)
-
-    def condition(self, stmt: If, step: _Step) -> Stmt:
-        condition = step.expr(stmt.condition)
-        if isinstance(condition, Imm) and condition is not stmt.condition:
-            taken = stmt.then if condition.value else stmt.otherwise
-            return seq() if taken is None else self.statement(taken, step)
-        otherwise = None if stmt.otherwise is None else self.statement(stmt.otherwise, step)
-        return If(condition, self.statement(stmt.then, step), otherwise)
 
     def label(self, label: str) -> str:
         if label in self.names:

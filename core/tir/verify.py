@@ -43,13 +43,12 @@ from .nodes import (
     Queue,
     Seq,
     Stmt,
-    Store,
     Update,
     Var,
     Wait,
 )
 from .printer import headline
-from .visit import bodies, buffers_written, expressions, operands, views, walk
+from .visit import accesses, bodies, buffers_written, declares, operands, walk
 
 __all__ = ["MAX_NESTING", "MAX_SCOPES", "faults", "intrinsic_faults", "verify"]
 
@@ -134,12 +133,12 @@ class _Checker:
         if nesting > MAX_NESTING or scopes > MAX_SCOPES:
             yield "statements are nested too deeply", stmt
             return
-        for expr in expressions(stmt):
+        for expr in operands(stmt):
             for what in self.expression(expr):
                 yield what, stmt
         for what in self.own(stmt):
             yield what, stmt
-        symbol = _declares(stmt)
+        symbol = declares(stmt)
         parallel = isinstance(stmt, For) and stmt.kind == "parallel"
         self.parallel_loops += parallel
         for inner in bodies(stmt):
@@ -151,7 +150,7 @@ class _Checker:
             self.used_bytes[stmt.buffer.scope] -= stmt.buffer.nbytes
 
     def own(self, stmt: Stmt) -> Iterator[str]:
-        symbol = _declares(stmt)
+        symbol = declares(stmt)
         if symbol is not None:
             yield from self.declare(symbol)
         if isinstance(stmt, Alloc):
@@ -166,27 +165,24 @@ class _Checker:
             if stmt.label in self.labels:
                 yield f"label {stmt.label!r} is used twice"
             self.labels.add(stmt.label)
-        elif isinstance(stmt, (Store, Update)):
-            yield from self.touch(stmt.buffer)
-            yield from self.write(stmt.buffer)
-            if isinstance(stmt, Update) and stmt.buffer.dtype == "bool":
-                yield f"{stmt.buffer.name!r} is bool and cannot be updated with {stmt.op}"
+        elif isinstance(stmt, Update) and stmt.buffer.dtype == "bool":
+            yield f"{stmt.buffer.name!r} is bool and cannot be updated with {stmt.op}"
+        elif isinstance(stmt, (Copy, Exec, Wait)) and self.memories is None:
+            yield "a description consists of loops, without copies, waits and intrinsics"
+            return
+        for use in accesses(stmt):
+            yield from self.use(use.buffer) if use.view is not None else self.touch(use.buffer)
+            if use.writes:
+                yield from self.write(use.buffer)
+        if isinstance(stmt, Exec):
+            yield from self.exec(stmt)
+        elif isinstance(stmt, Copy):
+            yield from self.copy(stmt)
+        if isinstance(stmt, (Copy, Wait)) and stmt.queue is not None:
+            yield from self.queue(stmt.queue)
 
-        elif isinstance(stmt, (Copy, Exec, Wait)):
-            if self.memories is None:
-                yield "a description consists of loops, without copies, waits and intrinsics"
-                return
-            for view in views(stmt):
-                yield from self.use(view.buffer)
-            if isinstance(stmt, Exec):
-                yield from self.exec(stmt, self.memories)
-            elif isinstance(stmt, Copy):
-                yield from self.copy(stmt, self.memories)
-            if not isinstance(stmt, Exec) and stmt.queue is not None:
-                yield from self.queue(stmt.queue)
-
-    def copy(self, stmt: Copy, memories: Mapping[str, Memory]) -> Iterator[str]:
-        yield from self.write(stmt.to.buffer)
+    def copy(self, stmt: Copy) -> Iterator[str]:
+        memories = self.memories or {}
         into, out_of = memories.get(stmt.to.buffer.scope), memories.get(stmt.source.buffer.scope)
         way = "copy" if stmt.queue is None else "start"
         if into is not None and not getattr(into, f"{way}_in"):
@@ -200,7 +196,7 @@ class _Checker:
         if self.parallel_loops:
             yield f"queue {queue.name!r} is used in a parallel loop, whose steps have no order"
 
-    def exec(self, stmt: Exec, memories: Mapping[str, Memory]) -> Iterator[str]:
+    def exec(self, stmt: Exec) -> Iterator[str]:
         intrinsic = stmt.intrinsic
         if self.intrinsics.setdefault(intrinsic.name, intrinsic) is not intrinsic:
             yield f"two intrinsics are called {intrinsic.name!r}"
@@ -208,11 +204,9 @@ class _Checker:
         for what, place in intrinsic_faults(intrinsic):
             yield f"intrinsic {intrinsic.name!r}, {_where(place)}: {what}"
             return
-        written = buffers_written(intrinsic.description)
+        memories = self.memories or {}
         for param, view in zip(intrinsic.params, stmt.args, strict=True):
             buffer = view.buffer
-            if param in written:
-                yield from self.write(buffer)
             memory = memories.get(buffer.scope)
             alignment = buffer.alignment if memory is None else max(buffer.alignment, memory.alignment)
             if alignment < param.alignment:
@@ -272,15 +266,9 @@ class _Checker:
 def _where(place: Place | Buffer) -> str:
     if isinstance(place, (Param, Buffer)):
         return f"parameter {place.buffer.name if isinstance(place, Param) else place.name!r}"
-    if any(_is_deep(expr) for expr in expressions(place)):  # printing is recursive
+    if any(_is_deep(expr) for expr in operands(place)):  # printing is recursive
         return f"a statement of kind {type(place).__name__}"
     return headline(place)
-
-
-def _declares(stmt: Stmt) -> Symbol | None:
-    if isinstance(stmt, (For, Bind)):
-        return stmt.var
-    return stmt.buffer if isinstance(stmt, Alloc) else None
 
 
 def _buffer_faults(buffer: Buffer) -> Iterator[str]:

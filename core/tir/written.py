@@ -38,7 +38,7 @@ from .nodes import (
     Var,
     View,
 )
-from .visit import bodies, buffers_written, expressions, operands, variables, views
+from .visit import bodies, buffers_written, operands, variables, views
 
 __all__ = ["output_faults"]
 
@@ -223,7 +223,7 @@ class _Runner:
         elif isinstance(stmt, Store):
             self.needed.update(var for index in stmt.indices for var in variables(index))
         else:
-            self.needed.update(var for expr in expressions(stmt) for var in variables(expr))
+            self.needed.update(var for expr in operands(stmt) for var in variables(expr))
         if isinstance(stmt, Exec):
             self.need(inlined(stmt.intrinsic), described=True)
         for body in bodies(stmt):

@@ -12,7 +12,7 @@ from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type
 from uma.target import TargetKind
 from uma.tir import nodes as tir
-from uma.tir.visit import bodies, expressions, rebuild
+from uma.tir.visit import bodies, operands, rebuild
 
 from .plugins import entry_of, toy
 
@@ -72,7 +72,7 @@ def each_loop(change: Callable[[tir.For], tir.Stmt]) -> Callable[[tir.PrimFunc],
     """Loops with each ``for`` changed, inner ones first."""
 
     def statement(stmt: tir.Stmt) -> tir.Stmt:
-        made = rebuild(stmt, expressions(stmt), [statement(inner) for inner in bodies(stmt)])
+        made = rebuild(stmt, operands(stmt), [statement(inner) for inner in bodies(stmt)])
         return change(made) if isinstance(made, tir.For) else made
 
     return lambda func: tir.PrimFunc(func.params, statement(func.body), func.may_alias, func.memories)

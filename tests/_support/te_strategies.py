@@ -14,8 +14,9 @@ from tests._support.tir_strategies import arrays, immediates
 
 from uma.tir import te
 from uma.tir.dtype import is_float
+from uma.tir.functions import FUNCTIONS
 from uma.tir.nodes import Bin, Cast, Expr, Imm, Load, Select, Var, const, maximum, minimum
-from uma.tir.scalar import binary, cast, function, unary
+from uma.tir.scalar import binary, cast, unary
 from uma.tir.visit import operands
 
 Draw = Any
@@ -105,7 +106,7 @@ def meaning(tensor: te.Tensor, contents: Mapping[te.Tensor, np.ndarray]) -> np.n
         if isinstance(expr, Cast):
             return cast(expr.a.dtype, expr.dtype)(*parts)
         if hasattr(expr, "args"):
-            return function(expr.name, expr.args[0].dtype)(*parts)
+            return FUNCTIONS[expr.name].value(expr.args[0].dtype)(*parts)
         return unary(expr.op, expr.dtype)(*parts)
 
     return of(tensor)

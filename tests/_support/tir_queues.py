@@ -13,7 +13,7 @@ from tests._support.tir_devices import C as TOY
 from uma.tir.nodes import Alloc, Buffer, Copy, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
 from uma.tir.source import Source
 from uma.tir.text import Defined
-from uma.tir.visit import bodies, buffers_read, buffers_written, expressions, rebuild
+from uma.tir.visit import bodies, buffers_read, buffers_written, operands, rebuild
 
 Draw = Any
 
@@ -162,7 +162,7 @@ def blocking(func: PrimFunc) -> PrimFunc:
             return seq()
         if isinstance(stmt, Copy):
             return Copy(stmt.to, stmt.source, stmt.shape)
-        return rebuild(stmt, expressions(stmt), [changed(inner) for inner in bodies(stmt)])
+        return rebuild(stmt, operands(stmt), [changed(inner) for inner in bodies(stmt)])
 
     return replace(func, body=changed(func.body), queues=())
 
@@ -180,7 +180,7 @@ def with_wait(func: PrimFunc, number: int, change: Callable[[Wait], Stmt]) -> Pr
         if isinstance(stmt, Wait):
             left[0] -= 1
             return change(stmt) if left[0] == -1 else stmt
-        return rebuild(stmt, expressions(stmt), [changed(inner) for inner in bodies(stmt)])
+        return rebuild(stmt, operands(stmt), [changed(inner) for inner in bodies(stmt)])
 
     return replace(func, body=changed(func.body))
 
@@ -238,7 +238,7 @@ class _Placer:
             return seq(*[self.stmt(inner) for inner in stmt.stmts])
         if not bodies(stmt) or (isinstance(stmt, For) and stmt.kind == "parallel"):
             return self.leaf(stmt)
-        before = self.settle_for([b for expr in expressions(stmt) for b in buffers_read(expr)], ())
+        before = self.settle_for([b for expr in operands(stmt) for b in buffers_read(expr)], ())
         if isinstance(stmt, (For, If)):
             inside = self.branches(stmt)
         else:
@@ -247,7 +247,7 @@ class _Placer:
             gone = stmt.buffer
             inside += self.settle(lambda started: gone in (started.copy.to.buffer, started.copy.source.buffer))
             inside = [seq(*inside)]
-        return seq(*before, rebuild(stmt, expressions(stmt), inside))
+        return seq(*before, rebuild(stmt, operands(stmt), inside))
 
     def leaf(self, stmt: Stmt) -> Stmt:
         before = self.settle_for(buffers_read(stmt), buffers_written(stmt))

@@ -143,8 +143,12 @@ def _binary(draw: Draw, dtype: str, scope: Scope, depth: int) -> Expr:
         operands = expressions(of, scope, depth - 1)
         return Bin(op, draw(operands), draw(operands))
     if is_float(dtype):
+        if draw(st.integers(0, 5)) == 0:
+            return Call("fma", draw(inner), draw(inner), draw(inner))
         return Bin(draw(st.sampled_from(["add", "sub", "mul", "div", "min", "max"])), draw(inner), draw(inner))
     ops = ["add", "add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor"]
+    if dtype == "int32" and draw(st.integers(0, 5)) == 0:
+        return Call("mul_high", draw(inner), draw(inner))
     op = draw(st.sampled_from([*ops, "floordiv", "floormod", "truncdiv", "shl", "shr"]))
     a = draw(inner)
     if op in ("floordiv", "floormod", "truncdiv"):

@@ -109,6 +109,14 @@ def test_parentheses_stand_where_compilers_ask_for_them() -> None:
     assert c("a * (b if a < b else 2)", a=SMALL, b=SMALL) == "a * ((a < b) ? b : 2)"
 
 
+def test_functions_are_those_of_math_h_or_of_our_header() -> None:
+    x = {"x": ("float32", None)}
+    assert c("round_even(x) + exp(x)", "float32", **x) == "rintf(x) + expf(x)"
+    assert c("fma(x, 2.0, x)", "float32", **x) == "uma_fmaf(x, 2.0f, x)"
+    assert c("fma(x, 2.0, x)", "float64", x=("float64", None)) == "uma_fma(x, 2.0, x)"
+    assert c("mul_high(a, 3) + clz(a)", a=SMALL) == "uma_mul_high(a, 3) + uma_clz((uint32_t)a)"
+
+
 def test_conversions_from_float_are_plain_where_the_range_is_known() -> None:
     float32 = ("float32", None)
     assert c("int8(x)", "int8", x=float32) == "uma_f32_to_i8(x)"
@@ -372,10 +380,10 @@ def test_tensor_expressions_compute_what_they_mean(
 
 
 def table(dtype: str, exprs: Sequence[Expr], values: Sequence[tuple[float, ...]]) -> Run:
-    """A kernel that computes ``exprs``, of variables a, b, .. of ``dtype``, for each tuple of their values."""
+    """A kernel that computes ``exprs``, of variables a, b, c of ``dtype``, for each tuple of their values."""
     columns = [Buffer(f"x{n}", (len(values),), dtype) for n in range(len(values[0]))]
     row = Var("row")
-    loads = {Var(name, dtype): column[row] for name, column in zip("ab", columns, strict=False)}
+    loads = {Var(name, dtype): column[row] for name, column in zip("abc", columns, strict=False)}
     outs = [Buffer(f"out{n}", (len(values),), expr.dtype) for n, expr in enumerate(exprs)]
     body = seq(*[Store(out, (row,), substitute(expr, loads)) for out, expr in zip(outs, exprs, strict=True)])
     params = [*(Param(column, "input") for column in columns), *(Param(out, "output") for out in outs)]
@@ -398,6 +406,9 @@ def test_integer_arithmetic_at_the_ends_of_each_type(tmp_path: Path, compilers: 
         divisions += [Bin(op, a, Imm(4, dtype)) for op in ("floordiv", "floormod", "truncdiv", "shl", "shr")]
         runs.append(table(dtype, divisions, [(p, q) for p in ends for q in ends]))
     runs.append(table("int32", [Call("clz", Var("a"))], [(v,) for v in (-1, 0, 1, 2, 255, 2**31 - 1)]))
+    halves = (-(2**31), 1 - 2**31, -(2**30), -3, -1, 0, 1, 2**16, 2**30, 2**30 + 1, 2**31 - 1)
+    high = Call("mul_high", Var("a"), Var("b"))
+    runs.append(table("int32", [high], [(p, q) for p in halves for q in halves]))
     expected = [interpret(run.func, run.arrays) for run in runs]
     builds = [(compiler, (*STRICT, "-O2")) for compiler in compilers]
     check(runs, expected, [*builds, (compilers[0], SANITIZED)], tmp_path)
@@ -422,6 +433,20 @@ def test_floats_become_integers_by_truncation_and_saturation(tmp_path: Path, com
             runs.append(table(dtype, exprs, [(value,) for value in values]))
     expected = [interpret(run.func, run.arrays) for run in runs]
     builds = [(compiler, (*STRICT, "-O3")) for compiler in compilers]
+    check(runs, expected, [*builds, (compilers[0], SANITIZED)], tmp_path)
+
+
+def test_a_fused_multiply_add_rounds_once(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    runs = []
+    for dtype, digits in (("float32", 23), ("float64", 52)):
+        ulp, tiny, huge = 2.0**-digits, float(np.finfo(dtype).smallest_subnormal), float(np.finfo(dtype).max)
+        # Halfway between two floats, and off it by less than the last bit of anything that is rounded on the way.
+        factors = [1.0, 1 + ulp, 1 - ulp, 1 + 2 * ulp, -1.5, 2.0**-40, 3 * tiny, huge, 0.0, -0.0, math.inf, math.nan]
+        terms = [0.0, -0.0, 1.0, -1.0, ulp / 2, -ulp / 2, 1 + ulp, 2.0**30, tiny, -huge, -math.inf, math.inf]
+        fused = Call("fma", Var("a", dtype), Var("b", dtype), Var("c", dtype))
+        runs.append(table(dtype, [fused], [(a, b, c) for a in factors for b in factors for c in terms]))
+    expected = [interpret(run.func, run.arrays) for run in runs]
+    builds = [(compiler, flags) for compiler in compilers for flags in ((*STRICT, "-O2"), (*STRICT, *NATIVE))]
     check(runs, expected, [*builds, (compilers[0], SANITIZED)], tmp_path)
 
 

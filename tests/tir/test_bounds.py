@@ -106,6 +106,7 @@ EXAMPLES: list[tuple[Expr, tuple[int, int]]] = [
     (Select(i > 10, i, j), (-3, 5)),
     (Call("clz", i + 1), (28, 31)),
     (Call("clz", j), (0, 32)),
+    (Call("mul_high", i, const(2**30)), (0, 5)),
 ]
 
 

@@ -188,6 +188,46 @@ def test_clz(value: int) -> None:
     assert evaluate(Call("clz", const(signed))) == (0 if signed < 0 else 32 - signed.bit_length())
 
 
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
+def test_mul_high(a: int, b: int) -> None:
+    exact = math.floor(Fraction(a * b, 2**31) + Fraction(1, 2))
+    assert evaluate(Call("mul_high", const(a), const(b))) == (exact if exact < 2**31 else -(2**31))
+
+
+def test_the_one_product_whose_high_half_does_not_fit_wraps_around() -> None:
+    assert evaluate(Call("mul_high", const(-(2**31)), const(-(2**31)))) == -(2**31)
+    assert evaluate(Call("mul_high", const(1 - 2**31), const(-(2**31)))) == 2**31 - 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@given(data=st.data())
+def test_fma_is_the_float_nearest_to_the_exact_sum(dtype: str, data: st.DataObject) -> None:
+    numbers = st.floats(-1e9, 1e9, width=32) | st.floats(-(2.0**-100), 2.0**-100, width=32)
+    a, b, c = (data.draw(numbers) for _ in range(3))
+    if data.draw(st.booleans()):  # what is left of a difference is small, and has all its bits
+        c = float(np.array(-a * b, np.float32))
+    found, exact = evaluate(Call("fma", *(Imm(v, dtype) for v in (a, b, c)))), Fraction(a) * Fraction(b) + Fraction(c)
+    distance = abs(Fraction(float(found)) - exact)
+    for other in (np.nextafter(found, np.array(end, dtype)) for end in (-math.inf, math.inf)):
+        further = abs(Fraction(float(other)) - exact)
+        is_even = int(found.view(f"int{8 * found.itemsize}")) % 2 == 0
+        assert distance < further or (distance == further and is_even)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fma_of_what_is_not_finite_and_of_zeros(dtype: str) -> None:
+    def fma(a: float, b: float, c: float) -> float:
+        return float(evaluate(Call("fma", Imm(a, dtype), Imm(b, dtype), Imm(c, dtype))))
+
+    largest = float(np.finfo(dtype).max)
+    assert fma(largest, 2.0, -math.inf) == -math.inf and fma(largest, 2.0, -largest) == largest
+    assert fma(largest, 2.0, 0.0) == math.inf and fma(-math.inf, 2.0, 1.0) == -math.inf
+    assert math.isnan(fma(math.inf, 0.0, 1.0)) and math.isnan(fma(math.inf, 1.0, -math.inf))
+    assert math.isnan(fma(1.0, 1.0, math.nan))
+    zeros = [fma(1.0, 1.0, -1.0), fma(-0.0, 1.0, 0.0), fma(-0.0, 1.0, -0.0), fma(0.0, -5.0, -0.0)]
+    assert [math.copysign(1.0, zero) for zero in zeros] == [1.0, 1.0, -1.0, -1.0] and not any(zeros)
+
+
 def test_only_what_is_needed_is_evaluated() -> None:
     fault = Bin("floordiv", const(1), const(0)) < 1
     yes, no = Imm(True, "bool"), Imm(False, "bool")

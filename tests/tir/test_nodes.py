@@ -38,7 +38,6 @@ from uma.tir.visit import (
     bodies,
     buffers_read,
     buffers_written,
-    expressions,
     map_expressions,
     operands,
     rebuild,
@@ -46,7 +45,6 @@ from uma.tir.visit import (
     substitute,
     variables,
     walk,
-    with_operands,
 )
 
 i, j = Var("i"), Var("j")
@@ -139,6 +137,8 @@ def test_operators_build_what_they_say() -> None:
         (lambda: Call("exp", i), "exp takes arguments of one float type"),
         (lambda: Call("pow", f, Imm(1.0, "float64")), "pow takes arguments of one float type"),
         (lambda: Call("clz", u), "clz takes int32 or uint32, not uint8"),
+        (lambda: Call("mul_high", i, u), "mul_high takes int32, not int32 and uint8"),
+        (lambda: Call("fma", f, f, Imm(1.0, "float64")), "fma takes arguments of one float type"),
         (lambda: Seq((seq(),)), "a Seq is not flat"),
         (lambda: Seq((Bind(i, const(1), seq()), seq())), "a Seq is not flat"),
         (lambda: For(u, const(1), seq()), "loop 'u' does not count in int32"),
@@ -192,7 +192,7 @@ EXPRESSIONS = [i + j, -i, i.astype("int8"), Select(b, i, j), x[i, j], scalar[()]
 
 @pytest.mark.parametrize("stmt", STATEMENTS)
 def test_statements_are_rebuilt_from_their_parts(stmt: Seq) -> None:
-    assert rebuild(stmt, expressions(stmt), bodies(stmt)) is stmt
+    assert rebuild(stmt, operands(stmt), bodies(stmt)) is stmt
     swap = {i: j, j: i}
     swapped = map_expressions(stmt, lambda expr: substitute(expr, swap))
     assert map_expressions(swapped, lambda expr: substitute(expr, swap)) is stmt
@@ -202,7 +202,7 @@ def test_statements_are_rebuilt_from_their_parts(stmt: Seq) -> None:
 
 @pytest.mark.parametrize("expr", EXPRESSIONS)
 def test_expressions_are_rebuilt_from_their_parts(expr: Var) -> None:
-    assert with_operands(expr, operands(expr)) is expr
+    assert rebuild(expr, operands(expr)) is expr
     swap = {i: j, j: i, f: g, g: f}
     swapped = substitute(expr, swap)
     assert substitute(swapped, swap) is expr

@@ -37,7 +37,7 @@ from uma.tir.proof import unproven
 from uma.tir.scratch import hoist_scratch
 from uma.tir.simplify import simplify
 from uma.tir.text import print_func
-from uma.tir.visit import bodies, expressions, rebuild, rewrite
+from uma.tir.visit import bodies, operands, rebuild, rewrite
 
 Draw = Any
 _LESS = settings().max_examples * 2 // 5
@@ -69,7 +69,7 @@ def moved(func: PrimFunc, number: int, by: int) -> PrimFunc:
         return Load(node.buffer, tuple(site(index) for index in node.indices)) if isinstance(node, Load) else None
 
     def statement(stmt: Stmt) -> Stmt:
-        exprs = [rewrite(expr, rule) for expr in expressions(stmt)]
+        exprs = [rewrite(expr, rule) for expr in operands(stmt)]
         if isinstance(stmt, For):
             exprs = [site(exprs[0])]
         elif isinstance(stmt, Store):
@@ -91,7 +91,7 @@ def smaller(func: PrimFunc, number: int) -> PrimFunc:
         return Load(new, node.indices) if isinstance(node, Load) and node.buffer is old else None
 
     def statement(stmt: Stmt) -> Stmt:
-        exprs = [rewrite(expr, rule) for expr in expressions(stmt)]
+        exprs = [rewrite(expr, rule) for expr in operands(stmt)]
         made = rebuild(stmt, exprs, [statement(inner) for inner in bodies(stmt)])
         if getattr(made, "buffer", None) is old:
             made = replace(made, buffer=new)  # type: ignore[call-arg]

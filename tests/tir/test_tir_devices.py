@@ -47,13 +47,13 @@ from uma.tir.visit import (
     buffers,
     buffers_read,
     buffers_written,
-    expressions,
     intrinsics,
+    mapped,
+    operands,
     rebuild,
     uses_device,
     variables,
     views,
-    with_views,
 )
 
 zero, i = const(0), Var("i")
@@ -213,8 +213,8 @@ def test_operands_stand_in_parentheses_where_they_need_them() -> None:
 def test_the_parts_of_copies_and_executions() -> None:
     copy = Copy(View(t, (i, zero), (Axis(1),)), View(x, (zero, i), (Axis(1),)), (i + 1,))
     run = Exec(SUM, (View(q, (i,), ()), View(u, (zero,), (Axis(0),))), (i,))
-    assert expressions(copy) == (i, zero, zero, i, i + 1)
-    assert expressions(run) == (i, zero, i)
+    assert operands(copy) == (i, zero, zero, i, i + 1)
+    assert operands(run) == (i, zero, i)
     assert views(copy) == (copy.to, copy.source) and views(run) == run.args and views(seq()) == ()
     assert variables(seq(copy, run)) == (i,)
     shifted = rebuild(copy, [zero, zero, zero, const(1), const(2)], ())
@@ -222,8 +222,8 @@ def test_the_parts_of_copies_and_executions() -> None:
     assert rebuild(run, [zero, const(2), const(3)], ()) is Exec(
         SUM, (View(q, (zero,), ()), View(u, (const(2),), (Axis(0),))), (const(3),)
     )
-    assert rebuild(run, expressions(run), ()) is run
-    assert with_views(run, run.args) is run
+    assert rebuild(run, operands(run), ()) is run
+    assert mapped(run, view=lambda view: view) is run
     both = seq(copy, run)
     assert buffers_read(both) == (x, q, u) and buffers_written(both) == (t, q) and buffers(both) == (t, x, q, u)
     assert uses_device(function(copy)) and uses_device(function(run)) and not uses_device(function())
@@ -473,7 +473,7 @@ def within(line: str) -> str:
         ("@intrinsic('f()')\ndef m(§a): pass", "'a' needs a type such as Operand[int8, (4, 6)] or int32"),
         ("@intrinsic('f()')\ndef m(§a: In[int8, (4,)]): pass", "'a' needs a type such as Operand"),
         ("@intrinsic('f()')\ndef m(n: int32, §a: Operand[int8, (4,)]): pass", "operands come before variables"),
-        ("@intrinsic('f({n})')\ndef m(n: int32):\n    §copy(n)", "copy takes 3 arguments, or 4 with a queue, not 1"),
+        ("@intrinsic('f({n})')\ndef m(n: int32):\n    §copy(n)", "copy takes 3 to 4 arguments, not 1"),
         ("@intrinsic('f({n})')\ndef m(n: int32):\n    §b[0] = n", "expected an element of a buffer"),
         (
             "@intrinsic('f({a})')\ndef m(a: Operand[int8, (4,)]):\n    t = alloc(int8, (4,))\n"
@@ -483,7 +483,7 @@ def within(line: str) -> str:
         ("@intrinsic('f({a})')\ndef m(§a: Operand[int8, (4,), align(8192)]): pass", "aligned to more than 4096 bytes"),
         (within("memories(§moon)"), "memories takes the names of memories that are defined before"),
         (within("§moon(3)"), "not a statement of loops"),
-        (within("copy(view(y[0]), view(y[1]), §3)"), "expected the extents of the copy, a tuple"),
+        (within("copy(view(y[0]), view(y[1]), §3)"), "expected a tuple of indices, shape"),
         (within("copy(§y, view(y[1]), ())"), "expected a view, such as view(x[i, 0], axis(0), axis(1, 2))"),
         (within("copy(§view(), view(y[1]), ())"), "expected a view"),
         (within("copy(view(§y), view(y[1]), ())"), "expected an element of a buffer"),

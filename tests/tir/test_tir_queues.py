@@ -58,7 +58,7 @@ from uma.tir.sums import exact_sums
 from uma.tir.text import Definitions, parse_func, print_func
 from uma.tir.unroll import unroll
 from uma.tir.verify import faults, verify
-from uma.tir.visit import bodies, expressions, map_accesses, rebuild, uses_device, views, with_views
+from uma.tir.visit import bodies, mapped, operands, rebuild, uses_device
 
 zero = const(0)
 x, y = Buffer("x", (4, 8), "int8"), Buffer("y", (4, 8), "int8")
@@ -127,9 +127,8 @@ def test_a_copy_keeps_its_queue_wherever_it_is_rebuilt() -> None:
     row: tuple[Expr, ...] = (const(1), zero, zero, zero, const(3), const(8))
     changed = rebuild(copy, row, ())
     assert isinstance(changed, Copy) and changed.queue is DMA and changed.to.start == (const(1), zero)
-    assert with_views(copy, views(copy)) is copy
-    assert map_accesses(copy, lambda e: e, lambda b, i: (b, i), lambda v: v) is copy
-    assert not bodies(Wait(DMA)) and not expressions(Wait(DMA)) and rebuild(Wait(DMA), (), ()) is Wait(DMA)
+    assert mapped(copy) is copy and mapped(copy, view=lambda view: view) is copy
+    assert not bodies(Wait(DMA)) and not operands(Wait(DMA)) and rebuild(Wait(DMA), (), ()) is Wait(DMA)
     assert uses_device(function(Wait(DMA))) and not uses_device(function())
 
 
@@ -203,15 +202,15 @@ def within(line: str) -> str:
         ("q = queue('w()')\n§q = memory(3)", "'q' is defined twice"),
         (EVERYTHING.replace("queues(dma", "queues(dma, §moon"), "queues takes the names of queues that are defined"),
         (EVERYTHING.replace("memories(spad)", "memories(§dma)"), "memories takes the names of memories that are"),
-        (within("§wait()"), "expected wait(queue) or wait(queue, pending)"),
-        (within("§wait(dma, 1, 2)"), "expected wait(queue) or wait(queue, pending)"),
+        (within("§wait()"), "wait takes 1 to 2 arguments, not 0"),
+        (within("§wait(dma, 1, 2)"), "wait takes 1 to 2 arguments, not 3"),
         (within("wait(§moon)"), "expected the name of a queue that is defined before"),
         (within("wait(dma, §y[0, 0])"), "expected a whole number"),
         (within("§wait(dma, -1)"), "a wait for 'dma' leaves -1 pending"),
         (within("§wait(bus)"), "queue 'bus' is none of the function's"),
         (within("copy(view(y[0, 0]), view(x[0, 0]), (), §3)"), "expected the name of a queue"),
         (within("§copy(view(y[0, 0]), view(x[0, 0]), (), dma)"), "within the host's memory has no queue"),
-        (within("§copy(view(y[0, 0]), view(x[0, 0]), (), dma, 3)"), "copy takes 3 arguments, or 4 with a queue, not 5"),
+        (within("§copy(view(y[0, 0]), view(x[0, 0]), (), dma, 3)"), "copy takes 3 to 4 arguments, not 5"),
     ],
 )
 def test_errors_point_at_their_place(marked: str, what: str) -> None:

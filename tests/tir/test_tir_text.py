@@ -199,6 +199,11 @@ SPELLINGS: list[tuple[Expr, str]] = [
     (Call("clz", const(3)) + i, "clz(int32(3)) + i"),
     (Call("clz", i), "clz(i)"),
     (Call("round_even", f), "round_even(f)"),
+    (Call("fma", f, half, f), "fma(f, 0.5, f)"),
+    (Call("fma", half, half, f) + f, "fma(0.5, 0.5, f) + f"),
+    (Call("fma", half, half, half), "fma(float32(0.5), 0.5, 0.5)"),
+    (Call("mul_high", i, const(3)), "mul_high(i, 3)"),
+    (Call("mul_high", const(3), const(-3)), "mul_high(int32(3), -3)"),
 ]
 
 
@@ -375,6 +380,8 @@ ERRORS = [
     (body("y[0] = int32(x[0], §base=10)"), "arguments are plain"),
     (body("z[()] = §exp(x[0])"), "exp takes arguments of one float type"),
     (body("z[()] = §exp(1.0, 2.0)"), "exp takes 1 argument, not 2"),
+    (body("y[0] = §mul_high(3)"), "mul_high takes 2 arguments, not 1"),
+    (body("z[()] = §mul_high(1.0, z[()])"), "mul_high takes int32, not float32"),
     (body("z[()] = float32(§'infinity')"), "a constant in quotes is one of inf, -inf, nan, of a float type"),
     (body("y[0] = int32(§'inf')"), "a constant in quotes is one of inf, -inf, nan, of a float type"),
     (body("y[0] = §not x[0]"), "not does not take int32"),

@@ -174,4 +174,38 @@ static inline int32_t uma_clz(uint32_t a)
 #endif
 }
 
+/* (a * b + 2**30) >> 31. The low 32 bits are the same where the sum is shifted as an unsigned number, which compilers
+ * vectorise: before AVX-512, x86 has no shift of 64 bits that keeps the sign. */
+static inline int32_t uma_mul_high(int32_t a, int32_t b)
+{
+    return (int32_t)(uint32_t)((uint64_t)((int64_t)a * b + (INT64_C(1) << 30)) >> 31);
+}
+
+/* a * b + c, rounded once: fmaf of math.h, where it is an instruction (or where doubles are computed more precisely than
+ * they are stored). Else by doubles: the product is exact, and where the sum is not, its last bit is made odd, so that
+ * rounding it to a float gives what rounding the exact sum would (Boldo and Melquiond, 2008). */
+static inline float uma_fmaf(float a, float b, float c)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA) || FLT_EVAL_METHOD > 1
+    return fmaf(a, b, c);
+#else
+    double product = (double)a * b;
+    union {
+        double value;
+        uint64_t bits;
+    } sum = {product + c};
+    double part = sum.value - product;
+    double lost = (product - (sum.value - part)) + (c - part);
+
+    if ((lost < 0.0 || lost > 0.0) && (sum.bits & 1u) == 0) { /* neither exact, infinite nor NaN */
+        sum.bits = (lost > 0.0) == (sum.value > 0.0) ? sum.bits + 1 : sum.bits - 1;
+    }
+    return (float)sum.value;
+#endif
+}
+
+/* The same for doubles is left to math.h. C99 says that it is rounded once, which not every library of microcontrollers
+ * does. */
+static inline double uma_fma(double a, double b, double c) { return fma(a, b, c); }
+
 #endif

@@ -1,0 +1,184 @@
+"""The pure functions of scalars, one row each: what they take, give and mean. `Call` is one of them applied.
+
+The arguments of a call have one type. Functions of floats are those of mathematics, rounded to the type; the last bits
+of those that are not ``exact`` are left to the C library. These have a meaning to the last bit:
+
+- ``floor``, ``ceil``, ``trunc``, ``round_even`` (to the nearest whole number, ties to the even one) and ``sqrt``.
+- ``fma(a, b, c)`` is ``a * b + c`` with one rounding (IEEE 754, fusedMultiplyAdd).
+- ``clz(a)`` of an int32 or uint32 counts its leading zero bits and gives an int32, 32 for 0.
+- ``mul_high(a, b)`` of int32 is ``(a * b + 2**30) >> 31``, an int32: the product has 64 bits, and the shift keeps the
+  sign. It is ``a * b / 2**31`` rounded to nearest, ties up. The one result that is no int32, that of -2**31 by itself,
+  wraps around to -2**31, as all integers do; instructions that saturate there (Arm's SQRDMULH, RISC-V's vsmul) do the
+  same wherever one of the operands is known not to be -2**31.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from .scalar import round_float32, wrapper
+
+__all__ = ["FUNCTIONS", "Function"]
+
+Value = Any
+Interval = tuple[int, int]
+
+_FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A row.
+
+    Args:
+        arity: how many arguments it takes.
+        value: for the type of the arguments, the function of Python's values.
+        takes: the types that its arguments may have.
+        gives: the type of its result; None where that is the type of the arguments.
+        interval: of a result that is an integer, before it wraps to its type, from the intervals of the arguments.
+        exact: whether it is the same to the last bit everywhere.
+        cost: in additions.
+    """
+
+    arity: int
+    value: Callable[[str], Callable[..., Value]]
+    takes: tuple[str, ...] = _FLOATS
+    gives: str | None = None
+    interval: Callable[..., Interval] | None = None
+    exact: bool = False
+    cost: int = 1
+
+    def result(self, dtype: str) -> str:
+        """The type of a call on arguments of ``dtype``."""
+        return self.gives or dtype
+
+
+def _rounded(exact: Callable[..., float]) -> Callable[[str], Callable[..., float]]:
+    """A function computed in float64 and then rounded to the type."""
+    return lambda dtype: exact if dtype == "float64" else lambda *args: round_float32(exact(*args))
+
+
+def _exp(a: float) -> float:
+    try:
+        return math.exp(a)
+    except OverflowError:
+        return math.inf
+
+
+def _log(a: float) -> float:
+    if a > 0:
+        return math.log(a)
+    return -math.inf if a == 0 else math.nan
+
+
+def _sqrt(a: float) -> float:
+    return math.nan if a < 0 else math.sqrt(a)
+
+
+def _pow(a: float, b: float) -> float:
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
+    except ValueError:  # a zero to a negative power, or the root of a negative number
+        if a != 0:
+            return math.nan
+        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
+
+
+def _finite(function: Callable[..., float]) -> Callable[..., float]:
+    """A function that is NaN where Python's raises: at infinity, or of a division by 0."""
+
+    def total(*args: float) -> float:
+        try:
+            return function(*args)
+        except ValueError:
+            return math.nan
+
+    return total
+
+
+def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
+    """A rounding to whole numbers that keeps infinities, NaN and the sign of zero."""
+    return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
+
+
+def _fma(dtype: str) -> Callable[[float, float, float], float]:
+    def fused(a: float, b: float, c: float) -> float:
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return a * b + c
+        if not math.isfinite(c):
+            return c  # the product, which is finite, might overflow
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        if not exact:  # the sign of zero is that of both terms, else positive
+            return a * b + c if not (a and b) else 0.0
+        return _nearest(exact, dtype)
+
+    return fused
+
+
+def _nearest(exact: Fraction, dtype: str) -> float:
+    """The float nearest to a number that is not 0, ties to even."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+    if dtype == "float64":
+        return near
+    # A float64 with an odd last bit where it is not exact rounds as the number itself: 53 bits are more than 24 and 2.
+    below = abs(Fraction(near)) < abs(exact)
+    if Fraction(near) != exact and int(math.frexp(near)[0] * 2**53) % 2 == 0:
+        near = math.nextafter(near, math.copysign(math.inf, near) if below else 0.0)
+    return round_float32(near)
+
+
+def _clz_interval(a: Interval) -> Interval:
+    return (32 - a[1].bit_length(), 32 - a[0].bit_length()) if a[0] >= 0 else (0, 32)
+
+
+def _mul_high(a: int, b: int) -> int:
+    return (a * b + 2**30) >> 31
+
+
+def _mul_high_interval(a: Interval, b: Interval) -> Interval:
+    ends = [_mul_high(x, y) for x in a for y in b]
+    return min(ends), max(ends)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "exp": Function(1, _rounded(_exp), cost=16),
+    "log": Function(1, _rounded(_log), cost=16),
+    "sin": Function(1, _rounded(_finite(math.sin)), cost=16),
+    "cos": Function(1, _rounded(_finite(math.cos)), cost=16),
+    "tanh": Function(1, _rounded(math.tanh), cost=16),
+    "erf": Function(1, _rounded(math.erf), cost=16),
+    "pow": Function(2, _rounded(_pow), cost=16),
+    "fmod": Function(2, _rounded(_finite(math.fmod)), cost=16),
+    "sqrt": Function(1, _rounded(_sqrt), exact=True, cost=4),
+    "floor": Function(1, _rounded(_whole(math.floor)), exact=True),
+    "ceil": Function(1, _rounded(_whole(math.ceil)), exact=True),
+    "trunc": Function(1, _rounded(_whole(math.trunc)), exact=True),
+    "round_even": Function(1, _rounded(_whole(round)), exact=True),
+    "fma": Function(3, _fma, exact=True),
+    "clz": Function(
+        1,
+        lambda dtype: lambda a: 32 - (a & 0xFFFFFFFF).bit_length(),
+        takes=("int32", "uint32"),
+        gives="int32",
+        interval=_clz_interval,
+        exact=True,
+    ),
+    "mul_high": Function(
+        2,
+        lambda dtype: lambda a, b: wrapper(dtype)(_mul_high(a, b)),
+        takes=("int32",),
+        interval=_mul_high_interval,
+        exact=True,
+        cost=2,
+    ),
+}
+"""By name."""
