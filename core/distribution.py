@@ -14,7 +14,7 @@ _PACKAGE = (__package__ or "uma").partition(".")[0]
 
 def extra_hint(extra: str, packages: str) -> str:
     """How to add an extra: by its name where the distribution has it, else by the names of its packages."""
-    from importlib.metadata import PackageNotFoundError, metadata
+    from .metadata import PackageNotFoundError, metadata
 
     try:
         found = metadata(CORE)
@@ -26,11 +26,13 @@ def extra_hint(extra: str, packages: str) -> str:
 
 def rivals() -> Iterator[tuple[str, str, str]]:
     """Name, version and place of each other distribution that installs files into the import package of this one."""
-    from importlib.metadata import distributions
+    from .metadata import distributions, headers, read
 
     for found in distributions():
-        name = found.metadata["Name"] if found.metadata else None
+        name, version = headers(found, "Name", "Version")
         if name is None or name.lower().replace("_", "-") == CORE:
             continue
-        if any(file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in found.files or ()):
-            yield name, found.version, str(found.locate_file(_PACKAGE))
+        if any(
+            file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in read(found, lambda one: one.files) or ()
+        ):
+            yield name, version or "(no version)", str(found.locate_file(_PACKAGE))

@@ -38,7 +38,6 @@ if sys.version_info < (3, 12):
 DISTURBED = (
     "tests/cli/test_cli_processes.py::test_a_full_disk",  # has no room for what is measured either
     "tests/cli/test_cli_processes.py::test_help_imports_nothing_heavy",  # coverage imports much
-    "tests/plugins/test_discovery.py::test_hundreds_of_distributions_are_read_without_importing_anything",
 )
 """Tests that fail under coverage, for its own doing."""
 

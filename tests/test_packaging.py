@@ -82,7 +82,14 @@ def test_the_core_says_what_it_is(core: Built) -> None:
     assert core.metadata["Version"] == uma.__version__
     assert core.metadata["Requires-Python"] == ">=3.10"
     needed = {line.split(";")[0] for line in core.metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
-    assert needed == {"pluggy<2,>=1.7", "numpy>=1.26", "cffi>=1.17", "packaging>=24", "tomli>=2"}
+    assert needed == {
+        "pluggy<2,>=1.7",
+        "numpy>=1.26",
+        "cffi>=1.17",
+        "packaging>=24",
+        "importlib-metadata>=6.5",
+        "tomli>=2",
+    }
     assert {"onnx", "tflite"} <= set(core.metadata.get_all("Provides-Extra", []))
     assert core.info("entry_points.txt").split() == ["[console_scripts]", "uma", "=", "uma.cli:main"]
     assert core.info("licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")

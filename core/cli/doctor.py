@@ -20,10 +20,9 @@ from .common import add_output_arguments, add_plugin_arguments, plugin_host
 from .output import Output
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-
     from packaging.requirements import Requirement
 
+    from ..metadata import Distribution
     from ..plugins import PluginHost, PluginStatus
 
 __all__ = ["add"]
@@ -121,9 +120,9 @@ def _python(check: str) -> Iterator[Finding]:
 
 def _packages(check: str) -> Iterator[Finding]:
     """What uma-core requires, and of each extra that adds something to it, whether it is there."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
     from packaging.requirements import Requirement
+
+    from ..metadata import PackageNotFoundError, distribution
 
     for name, version, place in rivals():
         what = f"{name} {version}, another project's distribution, installs an import package 'uma' as well, over ours"
@@ -150,13 +149,13 @@ def _packages(check: str) -> Iterator[Finding]:
 
 
 def _installed(name: str) -> Distribution | None:
-    from importlib.metadata import PackageNotFoundError, distribution
+    from ..metadata import PackageNotFoundError, distribution, headers
 
     try:
         found = distribution(name)
     except PackageNotFoundError:
         return None
-    return found if found.metadata["Version"] else None  # one that was removed half-way
+    return found if all(headers(found, "Version")) else None  # one that was removed half-way
 
 
 def _has(requirement: Requirement) -> bool:
@@ -173,7 +172,7 @@ def _package(check: str, requirement: Requirement) -> Finding:
         what = f"uma-core needs {wanted}, and {'it is missing' if found is None else f'{found.version} is installed'}"
         return Finding(check, "fault", what, None, f"pip install '{wanted}'", 1)
     try:
-        import_module(name)
+        import_module(name.replace("-", "_"))
     except Exception as error:  # noqa: BLE001 - what a broken package raises when it is imported is anything
         what = f"{name} {found.version} cannot be imported: {type(error).__name__}: {error}"
         return Finding(check, "fault", what, None, f"pip install --force-reinstall '{wanted}'", 1)

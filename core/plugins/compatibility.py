@@ -27,6 +27,8 @@ def check_requirement(entry: PluginEntry) -> None:
     """
     if not _VERSION.fullmatch(entry.version):
         raise entry.fault("has metadata without a version: was it removed half-way?", entry.repair)
+    if not entry.value:
+        raise entry.fault("has entry points that cannot be read, or that lead nowhere", entry.repair)
     lines = [line for line in entry.requires if _REQUIRES_CORE.match(line)]
     if not lines:
         return

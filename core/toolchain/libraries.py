@@ -90,11 +90,11 @@ def _folders(library: Library) -> Iterator[Path]:
             yield Path(name).absolute()
     if library.package is None:
         return
-    import importlib.metadata  # takes 30 ms, and few models need it
+    from .. import metadata  # takes 30 ms, and few models need it
 
     try:
-        files = importlib.metadata.files(library.package) or []
-    except importlib.metadata.PackageNotFoundError:
+        files = metadata.files(library.package) or []
+    except metadata.PackageNotFoundError:
         return
     names = {f"lib{library.name}{suffix}" for suffix in _SUFFIXES}
     yield from dict.fromkeys(Path(str(file.locate())).absolute().parent for file in files if file.name in names)

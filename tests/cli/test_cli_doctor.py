@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from tests._support.installed import install
 from tests._support.plugins import HOST, accelerator, entry_of
 from tests._support.small_models import Done, Uma
 
+from uma import metadata
 from uma.distribution import extra_hint
 from uma.plugins import PluginEntry, PluginHost
 
@@ -76,19 +76,21 @@ class TestPackages:
 
         class Fake:
             def __init__(self, version: str | None, requires: tuple[str, ...] = ()) -> None:
-                self.version, self.requires, self.metadata = version, requires, {"Version": version}
+                self.version, self.requires, self.metadata = version, requires, Message()
+                if version is not None:
+                    self.metadata["Version"] = version
 
         given: dict[str, Any] = {}
-        real = importlib.metadata.distribution
+        real = metadata.distribution
 
         def distribution(name: str) -> Any:
             if name not in given:
                 return real(name)
             if given[name] is None:
-                raise importlib.metadata.PackageNotFoundError(name)
+                raise metadata.PackageNotFoundError(name)
             return Fake(*given[name])
 
-        monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+        monkeypatch.setattr(metadata, "distribution", distribution)
         yield given
 
     @pytest.mark.parametrize(
@@ -214,6 +216,8 @@ class TestRivals:
         site = tmp_path_factory.mktemp("site")
         info = install(site, "uma", requires=())
         (info / "RECORD").write_text("uma/__init__.py,,\numa-1.0.dist-info/METADATA,,\n")
+        (site / "uma").mkdir()
+        (site / "uma" / "__init__.py").touch()  # where a file is gone, its name in the list is no rival
         monkeypatch.setattr("sys.path", [*sys.path, str(site)])
         found = fault(uma, 2)
         assert found["what"] == (
@@ -234,16 +238,16 @@ class TestHints:
     def test_what_the_distribution_has(
         self, offered: list[str] | None, hint: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def metadata(name: str) -> Any:
+        def of(name: str) -> Any:
             if offered is None:
-                raise importlib.metadata.PackageNotFoundError(name)
+                raise metadata.PackageNotFoundError(name)
             made = Message()
             made["Name"] = name
             for extra in offered:
                 made["Provides-Extra"] = extra
             return made
 
-        monkeypatch.setattr(importlib.metadata, "metadata", metadata)
+        monkeypatch.setattr(metadata, "metadata", of)
         assert extra_hint("onnx", "one two") == hint
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shlex
 import shutil
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from uma import metadata
 from uma.errors import ToolchainError
 from uma.hookspecs import Library
 from uma.machines import Machine
@@ -86,10 +86,10 @@ def installed(monkeypatch: pytest.MonkeyPatch, *files: Path) -> None:
 
     def files_of(name: str) -> list[SimpleNamespace]:
         if name != "twice-lib":
-            raise importlib.metadata.PackageNotFoundError(name)
+            raise metadata.PackageNotFoundError(name)
         return [SimpleNamespace(name=file.name, locate=lambda file=file: file) for file in files]
 
-    monkeypatch.setattr(importlib.metadata, "files", files_of)
+    monkeypatch.setattr(metadata, "files", files_of)
 
 
 def test_in_a_distribution(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_in_a_distribution(cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_distribution_without_a_list_of_files(cc: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "files", lambda name: None)
+    monkeypatch.setattr(metadata, "files", lambda name: None)
     assert find_library(Library("twice", "twice-lib")) is None
 
 
