@@ -161,8 +161,9 @@ def ops() -> Sequence[CustomOp] | None:
 def patterns(target: Target) -> Sequence[Pattern] | None:
     """Say what the target takes: patterns over canonical relay, each with the conditions that must hold.
 
-    For an accelerator, what they cover becomes regions, which go to the hooks that lower them. For a host, what they
-    cover of the rest becomes one kernel. Called once per build and target.
+    For an accelerator, what they cover becomes regions, which go to the hooks that lower them. A host needs none: what
+    is left to it is grouped into kernels by what ops declare. What its patterns cover becomes one kernel before that.
+    Called once per build and target.
 
     Args:
         target: the target, with the attributes that the user gave.

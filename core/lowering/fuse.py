@@ -1,4 +1,4 @@
-"""Grouping what hosts compute into kernels, by the patterns of their plugins: what runs in one nest of loops."""
+"""Grouping what hosts compute into kernels: by the patterns of their plugins, then by what ops declare."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.visit import children, with_children
+from .kernels import group
 
 __all__ = ["fuse", "is_view"]
 
@@ -19,12 +20,13 @@ __all__ = ["fuse", "is_view"]
 def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     """``module`` with what ``main`` computes itself in kernels: calls of functions with the attribute ``Primitive``.
 
-    What a pattern takes is a kernel, whose function has the pattern's name as ``Composite``. Patterns apply as those of
-    accelerators do: in the order of the table, from the results backwards, each op once. Every other op is a kernel of
-    its own. Only calls that move no data at run time (reshape, squeeze) stay as they are where no pattern takes them.
+    What a host's own pattern takes is a kernel, whose function has the pattern's name as ``Composite``. Patterns apply
+    as those of accelerators do: in the order of the table, from the results backwards, each op once. What they leave
+    is grouped around anchors (`kernels`), within the limits of the host. Only calls that move no data at run time
+    (reshape, squeeze) stay as they are where no pattern takes them.
 
-    An op that is pinned to a host is grouped by that host's patterns, with others that are, and the call of the kernel
-    is pinned in its stead. What is not is grouped by the patterns of the first host.
+    An op that is pinned to a host is grouped with others that are, and the call of the kernel is pinned in its stead.
+    What is not is grouped for the first host.
 
     Larger constants become parameters of a kernel, so that kernels that differ in their weights only are one function.
 
@@ -40,10 +42,18 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     known = {host.label for host in hosts}
     calls = [expr for expr in graph.order if isinstance(expr, Call)]
     # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
-    pins = {call: call.pin for call in calls if call.pin in known}
-    claims = Claims(graph, pins={call: pins.get(call, hosts[0].label) for call in calls} if pins else {})
+    pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
+    labels: dict[Expr, str] = {call: pins.get(call) or hosts[0].label for call in calls}
+    claims = Claims(graph, pins=labels if pins else {})
+    grouped: dict[Expr, tuple[Expr, ...]] = {}
     for host in hosts if pins else hosts[:1]:
         claims.offer(host)
+    for host in hosts if pins else hosts[:1]:
+        free = {call for call in calls if labels[call] == host.label and call not in claims.of}
+        for kernel in group(graph, free, host.limits.calls):
+            # What is computed within a kernel is used by nothing else, so that it is in no cycle.
+            claims.quotient.contract(map(claims.node, kernel))
+            grouped.update(dict.fromkeys(kernel, kernel))
     spans = Spans(dict(module.spans))
     done: dict[Expr, Expr] = {expr: expr for expr in claims.graph.order if isinstance(expr, (Var, Constant))}
     for part in claims.order():
@@ -52,7 +62,9 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
             attrs = {"Composite": part.match.pattern.name}
             done.update(_kernel(part.nodes, part.match.roots, attrs, done, spans, pin))
         elif isinstance(part, Call) and isinstance(part.op, Op) and not is_view(part):
-            done.update(_kernel((part,), (part,), {}, done, spans, pins.get(part)))
+            nodes = grouped.get(part, (part,))
+            pin = next((pins[node] for node in nodes if isinstance(node, Call) and node in pins), None)
+            done.update(_kernel(nodes, nodes[-1:], {}, done, spans, pin))
         else:
             done[part] = with_children(part, [done[child] for child in children(part)])
             spans.moved(part, done[part])

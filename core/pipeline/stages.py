@@ -205,7 +205,9 @@ class Build:
                         self.placement = place(module, owners, [member.label for member in self.members.hosts])
                 return self.placement.module
             case "fuse":
-                hosts = [Owner(m.label, _NOTHING if has_loops(module) else m.patterns) for m in self.members.takers]
+                hosts = [member.owner for member in self.members.takers]
+                if has_loops(module):
+                    hosts = [Owner(host.label, _NOTHING, host.limits) for host in hosts]
                 with blaming(module.spans, self.members.__getitem__):
                     return fuse(zero_points_to_biases(module), hosts)
             case "lower":

@@ -42,7 +42,8 @@ class TargetKind:
         help: one line for users.
         device_type: the class of hardware, for example ``cpu``.
         is_host: whether it runs every op, and so can be the one that takes what others leave.
-        limits: how large the regions of an accelerator may be, or what says so of a target; None for any size.
+        limits: how large the regions of an accelerator, or the kernels of a host, may be, or what says so of a target;
+            None for what `Limits` says.
         default_host: the text of the host that is added for an accelerator which is given without one.
         canonicalise: gives the attributes that follow from those that were given, and those that go before what was
             given: ``mtriple``, ``mcpu=cortex-m7`` for ``-mcpu=cortex-m7f``. It is a function of the target alone.

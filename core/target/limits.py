@@ -1,4 +1,4 @@
-"""How much of a model one call of an accelerator may hold."""
+"""How much of a model one call may hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest region that the partitioner makes for an accelerator. What a model itself gives to one has no limit.
+    """The largest region that the partitioner makes for an accelerator, and the largest kernel that is made for a host.
+    What a model itself gives to an accelerator has no limit.
 
     Args:
         matches: most matches of patterns in it; None for any number.
@@ -20,6 +21,8 @@ class Limits:
         nbytes: most bytes of all tensors that it touches, each counted once: its inputs, its constants, and the
             results of its matches; None for any number. What is inside of a match does not count.
         merge: whether a region may hold more than one match at all.
+        calls: most calls of ops in a kernel of a host, where no pattern of its own says what goes together; 1 leaves
+            each by itself. A longer kernel than the default gains nothing, and C compilers take long over it.
 
     Raises:
         PluginError: a limit is no positive number, or ``merge`` no bool.
@@ -29,12 +32,14 @@ class Limits:
     outputs: int | None = None
     nbytes: int | None = None
     merge: bool = True
+    calls: int = 32
 
     def __post_init__(self) -> None:
-        for name in ("matches", "outputs", "nbytes"):
+        for name in ("matches", "outputs", "nbytes", "calls"):
             value: object = getattr(self, name)
-            if value is not None and (type(value) is not int or value <= 0):
-                raise PluginError(f"limit {name!r} is {shown(value)}", hint="a positive whole number, or None")
+            if not (value is None and name != "calls") and (type(value) is not int or value <= 0):
+                also = "" if name == "calls" else ", or None"
+                raise PluginError(f"limit {name!r} is {shown(value)}", hint=f"a positive whole number{also}")
         merge: object = self.merge
         if not isinstance(merge, bool):
             raise PluginError(f"limit 'merge' is {shown(merge)}", hint="True or False")

@@ -21,7 +21,7 @@ from uma.relay import Expr, Function, IRModule, Spans, free_vars
 from uma.relay.evaluate import evaluate
 from uma.relay.op import get_op
 from uma.relay.pattern import any_, op, wildcard
-from uma.target import Alias, Attribute, TargetKind
+from uma.target import Alias, Attribute, Limits, TargetKind
 
 from .partitions import inputs_of
 from .programs import interpret_program
@@ -44,7 +44,7 @@ __all__ = [
 
 _numbers = itertools.count()
 
-HOST = TargetKind("plain", help="a host that leaves everything to the core", is_host=True)
+HOST = TargetKind("plain", help="a host, each op of which is a kernel of its own", is_host=True, limits=Limits(calls=1))
 
 
 @functools.cache

@@ -14,7 +14,6 @@ from uma.relay.pattern import (
     op,
     optional,
     outputs,
-    tree,
     where,
     wildcard,
 )
@@ -98,19 +97,7 @@ def test_a_chain_is_shown_once() -> None:
     ]
 
 
-def test_trees_and_several_results() -> None:
-    product = op("nn.dense")(wildcard("float32"), constant("float32")).named("product")
-    blocks = lambda value: any_of(op("add")(value, wildcard("float32")), op("tanh")(value))  # noqa: E731
-    leaf = any_of(wildcard("float32"), constant("float32"))
-    assert described(tree(blocks, leaf, start=product, most=8)) == [
-        "v1 = float32 | constant float32",
-        "product = nn.dense(float32, constant float32)",
-        "v2 = a tree that starts with product, of 1 to 8 of add(value, float32) | tanh(value); its leaves: v1",
-        "result: v2",
-    ]
-    assert described(tree(blocks, wildcard("float32"), most=8))[0] == (
-        "v1 = a tree of 1 to 8 of add(value, float32) | tanh(value); its leaves: float32"
-    )
+def test_several_results() -> None:
     halves = op("split")(wildcard("float32"), indices=any_, axis=-1)
     gates = Pattern("device.gates", outputs(op("sigmoid")(item(halves, 0)), op("tanh")(item(halves, 1))))
     assert describe(gates).split("\n") == [

@@ -9,7 +9,7 @@ from .conditions import any_, where
 from .describe import describe
 from .explain import Explanation, closest
 from .failure import Failure, FailureKind
-from .language import any_of, chain, constant, item, op, optional, outputs, tree, wildcard
+from .language import any_of, chain, constant, item, op, optional, outputs, wildcard
 from .match import Graph, Match
 from .matcher import Mismatch, find, find_matches, match, roots_of
 from .record import Clause, Failed, Pattern, PatternTable, Rejection
@@ -43,7 +43,6 @@ __all__ = [
     "optional",
     "outputs",
     "roots_of",
-    "tree",
     "where",
     "wildcard",
 ]

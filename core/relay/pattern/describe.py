@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from .conditions import Anything, Condition, TensorCondition, Where
 from .record import Pattern
-from .terms import AnyOf, Branch, ConstantTerm, Item, OpTerm, Term, Tree, Wildcard
+from .terms import AnyOf, ConstantTerm, Item, OpTerm, Term, Wildcard
 
 __all__ = ["describe"]
 
@@ -29,10 +29,9 @@ def describe(pattern: Pattern) -> str:
     count = Counter(term.name for term in terms)
     names: dict[Term, str] = {}
     for term in terms:
-        if not isinstance(term, Branch):
-            names[term] = term.name if term.name is not None and count[term.name] == 1 else f"v{len(names) + 1}"
+        names[term] = term.name if term.name is not None and count[term.name] == 1 else f"v{len(names) + 1}"
     # What stands at two places has a line of its own, which says that it is one and the same there.
-    uses = Counter(part for term in terms for part in _parts(term))
+    uses = Counter(part for term in terms for part in term.parts())
     leaves = [term for term in terms if isinstance(term, (Wildcard, ConstantTerm))]
     inlined: dict[Term, str] = {term: _leaf(term) for term in leaves if term.name is None and uses[term] < 2}
     lines = [_line(term, {**names, **inlined}) for term in names if term not in inlined]
@@ -49,15 +48,8 @@ def _operands_first(roots: tuple[Term, ...]) -> list[Term]:
             found[term] = None
         elif term not in found:
             stack.append((term, True))
-            stack.extend((part, False) for part in reversed(_parts(term)) if part not in found)
+            stack.extend((part, False) for part in reversed(term.parts()) if part not in found)
     return list(found)
-
-
-def _parts(term: Term) -> tuple[Term, ...]:
-    """The terms that a line refers to: the blocks of a tree are told where it is."""
-    if isinstance(term, Tree):
-        return (term.leaf,) if term.start is None else (term.leaf, term.start)
-    return term.parts()
 
 
 def _line(term: Term, names: Mapping[Term, str]) -> str:
@@ -75,16 +67,12 @@ def _made(term: Term, names: Mapping[Term, str]) -> str:
         return _call(term, names)
     if isinstance(term, AnyOf):
         return " | ".join(names[option] for option in term.options)
-    if isinstance(term, Item):
-        return f"{names[term.of]}[{term.index}]"
-    assert isinstance(term, Tree)
-    blocks = " | ".join(_call(block, names) for block in term.blocks)
-    start = "" if term.start is None else f"that starts with {names[term.start]}, "
-    return f"a tree {start}of 1 to {term.most} of {blocks}; its leaves: {names[term.leaf]}"
+    assert isinstance(term, Item)
+    return f"{names[term.of]}[{term.index}]"
 
 
 def _call(term: OpTerm, names: Mapping[Term, str]) -> str:
-    operands = ["value" if isinstance(arg, Branch) else names.get(arg) or _leaf(arg) for arg in term.args]
+    operands = [names[arg] for arg in term.args]
     pairs = zip(term.op.attrs, term.attrs, strict=True)
     attributes = [f"{attr.name}={_wanted(condition)}" for attr, condition in pairs]
     if attributes and all(isinstance(condition, Anything) for condition in term.attrs):
@@ -99,8 +87,6 @@ def _wanted(condition: Condition) -> str:
 
 
 def _leaf(term: Term) -> str:
-    if isinstance(term, AnyOf):
-        return " | ".join(_leaf(option) for option in term.options)
     return f"{'constant ' if isinstance(term, ConstantTerm) else ''}{_tensor(term.tensor)}"
 
 

@@ -9,10 +9,9 @@ from typing import Literal
 from ..expr import Call, Constant, Expr, TupleGetItem, Var
 from ..op import Op
 from .conditions import plain
-from .growth import Growth, shape_of
 from .match import Graph
 from .record import Rejection
-from .terms import ConstantTerm, Item, OpTerm, Term, Tree, key_of, leaf_for, options_of
+from .terms import ConstantTerm, Item, OpTerm, Term, key_of
 
 __all__ = ["Failure", "FailureKind"]
 
@@ -90,8 +89,6 @@ def explained(term: Term, expr: Expr, user: Expr | None) -> Failure:
         for name, value, condition in term.faults(expr):
             subject, found = f"{place}: attribute {name}", plain(value)
             return _failure("attribute", expr, subject, found, condition.wanted())
-    if isinstance(term, Tree) and isinstance(expr, Call) and term.laid(expr) is None:
-        return _no_block(term, expr, user)
     if isinstance(term, Item) and isinstance(expr, TupleGetItem) and expr.index != term.index:
         subject = f"{place}: the field of {described(expr.tuple)}"
         return _failure("field", expr, subject, str(expr.index), str(term.index))
@@ -105,49 +102,6 @@ def shared(expr: Expr, user: Expr | None, other: Expr) -> Failure:
     """A term that matched ``other`` stands where ``expr`` is."""
     found, wanted = described(expr), f"the very node of {described(other)} that stands elsewhere in the pattern"
     return _failure("shared", expr, _place(expr, user), found, wanted)
-
-
-def _no_block(tree: Tree, call: Call, user: Expr | None) -> Failure:
-    """Why ``call``, of an op that a tree has blocks of, is none of them."""
-    block = tree.blocks_for(call)[0]
-    if not block.admits(call):
-        return explained(block, call, user)
-    places = zip(block.args, call.args, strict=True)
-    part, arg = next((part, arg) for part, arg in places if leaf_for(part, arg) is None)
-    return _no_leaf(part, arg, call)
-
-
-def _no_leaf(place: Term, expr: Expr, user: Expr | None) -> Failure:
-    """Why ``expr`` is no leaf, of those that may be at a place of a tree."""
-    options = list(options_of(place))
-    return explained(next((o for o in options if o.may_be(key_of(expr))), options[0]), expr, user)
-
-
-def not_grown(tree: Tree, growth: Growth, graph: Graph) -> Failure:
-    """Why what blocks of ``tree`` can be is no whole tree: a leaf does not fit, or there is no start."""
-    blocks = growth.found
-
-    def within(expr: Expr) -> Expr:
-        return next(user for user in graph.users(expr) if user in blocks)
-
-    if tree.start is None or growth.starts:
-        end = next(end for end in growth.ends if leaf_for(tree.leaf, end) is None)
-        return _no_leaf(tree.leaf, end, within(end))
-    likely = next((end for end in growth.ends if tree.start.may_be(key_of(end))), None)
-    if likely is not None:
-        found, wanted = (shape_of(expr) for expr in (likely, growth.root))
-        if found != wanted:
-            return _failure("type", likely, f"{_place(likely, within(likely))}: shape", f"{found}", f"{wanted}")
-        return used_elsewhere(likely, blocks, graph)
-    end = next((end for end in growth.ends if isinstance(end, Call)), growth.ends[0])
-    return _failure("op", end, _place(end, within(end)), described(end), _heads(tree.start))
-
-
-def left_to_others(growth: Growth, graph: Graph) -> Failure:
-    """All of a tree leads to what other trees start with."""
-    rival = growth.rivals[0]
-    user = next(user for user in graph.users(rival) if user in growth.found)
-    return _failure("op", rival, _place(rival, user), described(rival), "what no other tree starts with")
 
 
 def used_elsewhere(expr: Expr, computed: Container[Expr], graph: Graph) -> Failure:

@@ -19,13 +19,13 @@ from typing import Any
 
 from ...errors import ModelError, PluginError
 from ..op import MISSING, Attr, Op, get_op
-from .conditions import ANYTHING, Anything, Condition, Fixed, Where, shown, tensor_condition
-from .terms import AnyOf, Branch, ConstantTerm, Item, OpTerm, Outputs, Term, Tree, Wildcard, terms_of
+from .conditions import Anything, Condition, Fixed, Where, shown, tensor_condition
+from .terms import AnyOf, ConstantTerm, Item, OpTerm, Outputs, Term, Wildcard, terms_of
 
-__all__ = ["any_of", "chain", "constant", "item", "op", "optional", "outputs", "tree", "wildcard"]
+__all__ = ["any_of", "chain", "constant", "item", "op", "optional", "outputs", "wildcard"]
 
 MAX_CHAIN = 4096
-"""Most blocks of a chain, and of a tree."""
+"""Most blocks of a chain."""
 
 
 def _term(value: object, what: str) -> Term:
@@ -196,78 +196,6 @@ def _may_be(term: Term, other: Term) -> bool:
     return False
 
 
-def tree(
-    block: Callable[[Term], Term], leaf: Term, *, start: Term | None = None, others: Term | None = None, most: int
-) -> Tree:
-    """Calls of some ops, as many and in any shape as there are: what one nest of elementwise loops can compute.
-
-    ``block`` is given a term that stands for any value of the tree, another one at each place: a further block, the
-    ``start``, or a ``leaf``. It gives a call of an op, or `any_of` several; its operands are that term, or leaves of
-    their own.
-
-    Every value within the tree, the start included, has the shape of the tree's result, and is used by nothing but the
-    tree and what the pattern matched before it. What is not like that, what is no block, and what is too much for
-    ``most`` is a leaf. Of several values that can become blocks those that are computed last do first. Smaller trees
-    are tried after larger ones.
-
-    Args:
-        block: gives the pattern of a block, from that of its operands.
-        leaf: what an input of the tree is: `wildcard`, `constant`, or one of several.
-        start: what stands at one of the ends; the first in the order of the operands that fits. None where all ends
-            are leaves.
-        others: what other trees start with; only its ops count. A branch that leads to one, or to a second start, is
-            left to the tree that starts there: it is cut off where its value takes the fewest bytes, and where several
-            take as many, at the last of them. Where that is the root, there is no tree.
-        most: the most blocks, `MAX_CHAIN` at most.
-
-    Raises:
-        PluginError: ``most`` is no such number; ``block`` gives something else, or nothing that uses what it is given;
-            ``leaf`` is no leaf; a block or a leaf is private (blocks are in any case).
-    """
-    if type(most) is not int or not 1 <= most <= MAX_CHAIN:
-        raise PluginError(f"a tree of {shown(most)} blocks", hint=f"1 <= most <= {MAX_CHAIN}")
-    _leaves(leaf, "the leaf of tree()")
-    if start is not None and _term(start, "the start of tree()").heads is None:
-        raise PluginError("the start of a tree may be any input", hint="inputs are leaves: leave start out")
-    if others is not None and _term(others, "the others of tree()").heads is None:
-        raise PluginError("others may start with any input", hint="they start with ops")
-    branch = Branch()
-    if not callable(block):
-        raise PluginError(f"tree() needs a function that gives its blocks, not {shown(block)}")
-    blocks: list[OpTerm] = []
-    for made in _choices(_term(block(branch), "a block of tree()"), "a block of tree()"):
-        if not isinstance(made, OpTerm) or branch not in made.args:
-            raise PluginError(f"a block of tree() is {made!r}", hint="a call of an op, of the value that it is given")
-        for part in made.args:
-            if part is not branch:
-                _leaves(part, f"an operand of {made!r}, a block of tree(),")
-        blocks.append(made)
-    return Tree(tuple(blocks), leaf, start, others, most)
-
-
-def _leaves(value: object, what: str) -> None:
-    for option in _choices(_term(value, what), what):
-        if not isinstance(option, (Wildcard, ConstantTerm)):
-            raise PluginError(f"{what} is {option!r}", hint="a wildcard, a constant, or any_of them")
-
-
-def _choices(term: Term, what: str) -> list[Term]:
-    """The terms of which ``term`` is one; nothing is said of them but what each says itself."""
-    found: list[Term] = []
-    stack = [term]
-    while stack:
-        option = stack.pop()
-        if option.is_private:
-            raise PluginError(f"{what} is private", hint="blocks are in any case, but for the last; leaves cannot be")
-        if not isinstance(option, AnyOf):
-            found.append(option)
-        elif option.name or option.tensor is not ANYTHING:
-            raise PluginError(f"{what} is a named or typed choice", hint="name and type its alternatives")
-        else:
-            stack.extend(reversed(option.options))
-    return found
-
-
 def item(of: Term, index: int) -> Item:
     """Field ``index`` of a tuple, for example of what ``split`` gives.
 
@@ -314,8 +242,6 @@ def _needs(root: Term, part: Term) -> bool:
         if unknown:
             stack.extend(unknown)
         elif stack.pop() not in known:
-            # Of a tree only its start is certain, and counts once however often its blocks do.
-            certain = (term.start,) if isinstance(term, Tree) else term.parts()
-            needs = [known[p] for p in certain if p is not None]
+            needs = [known[p] for p in term.parts()]
             known[term] = all(needs) if isinstance(term, AnyOf) else any(needs)
     return known[root]

@@ -122,15 +122,10 @@ class Match:
         return self.captures.get(name, ())
 
 
-def make_match(
-    pattern: Pattern, bound: Mapping[Term, Expr], repeated: Sequence[tuple[Term, Expr]], graph: Graph
-) -> Match:
-    """A match from what each term matches, in the order in which they were matched.
-
-    ``repeated`` are the blocks and leaves of trees, each of which stands for any number of expressions.
-    """
+def make_match(pattern: Pattern, bound: Mapping[Term, Expr], graph: Graph) -> Match:
+    """A match from what each term matches, in the order in which they were matched."""
     roots = tuple(bound[root] for root in pattern.roots)
-    known = [*bound.items(), *repeated]
+    known = list(bound.items())
     computed = {expr: None for term, expr in known if isinstance(term, Computed)}
     inner = {expr: None for term, expr in known if isinstance(term, ConstantTerm)}
     outer = {expr: None for term, expr in known if isinstance(term, Wildcard)}

@@ -3,15 +3,13 @@
 One machine does it all. It holds goals (this term must match that expression), what is bound so far, and the choices
 that are left. A goal that fails takes back everything since the last choice and goes on with that. Nothing recurses:
 neither the depth of a graph nor that of a pattern matters. Alternatives are tried in their order, so that the first
-match is the one that its author likes best, and asking again gives the next best. A tree grows in one go (`growth`);
-its alternatives are other starts, then fewer blocks.
+match is the one that its author likes best, and asking again gives the next best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from ...errors import PluginError
@@ -21,17 +19,14 @@ from .failure import (
     described,
     explained,
     gave_up,
-    left_to_others,
     no_output,
-    not_grown,
     rejected,
     shared,
     used_elsewhere,
 )
-from .growth import Grower
 from .match import Graph, Match, make_match
 from .record import Pattern, PatternTable
-from .terms import AnyOf, Computed, Item, OpTerm, Term, Tree, key_of
+from .terms import AnyOf, Computed, Item, OpTerm, Term, key_of
 
 __all__ = ["Mismatch", "find", "find_matches", "match", "roots_of"]
 
@@ -103,8 +98,7 @@ class Search:
         self._pattern, self._root, self._graph = pattern, root, graph
         self._taken, self._about, self._trace = taken, about, trace
         self._bound: dict[Term, Expr] = {}
-        self._repeated: list[tuple[Term, Expr]] = []
-        self._choices: list[tuple[int, int, Iterator[_Goal]]] = []
+        self._choices: list[tuple[int, Iterator[_Goal]]] = []
         self._limit = STEPS + STEPS_PER_TERM * pattern.size
         self._steps = 0
         self._progress = (-1, False)
@@ -115,7 +109,7 @@ class Search:
         seen: set[tuple[object, ...]] = set()
         goal: _Goal | None = _Goal(self._pattern.roots[0], self._root, None, None)
         while self._run(goal):
-            match = make_match(self._pattern, self._bound, self._repeated, self._graph)
+            match = make_match(self._pattern, self._bound, self._graph)
             key = (match.roots, match.nodes, match.inputs, match.constants, tuple(match.captures.items()))
             if key not in seen:
                 seen.add(key)
@@ -139,14 +133,8 @@ class Search:
                 elif (goal := self._near_root(unmatched)) is not None:
                     continue
             elif self._meets(goal):
-                term = goal.term
-                if type(term) is not Tree or term in self._bound:  # isinstance asks the abstract base class, slowly
-                    goal = self._opened(goal)
-                    continue
-                self._bound[term] = goal.expr
-                goal = self._choice(self._grown(term, goal))
-                if goal is not None:
-                    continue
+                goal = self._opened(goal)
+                continue
             goal = self._retreat()
             if goal is None:
                 return False
@@ -158,10 +146,9 @@ class Search:
     def _retreat(self) -> _Goal | None:
         """Back to the last choice; None where none is left."""
         while self._choices:
-            depth, repeated, goals = self._choices[-1]
+            depth, goals = self._choices[-1]
             while len(self._bound) > depth:
                 self._bound.popitem()
-            del self._repeated[repeated:]
             goal = next(goals, None)
             if goal is not None:
                 return goal
@@ -210,38 +197,11 @@ class Search:
 
     def _choice(self, goals: Iterator[_Goal]) -> _Goal | None:
         """The first of ``goals``; the others are left for later. None where there is none."""
-        here = len(self._bound), len(self._repeated)
+        here = len(self._bound)
         goal = next(goals, None)
         if goal is not None:
-            self._choices.append((*here, goals))
+            self._choices.append((here, goals))
         return goal
-
-    def _grown(self, tree: Tree, goal: _Goal) -> Iterator[_Goal]:
-        """Goals for a tree: what is left to do for each way to lay it, its blocks and leaves being noted already."""
-        grower = Grower(tree, goal.expr, self._graph, self._computed(), self._taken)
-        most = tree.most
-        while most:
-            try:
-                growth = grower.grow(most)
-                self._steps += len(growth.found)
-                starts = (None,) if tree.start is None else growth.starts
-                ways = 0
-                for start in starts:
-                    settled = grower.settled(growth, start, most)
-                    if settled is None:
-                        self._failed(goal.expr, partial(left_to_others, growth, self._graph))
-                        return
-                    known = settled.known(tree, start)
-                    if known is not None:
-                        ways += 1
-                        self._repeated.extend(known)
-                        # The tree itself is bound: its goal goes on with the rest.
-                        yield goal if tree.start is None or start is None else _Goal(tree.start, start, None, goal)
-            except PluginError as error:
-                raise self._blamed(error, goal.expr) from error.__cause__
-            if not ways:
-                self._failed(goal.expr, partial(not_grown, tree, growth, self._graph))
-            most = len(growth.found) - 1 if growth.starts or tree.may_start_inside else 0
 
     def _operands(self, term: OpTerm, expr: Call, rest: _Goal | None) -> _Goal | None:
         given = _operand_goals(term, expr.args, expr, rest)
@@ -302,8 +262,7 @@ class Search:
 
     def _computed(self) -> set[Expr]:
         """What the pattern computes as far as it is matched."""
-        known = (*self._bound.items(), *self._repeated)
-        return {expr for term, expr in known if isinstance(term, Computed)}
+        return {expr for term, expr in self._bound.items() if isinstance(term, Computed)}
 
     def _failed(self, at: Expr, why: Callable[[], Failure], term: Term | None = None) -> None:
         """Notes where a try ended, if it got farther than those before.

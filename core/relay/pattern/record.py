@@ -11,7 +11,7 @@ from ...errors import PluginError
 from ..expr import Expr
 from .conditions import plain, sentence, shown, truth
 from .match import Match
-from .terms import CONSTANT, Branch, Computed, Outputs, Term, Tree, key_of, terms_of
+from .terms import CONSTANT, Computed, Outputs, Term, key_of, terms_of
 
 __all__ = ["Clause", "Failed", "Pattern", "PatternTable", "Rejection"]
 
@@ -105,9 +105,9 @@ class Pattern:
     keys: frozenset[str] = field(init=False, repr=False)
     """What it computes: names of ops, and `ITEM`."""
     size: int = field(init=False, repr=False)
-    """Number of its terms, a tree counting as many times as it may have blocks."""
+    """Number of its terms."""
     private: tuple[Term, ...] = field(init=False, repr=False)
-    """The terms whose values nothing outside of the match may use; trees see to their blocks themselves."""
+    """The terms whose values nothing outside of the match may use."""
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -124,19 +124,13 @@ class Pattern:
                 hint="an optional op needs another one below it",
             )
         terms = terms_of(*roots)
-        blocks = {block for term in terms if isinstance(term, Tree) for block in term.blocks}
-        if any(isinstance(part, Branch) for term in terms if term not in blocks for part in term.parts()):
-            raise PluginError(
-                f"pattern {name!r} has what a block of a tree was given outside of that tree",
-                hint="name the tree: what stands for all of it is what tree() gives",
-            )
         object.__setattr__(self, "predicate", self._checked(self.predicate))
         object.__setattr__(self, "roots", roots)
         object.__setattr__(self, "ties", self.pattern.ties if isinstance(self.pattern, Outputs) else ())
         object.__setattr__(self, "names", tuple(dict.fromkeys(term.name for term in terms if term.name)))
         computed = (term.heads for term in terms if isinstance(term, Computed) and term.heads)
         object.__setattr__(self, "keys", frozenset().union(*computed))
-        object.__setattr__(self, "size", sum(term.most if isinstance(term, Tree) else 1 for term in terms))
+        object.__setattr__(self, "size", len(terms))
         object.__setattr__(self, "private", tuple(term for term in terms if term.is_private))
 
     def _checked(self, predicate: object) -> object:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,19 +20,14 @@ __all__ = [
     "CONSTANT",
     "ITEM",
     "AnyOf",
-    "Branch",
     "Computed",
     "ConstantTerm",
     "Item",
-    "Laid",
     "OpTerm",
     "Outputs",
     "Term",
-    "Tree",
     "Wildcard",
     "key_of",
-    "leaf_for",
-    "options_of",
     "terms_of",
 ]
 
@@ -253,89 +248,6 @@ class Item(Computed):
         return isinstance(expr, TupleGetItem) and expr.index == self.index and super().admits(expr)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Branch(Term):
-    """What the blocks of a `Tree` are applied to. Matches nothing by itself: a tree does that."""
-
-    def _facts(self) -> Facts:
-        return Facts(_NOTHING, _NOTHING, 0, None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Tree(Computed):
-    """See `tree`. The operands of its blocks are `Branch` or leaves; leaves are wildcards, constants, or one of them.
-
-    The expression that it stands for is its root. Blocks and leaves stand for any number.
-    """
-
-    blocks: tuple[OpTerm, ...]
-    leaf: Term
-    start: Term | None
-    others: Term | None
-    most: int
-    may_start_inside: bool = field(init=False)
-    """Whether what is a block of one tree may be the start of a smaller one, or there is no start."""
-    _by_op: Mapping[Op, tuple[OpTerm, ...]] = field(init=False)
-    _plain: frozenset[OpTerm] = field(init=False)
-    """The blocks without leaves of their own."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        by_op: dict[Op, tuple[OpTerm, ...]] = {}
-        for block in self.blocks:
-            by_op[block.op] = (*by_op.get(block.op, ()), block)
-        plain = frozenset(block for block in self.blocks if all(isinstance(part, Branch) for part in block.args))
-        inside = self.start is None or any(self.start.may_be(block.op.name) for block in self.blocks)
-        object.__setattr__(self, "may_start_inside", inside)
-        object.__setattr__(self, "_by_op", by_op)
-        object.__setattr__(self, "_plain", plain)
-
-    def _facts(self) -> Facts:
-        heads = frozenset(block.op.name for block in self.blocks)
-        if self.start is None:
-            return Facts(heads, heads, self.most, heads)
-        start = self.start.facts
-        return Facts(heads, heads, self.most + start.levels, start.seeds or heads)
-
-    def parts(self) -> tuple[Term, ...]:
-        return (*self.blocks, self.leaf) if self.start is None else (*self.blocks, self.leaf, self.start)
-
-    def admits(self, expr: Expr) -> bool:
-        return self.laid(expr) is not None and super().admits(expr)
-
-    def blocks_for(self, expr: Expr) -> tuple[OpTerm, ...]:
-        """The blocks that are calls of the op of ``expr``."""
-        return self._by_op.get(expr.op, ()) if isinstance(expr, Call) and isinstance(expr.op, Op) else ()
-
-    def laid(self, expr: Expr) -> Laid | None:
-        """How ``expr`` is a block: the first that it is a call of; None where it is none."""
-        for block in self.blocks_for(expr):
-            if isinstance(expr, Call) and block.admits(expr):
-                if block in self._plain:
-                    return Laid(block, expr.args, ())
-                for args in (expr.args, expr.args[::-1]) if block.op.commutative else (expr.args,):
-                    places = [(leaf_for(part, arg), arg) for part, arg in zip(block.args, args, strict=True)]
-                    leaves = tuple([(term, arg) for term, arg in places if term and not isinstance(term, Branch)])
-                    branches = tuple([arg for term, arg in places if isinstance(term, Branch)])
-                    if len(leaves) + len(branches) == len(args):
-                        return Laid(block, branches, leaves)
-        return None
-
-
-class Laid(NamedTuple):
-    """A block over a call.
-
-    Args:
-        block: what it is a call of.
-        branches: its operands that are values of the tree.
-        leaves: its operands that stand for leaves of its own.
-    """
-
-    block: OpTerm
-    branches: tuple[Expr, ...]
-    leaves: tuple[tuple[Term, Expr], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """See `outputs`.
@@ -353,24 +265,6 @@ def _all_of(sets: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     """The union; None where one of the sets is."""
     known = [one for one in sets if one is not None]
     return frozenset[str]().union(*known) if len(known) == len(sets) else None
-
-
-def options_of(term: Term) -> Iterator[Term]:
-    """The terms of which ``term`` is one, in their order: itself where it is no choice."""
-    stack = [term]
-    while stack:
-        found = stack.pop()
-        if isinstance(found, AnyOf):
-            stack.extend(reversed(found.options))
-        else:
-            yield found
-
-
-def leaf_for(place: Term, expr: Expr) -> Term | None:
-    """What ``expr`` is at a place of a tree: a branch, or the leaf that admits it; None where none does."""
-    if isinstance(place, Branch):
-        return place
-    return next((term for term in options_of(place) if term.admits(expr)), None)
 
 
 def terms_of(*roots: Term, stop: Term | None = None) -> list[Term]:

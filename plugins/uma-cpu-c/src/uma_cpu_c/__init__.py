@@ -5,13 +5,11 @@ from __future__ import annotations
 from uma.compilers import KNOWN_COMPILERS
 from uma.hookspecs import Code, hookimpl
 from uma.machines import RUNNERS
-from uma.relay.pattern import Pattern
 from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import canonicalise, cpu_flags, machine_of
-from .kernels import host_patterns
 
-__all__ = ["KIND", "patterns", "register_target", "tir_to_runtime"]
+__all__ = ["KIND", "register_target", "tir_to_runtime"]
 
 UMA_PLUGIN_API = (0, 4)
 
@@ -64,12 +62,6 @@ _MATH_FLAGS = (
 def register_target() -> list[TargetKind]:
     """The one kind, ``c``."""
     return [KIND]
-
-
-@hookimpl
-def patterns(target: Target) -> list[Pattern]:
-    """What runs in one nest of loops, whatever the attributes of ``target``."""
-    return host_patterns()
 
 
 @hookimpl

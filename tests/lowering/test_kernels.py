@@ -1,19 +1,23 @@
-"""Which calls become one kernel on the host `c`."""
+"""Which calls become one kernel of a host that has no patterns of its own."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests._support.plugins import fused, module_of
+from tests._support.plugins import module_of
 from tests._support.relay_strategies import random_array
 
-from uma.lowering.fuse import is_view
-from uma.relay.expr import Call, Expr, Function, Tuple, Var, call, const
+from uma.lowering.fuse import fuse, is_view
+from uma.partition import Owner
+from uma.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var, call, const
 from uma.relay.op import FixedPoint
+from uma.relay.pattern import PatternTable
 from uma.relay.types import TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import post_order
-from uma_cpu_c.kernels import MOST_CALLS
+from uma.target import Limits
+
+MOST_CALLS = Limits().calls
 
 
 def var(shape: tuple[int, ...], dtype: str = "float32", name: str = "x") -> Var:
@@ -27,23 +31,21 @@ BIAS = const([1.0, 2.0])
 CONV = call("nn.conv2d", X, W)
 
 
-def composites(*results: Expr) -> list[tuple[str | None, str]]:
-    """The pattern and the ops of every kernel, in the order in which they run; views in brackets."""
-    module = fused(module_of(results[0] if len(results) == 1 else Tuple(results)))
+def kernels(*results: Expr, most: int = MOST_CALLS) -> list[str]:
+    """The ops of every kernel, in the order in which they run; views in brackets."""
+    module = module_of(results[0] if len(results) == 1 else Tuple(results))
+    module = fuse(module, [Owner("host", PatternTable(), Limits(calls=most))])
     verify(module)
-    found: list[tuple[str | None, str]] = []
+    found: list[str] = []
     for expr in post_order(module.main.body):
         if isinstance(expr, Call) and isinstance(expr.op, Function):
+            assert dict(expr.op.attrs) == {"Primitive": "1"}
             ops = [e.op_name for e in post_order(expr.op.body) if isinstance(e, Call)]
-            found.append((expr.op.attr("Composite"), " ".join(name.rpartition(".")[2] for name in ops if name)))
+            found.append(" ".join(name.rpartition(".")[2] for name in ops if name))
         elif isinstance(expr, Call):
             assert is_view(expr)
-            found.append((None, f"[{expr.op_name}]"))
+            found.append(f"[{expr.op_name}]")
     return found
-
-
-def kernels(*results: Expr) -> list[str]:
-    return [ops for _, ops in composites(*results)]
 
 
 def relu(x: Expr) -> Call:
@@ -221,22 +223,17 @@ def test_a_kernel_has_only_so_many_calls() -> None:
     assert max(len(names.split()) for names in kernels(values[0])) <= MOST_CALLS
 
 
-# --- the names of the patterns ---------------------------------------------------------------------------------------
+def test_a_host_limits_the_calls_of_a_kernel() -> None:
+    chain = relu(tanh(relu(CONV)))
+    assert kernels(chain, most=1) == ["conv2d", "relu", "tanh", "relu"]
+    assert kernels(chain, most=2) == ["conv2d relu", "tanh relu"]
+    assert kernels(chain, most=3) == ["conv2d relu tanh", "relu"]
+    pool = tanh(call("nn.max_pool2d", tanh(relu(X)), pool_size=(1, 1)))
+    assert kernels(pool, most=1) == ["relu", "tanh", "max_pool2d", "tanh"]
+    assert kernels(pool, most=3) == ["relu", "tanh max_pool2d", "tanh"]
+    assert kernels(pool, most=4) == ["relu tanh max_pool2d tanh"]
 
 
-@pytest.mark.parametrize(
-    ("result", "name"),
-    [
-        (relu(CONV), "c.product"),
-        (CONV, "c.product"),
-        (call("nn.dense", var((2, 3)), const(random_array((4, 3), "float32", 1))), "c.product"),
-        (call("nn.max_pool2d", X, pool_size=(2, 2)), "c.fold"),
-        (call("sum", X, axis=(1,)), "c.fold"),
-        (call("nn.softmax", X), "c.fold"),
-        (call("transpose", X, axes=(0, 2, 1, 3)), "c.move"),
-        (relu(X), "c.elementwise"),
-        (call("concatenate", X, X, axis=1), None),
-    ],
-)
-def test_a_kernel_has_the_name_of_its_pattern(result: Call, name: str | None) -> None:
-    assert [composite for composite, _ in composites(result)] == [name]
+def test_an_op_of_several_results_has_no_epilogue() -> None:
+    halves = call("split", relu(X), indices=(2,), axis=1)
+    assert kernels(relu(TupleGetItem(halves, 0))) == ["relu", "split", "relu"]
