@@ -10,11 +10,10 @@ from uma.lowering.members import Members, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type
-from uma.target import TargetKind
 from uma.tir import nodes as tir
 from uma.tir.visit import bodies, operands, rebuild
 
-from .plugins import entry_of, toy
+from .plugins import entry_of, host_kind, toy
 
 __all__ = ["Rewrite", "by_host", "each_loop", "of_graph", "of_loops", "of_main", "passing"]
 
@@ -29,7 +28,7 @@ def passing(label: str, *passes: Pass, ops: tuple[str, ...] = ("nn.relu",), **ho
 def by_host(*passes: Pass, others: tuple[list[PluginEntry], ...] = (), label: str = "plain") -> Members:
     """The targets of a build on a host that has passes, and on the accelerators of ``others`` before it."""
     entries = [entry for plugin in others for entry in plugin]
-    host = entry_of(TargetKind(label, help="a host", is_host=True), passes=lambda: list(passes))
+    host = entry_of(host_kind(label), passes=lambda: list(passes))
     return resolve_targets([*(entry.kind for entry in entries), label], PluginHost(lambda: [*entries, *host]))
 
 

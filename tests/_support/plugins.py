@@ -34,6 +34,7 @@ __all__ = [
     "checked",
     "entry_of",
     "fused",
+    "host_kind",
     "installed_host",
     "members_of",
     "module_of",
@@ -44,7 +45,13 @@ __all__ = [
 
 _numbers = itertools.count()
 
-HOST = TargetKind("plain", help="a host, each op of which is a kernel of its own", is_host=True, limits=Limits(calls=1))
+
+def host_kind(name: str, *attributes: Attribute) -> TargetKind:
+    """A host for which every op is a kernel of its own."""
+    return TargetKind(name, attributes, help="a plain host", is_host=True, limits=Limits(calls=1))
+
+
+HOST = host_kind("plain")
 
 
 @functools.cache
@@ -59,7 +66,7 @@ def run(form: Form, name: str = "m", until: str = STAGES[-1], after: Observer | 
 
 
 def fused(module: IRModule) -> IRModule:
-    """``module`` with the kernels that ``c`` asks for."""
+    """``module`` with the kernels of the host ``c``."""
     return fuse(module, [installed_host().host.owner])
 
 

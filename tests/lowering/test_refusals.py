@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests._support.plugins import accelerator, built, checked, entry_of, members_of, module_of, taking, toy
+from tests._support.plugins import accelerator, built, checked, entry_of, host_kind, members_of, module_of, taking, toy
 from tests._support.regions import CHAIN, OPS, T, X, Y, fault, whole
 from tests._support.te_lowerings import lowered
 
@@ -20,7 +20,7 @@ from uma.relay import Call, Constant, Expr, Function, GlobalVar, IRModule, Spans
 from uma.relay.pattern import constant, op, wildcard
 from uma.relay.visit import post_order, rewrite
 from uma.reports.explain import explain
-from uma.target import Target, TargetKind
+from uma.target import Target
 
 
 def records(module: IRModule, members: Members) -> dict[str, OpRecord]:
@@ -292,9 +292,7 @@ class TestRefusals:
         def refuse(function: Function, target: Target) -> Lowered:
             raise Refuse("I am tired")
 
-        entries = entry_of(
-            TargetKind("mine", help="a host", is_host=True), strategies=lambda: [Strategy("add", refuse)]
-        )
+        entries = entry_of(host_kind("mine"), strategies=lambda: [Strategy("add", refuse)])
         with pytest.raises(PluginError, match=r"uma-mine 1.0 refused what only the host can do: I am tired") as caught:
             built(CHAIN, resolve_targets("mine", PluginHost(lambda: entries)))
         assert str(caught.value.where).startswith("second, ")

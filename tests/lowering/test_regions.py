@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from tests._support.partitions import inputs_of
-from tests._support.plugins import HOST, accelerator, built, checked, entry_of, members_of, module_of, taking, toy
+from tests._support.plugins import (
+    HOST,
+    accelerator,
+    built,
+    checked,
+    entry_of,
+    host_kind,
+    members_of,
+    module_of,
+    taking,
+    toy,
+)
 from tests._support.regions import CHAIN, MANY, OPS, RELU, X, Y, fault, inlined, steps, whole
 from tests._support.te_lowerings import kernel_of, lowered
 
@@ -25,7 +36,7 @@ from uma.relay.module import func_type
 from uma.relay.pattern import op, wildcard
 from uma.relay.visit import nested_exprs, post_order
 from uma.reports.explain import explain
-from uma.target import Limits, Target, TargetKind
+from uma.target import Limits, Target
 from uma.tir import nodes as tir
 from uma.tir import te
 
@@ -128,7 +139,7 @@ class TestTheRoad:
             asked.append(target.kind.name)
             return lowered(function)
 
-        host = TargetKind("mine", help="a host", is_host=True)
+        host = host_kind("mine")
         entries = entry_of(host, strategies=lambda: [Strategy("nn.relu", relu)])
         checked(CHAIN, resolve_targets("mine", PluginHost(lambda: entries)))
         assert asked == ["mine"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests._support.partitions import inputs_of
-from tests._support.plugins import HOST, checked, entry_of, module_of, toy
+from tests._support.plugins import HOST, checked, entry_of, host_kind, module_of, toy
 from tests._support.programs import interpret_program
 from tests._support.regions import CHAIN, X
 from tests._support.relay_strategies import assert_same, modules, values_of
@@ -38,7 +38,7 @@ from uma.relay.pattern import Pattern, any_, op, wildcard
 from uma.relay.visit import children, rewrite, with_children, without_pin
 from uma.reports.explain import explain
 from uma.reports.oracles import litert
-from uma.target import Target, TargetKind
+from uma.target import Target
 
 TWO = ["c -opt=3", "other: c -opt=1"]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-pedantic")
@@ -46,7 +46,7 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-p
 
 def hosts(*targets: str, **hooks: Callable[..., Any]) -> Members:
     """Two hosts, ``plain`` and then ``other``, or what ``targets`` says; the hooks are those of ``other``."""
-    other = TargetKind("other", help="another host", is_host=True)
+    other = host_kind("other")
     entries = [*entry_of(HOST), *entry_of(other, **hooks), *toy("npu", "multiply")]
     return resolve_targets(targets or ("plain", "other"), PluginHost(lambda: entries))
 
@@ -130,17 +130,13 @@ class TestWhoRunsWhat:
             term = op("add")(op("nn.relu")(wildcard(any_)), wildcard(any_))
             return [Pattern("same.name", term, lower=lambda function, target: _refusing(function, target))]
 
-        entries = [
-            entry
-            for kind in ("cold", "hot")
-            for entry in entry_of(TargetKind(kind, help="a host", is_host=True), patterns=patterns)
-        ]
+        entries = [entry for kind in ("cold", "hot") for entry in entry_of(host_kind(kind), patterns=patterns)]
         members = resolve_targets(["cold", "hot"], PluginHost(lambda: entries))
         _, program = checked(CHAIN, members)
         assert ran(program) == {"first": "hot", "second": "hot", "third": None}
 
     def test_nobody_can_run_it(self) -> None:
-        kinds = [TargetKind(kind, help="a host", is_host=True) for kind in ("cold", "hot")]
+        kinds = [host_kind(kind) for kind in ("cold", "hot")]
         entries = [e for kind in kinds for e in entry_of(kind, strategies=lambda: [Strategy("add", _refusing)])]
         with pytest.raises(ModelError, match="no host can run add: cold: too hot; hot: too hot") as caught:
             checked(CHAIN, resolve_targets(["cold", "hot"], PluginHost(lambda: entries)))
@@ -380,7 +376,7 @@ def test_a_host_that_is_another_machine(compilers: tuple[str, ...], tmp_path: Pa
 
 
 def test_labels_that_would_be_one_file() -> None:
-    entries = [*entry_of(HOST), *entry_of(TargetKind("other", help="another host", is_host=True))]
+    entries = [*entry_of(HOST), *entry_of(host_kind("other"))]
     members = resolve_targets(["plain", "a: other", "A: other"], PluginHost(lambda: entries))
     module = pinned({"first": "a", "second": "A"}, members)
     with pytest.raises(UsageError, match="the hosts 'a' and 'A' would have one file where case does not count"):
