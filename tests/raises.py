@@ -26,12 +26,14 @@ EXPLAINED: dict[tuple[str, str, str], str] = {}
 
 if sys.version_info >= (3, 11):
     _SHALLOW = "raise self._error_at_offset(token.start(), _TOO_DEEP)"
-    EXPLAINED["core/tir/source.py", "Source._require_shallow", _SHALLOW] = "for Python 3.10, whose parser would crash"
+    EXPLAINED["core/tir/form/source.py", "Source._require_shallow", _SHALLOW] = (
+        "for Python 3.10, whose parser would crash"
+    )
 if sys.version_info < (3, 12):
     _PARAMETERS = "raise self.{}, 'a function has no type parameters')"
     for _file, _function, _call in (
         ("core/relay/text.py", "_Parser.params", "source.error(definition"),
-        ("core/tir/text.py", "FuncParser.function", "error(node"),
+        ("core/tir/form/text.py", "FuncParser.function", "error(node"),
     ):
         EXPLAINED[_file, _function, _PARAMETERS.format(_call)] = "of syntax that Python has from 3.12 on"
 

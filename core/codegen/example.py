@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..program import Plan, Program
-from ..tir.dtype import is_float, is_signed
+from ..tir.form.dtype import is_float, is_signed
 from .devices import Slot
 from .header import Port
 

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..tir.bounds import Bounds, fits
-from ..tir.dtype import bits, bounds, is_float, is_signed, itemsize
-from ..tir.flatten import flat_element
-from ..tir.functions import FUNCTIONS
-from ..tir.nodes import COMPARISONS, HOST_SCOPES, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
-from ..tir.scalar import round_float32
-from ..tir.simplify import simplify_within
+from ..tir.form.dtype import bits, bounds, is_float, is_signed, itemsize
+from ..tir.form.exprs import flat_element
+from ..tir.form.functions import FUNCTIONS
+from ..tir.form.nodes import COMPARISONS, HOST_SCOPES, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..tir.form.scalar import round_float32
+from ..tir.proofs.bounds import Bounds, fits
+from ..tir.rewrites.simplify import simplify_within
 
 __all__ = ["C_TYPES", "Names", "Printer"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ..contract.drivers import Routine
 from ..relay.extern import Extern
-from ..tir.ctext import fill, placeholders
-from ..tir.nodes import HOST_SCOPES, Param
+from ..tir.form.ctext import fill, placeholders
+from ..tir.form.nodes import HOST_SCOPES, Param
 from .expressions import C_TYPES
 
 __all__ = ["bases_table", "extern_source", "takes_bases"]

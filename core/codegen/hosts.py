@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..program import Program
-from ..tir.nodes import PrimFunc
+from ..tir.form.nodes import PrimFunc
 from .kernel import C_TYPES, kernel_prototype, kernel_source
 
 __all__ = ["OtherHost", "other_hosts"]

@@ -20,11 +20,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import InternalError
-from ..tir.bounds import Bounds
-from ..tir.ctext import fill, placeholders
-from ..tir.dtype import is_float, itemsize
-from ..tir.flatten import flat_element
-from ..tir.nodes import (
+from ..tir.form.ctext import fill, placeholders
+from ..tir.form.dtype import is_float, itemsize
+from ..tir.form.exprs import flat_element
+from ..tir.form.nodes import (
     HOST_SCOPES,
     INDEX,
     Alloc,
@@ -52,9 +51,10 @@ from ..tir.nodes import (
     View,
     Wait,
 )
-from ..tir.simplify import simplify_expr, simplify_within
-from ..tir.sums import exact_sums
-from ..tir.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
+from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
+from ..tir.proofs.bounds import Bounds
+from ..tir.proofs.sums import exact_sums
+from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
 

@@ -17,7 +17,7 @@ from ..program import Buffer, Call, Plan, Program, Wait, relocate
 from ..program.program import arguments as passed
 from ..program.relocate import base_buffers
 from ..relay.extern import Extern
-from ..tir import ctext
+from ..tir.form import ctext
 from ..weights_forms import WeightsForm
 from .devices import MMIO_BUS, Device, Slot, device_files, device_tables, fields_of, slots, targets
 from .entry import entry_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..tir.flatten import flat_element
-from ..tir.nodes import INDEX, Bin, Buffer, Copy, Expr, Imm
+from ..tir.form.exprs import flat_element
+from ..tir.form.nodes import INDEX, Bin, Buffer, Copy, Expr, Imm
 
 __all__ = ["Transfer", "transfer"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import PluginError
 from ..relay.extern import Extern, Field
 from ..target.kind import shown
-from ..tir import ctext
-from ..tir.nodes import Intrinsic, Memory, PrimFunc, Queue
-from ..tir.visit import intrinsics
+from ..tir.form import ctext
+from ..tir.form.nodes import Intrinsic, Memory, PrimFunc, Queue
+from ..tir.form.visit import intrinsics
 
 __all__ = ["Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
 

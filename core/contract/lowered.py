@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import PluginError
 from ..target import Target
 from ..target.kind import shown
-from ..tir.nodes import PrimFunc
+from ..tir.form.nodes import PrimFunc
 
 if TYPE_CHECKING:
     import numpy as np

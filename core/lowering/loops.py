@@ -10,11 +10,11 @@ from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
 from ..relay.visit import children, nested_exprs, post_order, with_children
-from ..tir.flatten import flatten
-from ..tir.nodes import PrimFunc
-from ..tir.scratch import hoist_scratch
-from ..tir.simplify import simplify
-from ..tir.unroll import unroll
+from ..tir.form.nodes import PrimFunc
+from ..tir.rewrites.flatten import flatten
+from ..tir.rewrites.scratch import hoist_scratch
+from ..tir.rewrites.simplify import simplify
+from ..tir.rewrites.unroll import unroll
 from .fuse import is_view
 
 __all__ = ["flatten_all", "flatten_all_tracing", "simplify_all", "unroll_all"]

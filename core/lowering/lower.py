@@ -13,7 +13,7 @@ from ..relay.transform.layout import reshape
 from ..relay.types import TensorType
 from ..relay.visit import children, post_order, with_children
 from ..tir import te
-from ..tir.nodes import Imm, PrimFunc
+from ..tir.form.nodes import Imm, PrimFunc
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name

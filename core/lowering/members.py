@@ -17,8 +17,8 @@ from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
 from ..target import Limits, Target
 from ..target.config import CompilationConfig
-from ..tir.nodes import PrimFunc
-from ..tir.visit import uses_device
+from ..tir.form.nodes import PrimFunc
+from ..tir.form.visit import uses_device
 
 __all__ = ["Member", "Members", "TargetLike", "resolve_targets"]
 

@@ -12,8 +12,8 @@ from ..relay.op import Op
 from ..relay.types import TensorType, TupleType, Type
 from ..relay.visit import post_order
 from ..target.kind import shown
-from ..tir.proof import unproven
-from ..tir.verify import verify
+from ..tir.form.verify import verify
+from ..tir.proofs.proof import unproven
 from .blame import located
 from .graph import parts_of
 from .members import Member

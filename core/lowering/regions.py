@@ -18,8 +18,8 @@ from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.verify import verify
 from ..relay.visit import children, nested_exprs, post_order, with_children
-from ..tir.nodes import PrimFunc
-from ..tir.proof import unproven
+from ..tir.form.nodes import PrimFunc
+from ..tir.proofs.proof import unproven
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name

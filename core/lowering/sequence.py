@@ -16,8 +16,8 @@ from ..relay.module import IRModule, Signature, TensorInfo
 from ..relay.types import TensorType, TupleType
 from ..relay.visit import post_order
 from ..tir import te
-from ..tir.dtype import itemsize
-from ..tir.nodes import Buffer as TirBuffer
+from ..tir.form.dtype import itemsize
+from ..tir.form.nodes import Buffer as TirBuffer
 from .fuse import is_view
 from .graph import unique_name
 from .keep import evaluation_order, in_place, moves

@@ -31,7 +31,7 @@ from ..program.hazards import finish_positions
 from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..target.config import derivations
-from ..tir.nodes import PrimFunc
+from ..tir.form.nodes import PrimFunc
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
 from ..version import __version__

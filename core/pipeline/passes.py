@@ -16,8 +16,8 @@ from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
 from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
-from ..tir.nodes import PrimFunc
-from ..tir.proof import unproven
+from ..tir.form.nodes import PrimFunc
+from ..tir.proofs.proof import unproven
 from .phases import phase_faults
 
 __all__ = ["Step", "ordered", "run_passes"]

@@ -14,11 +14,11 @@ from ..relay.op import Op
 from ..relay.transform import canonicalise
 from ..relay.verify import Fault
 from ..relay.visit import global_callees, nested_functions, post_order
-from ..tir.flatten import flatten
-from ..tir.nodes import PrimFunc
-from ..tir.scratch import hoist_scratch
-from ..tir.unroll import unroll
-from ..tir.visit import uses_device
+from ..tir.form.nodes import PrimFunc
+from ..tir.form.visit import uses_device
+from ..tir.rewrites.flatten import flatten
+from ..tir.rewrites.scratch import hoist_scratch
+from ..tir.rewrites.unroll import unroll
 
 __all__ = ["phase_faults"]
 

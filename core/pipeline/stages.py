@@ -33,8 +33,8 @@ from ..relay.transform import canonicalise
 from ..relay.transform.zero_points import zero_points_to_biases
 from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
-from ..tir.nodes import PrimFunc
-from ..tir.proof import Unproven, unproven
+from ..tir.form.nodes import PrimFunc
+from ..tir.proofs.proof import Unproven, unproven
 from .passes import run_passes
 from .pins import write_out_hosts
 

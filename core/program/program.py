@@ -16,10 +16,10 @@ from typing import Literal
 from ..errors import InternalError
 from ..relay.extern import Extern, Kernel
 from ..relay.module import is_digest
-from ..tir.dtype import DTYPES, bounds, is_integer, itemsize
-from ..tir.nodes import Memory, Param
-from ..tir.scalar import round_float32
-from ..tir.visit import uses_device
+from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
+from ..tir.form.nodes import Memory, Param
+from ..tir.form.scalar import round_float32
+from ..tir.form.visit import uses_device
 from .order import Event, Touch, order_faults
 
 __all__ = [

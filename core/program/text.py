@@ -17,7 +17,7 @@
         pool(t, y)
 
     @prim_func
-    def matmul(...):                                    # each function, in the form of `uma.tir.text`, after the
+    def matmul(...):                                    # each function, in the form of `uma.tir.form.text`, after the
         ...                                             # memories and intrinsics that kernels use, or in that of
                                                         # `uma.relay.extern_text`
 
@@ -34,11 +34,11 @@ from typing import TypeVar
 from ..errors import TextError
 from ..relay.extern import Extern, Kernel
 from ..relay.extern_text import parse_extern, print_extern
-from ..tir.dtype import DTYPES, itemsize
-from ..tir.nodes import PrimFunc
-from ..tir.source import Source
-from ..tir.text import Defined, Definitions, parse_def, print_func
-from ..tir.text_exprs import called
+from ..tir.form.dtype import DTYPES, itemsize
+from ..tir.form.nodes import PrimFunc
+from ..tir.form.source import Source
+from ..tir.form.text import Defined, Definitions, parse_def, print_func
+from ..tir.form.text_exprs import called
 from .program import ROLES, Buffer, Call, Program, Quantisation, Queue, Step, Wait, default_pool, faults
 
 __all__ = ["parse_program", "print_program"]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..errors import ModelError
 from ..interning import Node
-from ..tir.nodes import Buffer, Memory, Param, PrimFunc, Role
+from ..tir.form.nodes import Buffer, Memory, Param, PrimFunc, Role
 
 __all__ = ["Access", "Blob", "Extern", "Field", "Kernel", "Relocation", "access_of"]
 

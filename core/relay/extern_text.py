@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from ..errors import ModelError
-from ..tir.printer import Definitions, print_definition
-from ..tir.text import Defined, FuncParser
-from ..tir.text_exprs import called, literal, name_of
+from ..tir.form.printer import Definitions, print_definition
+from ..tir.form.text import Defined, FuncParser
+from ..tir.form.text_exprs import called, literal, name_of
 from .extern import Blob, Extern, Relocation
 
 __all__ = ["parse_extern", "print_extern"]

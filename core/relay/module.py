@@ -9,7 +9,7 @@ from types import MappingProxyType, NoneType
 from typing import Any, TypeVar
 
 from ..errors import ModelError, PluginError
-from ..tir.nodes import PrimFunc
+from ..tir.form.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Extern
 from .types import FuncType, TensorType, TupleType

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
 from ..interning import Node
-from ..tir.dtype import DTYPES
-from ..tir.scalar import round_float32
+from ..tir.form.dtype import DTYPES
+from ..tir.form.scalar import round_float32
 from .types import TensorType, TupleType, Type, tensor_type
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..tir.te import Tensor
+    from ..tir.te.tensors import Tensor
 
 __all__ = [
     "MISSING",

@@ -14,8 +14,8 @@ Every call has a line and a name. What stands where Python has a type are the la
 belongs to. A call that is pinned to a target has its label behind it: ``cast(v0, dtype='int8') @ 'npu'``. Attributes
 that hold their default are left out. Where a function of the module has the name of an op, the op is called with
 ``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
-`uma.tir.text` has them; for what back-ends made see `uma.relay.extern_text`. Constants of up to 16 elements stand in
-the text, larger ones beside it, by the SHA-256 of their bytes. Before all that may stand what the model calls its
+`uma.tir.form.text` has them; for what back-ends made see `uma.relay.extern_text`. Constants of up to 16 elements stand
+in the text, larger ones beside it, by the SHA-256 of their bytes. Before all that may stand what the model calls its
 inputs and outputs, and what it keeps from one run to the next:
 
     signature(inputs=[tensor('x', scale=0.5, zero_point=3)], outputs=[tensor('y')],
@@ -33,11 +33,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, TextError
-from ..tir.dtype import DTYPES, bounds, is_float
-from ..tir.nodes import PrimFunc
-from ..tir.scalar import round_float32
-from ..tir.source import Source
-from ..tir.text import Defined, Definitions, parse_def, print_func
+from ..tir.form.dtype import DTYPES, bounds, is_float
+from ..tir.form.nodes import PrimFunc
+from ..tir.form.scalar import round_float32
+from ..tir.form.source import Source
+from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern

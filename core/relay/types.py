@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import ModelError
 from ..interning import Node
-from ..tir.dtype import DTYPES, itemsize
+from ..tir.form.dtype import DTYPES, itemsize
 
 __all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
 
@@ -29,7 +29,7 @@ class TensorType(Type):
 
     Args:
         shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar.
-        dtype: one of `uma.tir.dtype.DTYPES`.
+        dtype: one of `uma.tir.form.dtype.DTYPES`.
 
     Raises:
         ModelError: an extent is not a positive integer, the tensor is too large, or the dtype is unknown.

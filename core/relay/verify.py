@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import InternalError
-from ..tir.dtype import bounds, is_integer
-from ..tir.nodes import PrimFunc
-from ..tir.verify import verify as verify_prim_func
+from ..tir.form.dtype import bounds, is_integer
+from ..tir.form.nodes import PrimFunc
+from ..tir.form.verify import verify as verify_prim_func
 from .expr import Call, Constant, Function, GlobalVar, Var
 from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
@@ -45,7 +45,7 @@ def verify(module: IRModule) -> None:
     - A called `GlobalVar` is a function of the module; functions do not call each other in a circle.
     - The signature, if there is one, has a tensor or a state for each parameter and result of ``main``; what it says
       of quantisation their types can hold, and the two of a state are of one type, as its initial value is.
-    - PrimFuncs hold what `uma.tir.verify` asks for.
+    - PrimFuncs hold what `uma.tir.form.verify` asks for.
 
     Raises:
         InternalError: one of these does not hold; it names the function and the layers.

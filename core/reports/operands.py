@@ -12,7 +12,7 @@ from ..relay.op import Bounds
 from ..relay.transform import value_range
 from ..relay.types import TensorType
 from ..relay.visit import post_order
-from ..tir.dtype import bounds, is_integer, itemsize
+from ..tir.form.dtype import bounds, is_integer, itemsize
 
 if TYPE_CHECKING:
     import numpy as np

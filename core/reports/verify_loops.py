@@ -17,10 +17,10 @@ from ..pipeline.driver import LoadedModel, make_artifact
 from ..pipeline.stages import Build
 from ..program import Call, Program, plan
 from ..program.program import arguments
-from ..tir.bounds import Bounds
-from ..tir.interp import interpret
-from ..tir.nodes import Copy, Exec, For, If, PrimFunc, Stmt
-from ..tir.visit import bodies, operands, walk
+from ..tir.form.interp import interpret
+from ..tir.form.nodes import Copy, Exec, For, If, PrimFunc, Stmt
+from ..tir.form.visit import bodies, operands, walk
+from ..tir.proofs.bounds import Bounds
 from .inspected import runs_of
 from .samples import Sample
 from .verification import (

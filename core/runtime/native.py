@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import InternalError, ModelError, ToolchainError, UsageError
 from ..floating_point import kept_mode
-from ..tir.dtype import DTYPES
+from ..tir.form.dtype import DTYPES
 from .abi import Array, abi, aligned, text
 from .devices import DeviceInfo, Devices, device_infos
 from .session import ModelSession

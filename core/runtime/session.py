@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arguments import told
 from ..errors import UsageError
-from ..tir.dtype import DTYPES
+from ..tir.form.dtype import DTYPES
 from .abi import Array
 from .state import SessionState
 from .tensors import TensorInfo, checked_inputs

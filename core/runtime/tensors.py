@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..tir.dtype import itemsize
+from ..tir.form.dtype import itemsize
 from .abi import Array
 
 __all__ = ["TensorInfo", "checked_inputs", "ends", "random_array"]

@@ -9,11 +9,9 @@ accelerator has are `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and 
 from __future__ import annotations
 
 from . import te
-from .bounds import Bounds, Interval, interval
-from .flatten import flatten
-from .functions import FUNCTIONS
-from .interp import InterpreterError, interpret
-from .nodes import (
+from .form.functions import FUNCTIONS
+from .form.interp import InterpreterError, interpret
+from .form.nodes import (
     BINARY,
     COMPARISONS,
     INDEX,
@@ -51,12 +49,9 @@ from .nodes import (
     minimum,
     seq,
 )
-from .scratch import hoist_scratch
-from .simplify import simplify, simplify_expr
-from .text import parse_func, print_func
-from .unroll import unroll
-from .verify import verify
-from .visit import (
+from .form.text import parse_func, print_func
+from .form.verify import verify
+from .form.visit import (
     accesses,
     bodies,
     buffers,
@@ -74,6 +69,11 @@ from .visit import (
     views,
     walk,
 )
+from .proofs.bounds import Bounds, Interval, interval
+from .rewrites.flatten import flatten
+from .rewrites.scratch import hoist_scratch
+from .rewrites.simplify import simplify, simplify_expr
+from .rewrites.unroll import unroll
 
 __all__ = [
     "BINARY",

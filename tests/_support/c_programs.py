@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from uma.codegen.kernel import C_TYPES, kernel_source
-from uma.tir.nodes import PrimFunc
-from uma.tir.visit import uses_device
+from uma.tir.form.nodes import PrimFunc
+from uma.tir.form.visit import uses_device
 
 CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
 

@@ -12,7 +12,7 @@ from uma.codegen.devices import Device
 from uma.contract.drivers import Implementation, Runtime
 from uma.program import Buffer, Call, Program, verify
 from uma.program.program import Role
-from uma.tir import nodes as tir
+from uma.tir.form import nodes as tir
 
 PHASES = {"never": 0, "open": 1, "activate": 2, "deactivate": 3, "close": 4, "bus": 5, "step": 6}
 TRAP = 7

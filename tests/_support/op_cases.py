@@ -13,7 +13,7 @@ from uma.relay.expr import Call, Var, call
 from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale, get_op
 from uma.relay.ops import activation, elementwise
 from uma.relay.types import TensorType
-from uma.tir.dtype import DTYPES, bounds, is_float
+from uma.tir.form.dtype import DTYPES, bounds, is_float
 
 Make = Callable[[Choice, str], Call]
 

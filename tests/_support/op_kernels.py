@@ -12,8 +12,8 @@ from tests._support.te_strategies import Computation
 from uma.relay.expr import Call
 from uma.relay.op import Op
 from uma.tir import te
-from uma.tir.simplify import simplify
-from uma.tir.unroll import unroll
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 
 def kernel_of(made: Call, arrays: Sequence[np.ndarray]) -> Run:

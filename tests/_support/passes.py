@@ -10,8 +10,8 @@ from uma.lowering.members import Members, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, Function, GlobalVar, IRModule, Spans, rewrite
 from uma.relay.module import AnyFunction, func_type
-from uma.tir import nodes as tir
-from uma.tir.visit import bodies, operands, rebuild
+from uma.tir.form import nodes as tir
+from uma.tir.form.visit import bodies, operands, rebuild
 
 from .plugins import entry_of, host_kind, toy
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from uma.program import Buffer, Call, Program
-from uma.tir import nodes as tir
-from uma.tir.interp import interpret
+from uma.tir.form import nodes as tir
+from uma.tir.form.interp import interpret
 
 
 def kernel(

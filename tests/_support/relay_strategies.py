@@ -21,7 +21,7 @@ from uma.relay.op import FixedPoint, FloatScale
 from uma.relay.text import print_module
 from uma.relay.types import TensorType, TupleType
 from uma.relay.visit import post_order
-from uma.tir.dtype import bounds, is_float, is_integer
+from uma.tir.form.dtype import bounds, is_float, is_integer
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from uma.codegen.devices import Device
 from uma.hookspecs import Blob, Extern, Field, Implementation, LaunchQueue, Relocation, Routine, Runtime
-from uma.tir import nodes as tir
+from uma.tir.form import nodes as tir
 
 __all__ = ["DEPTH", "MODES", "Source", "commands", "decode", "describe", "devices", "extern", "runtime"]
 

@@ -17,8 +17,8 @@ from uma.codegen.weights import assemble
 from uma.program import Buffer, Call, Plan, Program, Queue, Step, Wait, check_plan, place_waits, plan, relocate, verify
 from uma.program.relocate import base_buffers
 from uma.relay import Extern
-from uma.tir import nodes as tir
-from uma.tir.interp import interpret
+from uma.tir.form import nodes as tir
+from uma.tir.form.interp import interpret
 
 __all__ = ["FIELDS_OF", "LABELS", "Fault", "offloaded", "run_out_of_step", "waits"]
 

@@ -11,7 +11,7 @@ from uma.hookspecs import Lowered
 from uma.relay import Call, Constant, Expr, Function, Tuple, TupleGetItem, post_order
 from uma.relay.op import Op
 from uma.tir import te
-from uma.tir.nodes import Imm
+from uma.tir.form.nodes import Imm
 
 __all__ = ["Compute", "as_declared", "kernel_of", "lowered"]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests._support.tir_strategies import arrays, immediates
 
 from uma.tir import te
-from uma.tir.dtype import is_float
-from uma.tir.functions import FUNCTIONS
-from uma.tir.nodes import Bin, Cast, Expr, Imm, Load, Select, Var, const, maximum, minimum
-from uma.tir.scalar import binary, cast, unary
-from uma.tir.visit import operands
+from uma.tir.form.dtype import is_float
+from uma.tir.form.functions import FUNCTIONS
+from uma.tir.form.nodes import Bin, Cast, Expr, Imm, Load, Select, Var, const, maximum, minimum
+from uma.tir.form.scalar import binary, cast, unary
+from uma.tir.form.visit import operands
 
 Draw = Any
 DTYPES = ("int8", "uint8", "int16", "int32", "int64", "uint32", "float32", "float64")
@@ -112,7 +112,7 @@ def meaning(tensor: te.Tensor, contents: Mapping[te.Tensor, np.ndarray]) -> np.n
     return of(tensor)
 
 
-def steps(axes: tuple[te.Axis, ...]) -> list[dict[Var, int]]:
+def steps(axes: tuple[te.IterVar, ...]) -> list[dict[Var, int]]:
     """Every value of the axes, the last one fastest."""
     return [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*(range(axis.extent) for axis in axes))
@@ -194,7 +194,7 @@ class _Builder:
 
     # Elements of other tensors
 
-    def index(self, extent: int, axes: list[te.Axis]) -> tuple[Expr, list[Expr]]:
+    def index(self, extent: int, axes: list[te.IterVar]) -> tuple[Expr, list[Expr]]:
         """An index into a dimension, and what must hold for it to be valid."""
         fitting = [axis for axis in axes if axis.extent <= extent]
         kinds = ["constant", "guarded", "modulo"] + ["axis", "shifted", "reversed"] * (3 if fitting else 0)
@@ -212,7 +212,7 @@ class _Builder:
             return axis + self.draw(st.integers(0, extent - axis.extent)), []
         return (axis if kind == "axis" else extent - 1 - axis), []
 
-    def read(self, tensor: te.Tensor, axes: list[te.Axis]) -> tuple[Expr, list[Expr]]:
+    def read(self, tensor: te.Tensor, axes: list[te.IterVar]) -> tuple[Expr, list[Expr]]:
         """An element of ``tensor``, most often the one at the leading or trailing axes."""
         rank = len(tensor.shape)
         starts = [0, len(axes) - rank] if rank <= len(axes) else []
@@ -227,7 +227,7 @@ class _Builder:
             conditions += needs
         return tensor[tuple(indices)], conditions
 
-    def guarded(self, tensor: te.Tensor, axes: list[te.Axis], dtype: str) -> Expr:
+    def guarded(self, tensor: te.Tensor, axes: list[te.IterVar], dtype: str) -> Expr:
         load, conditions = self.read(tensor, axes)
         value = self.leaf(load, dtype)
         for condition in reversed(conditions):
@@ -251,7 +251,7 @@ class _Builder:
         if self.draw(st.integers(0, 3)) == 0:
             shape = tuple(self.draw(st.permutations(shape)))
 
-        def element(*axes: te.Axis) -> Expr:
+        def element(*axes: te.IterVar) -> Expr:
             return self.combine([self.guarded(source, list(axes), dtype) for source in sources], dtype)
 
         return te.compute(shape, element, "elementwise")
@@ -268,7 +268,7 @@ class _Builder:
         loops = [te.reduce_axis(extent, f"k{position}") for position, extent in enumerate(extents)]
         fold = self.draw(st.sampled_from([te.sum, te.sum, te.max, te.min]))
 
-        def element(*axes: te.Axis) -> te.Reduction:
+        def element(*axes: te.IterVar) -> te.Reduction:
             parts, conditions = values(list(axes), loops)
             where = None
             for condition in conditions:
@@ -302,7 +302,7 @@ class _Builder:
         transposed = self.draw(st.booleans())
         weights = self.placeholder((units, depth) if transposed else (depth, units), self.draw(st.sampled_from(DTYPES)))
 
-        def values(axes: list[te.Axis], loops: list[te.Axis]) -> tuple[list[Expr], list[Expr]]:
+        def values(axes: list[te.IterVar], loops: list[te.IterVar]) -> tuple[list[Expr], list[Expr]]:
             (k,) = loops
             weight = weights[axes[-1], k] if transposed else weights[k, axes[-1]]
             return [self.leaf(source[(*axes[:-1], k)], dtype), self.leaf(weight, dtype)], []
@@ -323,7 +323,7 @@ class _Builder:
             for extent, size in zip(source.shape, sizes, strict=False)
         ]
 
-        def values(axes: list[te.Axis], loops: list[te.Axis]) -> tuple[list[Expr], list[Expr]]:
+        def values(axes: list[te.IterVar], loops: list[te.IterVar]) -> tuple[list[Expr], list[Expr]]:
             moved = [axis * stride + k * dilation - pad for axis, k in zip(axes, loops, strict=False)]
             conditions = [c for i, extent in zip(moved, source.shape, strict=False) for c in (i >= 0, i < extent)]
             return [self.leaf(source[(*moved, *axes[moving:])], dtype)], conditions

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tests._support.tir_strategies import Scope, expressions, fill, statements
 
-from uma.tir.nodes import (
+from uma.tir.form.nodes import (
     Alloc,
     Axis,
     Block,
@@ -29,8 +29,8 @@ from uma.tir.nodes import (
     minimum,
     seq,
 )
-from uma.tir.source import Source
-from uma.tir.text import Defined
+from uma.tir.form.source import Source
+from uma.tir.form.text import Defined
 
 Draw = Any
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests._support.tir_devices import DEFINITIONS, device_funcs
 from tests._support.tir_devices import C as TOY
 
-from uma.tir.nodes import Alloc, Buffer, Copy, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
-from uma.tir.source import Source
-from uma.tir.text import Defined
-from uma.tir.visit import bodies, buffers_read, buffers_written, operands, rebuild
+from uma.tir.form.nodes import Alloc, Buffer, Copy, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
+from uma.tir.form.source import Source
+from uma.tir.form.text import Defined
+from uma.tir.form.visit import bodies, buffers_read, buffers_written, operands, rebuild
 
 Draw = Any
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.tir.dtype import DTYPES, INTEGERS, bits, bounds, is_float, is_signed
-from uma.tir.nodes import (
+from uma.tir.form.dtype import DTYPES, INTEGERS, bits, bounds, is_float, is_signed
+from uma.tir.form.nodes import (
     COMPARISONS,
     Alloc,
     Bin,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from uma.tir.interp import interpret
-from uma.tir.nodes import Bind, Buffer, Expr, Imm, Param, PrimFunc, Stmt, Store, Var
-from uma.tir.printer import print_expr
-from uma.tir.text import parse_func
-from uma.tir.visit import buffers_read, walk
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import Bind, Buffer, Expr, Imm, Param, PrimFunc, Stmt, Store, Var
+from uma.tir.form.printer import print_expr
+from uma.tir.form.text import parse_func
+from uma.tir.form.visit import buffers_read, walk
 
 
 def func(text: str) -> PrimFunc:

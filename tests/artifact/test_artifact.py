@@ -204,7 +204,7 @@ class TestDescription:
             binary.source("scale_weights.bin")
 
     def test_dtypes_of_the_schema_are_those_of_the_compiler(self) -> None:
-        from uma.tir.dtype import DTYPES
+        from uma.tir.form.dtype import DTYPES
 
         schema = artifact_record._schema()
         assert tuple(schema["$defs"]["tensors"]["items"]["properties"]["dtype"]["enum"]) == DTYPES

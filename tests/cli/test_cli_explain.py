@@ -25,8 +25,8 @@ from uma.relay import Call, Function
 from uma.relay.pattern import Clause, Failed, op, wildcard
 from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 MODEL = """\
 @function

@@ -20,10 +20,9 @@ from tests._support.tir_tools import expression, func
 from uma.codegen.expressions import Printer
 from uma.codegen.kernel import kernel_source
 from uma.tir import te
-from uma.tir.bounds import Bounds, Interval
-from uma.tir.dtype import DTYPES, INTEGERS, bounds, is_signed
-from uma.tir.interp import interpret
-from uma.tir.nodes import (
+from uma.tir.form.dtype import DTYPES, INTEGERS, bounds, is_signed
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import (
     Bin,
     Buffer,
     Call,
@@ -42,9 +41,10 @@ from uma.tir.nodes import (
     minimum,
     seq,
 )
-from uma.tir.simplify import simplify
-from uma.tir.unroll import unroll
-from uma.tir.visit import substitute
+from uma.tir.form.visit import substitute
+from uma.tir.proofs.bounds import Bounds, Interval
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 # Text
 

@@ -15,13 +15,13 @@ from tests._support.tir_strategies import arguments, same_bits
 
 from uma.codegen.kernel import kernel_source
 from uma.errors import InternalError
-from uma.tir.flatten import flatten
-from uma.tir.interp import interpret
-from uma.tir.nodes import PrimFunc
-from uma.tir.scratch import hoist_scratch
-from uma.tir.simplify import simplify
-from uma.tir.text import parse_func
-from uma.tir.unroll import unroll
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import PrimFunc
+from uma.tir.form.text import parse_func
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 
 def parsed(text: str) -> PrimFunc:

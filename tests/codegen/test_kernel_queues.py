@@ -27,13 +27,13 @@ from tests._support.tir_strategies import arguments, same_bits
 
 from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError
-from uma.tir.flatten import flatten
-from uma.tir.interp import interpret
-from uma.tir.nodes import PrimFunc, Wait, seq
-from uma.tir.scratch import hoist_scratch
-from uma.tir.simplify import simplify
-from uma.tir.text import parse_func
-from uma.tir.unroll import unroll
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import PrimFunc, Wait, seq
+from uma.tir.form.text import parse_func
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 
 def body(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from uma.codegen import ModelFiles, emit_model
 from uma.codegen.header import float_literal, int32_literal
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Plan, Program, Quantisation, check_plan, plan, verify
-from uma.tir import nodes as tir
+from uma.tir.form import nodes as tir
 from uma.weights_forms import WeightsForm
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")

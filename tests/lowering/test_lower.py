@@ -29,7 +29,7 @@ from uma.relay.types import FuncType, TensorType
 from uma.relay.verify import verify
 from uma.relay.visit import free_vars, post_order
 from uma.tir import te
-from uma.tir.nodes import PrimFunc
+from uma.tir.form.nodes import PrimFunc
 
 T = TensorType((2, 3), "float32")
 X, Y = Var("x", T), Var("y", T)

@@ -20,8 +20,8 @@ from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
 from uma.relay.pattern import Match, any_, op, wildcard
 from uma.relay.types import TensorType
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 
 def loops(inputs: list[tuple[int, ...]], output: tuple[int, ...], dtype: str = "int32", **given: Any) -> tir.PrimFunc:

@@ -37,8 +37,8 @@ from uma.relay.pattern import op, wildcard
 from uma.relay.visit import nested_exprs, post_order
 from uma.reports.explain import explain
 from uma.target import Limits, Target
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 # --- who is asked ----------------------------------------------------------------------------------------------------
 

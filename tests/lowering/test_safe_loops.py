@@ -24,8 +24,8 @@ from uma.relay import Call, Function, GlobalVar, IRModule, call
 from uma.relay.module import func_type
 from uma.relay.op import Op
 from uma.relay.text import print_module
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 OFF_BY_ONE = func(
     """

@@ -27,7 +27,7 @@ from uma.program import Program
 from uma.relay.text import parse_module
 from uma.runtime.files import write_whole
 from uma.target import Target, TargetKind
-from uma.tir.nodes import PrimFunc
+from uma.tir.form.nodes import PrimFunc
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

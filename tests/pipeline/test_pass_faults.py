@@ -24,8 +24,8 @@ from uma.program import Program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, Tuple, Var, call, const
 from uma.relay.module import func_type
 from uma.relay.types import FuncType
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 AFTER_PRE = PHASES[1:]
 TIR = tuple(phase for phase in PHASES if phase.startswith("TIR"))

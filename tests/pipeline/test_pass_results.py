@@ -24,11 +24,11 @@ from uma.program import Program
 from uma.relay import Call, Constant, Expr, Function, IRModule, Spans, Var, call, const, substitute
 from uma.relay.evaluate import evaluate
 from uma.relay.visit import children, post_order, users, with_children
-from uma.tir import nodes as tir
-from uma.tir.simplify import simplify
-from uma.tir.visit import map_expressions, walk
-from uma.tir.visit import rewrite as rewrite_expr
-from uma.tir.visit import substitute as substitute_expr
+from uma.tir.form import nodes as tir
+from uma.tir.form.visit import map_expressions, walk
+from uma.tir.form.visit import rewrite as rewrite_expr
+from uma.tir.form.visit import substitute as substitute_expr
+from uma.tir.rewrites.simplify import simplify
 
 # --- a model, and an optimisation for each phase ---------------------------------------------------------------------
 

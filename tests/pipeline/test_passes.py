@@ -19,8 +19,8 @@ from uma.relay import Call, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
 from uma.relay.verify import verify
 from uma.target import Target
-from uma.tir import nodes as tir
-from uma.tir.visit import walk
+from uma.tir.form import nodes as tir
+from uma.tir.form.visit import walk
 
 AFTER_PRE = PHASES[1:]
 TIR = tuple(phase for phase in PHASES if phase.startswith("TIR"))

@@ -23,7 +23,7 @@ from uma.relay.module import IRModule, Spans
 from uma.relay.pattern import PatternTable
 from uma.relay.text import parse_module
 from uma.relay.types import FuncType, TensorType
-from uma.tir.nodes import PrimFunc
+from uma.tir.form.nodes import PrimFunc
 
 T = TensorType((2, 3), "float32")
 X = Var("x", T)

@@ -11,7 +11,7 @@ from tests._support.programs import kernel, programs
 
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Program, Quantisation, verify
-from uma.tir import nodes as tir
+from uma.tir.form import nodes as tir
 
 ONE = (1).to_bytes(4, "little")
 

@@ -16,7 +16,7 @@ from tests._support.programs import interpret_program, kernel
 from uma.errors import InternalError, ModelError, TextError
 from uma.program import Call, Program, check_plan, plan, verify
 from uma.program.text import parse_program, print_program
-from uma.tir import nodes as tir
+from uma.tir.form import nodes as tir
 
 GOOD = fake.chain("npu0", None, "npu1", "npu0", host=kernel([4], 4))
 

@@ -11,7 +11,7 @@ from uma.relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem,
 from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo, func_type
 from uma.relay.types import FuncType, TensorType, TupleType
 from uma.tir import te
-from uma.tir.nodes import PrimFunc
+from uma.tir.form.nodes import PrimFunc
 
 T = TensorType((2, 4), "float32")
 X = Var("x", T)

@@ -20,10 +20,10 @@ from uma.relay.op import Bounds, Op, get_op, registered_ops
 from uma.relay.ops import activation, elementwise
 from uma.relay.types import TensorType
 from uma.tir import te
-from uma.tir.flatten import flatten
-from uma.tir.interp import interpret
-from uma.tir.proof import unproven
-from uma.tir.simplify import simplify
+from uma.tir.form.interp import interpret
+from uma.tir.proofs.proof import unproven
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.simplify import simplify
 
 
 def test_every_operator_is_tested() -> None:

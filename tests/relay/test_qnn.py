@@ -22,7 +22,7 @@ from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale, get_op
 from uma.relay.transform.value_range import value_range
 from uma.relay.types import TensorType
 from uma.tir import te
-from uma.tir.interp import interpret
+from uma.tir.form.interp import interpret
 
 HALF = FixedPoint((2**30,), (0,), "double")
 ZERO_POINTS = {"int8": st.integers(-128, 127), "uint8": st.integers(0, 255)}

@@ -22,7 +22,7 @@ from uma.relay.op import FixedPoint
 from uma.relay.text import parse_module, print_module
 from uma.relay.types import TensorType
 from uma.tir import te
-from uma.tir.dtype import DTYPES
+from uma.tir.form.dtype import DTYPES
 
 T = TensorType((1, 8), "int8")
 X = Var("x", T)

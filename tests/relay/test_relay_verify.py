@@ -14,7 +14,7 @@ from uma.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var
 from uma.relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from uma.relay.types import FuncType, TensorType
 from uma.relay.verify import faults, verify
-from uma.tir.nodes import Buffer, Param, PrimFunc, Store, const, seq
+from uma.tir.form.nodes import Buffer, Param, PrimFunc, Store, const, seq
 
 T = TensorType((2,), "int8")
 X, Y = Var("x", T), Var("y", T)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from uma.errors import ModelError
 from uma.relay.types import MAX_RANK, FuncType, TensorType, TupleType, Type, tensor_type
-from uma.tir.dtype import DTYPES
+from uma.tir.form.dtype import DTYPES
 
 A = TensorType((2, 3), "int8")
 B = TensorType((), "float64")

@@ -22,7 +22,7 @@ from uma.relay.op import Bounds, FixedPoint, registered_ops
 from uma.relay.transform import value_range
 from uma.relay.types import TensorType
 from uma.relay.visit import post_order
-from uma.tir.dtype import bounds, is_integer
+from uma.tir.form.dtype import bounds, is_integer
 
 T = TypeVar("T")
 

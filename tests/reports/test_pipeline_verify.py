@@ -39,8 +39,8 @@ from uma.relay.text import parse_module, print_module
 from uma.reports.oracles import ORACLES, litert
 from uma.reports.verification import Difference, Skipped, Verification, check_outputs, compare
 from uma.reports.verify import verify
-from uma.tir import nodes as tir
 from uma.tir import te
+from uma.tir.form import nodes as tir
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -6,17 +6,26 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from uma.tir.alias import may_alias
-from uma.tir.fields import DECLARED, LABEL, READ, WRITTEN, Access, accesses, declares, mapped, named
-from uma.tir.flatten import flatten
-from uma.tir.indices import index_faults
-from uma.tir.nodes import Block, Buffer, Expr, For, Param, PrimFunc, Stmt, Store, Var, const, seq
-from uma.tir.printer import CALLS
-from uma.tir.simplify import simplify
-from uma.tir.text import parse_func, print_func
-from uma.tir.unroll import unroll
-from uma.tir.verify import faults, verify
-from uma.tir.visit import bodies, buffers_read, buffers_written, map_expressions, operands, rebuild, substitute, walk
+from uma.tir.form.fields import DECLARED, LABEL, READ, WRITTEN, Access, accesses, declares, mapped, named
+from uma.tir.form.nodes import Block, Buffer, Expr, For, Param, PrimFunc, Stmt, Store, Var, const, seq
+from uma.tir.form.printer import CALLS
+from uma.tir.form.text import parse_func, print_func
+from uma.tir.form.verify import faults, verify
+from uma.tir.form.visit import (
+    bodies,
+    buffers_read,
+    buffers_written,
+    map_expressions,
+    operands,
+    rebuild,
+    substitute,
+    walk,
+)
+from uma.tir.proofs.alias import may_alias
+from uma.tir.proofs.indices import index_faults
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

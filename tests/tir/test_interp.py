@@ -13,9 +13,9 @@ from tests._support.tir_strategies import FLOATS, immediates, same_bits
 from tests._support.tir_tools import evaluate, func
 
 from uma.errors import InternalError
-from uma.tir.dtype import DTYPES, INTEGERS, bits, bounds
-from uma.tir.interp import InterpreterError, interpret
-from uma.tir.nodes import Bin, Buffer, Call, Cast, Imm, Param, PrimFunc, Select, Store, Un, Var, const
+from uma.tir.form.dtype import DTYPES, INTEGERS, bits, bounds
+from uma.tir.form.interp import InterpreterError, interpret
+from uma.tir.form.nodes import Bin, Buffer, Call, Cast, Imm, Param, PrimFunc, Select, Store, Un, Var, const
 
 # Arithmetic. numpy is the reference where it does what the loop form says, exact integers and fractions elsewhere.
 

@@ -9,9 +9,9 @@ from tests._support.tir_tools import func
 
 from uma.errors import TextError
 from uma.relay.text import parse_module
-from uma.tir.indices import index_faults
-from uma.tir.proof import unproven
-from uma.tir.written import output_faults
+from uma.tir.proofs.indices import index_faults
+from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.written import output_faults
 
 PROVEN = {
     "a sum of loops": """

@@ -12,9 +12,8 @@ from tests._support.tir_devices import device_funcs
 from tests._support.tir_queues import queued_funcs
 from tests._support.tir_strategies import arguments, prim_funcs
 
-from uma.tir.flatten import flatten
-from uma.tir.interp import InterpreterError, interpret
-from uma.tir.nodes import (
+from uma.tir.form.interp import InterpreterError, interpret
+from uma.tir.form.nodes import (
     Bin,
     Bind,
     Buffer,
@@ -33,11 +32,12 @@ from uma.tir.nodes import (
     minimum,
     seq,
 )
-from uma.tir.proof import unproven
-from uma.tir.scratch import hoist_scratch
-from uma.tir.simplify import simplify
-from uma.tir.text import print_func
-from uma.tir.visit import bodies, operands, rebuild, rewrite
+from uma.tir.form.text import print_func
+from uma.tir.form.visit import bodies, operands, rebuild, rewrite
+from uma.tir.proofs.proof import unproven
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.simplify import simplify
 
 Draw = Any
 _LESS = settings().max_examples * 2 // 5

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests._support.tir_strategies import Scope, arguments, expressions, prim_funcs, same_bits
 from tests._support.tir_tools import evaluate, expression, func
 
-from uma.tir.bounds import Bounds
-from uma.tir.dtype import DTYPES
-from uma.tir.interp import interpret
-from uma.tir.nodes import Bin, Buffer, Cast, Expr, PrimFunc, Select, Var, const, maximum, minimum
-from uma.tir.rules import is_total
-from uma.tir.simplify import simplify, simplify_expr
-from uma.tir.text import print_func
-from uma.tir.verify import verify
+from uma.tir.form.dtype import DTYPES
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import Bin, Buffer, Cast, Expr, PrimFunc, Select, Var, const, maximum, minimum
+from uma.tir.form.text import print_func
+from uma.tir.form.verify import verify
+from uma.tir.proofs.bounds import Bounds
+from uma.tir.rewrites.rules import is_total
+from uma.tir.rewrites.simplify import simplify, simplify_expr
 
 i, j, k = Var("i"), Var("j"), Var("k")
 n, s, u, a, d, c = (

@@ -14,9 +14,8 @@ from tests._support.tir_strategies import same_bits
 
 from uma.errors import InternalError
 from uma.tir import te
-from uma.tir.affine import affine
-from uma.tir.interp import interpret
-from uma.tir.nodes import (
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import (
     Block,
     Call,
     Expr,
@@ -32,11 +31,12 @@ from uma.tir.nodes import (
     maximum,
     minimum,
 )
-from uma.tir.share import share
-from uma.tir.simplify import simplify
-from uma.tir.text import print_func
-from uma.tir.verify import verify
-from uma.tir.visit import walk
+from uma.tir.form.text import print_func
+from uma.tir.form.verify import verify
+from uma.tir.form.visit import walk
+from uma.tir.proofs.affine import affine
+from uma.tir.rewrites.share import share
+from uma.tir.rewrites.simplify import simplify
 
 
 def data(*shape: int, dtype: str = "float32") -> te.Tensor:
@@ -478,7 +478,7 @@ def test_sums_of_multiples_are_found_in_indices() -> None:
 
 def test_a_view_is_a_parameter_of_another_shape() -> None:
     x = data(2, 6)
-    flat = te.view(x, (12,))
+    flat = te.reshape(x, (12,))
     func = lowered(te.compute((12,), lambda i: flat[i] * 2.0, "y"), inputs=[x])
     assert func.params[0].buffer.shape == (12,)
 
@@ -546,7 +546,7 @@ def test_parameters_and_outputs_are_what_they_must_be() -> None:
     refused(lambda: te.prim_func([y], [z]), "parameter 'y' is not a placeholder")
     refused(lambda: te.prim_func([x], [z], constants=[x]), "parameter 'data' is given twice")
     refused(lambda: te.prim_func([x], [x]), "output 'data' is not computed")
-    refused(lambda: te.prim_func([x], [te.view(x, (2, 2))]), "output 'data' is not computed")
+    refused(lambda: te.prim_func([x], [te.reshape(x, (2, 2))]), "output 'data' is not computed")
     refused(lambda: te.prim_func([x], [z, z]), "output 'z' is given twice")
     refused(lambda: te.prim_func([], [z]), "'data' is read and is no parameter")
 
@@ -554,9 +554,9 @@ def test_parameters_and_outputs_are_what_they_must_be() -> None:
 def test_views_are_of_placeholders_and_agree() -> None:
     x = data(4)
     z = te.compute((4,), lambda i: x[i], "z")
-    refused(lambda: te.view(z, (2, 2)), "a view of 'z', which is no placeholder")
-    refused(lambda: te.view(x, (5,)), "4 elements of 'data' do not fit (5,)")
-    flat = te.view(x, (2, 2))
+    refused(lambda: te.reshape(z, (2, 2)), "a reshape of 'z', which is no placeholder")
+    refused(lambda: te.reshape(x, (5,)), "4 elements of 'data' do not fit (5,)")
+    flat = te.reshape(x, (2, 2))
     both = te.compute((4,), lambda i: x[i] + flat[i // 2, i % 2], "both")
     refused(lambda: te.prim_func([x], [both]), "'data' is read under two shapes")
 

@@ -18,10 +18,9 @@ from uma.program import Program
 from uma.program.text import print_program
 from uma.relay.module import IRModule
 from uma.relay.text import parse_module, print_module
-from uma.tir.alias import may_alias
-from uma.tir.ctext import fault_in, fill, placeholders
-from uma.tir.interp import InterpreterError, interpret
-from uma.tir.nodes import (
+from uma.tir.form.ctext import fault_in, fill, placeholders
+from uma.tir.form.interp import InterpreterError, interpret
+from uma.tir.form.nodes import (
     Alloc,
     Axis,
     Buffer,
@@ -40,10 +39,9 @@ from uma.tir.nodes import (
     const,
     seq,
 )
-from uma.tir.simplify import simplify
-from uma.tir.text import Definitions, parse_func, print_func
-from uma.tir.verify import faults, intrinsic_faults, verify
-from uma.tir.visit import (
+from uma.tir.form.text import Definitions, parse_func, print_func
+from uma.tir.form.verify import faults, intrinsic_faults, verify
+from uma.tir.form.visit import (
     buffers,
     buffers_read,
     buffers_written,
@@ -55,6 +53,8 @@ from uma.tir.visit import (
     variables,
     views,
 )
+from uma.tir.proofs.alias import may_alias
+from uma.tir.rewrites.simplify import simplify
 
 zero, i = const(0), Var("i")
 x, y = Buffer("x", (4, 8), "int8"), Buffer("y", (4, 8), "int8")

@@ -14,16 +14,16 @@ from tests._support.tir_strategies import arguments, prim_funcs, same_bits
 from tests._support.tir_tools import func
 
 from uma.errors import InternalError
-from uma.tir.flatten import flatten
-from uma.tir.interp import interpret
-from uma.tir.nodes import Alloc, For, PrimFunc
-from uma.tir.scratch import hoist_scratch
-from uma.tir.simplify import simplify
-from uma.tir.sums import exact_sums
-from uma.tir.text import parse_func, print_func
-from uma.tir.unroll import MAX_STATEMENTS, unroll
-from uma.tir.verify import verify
-from uma.tir.visit import buffers, walk
+from uma.tir.form.interp import interpret
+from uma.tir.form.nodes import Alloc, For, PrimFunc
+from uma.tir.form.text import parse_func, print_func
+from uma.tir.form.verify import verify
+from uma.tir.form.visit import buffers, walk
+from uma.tir.proofs.sums import exact_sums
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import MAX_STATEMENTS, unroll
 
 Pass = Callable[[PrimFunc], PrimFunc]
 

@@ -29,10 +29,8 @@ from tests._support.tir_strategies import arguments, same_bits
 from uma.errors import InternalError, TextError
 from uma.relay.module import IRModule
 from uma.relay.text import parse_module, print_module
-from uma.tir.alias import may_alias
-from uma.tir.flatten import flatten
-from uma.tir.interp import InterpreterError, interpret
-from uma.tir.nodes import (
+from uma.tir.form.interp import InterpreterError, interpret
+from uma.tir.form.nodes import (
     Alloc,
     Axis,
     Buffer,
@@ -52,13 +50,15 @@ from uma.tir.nodes import (
     const,
     seq,
 )
-from uma.tir.scratch import hoist_scratch
-from uma.tir.simplify import simplify
-from uma.tir.sums import exact_sums
-from uma.tir.text import Definitions, parse_func, print_func
-from uma.tir.unroll import unroll
-from uma.tir.verify import faults, verify
-from uma.tir.visit import bodies, mapped, operands, rebuild, uses_device
+from uma.tir.form.text import Definitions, parse_func, print_func
+from uma.tir.form.verify import faults, verify
+from uma.tir.form.visit import bodies, mapped, operands, rebuild, uses_device
+from uma.tir.proofs.alias import may_alias
+from uma.tir.proofs.sums import exact_sums
+from uma.tir.rewrites.flatten import flatten
+from uma.tir.rewrites.scratch import hoist_scratch
+from uma.tir.rewrites.simplify import simplify
+from uma.tir.rewrites.unroll import unroll
 
 zero = const(0)
 x, y = Buffer("x", (4, 8), "int8"), Buffer("y", (4, 8), "int8")
@@ -355,7 +355,7 @@ def computed(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.n
 
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nothing is shown by the text."""
-    monkeypatch.setattr(import_module("uma.tir.verify"), "flight_faults", lambda func: iter(()))
+    monkeypatch.setattr(import_module("uma.tir.form.verify"), "flight_faults", lambda func: iter(()))
 
 
 ARRAYS: dict[str, np.ndarray] = {"x": np.arange(32, dtype=np.int8).reshape(4, 8), "n": np.array(1, np.int32)}

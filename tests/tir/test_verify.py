@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uma.errors import InternalError
-from uma.tir.nodes import (
+from uma.tir.form.nodes import (
     Alloc,
     Bind,
     Block,
@@ -22,8 +22,8 @@ from uma.tir.nodes import (
     const,
     seq,
 )
-from uma.tir.text import parse_func
-from uma.tir.verify import MAX_NESTING, MAX_SCOPES, faults, verify
+from uma.tir.form.text import parse_func
+from uma.tir.form.verify import MAX_NESTING, MAX_SCOPES, faults, verify
 
 x, y = Buffer("x", (4,), "int32"), Buffer("y", (4,), "int32")
 i, v = Var("i"), Var("v")

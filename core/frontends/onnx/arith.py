@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axis
-from ...tir.dtype import bounds, is_integer
+from ...tir.form.dtype import bounds, is_integer
 from .context import Context, Converter, is_constant
 
 __all__ = ["ARITH", "reduced_axes"]

@@ -17,7 +17,7 @@ from ...relay.op import Bounds, FloatScale
 from ...relay.ops.common import normalise_axes
 from ...relay.scaling import exact_fixed_point
 from ...relay.transform import value_range
-from ...tir.dtype import bits, bounds
+from ...tir.form.dtype import bits, bounds
 from .grid import Grid, StaysFloat, apply, dequantised
 
 __all__ = ["average", "window_sums"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axes
-from ...tir.dtype import bounds, is_float
+from ...tir.form.dtype import bounds, is_float
 from .arith import reduced_axes
 from .context import Context, Converter
 from .windows import channels_first, channels_last

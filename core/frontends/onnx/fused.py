@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...relay.expr import Call, Constant, Expr, call, const
 from ...relay.op import Bounds, FloatScale
 from ...relay.transform import value_range
-from ...tir.dtype import bits, bounds
+from ...tir.form.dtype import bits, bounds
 from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
 
 if TYPE_CHECKING:

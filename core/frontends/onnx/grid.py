@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...relay.expr import Call, Constant, Expr, call, const
 from ...relay.op import Op
-from ...tir.dtype import bounds
+from ...tir.form.dtype import bounds
 
 if TYPE_CHECKING:
     import numpy as np

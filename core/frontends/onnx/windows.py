@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr
 from ...relay.ops.common import windows
-from ...tir.dtype import bounds, is_float
+from ...tir.form.dtype import bounds, is_float
 from .context import Context, Converter
 
 if TYPE_CHECKING:

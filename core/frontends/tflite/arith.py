@@ -8,7 +8,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import FixedPoint
 from ...relay.scaling import fixed_point, quantize_multiplier
-from ...tir.dtype import bounds
+from ...tir.form.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 from .linear import float32_product, window
 

@@ -15,7 +15,7 @@ from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
-from ...tir.dtype import is_integer
+from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, variable_names
 from ..states import keep_states

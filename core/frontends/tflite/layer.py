@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import get_op
-from ...tir.dtype import bounds, is_integer
+from ...tir.form.dtype import bounds, is_integer
 from .reader import Operator, Tensor
 
 if TYPE_CHECKING:

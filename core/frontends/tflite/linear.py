@@ -14,7 +14,7 @@ from ...relay.expr import Constant, Expr, Var, call, const
 from ...relay.op import Bounds, FixedPoint
 from ...relay.scaling import fixed_point, prove_fixed_point
 from ...relay.transform.value_range import value_range
-from ...tir.dtype import bounds
+from ...tir.form.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 
 __all__ = ["LINEAR", "float32_product", "same_padding"]

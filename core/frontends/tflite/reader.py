@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
-from ...tir.dtype import DTYPES
+from ...tir.form.dtype import DTYPES
 from ..model import clean_text
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...tir.dtype import bounds, is_float, is_integer
-from ...tir.nodes import Call, Expr, Imm, Select, maximum, minimum
-from ...tir.scalar import round_float32
+from ...tir.form.dtype import bounds, is_float, is_integer
+from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
+from ...tir.form.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Choice, Real
 from ..types import TensorType
 from .elementwise import erf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...tir.dtype import is_float, is_integer
-from ...tir.nodes import Bin, Expr
+from ...tir.form.dtype import is_float, is_integer
+from ...tir.form.nodes import Bin, Expr
 from ..types import TensorType
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds, is_integer
-from ...tir.nodes import Expr, Imm, Select
+from ...tir.form.dtype import bounds, is_integer
+from ...tir.form.nodes import Expr, Imm, Select
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, require_integers, windows
@@ -157,7 +157,7 @@ def _compute_by_patches(attrs: Attrs, out: TensorType, data: te.Tensor, weight: 
         patches.append(((0,) * (rank + 1) + (number * depth,), (*out.shape[:-1], depth), at))
     size = len(patches) * depth
     patch = te.assemble((*out.shape[:-1], size), dtype, patches, "patch")
-    flat = te.view(weight, (size, out_channels))
+    flat = te.reshape(weight, (size, out_channels))
     k = te.reduce_axis(size, "k")
 
     def dot(*index: Any) -> te.Reduction:
@@ -198,7 +198,7 @@ def without_zero_point(
 
 
 def _taken(
-    attrs: Attrs, out: TensorType, data: te.Tensor, position: Sequence[Expr], taps: Sequence[te.Axis | int]
+    attrs: Attrs, out: TensorType, data: te.Tensor, position: Sequence[Expr], taps: Sequence[te.IterVar | int]
 ) -> tuple[list[Expr], list[Expr]]:
     """Where in the data's spatial dimensions the taps of the window at ``position`` are, and what must hold for that to
     be within the data.

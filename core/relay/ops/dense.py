@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.nodes import Expr, Load
+from ...tir.form.nodes import Expr, Load
 from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, require_float, require_integers

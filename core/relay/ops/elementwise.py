@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...tir.dtype import bounds, is_float, is_integer, is_signed
-from ...tir.nodes import Bin, Call, Expr, Imm, Select, Un
+from ...tir.form.dtype import bounds, is_float, is_integer, is_signed
+from ...tir.form.nodes import Bin, Call, Expr, Imm, Select, Un
 from ..op import Attr, Attrs, Bounds, Dtype
 from ..types import TensorType
 from .common import broadcast_shapes, same_dtype

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds, is_float
-from ...tir.nodes import Expr, maximum, minimum
+from ...tir.form.dtype import bounds, is_float
+from ...tir.form.nodes import Expr, maximum, minimum
 from ..op import Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, all_of, inside, require_float, windows
@@ -43,7 +43,7 @@ def pool_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
     return (data.shape[0], *spatial, data.shape[-1])
 
 
-def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.Axis]) -> Any:
+def _taps(attrs: Attrs, out: TensorType, data: te.Tensor, index: tuple[Any, ...], taps: list[te.IterVar]) -> Any:
     """The element under the window's taps, and the conditions under which there is one."""
     batch, *position, channel = index
     taken, conditions = [], []
@@ -216,7 +216,7 @@ def _global_average_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return result
 
 
-def _everywhere(data: te.Tensor) -> list[te.Axis]:
+def _everywhere(data: te.Tensor) -> list[te.IterVar]:
     return [te.reduce_axis(extent, f"k{d}") for d, extent in enumerate(data.shape[1:-1])]
 
 

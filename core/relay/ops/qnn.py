@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds
-from ...tir.nodes import Call, Expr, Imm, Select, maximum, minimum
-from ...tir.scalar import round_float32
+from ...tir.form.dtype import bounds
+from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
+from ...tir.form.scalar import round_float32
 from ..op import Attr, Attrs, AttrType, Bounds, Choice, Dtype, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType

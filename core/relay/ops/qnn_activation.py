@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds
+from ...tir.form.dtype import bounds
 from ..op import Attr, Attrs, Int, Op, Real, register_op
 from ..types import TensorType
 from .common import require_integers

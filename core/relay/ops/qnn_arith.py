@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds
-from ...tir.nodes import Expr
+from ...tir.form.dtype import bounds
+from ...tir.form.nodes import Expr
 from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bits, bounds
-from ...tir.nodes import Bin, Expr, Select, const
+from ...tir.form.dtype import bits, bounds
+from ...tir.form.nodes import Bin, Expr, Select, const
 from ..op import Attr, Attrs, Boolean, Bounds, Choice, Int, Op, register_op
 from ..types import TensorType
 from .common import Types, require_integers

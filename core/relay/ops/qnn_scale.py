@@ -6,8 +6,8 @@ from typing import Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bits, bounds
-from ...tir.nodes import Call, Expr, const, maximum, minimum
+from ...tir.form.dtype import bits, bounds
+from ...tir.form.nodes import Call, Expr, const, maximum, minimum
 from ..op import Bounds, FixedPoint, FloatScale
 from ..scaling import scale_integer
 

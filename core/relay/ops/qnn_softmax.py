@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds
-from ...tir.nodes import Call, Expr, const, maximum, minimum
+from ...tir.form.dtype import bounds
+from ...tir.form.nodes import Call, Expr, const, maximum, minimum
 from ..op import Attr, Attrs, FixedPoint, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.nodes import Call, Expr, Imm
+from ...tir.form.nodes import Call, Expr, Imm
 from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, normalise_axes, normalise_axis, require_float
@@ -61,7 +61,7 @@ def _reference(attrs: Attrs, data: np.ndarray, mean: bool) -> np.ndarray:
     return np.asarray(total).astype(data.dtype)
 
 
-def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple[Expr, tuple[te.Axis, ...]]:
+def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple[Expr, tuple[te.IterVar, ...]]:
     """What a reduction adds up for the element at ``index``, and the axes over which it does."""
     axes = normalise_axes(attrs.axis, len(data.shape))
     inner = {axis: te.reduce_axis(data.shape[axis], f"r{axis}") for axis in axes}

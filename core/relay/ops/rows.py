@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import is_float, is_integer
-from ...tir.nodes import Call, Expr
+from ...tir.form.dtype import is_float, is_integer
+from ...tir.form.nodes import Call, Expr
 from ..op import Attr, Attrs, Bounds, Op, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, same_dtype

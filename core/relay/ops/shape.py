@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.dtype import bounds, is_float
-from ...tir.nodes import Expr, Imm, Var
-from ...tir.scalar import round_float32
+from ...tir.form.dtype import bounds, is_float
+from ...tir.form.nodes import Expr, Imm, Var
+from ...tir.form.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
 from ..types import TensorType, TupleType
 from .common import Types, normalise_axes, normalise_axis, same_dtype

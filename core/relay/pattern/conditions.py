@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...errors import PluginError
-from ...tir.dtype import DTYPES
+from ...tir.form.dtype import DTYPES
 from ..types import TensorType, Type
 
 __all__ = [

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ...errors import ModelError
-from ...tir.dtype import bounds, is_float
+from ...tir.form.dtype import bounds, is_float
 from ..expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import Op

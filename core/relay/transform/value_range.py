@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import ModelError
-from ...tir.dtype import bounds, is_integer
+from ...tir.form.dtype import bounds, is_integer
 from ..expr import Call, Constant, Expr
 from ..op import Bounds, Op
 from ..types import TensorType

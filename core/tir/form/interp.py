@@ -1,0 +1,508 @@
+"""An interpreter of the loop form, slow and strict: what it computes is what a function means.
+
+It stops at the first access outside a buffer, read of an element that was never written or shift out of range, and at
+the end if an element of an output was not written. Memory is a list of Python values per buffer, with None for what is
+not initialised. The function is turned into Python closures first, once for each statement and each distinct
+expression, so that a step costs about a microsecond.
+
+Iterations of a parallel loop run backwards: what depends on their order does not go unnoticed.
+
+An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
+against the buffer that the view is of. An accelerator's memory begins uninitialised.
+
+The data of a copy that was started arrive when it is waited for, no sooner, and what it writes is uninitialised until
+then. Whoever touches that, writes what it reads, or ends the life of a buffer of it, is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InternalError
+from .dtype import itemsize
+from .nodes import (
+    Alloc,
+    Axis,
+    Bin,
+    Bind,
+    Block,
+    Buffer,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Imm,
+    Intrinsic,
+    Load,
+    PrimFunc,
+    Queue,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    View,
+    Wait,
+)
+from .printer import headline
+from .scalar import Fault, binary
+from .verify import verify
+from .visit import operands, variables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["InterpreterError", "interpret"]
+
+Value = Any
+Evaluate = Callable[[], Value]
+Run = Callable[[], None]
+
+
+class InterpreterError(InternalError):
+    """A function does what no function may do, or is called with the wrong arrays."""
+
+
+def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run a function.
+
+    Args:
+        func: the function.
+        arrays: by parameter name, one array for each input and constant, of the buffer's shape and dtype. They are
+            copied; outputs never share memory with inputs here, whatever `PrimFunc.may_alias` allows.
+
+    Returns:
+        By parameter name, the outputs.
+
+    Raises:
+        InterpreterError: the statement that is at fault, with the values of its variables; or a missing, unknown or
+            ill-shaped array.
+        InternalError: the function is malformed.
+    """
+    import numpy as np
+
+    verify(func)
+    machine = _Machine(_Flights())
+    given = {param.buffer.name for param in func.params if param.role in ("input", "constant")}
+    if set(arrays) != given:
+        names = ", ".join(sorted(set(arrays) ^ given))
+        raise InterpreterError(f"arrays are missing or unknown: {names}", where="interpreter")
+    for param in func.params:
+        buffer = param.buffer
+        elements: list[Value] = [None] * buffer.size
+        if buffer.name in given:
+            array = arrays[buffer.name]
+            if array.shape != buffer.shape or array.dtype != np.dtype(buffer.dtype):
+                found, wanted = f"{array.dtype}{array.shape}", f"{buffer.dtype}{buffer.shape}"
+                raise InterpreterError(f"{buffer.name!r} must be {wanted}, not {found}", where="interpreter")
+            elements = array.ravel().tolist()
+        machine.memory[buffer] = elements
+    machine.statement(func.body)()
+    for flight in machine.flights.all():
+        raise InterpreterError(f"{flight} is never waited for", where=headline(flight.copy))
+    outputs = {}
+    for buffer in func.buffers("output"):
+        elements = machine.memory[buffer]
+        if None in elements:
+            first = tuple(int(i) for i in np.unravel_index(elements.index(None), buffer.shape))
+            what = f"{elements.count(None)} of {buffer.size} elements of output {buffer.name!r} were never written"
+            raise InterpreterError(f"{what}, the first at {list(first)}", where="interpreter")
+        outputs[buffer.name] = np.array(elements, dtype=buffer.dtype).reshape(buffer.shape)
+    return outputs
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A view while the machine stands at it."""
+
+    buffer: Buffer
+    start: tuple[int, ...]
+    axes: tuple[Axis, ...]
+
+    def position(self, indices: Sequence[int]) -> int:
+        """Of an element of the view within the memory of its buffer."""
+        place = list(self.start)
+        for axis, index in zip(self.axes, indices, strict=True):
+            place[axis.dim] += index * axis.step
+        position = 0
+        for dimension, (value, extent) in enumerate(zip(place, self.buffer.shape, strict=True)):
+            if not 0 <= value < extent:
+                raise _outside(self.buffer, dimension, value)
+            position = position * extent + value
+        return position
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A copy that was started and has not been waited for.
+
+    Args:
+        copy: the statement.
+        queue: that it is on.
+        to, source: the memory of the buffers.
+        written, read: the positions of its elements in these.
+        values: that will be written.
+    """
+
+    copy: Copy
+    queue: Queue
+    to: list[Value]
+    source: list[Value]
+    written: frozenset[int]
+    read: frozenset[int]
+    values: Mapping[int, Value]
+
+    def __str__(self) -> str:
+        return f"a copy to {self.copy.to.buffer.name!r} on queue {self.queue.name!r}"
+
+
+class _Flights:
+    """The copies in flight, by queue, in the order in which they were started."""
+
+    def __init__(self) -> None:
+        self.queues: dict[Queue, list[_Flight]] = {}
+
+    def all(self) -> list[_Flight]:
+        return [flight for flights in self.queues.values() for flight in flights]
+
+    def writing(self, elements: list[Value], position: int) -> _Flight | None:
+        """The one that writes an element."""
+        found = (f for f in self.all() if f.to is elements and position in f.written)
+        return next(found, None)
+
+    def check_free(self, buffer: Buffer, elements: list[Value], positions: Iterable[int]) -> None:
+        """Raise a fault if elements cannot be written now."""
+        for flight in self.all():
+            for same, used, does in (
+                (flight.to is elements, flight.written, "writes"),
+                (flight.source is elements, flight.read, "reads"),
+            ):
+                if same and not used.isdisjoint(positions):
+                    what = f"an element of {buffer.name!r} is written while {flight} {does} it"
+                    raise Fault(f"{what}: {headline(flight.copy)}")
+
+    def start(self, flight: _Flight) -> None:
+        for position in flight.written:
+            flight.to[position] = None
+        self.queues.setdefault(flight.queue, []).append(flight)
+
+    def wait(self, queue: Queue, pending: int) -> None:
+        flights = self.queues.pop(queue, [])
+        ended = len(flights) - min(pending, len(flights))
+        for flight in flights[:ended]:
+            for position, value in flight.values.items():
+                flight.to[position] = value
+        if flights[ended:]:
+            self.queues[queue] = flights[ended:]
+
+
+class _Machine:
+    """Memory, variables, and the translation of nodes to closures over them.
+
+    One that runs the description of an intrinsic has windows for its parameters, and sees the copies in flight.
+    """
+
+    def __init__(self, flights: _Flights) -> None:
+        self.flights = flights
+        self.memory: dict[Buffer, list[Value]] = {}
+        self.values: dict[Var, Value] = {}
+        self.compiled: dict[Expr, Evaluate] = {}
+        self.windows: dict[Buffer, _Window] = {}
+        self.intrinsics: dict[Intrinsic, tuple[_Machine, Run]] = {}
+
+    # Statements
+
+    def statement(self, stmt: Stmt) -> Run:
+        run = _EXECUTED[type(stmt)](self, stmt)
+        if isinstance(stmt, (Seq, Alloc, Block)):
+            return run
+
+        def guarded() -> None:
+            try:
+                run()
+            except Fault as fault:
+                used = dict.fromkeys(var for expr in operands(stmt) for var in variables(expr))
+                values = ", ".join(f"{var.name} = {self.values[var]}" for var in used)
+                where = headline(stmt) + (f"   with {values}" if values else "")
+                raise InterpreterError(str(fault), where=where) from None
+
+        return guarded
+
+    def store(self, stmt: Store) -> Run:
+        memory, buffer = self.memory, stmt.buffer
+        place, value = self.place(buffer, stmt.indices), self.expr(stmt.value)
+
+        def run() -> None:
+            new = value()
+            elements, position = memory[buffer], place()
+            if self.flights.queues:
+                self.flights.check_free(buffer, elements, (position,))
+            elements[position] = new
+
+        return run
+
+    def update(self, stmt: Update) -> Run:
+        memory, buffer = self.memory, stmt.buffer
+        place, value, combine = self.place(buffer, stmt.indices), self.expr(stmt.value), binary(stmt.op, buffer.dtype)
+
+        def run() -> None:
+            elements, position = memory[buffer], place()
+            old = elements[position]
+            if old is None:
+                raise self.missing(buffer, position, "updated")
+            if self.flights.queues:
+                self.flights.check_free(buffer, elements, (position,))
+            elements[position] = combine(old, value())
+
+        return run
+
+    def loop(self, stmt: For) -> Run:
+        values, var = self.values, stmt.var
+        extent, body = self.expr(stmt.extent), self.statement(stmt.body)
+        order = reversed if stmt.kind == "parallel" else iter
+
+        def run() -> None:
+            for value in order(range(extent())):
+                values[var] = value
+                body()
+
+        return run
+
+    def condition(self, stmt: If) -> Run:
+        condition, then = self.expr(stmt.condition), self.statement(stmt.then)
+        otherwise = self.statement(stmt.otherwise) if stmt.otherwise is not None else lambda: None
+
+        def run() -> None:
+            if condition():
+                then()
+            else:
+                otherwise()
+
+        return run
+
+    def bind(self, stmt: Bind) -> Run:
+        values, var = self.values, stmt.var
+        value, body = self.expr(stmt.value), self.statement(stmt.body)
+
+        def run() -> None:
+            values[var] = value()
+            body()
+
+        return run
+
+    def alloc(self, stmt: Alloc) -> Run:
+        memory, buffer, body = self.memory, stmt.buffer, self.statement(stmt.body)
+
+        def run() -> None:
+            elements: list[Value] = [None] * buffer.size
+            memory[buffer] = elements
+            body()
+            for flight in self.flights.all():
+                if flight.to is elements or flight.source is elements:
+                    what = f"{buffer.name!r} ceases to exist, and {flight} has not been waited for"
+                    raise InterpreterError(what, where=headline(flight.copy))
+
+        return run
+
+    def block(self, stmt: Block) -> Run:
+        return self.statement(stmt.body)
+
+    def wait(self, stmt: Wait) -> Run:
+        return lambda: self.flights.wait(stmt.queue, stmt.pending)
+
+    def sequence(self, stmt: Seq) -> Run:
+        runs = [self.statement(inner) for inner in stmt.stmts]
+
+        def run() -> None:
+            for inner in runs:
+                inner()
+
+        return run
+
+    def window(self, view: View) -> Callable[[], _Window]:
+        start = [self.expr(index) for index in view.start]
+        return lambda: _Window(view.buffer, tuple([index() for index in start]), view.axes)
+
+    def copy(self, stmt: Copy) -> Run:
+        memory, to, source, queue = self.memory, stmt.to.buffer, stmt.source.buffer, stmt.queue
+        to_window, source_window = self.window(stmt.to), self.window(stmt.source)
+        shape = [self.expr(extent) for extent in stmt.shape]
+
+        def run() -> None:
+            extents = [extent() for extent in shape]
+            if min(extents, default=0) < 0:
+                raise Fault(f"a copy has extents {extents}")
+            into, out_of = to_window(), source_window()
+            elements = list(product(*map(range, extents)))
+            written = [into.position(indices) for indices in elements]
+            read = [out_of.position(indices) for indices in elements]
+            if len(set(written)) < len(written) or (to is source and not set(written).isdisjoint(read)):
+                raise Fault(f"a copy writes elements of {to.name!r} twice, or reads what it writes")
+            values = [memory[source][position] for position in read]
+            if None in values:
+                raise self.missing(source, read[values.index(None)], "copied")
+            if self.flights.queues:
+                self.flights.check_free(to, memory[to], written)
+            arriving = dict(zip(written, values, strict=True))
+            if queue is not None:
+                places = (frozenset(written), frozenset(read))
+                self.flights.start(_Flight(stmt, queue, memory[to], memory[source], *places, arriving))
+                return
+            for position, value in arriving.items():
+                memory[to][position] = value
+
+        return run
+
+    def exec(self, stmt: Exec) -> Run:
+        intrinsic = stmt.intrinsic
+        if intrinsic not in self.intrinsics:
+            machine = _Machine(self.flights)
+            # Their places are those of the windows: which these are is known when it runs.
+            machine.windows.update((param, _Window(param, (), ())) for param in intrinsic.params)
+            self.intrinsics[intrinsic] = machine, machine.statement(intrinsic.description)
+        inner, description = self.intrinsics[intrinsic]
+        windows = [(param, self.window(view)) for param, view in zip(intrinsic.params, stmt.args, strict=True)]
+        values = [(var, self.expr(value)) for var, value in zip(intrinsic.vars, stmt.values, strict=True)]
+
+        def run() -> None:
+            for param, window in windows:
+                found = inner.windows[param] = window()
+                inner.memory[param] = self.memory[found.buffer]
+                _check_aligned(param, found)
+            for var, value in values:
+                inner.values[var] = value()
+            try:
+                description()
+            except InterpreterError as error:
+                raise Fault(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
+
+        return run
+
+    # Expressions
+
+    def expr(self, expr: Expr) -> Evaluate:
+        found = self.compiled.get(expr)
+        if found is None:
+            found = self.compiled[expr] = self.plain_expr(expr)
+        return found
+
+    def plain_expr(self, expr: Expr) -> Evaluate:
+        special = _EVALUATED.get(type(expr))
+        if special is not None:
+            return special(self, expr)
+        meaning, parts = expr.meaning, [self.expr(part) for part in operands(expr)]
+        assert meaning is not None  # all others are functions of their operands
+        if len(parts) == 1:
+            (a,) = parts
+            return lambda: meaning(a())
+        if len(parts) == 2:
+            a, b = parts
+            return lambda: meaning(a(), b())
+        return lambda: meaning(*[part() for part in parts])
+
+    def constant(self, expr: Imm) -> Evaluate:
+        value = expr.value
+        return lambda: value
+
+    def variable(self, expr: Var) -> Evaluate:
+        values = self.values
+        return lambda: values[expr]
+
+    def select(self, expr: Select) -> Evaluate:
+        condition, a, b = self.expr(expr.condition), self.expr(expr.a), self.expr(expr.b)
+        return lambda: a() if condition() else b()
+
+    def binary(self, expr: Bin) -> Evaluate:
+        a, b = self.expr(expr.a), self.expr(expr.b)
+        if expr.op == "and":
+            return lambda: a() and b()
+        if expr.op == "or":
+            return lambda: a() or b()
+        meaning = expr.meaning
+        return lambda: meaning(a(), b())
+
+    def load(self, expr: Load) -> Evaluate:
+        memory, buffer, place = self.memory, expr.buffer, self.place(expr.buffer, expr.indices)
+
+        def run() -> Value:
+            position = place()
+            value = memory[buffer][position]
+            if value is None:
+                raise self.missing(buffer, position, "read")
+            return value
+
+        return run
+
+    def missing(self, buffer: Buffer, position: int, used: str) -> Fault:
+        """The use of an element that holds no value."""
+        flight = self.flights.writing(self.memory[buffer], position)
+        if flight is None:
+            return Fault(f"an element of {buffer.name!r} is {used} before it is written")
+        what = f"an element of {buffer.name!r} is {used} while {flight} writes it"
+        return Fault(f"{what}: {headline(flight.copy)}")
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
+        """Evaluates to the position of an element within the memory of its buffer."""
+        places = [self.expr(index) for index in indices]
+        dimensions = list(zip(places, buffer.shape, strict=True))
+
+        def run() -> int:
+            position = 0
+            for dimension, (index, extent) in enumerate(dimensions):
+                value = index()
+                if not 0 <= value < extent:
+                    raise _outside(buffer, dimension, value)
+                position = position * extent + value
+            return position
+
+        if buffer not in self.windows:
+            return run
+        windows = self.windows
+
+        def through_window() -> int:
+            run()
+            return windows[buffer].position([index() for index in places])
+
+        return through_window
+
+
+_EXECUTED: dict[type[Stmt], Callable[[_Machine, Any], Run]] = {
+    Seq: _Machine.sequence,
+    For: _Machine.loop,
+    If: _Machine.condition,
+    Bind: _Machine.bind,
+    Alloc: _Machine.alloc,
+    Store: _Machine.store,
+    Update: _Machine.update,
+    Block: _Machine.block,
+    Copy: _Machine.copy,
+    Wait: _Machine.wait,
+    Exec: _Machine.exec,
+}
+"""What a statement does."""
+
+_EVALUATED: dict[type[Expr], Callable[[_Machine, Any], Evaluate]] = {
+    Imm: _Machine.constant,
+    Var: _Machine.variable,
+    Load: _Machine.load,
+    Select: _Machine.select,
+    Bin: _Machine.binary,
+}
+"""What an expression is that has no `meaning`, or not always one."""
+
+
+def _outside(buffer: Buffer, dimension: int, index: int) -> Fault:
+    return Fault(f"index {index} is outside dimension {dimension} of {buffer.name!r}, of {buffer.shape[dimension]}")
+
+
+def _check_aligned(param: Buffer, window: _Window) -> None:
+    """What `verify` cannot know: where a view starts."""
+    offset = window.position([0] * len(window.axes)) * itemsize(param.dtype)
+    if offset % param.alignment:
+        what = f"starts {offset} bytes into {window.buffer.name!r}, not at a multiple of {param.alignment} bytes"
+        raise Fault(f"what is given for {param.name!r} {what}")

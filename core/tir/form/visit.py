@@ -1,0 +1,137 @@
+"""Walking and rewriting the loop form; `fields` has what is asked of a single node.
+
+Expressions are interned and may share parts: whatever rewrites them keeps a memo, and `walk` shows each node once, so
+that the cost is the number of distinct nodes. Recursion goes no deeper than an expression or a nest of statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+
+from .fields import accesses, bodies, declares, mapped, named, operands, rebuild, views, walk
+from .nodes import HOST_SCOPES, Bin, Buffer, Exec, Expr, Imm, Intrinsic, Load, PrimFunc, Select, Stmt, Var, Wait
+
+__all__ = [
+    "accesses",
+    "bodies",
+    "buffers",
+    "buffers_read",
+    "buffers_written",
+    "declared",
+    "declares",
+    "fresh_name",
+    "intrinsics",
+    "map_expressions",
+    "mapped",
+    "may_fault",
+    "operands",
+    "rebuild",
+    "rewrite",
+    "substitute",
+    "unguarded",
+    "uses_device",
+    "variables",
+    "views",
+    "walk",
+]
+
+
+def variables(node: Expr | Stmt) -> tuple[Var, ...]:
+    """The variables that expressions within ``node`` use, each once, in order of first use."""
+    return tuple(part for part in walk(node) if isinstance(part, Var))
+
+
+def buffers(node: Expr | Stmt) -> tuple[Buffer, ...]:
+    """The buffers that ``node`` uses, each once, in order of first use."""
+    return tuple(dict.fromkeys(access.buffer for part in walk(node) for access in accesses(part)))
+
+
+def buffers_read(node: Expr | Stmt) -> tuple[Buffer, ...]:
+    """The buffers that ``node`` reads, each once, in order of first use."""
+    return tuple(dict.fromkeys(use.buffer for part in walk(node) for use in accesses(part) if use.reads))
+
+
+def buffers_written(node: Expr | Stmt) -> tuple[Buffer, ...]:
+    """The buffers that ``node`` writes, each once, in order of first use."""
+    return tuple(dict.fromkeys(use.buffer for part in walk(node) for use in accesses(part) if use.writes))
+
+
+def may_fault(node: Expr) -> bool:
+    """Whether evaluating this node, its operands being at hand, may fault: a load, a shift by a variable.
+
+    Shifting by a constant width always does, and is left to whoever wrote it.
+    """
+    shifts = isinstance(node, Bin) and node.op in ("shl", "shr") and not isinstance(node.b, Imm)
+    return isinstance(node, Load) or shifts
+
+
+def unguarded(value: Expr) -> set[Expr]:
+    """The parts of ``value`` that are evaluated whatever its conditions give."""
+    seen = {value}
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        parts = operands(node)
+        if isinstance(node, Select) or (isinstance(node, Bin) and node.op in ("and", "or")):
+            parts = parts[:1]
+        fresh = [part for part in parts if part not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return seen
+
+
+def uses_device(func: PrimFunc) -> bool:
+    """Whether ``func`` executes an intrinsic, copies to or from an accelerator's memory, or waits for a queue."""
+    return any(
+        isinstance(part, (Exec, Wait)) or any(use.buffer.scope not in HOST_SCOPES for use in accesses(part))
+        for part in walk(func.body)
+    )
+
+
+def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
+    """The intrinsics that ``func`` executes, each once, in order."""
+    return tuple(dict.fromkeys(part.intrinsic for part in walk(func.body) if isinstance(part, Exec)))
+
+
+def declared(func: PrimFunc) -> set[str]:
+    """The names of all variables and buffers of ``func``, and its labels."""
+    names = {param.buffer.name for param in func.params}
+    return names.union(*(named(part) for part in walk(func.body)))
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """``name`` with the first number that makes it new; it is taken from now on."""
+    found = next(candidate for number in count(1) if (candidate := f"{name}_{number}") not in taken)
+    taken.add(found)
+    return found
+
+
+Rule = Callable[[Expr], Expr | None]
+
+
+def rewrite(expr: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """``expr`` rebuilt from its leaves up.
+
+    Args:
+        expr: what to rewrite.
+        rule: gets each node with its operands already rewritten, gives what stands in its place, or None to keep it.
+        memo: what was rewritten before by the same rule; handed on, shared parts of several expressions cost once.
+    """
+    memo = {} if memo is None else memo
+    done = memo.get(expr)
+    if done is None:
+        node = rebuild(expr, [rewrite(part, rule, memo) for part in operands(expr)])
+        replaced = rule(node)
+        done = memo[expr] = node if replaced is None else replaced
+    return done
+
+
+def map_expressions(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
+    """``stmt`` with ``function`` applied to every expression that stands in it or in a statement within it."""
+    return mapped(stmt, expr=function, body=lambda inner: map_expressions(inner, function))
+
+
+def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """``expr`` with variables replaced by expressions of the same type; see `map_expressions` for statements."""
+    return rewrite(expr, lambda node: values.get(node) if isinstance(node, Var) else None)

@@ -1,0 +1,112 @@
+"""Which output of a kernel may be the same memory as an input: every element must be read before it is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..form.fields import Access, accesses
+from ..form.nodes import Buffer, Copy, For, Param, Stmt, Var
+from ..form.visit import bodies, operands, walk
+from .affine import Affine, flat_index
+from .bounds import Bounds, Interval
+
+__all__ = ["may_alias"]
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Elements from ``index`` to ``reach`` further, of which at least one may be accessed."""
+
+    buffer: Buffer
+    index: Affine
+    loops: tuple[Var, ...]
+    writes: bool
+    reach: int = 0
+
+
+def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...]:
+    """The pairs (output, input) of names that may be one memory, as far as can be shown.
+
+    They have one dtype and size, and each load of the input stands before each store to the output in the text of the
+    loops around both, and what a store writes in one round of these loops no load reads in a later round. What a copy
+    reads that is only started may be read any time later.
+    """
+    inputs = [param.buffer for param in params if param.role == "input"]
+    outputs = [param.buffer for param in params if param.role == "output"]
+    pairs = [(out, x) for out in outputs for x in inputs if out.dtype == x.dtype and out.size == x.size]
+    if not pairs:
+        return ()
+    ranges: dict[Var, Interval] = {}
+    found: list[_Access] = []
+    _collect(body, (), ranges, found)
+    known = Bounds(ranges)
+    started = {part.source.buffer for part in walk(body) if isinstance(part, Copy) and part.queue is not None}
+    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known))
+
+
+def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], found: list[_Access]) -> None:
+    """Appends the accesses of ``stmt``, in the order of its text."""
+    loads = [use for expr in operands(stmt) for part in walk(expr) for use in accesses(part)]
+    found += [_Access(use.buffer, flat_index(use.buffer, use.start), loops, False) for use in loads]
+    # What a statement itself reads counts as read after what it writes: it does both in its own order.
+    for writes in (True, False):
+        for use in accesses(stmt):
+            if use.writes if writes else use.reads:
+                index, reach = flat_index(use.buffer, use.start), _reach(use, Bounds(ranges))
+                found.append(_Access(use.buffer, index, loops, writes, reach))
+    if isinstance(stmt, For):
+        ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
+        loops = (*loops, stmt.var)
+    for inner in bodies(stmt):
+        _collect(inner, loops, ranges, found)
+
+
+def _reach(use: Access, known: Bounds) -> int:
+    """How far beyond its first element a use goes, at most."""
+    strides = () if use.view is None else use.view.strides()
+    extents = [max(0, known.of(extent)[1] - 1) for extent in use.shape]
+    return sum(stride * steps for stride, steps in zip(strides, extents, strict=True))
+
+
+def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds) -> bool:
+    written: list[_Access] = []
+    read: list[_Access] = []
+    for access in accesses:
+        if access.buffer == out and access.writes:
+            written.append(access)
+        elif access.buffer == x:
+            if written:
+                return False
+            read.append(access)
+    return all(_apart(load, store, known) for load in read for store in written)
+
+
+def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
+    """Whether each round of the loops around both has a part of the memory of its own."""
+    common = [a for a, b in zip(load.loops, store.loops, strict=False) if a is b]
+    strides = []
+    for var in common:
+        stride = load.index.stride(var)
+        if stride is None or stride != store.index.stride(var):
+            return False
+        low, high = known.of(var)
+        if high > low:
+            strides.append((abs(stride), high - low))
+    (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
+    span = max(b + load.reach, d + store.reach) - min(a, c) + 1
+    for stride, steps in sorted(strides):
+        if stride < span:
+            return False
+        span += stride * steps
+    return True
+
+
+def _rest(index: Affine, common: Sequence[Var], known: Bounds) -> Interval:
+    """The values of ``index`` less the terms of ``common``."""
+    low = high = index.constant
+    for term, factor in index.terms.items():
+        if term not in common:
+            ends = [factor * end for end in known.of(term)]
+            low, high = low + min(ends), high + max(ends)
+    return low, high

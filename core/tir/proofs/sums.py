@@ -1,0 +1,77 @@
+"""Accumulators that cannot overflow: what their reductions may add up to, for every input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..form.dtype import bits, is_integer
+from ..form.nodes import Alloc, Buffer, For, PrimFunc, Stmt, Store, Update, Var
+from ..form.visit import accesses
+from .affine import Affine, flat_index
+from .bounds import Bounds, Interval, fits
+
+__all__ = ["exact_sums"]
+
+
+def exact_sums(func: PrimFunc) -> set[Buffer]:
+    """Local buffers of integers of at least 32 bits that only loops write, and all of whose updates are additions that
+    cannot overflow.
+
+    An element holds what is stored to it and, after that, at most all that the updates in the buffer's scope add to it:
+    each as often as the loops around it run that do not count the element's own indices.
+    """
+    finder = _Finder()
+    finder.visit(func.body, Bounds({}), ())
+    return {buffer for buffer, values in finder.values.items() if fits(values, buffer.dtype)}
+
+
+Loops = Sequence[tuple[Var, int]]
+
+
+class _Finder:
+    def __init__(self) -> None:
+        self.values: dict[Buffer, Interval] = {}
+        self.depths: dict[Buffer, int] = {}
+
+    def visit(self, stmt: Stmt, known: Bounds, loops: Loops) -> None:
+        """Note what ``stmt`` writes, within ``loops`` and their extents."""
+        if isinstance(stmt, Alloc):
+            if is_integer(stmt.buffer.dtype) and bits(stmt.buffer.dtype) >= 32:
+                self.values[stmt.buffer] = (0, 0)
+                self.depths[stmt.buffer] = len(loops)
+        elif isinstance(stmt, For):
+            loops = (*loops, (stmt.var, max(0, known.of(stmt.extent)[1])))
+        for use in accesses(stmt):
+            if use.writes and use.buffer in self.values:
+                if isinstance(stmt, (Store, Update)):
+                    self.note(stmt, known.of(stmt.value), loops)
+                else:
+                    del self.values[use.buffer]
+        for body, inside in known.inside(stmt):
+            self.visit(body, inside, loops)
+
+    def note(self, stmt: Store | Update, value: Interval, loops: Loops) -> None:
+        low, high = self.values[stmt.buffer]
+        if isinstance(stmt, Store):
+            # Added to what the other stores may leave, which is more than the hull of both, and simple.
+            self.values[stmt.buffer] = (low + min(0, value[0]), high + max(0, value[1]))
+        elif stmt.op != "add":
+            del self.values[stmt.buffer]
+        else:
+            inner = loops[self.depths[stmt.buffer] :]
+            own = _own_indices(flat_index(stmt.buffer, stmt.indices), inner)
+            times = prod(extent for var, extent in inner if var not in own)
+            self.values[stmt.buffer] = (low + times * min(0, value[0]), high + times * max(0, value[1]))
+
+
+def _own_indices(index: Affine, loops: Loops) -> set[Var]:
+    """Variables of ``loops`` of which no two sets of values give one element, all others being as they are."""
+    strides = {var: abs(index.stride(var) or 0) for var, _ in loops}
+    own: set[Var] = set()
+    span = 1
+    for var, extent in sorted(loops, key=lambda loop: strides[loop[0]]):
+        if strides[var] >= span:
+            own.add(var)
+            span += strides[var] * (extent - 1)
+    return own

@@ -1,0 +1,445 @@
+"""The proof that a function writes every element of its outputs, on every path and whatever its data.
+
+Most outputs are written by nests of loops whose indices are sums of multiples: these are ranges of elements, and their
+union is looked at. Where it is not the whole output the index arithmetic is run, for all rounds of all loops at once,
+within a bound of work. What an `Update` writes was written before. Under a condition that data decide counts what both
+branches write in the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..form.dtype import bits, is_float, is_integer
+from ..form.nodes import (
+    COMPARISONS,
+    INDEX,
+    Bin,
+    Bind,
+    Buffer,
+    Cast,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Imm,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Un,
+    Var,
+    View,
+)
+from ..form.visit import bodies, buffers_written, operands, variables, views
+from .affine import Affine
+from .facts import Facts
+from .indices import OWN, Unproven, inlined
+
+__all__ = ["output_faults"]
+
+_MAX_ROUNDS = 1 << 24
+"""Rounds of loops that are run for one output; a quarter of a second or so."""
+
+_CHUNK = 1 << 18
+"""Rounds that are run at once, but for those of one loop."""
+
+Range = tuple[int, int]
+Array = Any
+"""numpy's arrays of integers or bool."""
+
+
+def output_faults(func: PrimFunc) -> Iterator[Unproven]:
+    """Every output of a function that is not proven to be written in full; one that `index_faults` has nothing on.
+
+    Outputs that may be the memory of an input are written as all others: they may have memory of their own as well.
+    """
+    for output in func.buffers("output"):
+        if _is_whole(_Ranges(output).of(func.body, Facts(), {}), output.size):
+            continue
+        try:
+            missing = _Runner(output, func.body).missing(func.body)
+        except _TooMuchError:
+            what = (
+                f"output {output.name!r} is not proven to be written in full: that takes more than {_MAX_ROUNDS} rounds"
+            )
+            yield Unproven(what, None, "write it in loops whose indices are sums of their variables")
+            continue
+        if missing is not None:
+            yield Unproven(missing, None, "write every element, whatever the data are, before adding to it")
+
+
+def _is_whole(ranges: Sequence[Range], size: int) -> bool:
+    end = 0
+    for low, high in sorted(ranges):
+        if low > end:
+            break
+        end = max(end, high)
+    return end >= size
+
+
+def _units(buffer: Buffer) -> list[int]:
+    return [prod(buffer.shape[dim + 1 :]) for dim in range(len(buffer.shape))]
+
+
+class _Ranges:
+    """Ranges of elements that are surely written: first element, and the one after the last.
+
+    Args:
+        output: whose elements.
+    """
+
+    def __init__(self, output: Buffer) -> None:
+        self.output = output
+
+    def of(self, stmt: Stmt, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+        """What ``stmt`` writes within ``loops`` and their least extents."""
+        if isinstance(stmt, For):
+            least = facts.bounds.of(stmt.extent)[0]
+            inside = facts.loop(stmt.var, stmt.extent)
+            return self.of(stmt.body, inside, {**loops, stmt.var: least}) if inside is not None and least > 0 else []
+        if isinstance(stmt, If):
+            return self.condition(stmt, facts, loops)
+        if isinstance(stmt, Store):
+            return self.range(self.flat(stmt.indices, facts), loops) if stmt.buffer is self.output else []
+        if isinstance(stmt, Copy):
+            return self.copy(stmt, facts, loops) if stmt.to.buffer is self.output else []
+        inner = facts.bind(stmt.var, stmt.value) if isinstance(stmt, Bind) else facts
+        return [found for body in bodies(stmt) for found in self.of(body, inner, loops)]
+
+    def condition(self, stmt: If, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+        decided = facts.bounds.decide(stmt.condition)
+        sides: list[list[Range]] = []
+        for body, holds in ((stmt.then, True), (stmt.otherwise, False)):
+            inside = facts.assume(stmt.condition, holds)
+            if inside is None or decided is (not holds):
+                continue
+            # Of the rounds of loops around a branch, nobody knows here which take it.
+            sides.append([] if body is None else self.of(body, inside, loops if decided is holds else {}))
+        if decided is not None:
+            return sides[0] if sides else []
+        return [(0, self.output.size)] if all(_is_whole(side, self.output.size) for side in sides) and sides else []
+
+    def flat(self, indices: Sequence[Expr], facts: Facts) -> Affine:
+        total = Affine({}, 0)
+        for unit, index in zip(_units(self.output), indices, strict=True):
+            total += facts.linear(index).scaled(unit)
+        return total
+
+    def range(self, form: Affine, loops: Mapping[Var, int]) -> list[Range]:
+        """The elements at ``form``, where these are all those from one to another."""
+        first, steps = form.constant, []
+        for term, factor in form.terms.items():
+            if not isinstance(term, Var) or term not in loops:
+                return []
+            rounds = loops[term] - 1
+            first += min(0, factor * rounds)
+            steps.append((abs(factor), rounds))
+        span = 1
+        for step, rounds in sorted(steps):
+            if step > span:
+                return []
+            span += step * rounds
+        return [(first, first + span)]
+
+    def copy(self, stmt: Copy, facts: Facts, loops: Mapping[Var, int]) -> list[Range]:
+        form, inside = self.flat(stmt.to.start, facts), dict(loops)
+        for number, (extent, stride) in enumerate(zip(stmt.shape, stmt.to.strides(), strict=True)):
+            var = Var(f"{OWN}{number}")
+            inside[var] = facts.bounds.of(extent)[0]
+            if inside[var] <= 0:
+                return []
+            form += Affine({var: stride} if stride else {}, 0)
+        return self.range(form, inside)
+
+
+class _TooMuchError(Exception):
+    """More rounds than anybody wants to wait for."""
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Rounds of the loops around a statement.
+
+    Args:
+        count: how many.
+        values: of variables, one for each round.
+        owner: the round, of those at an outer place, that each is part of.
+    """
+
+    count: int
+    values: Mapping[Var, Array]
+    owner: Array
+
+    def take(self, which: Array) -> _Rounds:
+        """Those at some positions, perhaps repeated, or where an array of bool says so."""
+        owner = self.owner[which]
+        return _Rounds(len(owner), {var: values[which] for var, values in self.values.items()}, owner)
+
+    def having(self, var: Var, values: Array) -> _Rounds:
+        return _Rounds(self.count, {**self.values, var: values}, self.owner)
+
+
+Written = Iterator[tuple[Array, Array]]
+"""Arrays of rounds, and of elements that are written in them."""
+
+
+class _Runner:
+    """Runs the index arithmetic of what a function writes to one output.
+
+    Args:
+        output: the output.
+        body: of the function.
+    """
+
+    def __init__(self, output: Buffer, body: Stmt) -> None:
+        self.output = output
+        self.left = _MAX_ROUNDS
+        self.needed: set[Var] = set()
+        self.relevant: dict[Stmt, bool] = {}
+        while True:  # what a bound variable is computed from may be bound itself
+            known = len(self.needed)
+            self.need(body)
+            if len(self.needed) == known:
+                break
+
+    def writes(self, stmt: Stmt) -> bool:
+        found = self.relevant.get(stmt)
+        if found is None:
+            found = self.relevant[stmt] = self.output in buffers_written(stmt)
+        return found
+
+    def need(self, stmt: Stmt, described: bool = False) -> None:
+        """Note the variables that decide what is written."""
+        if not described and not self.writes(stmt):
+            return
+        if isinstance(stmt, Bind):
+            if stmt.var in self.needed:
+                self.needed.update(variables(stmt.value))
+        elif isinstance(stmt, Store):
+            self.needed.update(var for index in stmt.indices for var in variables(index))
+        else:
+            self.needed.update(var for expr in operands(stmt) for var in variables(expr))
+        if isinstance(stmt, Exec):
+            self.need(inlined(stmt.intrinsic), described=True)
+        for body in bodies(stmt):
+            self.need(body, described)
+
+    def missing(self, body: Stmt) -> str | None:
+        """What to say of elements that are not written; None where there is none."""
+        import numpy as np
+
+        written = np.zeros(self.output.size, bool)
+        with np.errstate(all="ignore"):
+            for _, elements in self.written(body, _Rounds(1, {}, np.zeros(1, np.int64)), {}, Facts()):
+                written[elements] = True
+        count = self.output.size - int(written.sum())
+        if not count:
+            return None
+        first = [int(i) for i in np.unravel_index(int(written.argmin()), self.output.shape)]
+        others = f", nor are {count - 1} others of its {self.output.size}" if count > 1 else ""
+        return f"element {first} of output {self.output.name!r} is not surely written{others}"
+
+    # Statements
+
+    def written(self, stmt: Stmt, rounds: _Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
+        if rounds.count == 0 or (not windows and not self.writes(stmt)):
+            return
+        if isinstance(stmt, For):
+            inside = facts.loop(stmt.var, stmt.extent)
+            if inside is not None:
+                for inner in self.expanded(stmt.var, self.extents(stmt.extent, rounds, facts), rounds):
+                    yield from self.written(stmt.body, inner, windows, inside)
+        elif isinstance(stmt, If):
+            yield from self.condition(stmt, rounds, windows, facts)
+        elif isinstance(stmt, Store):
+            yield from self.store(stmt, rounds, windows)
+        elif isinstance(stmt, Copy):
+            yield from self.copy(stmt, rounds, facts)
+        elif isinstance(stmt, Exec):
+            yield from self.exec(stmt, rounds)
+        else:
+            if isinstance(stmt, Bind):
+                facts = facts.bind(stmt.var, stmt.value)
+                value = self.value(stmt.value, rounds) if stmt.var in self.needed else None
+                rounds = rounds if value is None else rounds.having(stmt.var, value)
+            for body in bodies(stmt):
+                yield from self.written(body, rounds, windows, facts)
+
+    def extents(self, extent: Expr, rounds: _Rounds, facts: Facts) -> Array:
+        """How often a loop surely runs."""
+        import numpy as np
+
+        found = self.value(extent, rounds)
+        if found is None:
+            found = np.full(rounds.count, facts.bounds.of(extent)[0], np.int64)
+        return np.maximum(found.astype(np.int64), 0)
+
+    def expanded(self, var: Var, extents: Array, rounds: _Rounds) -> Iterator[_Rounds]:
+        """The rounds of a loop of these extents within other rounds; one for each of these if all do the same."""
+        import numpy as np
+
+        if var not in self.needed:
+            yield rounds.take(extents > 0)
+            return
+        total = int(extents.sum())
+        if total > _CHUNK and rounds.count > 1:
+            middle = rounds.count // 2
+            for part in (slice(None, middle), slice(middle, None)):
+                yield from self.expanded(var, extents[part], rounds.take(part))
+            return
+        self.left -= total
+        if self.left < 0:
+            raise _TooMuchError
+        starts = np.repeat(np.cumsum(extents) - extents, extents)
+        inner = rounds.take(np.repeat(np.arange(rounds.count), extents))
+        yield inner.having(var, (np.arange(total) - starts).astype(INDEX))
+
+    def condition(self, stmt: If, rounds: _Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
+        import numpy as np
+
+        sides = ((stmt.then, True), (stmt.otherwise, False))
+        decided = self.value(stmt.condition, rounds)
+        if decided is not None:
+            for body, holds in sides:
+                inside = facts.assume(stmt.condition, holds)
+                if body is not None and inside is not None:
+                    yield from self.written(body, rounds.take(decided == holds), windows, inside)
+            return
+        own = _Rounds(rounds.count, rounds.values, np.arange(rounds.count))
+        both: Array = None
+        for body, holds in sides:
+            inside = facts.assume(stmt.condition, holds)
+            if inside is None:
+                continue  # never so
+            found = [] if body is None else list(self.written(body, own, windows, inside))
+            codes = np.unique(np.concatenate([o * self.output.size + e for o, e in found] or [np.zeros(0, np.int64)]))
+            both = codes if both is None else np.intersect1d(both, codes, assume_unique=True)
+        if both is not None:
+            yield rounds.owner[both // self.output.size], both % self.output.size
+
+    def store(self, stmt: Store, rounds: _Rounds, windows: Mapping[Buffer, Window]) -> Written:
+        window = windows.get(stmt.buffer) if windows else None
+        if windows and window is None:
+            return
+        start, strides = window or (None, _units(self.output))
+        yield from self.elements(start, strides, [self.value(index, rounds) for index in stmt.indices], rounds)
+
+    def elements(self, start: Var | None, strides: Sequence[int], indices: Sequence[Array], rounds: _Rounds) -> Written:
+        import numpy as np
+
+        if any(index is None for index in indices):
+            return  # data decide
+        total = np.zeros(rounds.count, np.int64) if start is None else rounds.values[start]
+        for stride, index in zip(strides, indices, strict=True):
+            total = total + stride * index.astype(np.int64)
+        yield rounds.owner, total
+
+    def copy(self, stmt: Copy, rounds: _Rounds, facts: Facts) -> Written:
+        placed = self.placed(stmt.to, Var(f"{OWN}at"), rounds)
+        if placed is None:
+            return
+        axes = [Var(f"{OWN}{number}") for number in range(len(stmt.shape))]
+        self.needed.update(axes)
+        parts = [placed]
+        for var, extent in zip(axes, stmt.shape, strict=True):
+            parts = [i for part in parts for i in self.expanded(var, self.extents(extent, part, facts), part)]
+        for part in parts:
+            indices = [part.values[var] for var in axes]
+            yield from self.elements(Var(f"{OWN}at"), stmt.to.strides(), indices, part)
+
+    def placed(self, view: View, var: Var, rounds: _Rounds) -> _Rounds | None:
+        """The rounds with the element that a view begins at as the value of ``var``; None where data decide."""
+        import numpy as np
+
+        total = np.zeros(rounds.count, np.int64)
+        for unit, index in zip(_units(view.buffer), view.start, strict=True):
+            value = self.value(index, rounds)
+            if value is None:
+                return None
+            total = total + unit * value.astype(np.int64)
+        return rounds.having(var, total)
+
+    def exec(self, stmt: Exec, rounds: _Rounds) -> Written:
+        facts = Facts()
+        for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
+            own, found = Var(OWN + var.name), self.value(value, rounds)
+            rounds = rounds if found is None else rounds.having(own, found)
+        windows: dict[Buffer, Window] = {}
+        for param, view in zip(stmt.intrinsic.params, views(stmt), strict=True):
+            at = Var(f"{OWN}at_{param.name}")
+            placed = self.placed(view, at, rounds) if view.buffer is self.output else None
+            if placed is not None:
+                rounds, windows[param] = placed, (at, view.strides())
+        if windows:
+            yield from self.written(inlined(stmt.intrinsic), rounds, windows, facts)
+
+    # Expressions
+
+    def value(self, expr: Expr, rounds: _Rounds) -> Array | None:
+        """One value for each round, of the expression's dtype; None where that depends on data."""
+        import numpy as np
+
+        found = self.computed(expr, rounds)
+        return None if found is None else np.broadcast_to(found, (rounds.count,))
+
+    def computed(self, expr: Expr, rounds: _Rounds) -> Array | None:
+        import numpy as np
+
+        if isinstance(expr, Imm):
+            return None if is_float(expr.dtype) else np.array(expr.value, expr.dtype)
+        if isinstance(expr, Var):
+            return rounds.values.get(expr)
+        if not isinstance(expr, (Bin, Un, Cast, Select)) or is_float(expr.dtype):
+            return None
+        values: list[Array] = [self.computed(part, rounds) for part in operands(expr)]
+        if any(value is None for value in values):
+            return None
+        if isinstance(expr, Select):
+            return np.where(*values)
+        if isinstance(expr, Cast):
+            return values[0].astype(expr.dtype) if expr.dtype != "bool" else values[0] != 0
+        if isinstance(expr, Un):
+            functions: dict[str, Any] = {"neg": np.negative, "abs": np.abs, "not": np.logical_not}
+            return functions[expr.op](values[0])
+        return _binary(expr, *values)
+
+
+Window = tuple[Var, Sequence[int]]
+"""Of a parameter of an intrinsic: the variable that holds where its view begins in the output, and its strides."""
+
+
+def _binary(expr: Bin, a: Array, b: Array) -> Array | None:
+    """Integers wrap around in numpy as they do here, and dividing by zero gives 0."""
+    import numpy as np
+
+    op = expr.op
+    if op in COMPARISONS:
+        compare: dict[str, Any] = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
+        compare |= {"gt": np.greater, "ge": np.greater_equal}
+        return compare[op](a, b)
+    if op in ("and", "or"):
+        return np.logical_and(a, b) if op == "and" else np.logical_or(a, b)
+    if not is_integer(expr.dtype):
+        return None
+    if op in ("shl", "shr"):
+        if ((b < 0) | (b >= bits(expr.dtype))).any():
+            return None
+        return np.left_shift(a, b) if op == "shl" else np.right_shift(a, b)
+    if op == "truncdiv":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((np.remainder(a, b) != 0) & ((a < 0) != (b < 0))).astype(expr.dtype)
+    functions: dict[str, Any] = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+    }
+    functions |= {"floordiv": np.floor_divide, "floormod": np.remainder}
+    functions |= {"bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor}
+    return functions[op](a, b)

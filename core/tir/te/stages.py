@@ -1,0 +1,209 @@
+"""Which tensors of a computation get loops and memory of their own, and which are written into their consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..form.functions import FUNCTIONS
+from ..form.nodes import Bin, Call, Cast, Expr, Load, Select, Un
+from ..form.visit import operands, rewrite, substitute, walk
+from ..rewrites.simplify import simplify_expr
+from .tensors import Assemble, Compute, Definition, IterVar, Piece, Reduce, Reduction, Tensor
+
+__all__ = ["Nest", "loads", "map_definition", "nests", "owns", "plan_stages"]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The expressions of one stage, or piece of a stage, that stand in one nest of loops.
+
+    Args:
+        axes: the indices of the element that is computed, less ``offsets``.
+        offsets: first element of the piece.
+        loops: ``axes`` and the axes of the reduction.
+        exprs: what is evaluated.
+    """
+
+    axes: tuple[IterVar, ...]
+    offsets: tuple[int, ...]
+    loops: tuple[IterVar, ...]
+    exprs: tuple[Expr, ...]
+
+    @property
+    def steps(self) -> int:
+        """How often the expressions are evaluated."""
+        return prod(axis.extent for axis in self.loops)
+
+
+def nests(definition: Definition) -> tuple[Nest, ...]:
+    """The nests of loops of a stage."""
+    if isinstance(definition, Compute):
+        return (Nest(definition.axes, (0,) * len(definition.axes), definition.axes, (definition.value,)),)
+    if isinstance(definition, Reduce):
+        reduction = definition.reduction
+        exprs = (reduction.value,) if reduction.where is None else (reduction.value, reduction.where)
+        return (Nest(definition.axes, (0,) * len(definition.axes), (*definition.axes, *reduction.axes), exprs),)
+    if isinstance(definition, Assemble):
+        return tuple(Nest(piece.axes, piece.offsets, piece.axes, (piece.value,)) for piece in definition.pieces)
+    return ()
+
+
+def map_definition(definition: Definition, function: Callable[[Expr], Expr]) -> Definition:
+    """``definition`` with ``function`` applied to each of its expressions."""
+    if isinstance(definition, Compute):
+        return Compute(definition.axes, function(definition.value))
+    if isinstance(definition, Reduce):
+        old = definition.reduction
+        where = None if old.where is None else function(old.where)
+        return Reduce(definition.axes, Reduction(old.op, function(old.value), old.axes, where))
+    if isinstance(definition, Assemble):
+        return Assemble(tuple(Piece(p.offsets, p.axes, function(p.value)) for p in definition.pieces))
+    return definition
+
+
+def loads(exprs: Sequence[Expr]) -> tuple[Load, ...]:
+    """The loads within ``exprs``, each once, in order of first use."""
+    return tuple(dict.fromkeys(part for expr in exprs for part in walk(expr) if isinstance(part, Load)))
+
+
+def owns(index: Expr, axis: IterVar) -> bool:
+    """Whether ``index``, into a dimension of the extent of ``axis``, is that very axis."""
+    return index is axis or axis.extent == 1
+
+
+def plan_stages(outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
+    """The tensors that get loops of their own, each after those that it reads, and their definitions with all others
+    written in.
+    """
+    stages = {tensor: _simplified(definition) for tensor, definition in _in_order({}, outputs).items()}
+    for tensor, definition in reversed(list(stages.items())):
+        if isinstance(definition, Compute) and tensor not in outputs:
+            uses = _uses(stages, tensor)
+            if _stays_shallow(definition.value, uses) and _worth_inlining(tensor, definition.value, uses, stages):
+                del stages[tensor]
+                rule = _inlining(tensor, definition)
+                for user in dict.fromkeys(user for user, _, _ in uses):
+                    stages[user] = map_definition(stages[user], rule)
+    return _in_order({tensor: _simplified(definition) for tensor, definition in stages.items()}, outputs)
+
+
+def _simplified(definition: Definition) -> Definition:
+    ranges = {axis: (0, axis.extent - 1) for body in nests(definition) for axis in body.loops}
+    return map_definition(definition, lambda expr: simplify_expr(expr, ranges))
+
+
+def _in_order(stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
+    """All computed tensors that ``outputs`` need, each after those that it reads. Those not in ``stages`` have the
+    definition that they were made with.
+    """
+    done: dict[Tensor, Definition] = {}
+    stack = [(tensor, False) for tensor in reversed(outputs)]
+    while stack:
+        tensor, ready = stack.pop()
+        definition = stages.get(tensor, tensor.definition)
+        needs = nests(definition)
+        if tensor in done or not needs:
+            continue
+        if ready:
+            done[tensor] = definition
+        else:
+            stack.append((tensor, True))
+            read = loads([expr for body in needs for expr in body.exprs])
+            stack.extend((load.buffer, False) for load in reversed(read) if isinstance(load.buffer, Tensor))
+    return done
+
+
+Use = tuple[Tensor, Nest, Load]
+
+
+def _uses(stages: Mapping[Tensor, Definition], tensor: Tensor) -> list[Use]:
+    return [
+        (user, body, load)
+        for user, definition in stages.items()
+        for body in nests(definition)
+        for load in loads(body.exprs)
+        if load.buffer is tensor
+    ]
+
+
+def _inlining(tensor: Tensor, definition: Compute) -> Callable[[Expr], Expr]:
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer is tensor:
+            return substitute(definition.value, dict(zip(definition.axes, node.indices, strict=True)))
+        return None
+
+    return lambda expr: rewrite(expr, rule)
+
+
+_MAX_DEPTH = 60
+"""Operands nest no deeper than that when stages are written into one another: `verify` allows little more."""
+
+
+def _stays_shallow(value: Expr, uses: Sequence[Use]) -> bool:
+    depth = _depth([value])
+    return all(_depth(body.exprs) + depth <= _MAX_DEPTH for _, body, _ in uses)
+
+
+def _depth(exprs: Sequence[Expr]) -> int:
+    level, depth = set(exprs), 0
+    while level:
+        level = {part for node in level for part in operands(node)}
+        depth += 1
+    return depth
+
+
+_CHEAP = 4
+"""The most operations that are worth repeating any number of times: those of ``(x - zero_point) * scale`` for an
+integer ``x``. Keeping the result would take four times the memory of ``x``.
+"""
+
+_MEMORY = 8
+"""Writing an element and reading it back, in operations."""
+
+
+def _worth_inlining(tensor: Tensor, value: Expr, uses: Sequence[Use], stages: Mapping[Tensor, Definition]) -> bool:
+    steps = sum(body.steps for _, body, _ in uses)
+    cost = _cost(value)
+    # Distinct loads multiply the size of the consumer's text, from stage to stage: they are few.
+    cheap = cost <= _CHEAP and len(uses) <= 8
+    if not cheap and (steps - tensor.size) * cost > _MEMORY * tensor.size:
+        return False
+    # Fused, a reduction and what follows it need one row of memory. Written into a consumer that reads in another
+    # order, what follows would leave the whole result of the reduction in memory.
+    whole = any(
+        isinstance(load.buffer, Tensor)
+        and isinstance(stages.get(load.buffer), Reduce)
+        and load.buffer.size >= tensor.size
+        for load in loads([value])
+    )
+    return not whole or all(_same_element(user, body, load) for user, body, load in uses)
+
+
+def _same_element(user: Tensor, body: Nest, load: Load) -> bool:
+    if user.shape != load.buffer.shape or any(body.offsets):
+        return False
+    return all(owns(index, axis) for index, axis in zip(load.indices, body.axes, strict=True))
+
+
+_COSTS = dict.fromkeys(("div", "floordiv", "floormod", "truncdiv"), 4)
+
+
+def _cost(value: Expr) -> int:
+    """Operations, an addition being one, without those of indices."""
+    total = 0
+    seen = {value}
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Bin):
+            total += _COSTS.get(node.op, 1)
+        elif isinstance(node, Call):
+            total += FUNCTIONS[node.name].cost
+        elif isinstance(node, (Un, Cast, Select)):
+            total += 1
+        fresh = [] if isinstance(node, Load) else [part for part in operands(node) if part not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return total

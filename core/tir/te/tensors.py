@@ -1,0 +1,365 @@
+"""What a tensor holds, element by element; `uma.tir.te` shows how it is used."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import InternalError
+from ..form.dtype import DTYPES
+from ..form.nodes import INDEX, Buffer, Expr, PrimFunc, Var
+from ..form.visit import variables
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "PARAM_ALIGNMENT",
+    "Assemble",
+    "Compute",
+    "Constant",
+    "IterVar",
+    "Kernel",
+    "Piece",
+    "Placeholder",
+    "Reduce",
+    "Reduction",
+    "Reshape",
+    "Tensor",
+    "assemble",
+    "compute",
+    "constant",
+    "max",
+    "min",
+    "placeholder",
+    "prim_func",
+    "reduce_axis",
+    "reshape",
+    "sum",
+]
+
+
+PARAM_ALIGNMENT = 16
+"""What kernels ask of their constants and workspaces, in bytes: the widest load of machines that need it aligned.
+Inputs and outputs may be a caller's memory, which has the alignment of its elements."""
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise InternalError(what, where="tensor expression")
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False)
+class IterVar(Var):
+    """An index that runs from 0 to ``extent`` - 1. Each is itself: two of one name are two."""
+
+    extent: int
+
+    def __init__(self, name: str, extent: int) -> None:
+        Var.__init__(self, name, INDEX)
+        _require(extent > 0, f"axis {name!r} has extent {extent}")
+        object.__setattr__(self, "extent", extent)
+
+    def _key(self) -> object:
+        return object()
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """Contents come from the caller of the kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Contents are known now."""
+
+    array: NDArray[np.generic]
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape:
+    """Contents are those of the placeholder ``base``, in the same order."""
+
+    base: Tensor
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Element ``axes`` is ``value``."""
+
+    axes: tuple[IterVar, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """``value`` folded with ``op`` (add, min or max) over all ``axes``, those steps left out for which ``where`` is
+    false. Where no step is left the result is the identity of ``op``: 0, or the largest or smallest value of the type
+    (infinite for floats).
+    """
+
+    op: str
+    value: Expr
+    axes: tuple[IterVar, ...]
+    where: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Element ``axes`` is the result of ``reduction``."""
+
+    axes: tuple[IterVar, ...]
+    reduction: Reduction
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Elements ``offsets`` + ``axes`` are ``value``."""
+
+    offsets: tuple[int, ...]
+    axes: tuple[IterVar, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Assemble:
+    """The pieces written one after the other: where they overlap the last one holds. Together they cover all."""
+
+    pieces: tuple[Piece, ...]
+
+
+Definition = Placeholder | Constant | Reshape | Compute | Reduce | Assemble
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False)
+class Tensor(Buffer):
+    """A buffer that knows what it holds. Each is itself: two of one name, shape and dtype are two.
+
+    Made by `placeholder`, `constant`, `reshape`, `compute` and `assemble`.
+
+    Args:
+        name: an identifier.
+        shape: positive extents; ``()`` is a scalar.
+        dtype: of its elements.
+        definition: where its contents come from.
+    """
+
+    definition: Definition = Placeholder()
+
+    def __init__(self, name: str, shape: Sequence[int], dtype: str, definition: Definition) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "shape", tuple(shape))
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "scope", "global")
+        object.__setattr__(self, "alignment", 0)
+        object.__setattr__(self, "definition", definition)
+        Buffer.__post_init__(self)
+
+    def _key(self) -> object:
+        return object()
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel and the contents of some of its constants.
+
+    Args:
+        func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
+        constants: what its last ``len(constants)`` parameters of role constant hold, in order.
+        orders: how the caller has to lay out each constant that it binds: dimension d of what the function takes is
+            dimension ``order[d]`` of the placeholder, or of the shape through which it is read.
+    """
+
+    func: PrimFunc
+    constants: tuple[NDArray[np.generic], ...]
+    orders: tuple[tuple[int, ...], ...]
+
+
+def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
+    """A tensor whose contents the caller of the kernel gives.
+
+    Args:
+        shape: positive extents; ``()`` is a scalar.
+        dtype: of its elements.
+        name: an identifier.
+    """
+    return Tensor(name, shape, dtype, Placeholder())
+
+
+def constant(array: NDArray[np.generic], name: str) -> Tensor:
+    """A tensor of known contents, such as a table. They become a parameter: kernels do not differ by them."""
+    dtype = array.dtype.name
+    _require(dtype in DTYPES, f"constant {name!r} has dtype {dtype}")
+    return Tensor(name, array.shape, dtype, Constant(array))
+
+
+def reshape(base: Tensor, shape: Sequence[int]) -> Tensor:
+    """A placeholder under another shape: the kernel's parameter has that shape then, which costs nothing.
+
+    Raises:
+        InternalError: ``base`` is no placeholder, or has another number of elements.
+    """
+    _require(isinstance(base.definition, Placeholder), f"a reshape of {base.name!r}, which is no placeholder")
+    made = Tensor(base.name, shape, base.dtype, Reshape(base))
+    _require(made.size == base.size, f"{base.size} elements of {base.name!r} do not fit {tuple(shape)}")
+    return made
+
+
+def reduce_axis(extent: int, name: str) -> IterVar:
+    """An index to reduce over."""
+    return IterVar(name, extent)
+
+
+def _axes(shape: Sequence[int]) -> tuple[IterVar, ...]:
+    return tuple(IterVar(f"i{position}", extent) for position, extent in enumerate(shape))
+
+
+def compute(shape: Sequence[int], f: Callable[..., Expr | Reduction], name: str) -> Tensor:
+    """The tensor of ``shape`` whose element ``i, j, ..`` is ``f(i, j, ..)``.
+
+    Args:
+        shape: extents, all positive; ``()`` is a scalar.
+        f: takes one index per dimension, gives an expression or a `Reduction`. The dtype is that of what it gives.
+        name: for messages only.
+
+    Raises:
+        InternalError: ``f`` uses an axis over which nothing loops, or reduces over one that it was given.
+    """
+    axes = _axes(shape)
+    value = f(*axes)
+    if isinstance(value, Reduction):
+        _require(not set(axes) & set(value.axes), f"{name!r} reduces over its own axes")
+        for expr in (value.value, value.where):
+            _require_known(expr, (*axes, *value.axes), name)
+        return Tensor(name, shape, value.value.dtype, Reduce(axes, value))
+    _require_known(value, axes, name)
+    return Tensor(name, shape, value.dtype, Compute(axes, value))
+
+
+def _require_known(expr: Expr | None, axes: Sequence[IterVar], name: str) -> None:
+    unknown = [] if expr is None else [var.name for var in variables(expr) if var not in axes]
+    _require(not unknown, f"{name!r} uses {', '.join(unknown)} and does not loop over it")
+
+
+def assemble(
+    shape: Sequence[int],
+    dtype: str,
+    pieces: Sequence[tuple[Sequence[int], Sequence[int], Callable[..., Expr]]],
+    name: str,
+) -> Tensor:
+    """A tensor written piece by piece: a pad fills all, then copies the interior; a concatenation has one per input.
+
+    Args:
+        shape: extents of the whole.
+        dtype: of the whole and of every piece.
+        pieces: (offsets, shape, f) each: element ``offsets + (i, j, ..)`` is ``f(i, j, ..)``. Where pieces overlap the
+            last one holds; together they must cover the whole.
+        name: for messages only.
+
+    Raises:
+        InternalError: a piece has another dtype or rank, reaches outside, or uses an axis over which nothing loops; or
+            an element is in no piece.
+    """
+    made = []
+    rest = [tuple((0, extent) for extent in shape)]
+    for position, (offsets, extents, f) in enumerate(pieces):
+        where = f"piece {position} of {name!r}"
+        _require(len(offsets) == len(extents) == len(shape), f"{where} has another rank than the whole, {len(shape)}")
+        box = tuple((offset, offset + extent) for offset, extent in zip(offsets, extents, strict=True))
+        inside = all(0 <= low and high <= whole for (low, high), whole in zip(box, shape, strict=True))
+        _require(inside, f"{where} covers {box} and reaches outside {tuple(shape)}")
+        axes = _axes(extents)
+        value = f(*axes)
+        _require(value.dtype == dtype, f"{where} is {value.dtype}, not {dtype}")
+        _require_known(value, axes, name)
+        made.append(Piece(tuple(offsets), axes, value))
+        rest = [part for old in rest for part in _outside(old, box)]
+    _require(not rest, f"the pieces of {name!r} leave out {rest[0] if rest else ()}")
+    return Tensor(name, shape, dtype, Assemble(tuple(made)))
+
+
+Box = tuple[tuple[int, int], ...]
+
+
+def _outside(box: Box, hole: Box) -> list[Box]:
+    """``box`` without ``hole``, as boxes."""
+    parts = []
+    for axis, ((low, high), (hole_low, hole_high)) in enumerate(zip(box, hole, strict=True)):
+        if hole_low >= high or hole_high <= low:
+            return [box]
+        for part in ((low, hole_low), (hole_high, high)):
+            if part[0] < part[1]:
+                both = zip(box[:axis], hole[:axis], strict=True)
+                inner = tuple((builtins.max(a, c), builtins.min(b, d)) for (a, b), (c, d) in both)
+                parts.append((*inner, part, *box[axis + 1 :]))
+    return parts
+
+
+def _reduction(op: str, value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None) -> Reduction:
+    axes = (axes,) if isinstance(axes, IterVar) else tuple(axes)
+    _require(value.dtype != "bool", f"a reduction ({op}) does not take bool")
+    _require(where is None or where.dtype == "bool", "the condition of a reduction is not bool")
+    _require(len(set(axes)) == len(axes), f"a reduction ({op}) names an axis twice")
+    return Reduction(op, value, axes, where)
+
+
+def sum(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
+    """The sum over ``axes`` (integers wrap around), without the steps for which ``where`` is false: their loads are
+    not executed, which is how padding is written.
+
+    Args:
+        value: what is added, of the dtype of the sum.
+        axes: made by `reduce_axis`, one or several.
+        where: bool; None for all steps.
+    """
+    return _reduction("add", value, axes, where)
+
+
+def max(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
+    """The largest value over ``axes``; -inf, or the smallest value of an integer type, where there is none. For
+    arguments see `sum`.
+    """
+    return _reduction("max", value, axes, where)
+
+
+def min(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
+    """The smallest value over ``axes``; inf, or the largest value of an integer type, where there is none. For
+    arguments see `sum`.
+    """
+    return _reduction("min", value, axes, where)
+
+
+def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants: Sequence[Tensor] = ()) -> Kernel:
+    """The kernel that computes ``outputs``.
+
+    Args:
+        inputs: placeholders that are inputs of the kernel, in order. One that is not read stays a parameter.
+        outputs: computed tensors, in order.
+        constants: placeholders whose contents never change (weights); the caller binds them.
+
+    Returns:
+        The function, the contents of what was made by `constant`, and the order of the dimensions of ``constants``.
+        Parameters are ``inputs``, ``outputs``, ``constants``, what was made by `constant` (in order of first use), and
+        workspaces. A placeholder that is read through a `reshape` is a parameter of that shape. Which input an
+        output may share its memory with is told in ``may_alias``.
+
+    Raises:
+        InternalError: an output is not computed, or given twice; a placeholder that is read is missing, given twice, or
+            read under two shapes.
+    """
+    from .lower import lower
+
+    seen: set[Tensor] = set()
+    for tensor in (*inputs, *constants):
+        _require(isinstance(tensor.definition, Placeholder), f"parameter {tensor.name!r} is not a placeholder")
+        _require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
+        seen.add(tensor)
+    for tensor in outputs:
+        computed = not isinstance(tensor.definition, (Placeholder, Constant, Reshape))
+        _require(computed, f"output {tensor.name!r} is not computed")
+        _require(tensor not in seen, f"output {tensor.name!r} is given twice")
+        seen.add(tensor)
+    return lower(tuple(inputs), tuple(outputs), tuple(constants))
