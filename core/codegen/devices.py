@@ -96,6 +96,11 @@ class Device:
         return self.runtime.implementations[self.impl]
 
     @property
+    def driver(self) -> str | None:
+        """The C object that drives it; None where nothing does."""
+        return self.runtime.driver and (self.implementation.driver or self.runtime.driver)
+
+    @property
     def sources(self) -> dict[str, str]:
         """All files that are compiled or included for it, by name."""
         others = {} if self.runtime.driver is None else self.implementation.sources
@@ -152,7 +157,7 @@ def slots(used: Iterable[Device]) -> tuple[Slot, ...]:
     found: list[Slot] = []
     taken: set[str] = set()
     for device in used:
-        if device.runtime.driver is not None:
+        if device.driver is not None:
             identifier = c_identifier(device.label, taken)
             taken.add(identifier)
             found.append(Slot(len(found), device, identifier))
@@ -189,11 +194,21 @@ def device_files(devices: Iterable[Device], generated: Iterable[str]) -> dict[st
     Raises:
         PluginError: a file has the name of another one, also where only upper and lower case tell the two apart; or
             two devices of one kind have different contents for it.
+        UsageError: two devices of one kind have different drivers, which define the same functions.
     """
     files: dict[str, str] = {}
+    drivers: dict[str | None, Device] = {}
     kinds: dict[str, str] = {}
     owners = {name.lower(): (name, "the core writes") for name in generated}
     for device in devices:
+        other_device = drivers.setdefault(device.runtime.header, device)
+        if device.driver != other_device.driver:
+            both = f"impl={other_device.impl} of {other_device.label!r} and impl={device.impl} of {device.label!r}"
+            raise UsageError(
+                f"{both} have drivers of their own, which cannot be in one image",
+                where=f"target kind {device.kind!r}",
+                hint="choose one implementation for both",
+            )
         for name, text in device.sources.items():
             if files.get(name) == text:
                 continue
@@ -228,8 +243,8 @@ def device_tables(model: str, every: Sequence[Slot]) -> Iterator[str]:
         base = f"0x{device.base:x}u" if device.base is not None else "0"
         fields = [
             c_string(device.label),
-            f"&{device.runtime.driver}",
-            device.implementation.bus,
+            f"&{device.driver}",
+            device.implementation.bus or "NULL",
             f"{device.implementation.state_bytes}u",
             base,
             parameters,

@@ -177,7 +177,7 @@ static int close_devices(int count)
     int i, good = 1;
 
     for (i = count - 1; i >= 0; i--) {
-        const int32_t code = devices[i].driver->close(&devices[i]);
+        const int32_t code = uma_device_close(&devices[i]);
 
         if (code != 0) {
             fprintf(stderr, "closing device %%s failed with fault %%d\\n", devices[i].label, (int)code);

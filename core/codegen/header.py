@@ -23,7 +23,7 @@ __all__ = [
     "state_alignment",
 ]
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 """``UMA_ABI_VERSION`` that generated code keeps to; it refuses to be compiled with another."""
 
 

@@ -124,7 +124,7 @@ class _Writer:
         self.memories = {memory.name: memory for memory in func.memories}
         self.names = declared(func)
         self.mentions_device = False
-        # For each queue the most copies that a wait leaves pending; those where these need not be as many transfers.
+        # For each queue the most that a wait leaves pending; those where these need not be as many transfers.
         self.pending = dict.fromkeys(func.queues, 0)
         for part in walk(func.body):
             if isinstance(part, Wait):
@@ -228,7 +228,7 @@ class _Writer:
         into, out_of = self.memories.get(stmt.to.buffer.scope), self.memories.get(stmt.source.buffer.scope)
         queue = stmt.queue
         if queue is not None and queue in self.counts:
-            self.count_copy(self.counts[queue], self.pending[queue])
+            self.count_start(self.counts[queue], self.pending[queue])
         if into is not None:
             self.transfers(transfer(stmt), into.copy_in if queue is None else into.start_in, known, queue)
         elif out_of is not None:
@@ -236,8 +236,8 @@ class _Writer:
         else:
             self.stmt(_as_loops(stmt, self.names), known)
 
-    def count_copy(self, counts: str, length: int) -> None:
-        """Of the copies started last, the numbers of transfers, for one more that has none yet."""
+    def count_start(self, counts: str, length: int) -> None:
+        """Of what was started last, the numbers of transfers, for one more that has none yet."""
         if length > 1:
             i = _name(Var(fresh_name("i", self.names)))
             with self.brace(f"for (int32_t {i} = {length - 1}; {i} > 0; --{i})"):
@@ -288,13 +288,20 @@ class _Writer:
                 self.uneven[queue] = None
 
     def exec(self, stmt: Exec, known: Bounds) -> None:
-        intrinsic, printer = stmt.intrinsic, self.printer(known)
+        intrinsic, queue, printer = stmt.intrinsic, stmt.queue, self.printer(known)
+        if queue is not None and queue in self.counts:
+            self.count_start(self.counts[queue], self.pending[queue])
         values = {var.name: printer.text(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
         for param, view in zip(intrinsic.params, stmt.args, strict=True):
             values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
             for number, stride in enumerate(view.strides()):
                 values[f"{param.name}_stride{number}"] = str(stride * itemsize(param.dtype))
-        self.attempt(intrinsic.code, values)
+        if queue is None:
+            self.attempt(intrinsic.code, values)
+            return
+        self.attempt(intrinsic.start, {**values, "queue": str(queue.index)})
+        if queue in self.counts:
+            self.line(f"++{self.counts[queue]}[0];")
 
     def attempt(self, text: str, values: Mapping[str, str]) -> None:
         self.mentions_device |= "device" in placeholders(text)

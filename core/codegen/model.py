@@ -218,7 +218,7 @@ class _Source:
         if self.states:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
-        buses = {slot.device.implementation.bus for slot in self.slots.values()}
+        buses = {bus for slot in self.slots.values() if (bus := slot.device.implementation.bus)}
         if MMIO_BUS in buses:
             yield '#include "uma_mmio.h"'
         headers = [target.runtime.header for target in self.targets.values()]
@@ -226,6 +226,8 @@ class _Source:
         # The simulator of a device may be known to its implementation's file alone.
         for bus in sorted(buses - {MMIO_BUS}):
             yield f"\nint32_t {bus}(uma_device *device, void *memory, size_t bytes);"
+        own = {slot.device.driver for slot in self.slots.values() if slot.device.implementation.driver}
+        yield from (f"\nextern const uma_driver {driver};" for driver in sorted(filter(None, own)))
 
     def init(self) -> str:
         name = self.name

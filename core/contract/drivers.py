@@ -13,7 +13,8 @@ from ..errors import PluginError
 from ..relay.extern import Extern, Field
 from ..target.kind import shown
 from ..tir.form import ctext
-from ..tir.form.nodes import Intrinsic, Memory, PrimFunc, Queue
+from ..tir.form.machine import Machine
+from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import intrinsics
 
 __all__ = ["Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
@@ -30,20 +31,26 @@ class Implementation:
 
     Args:
         bus: the C function ``int32_t BUS(uma_device *device, void *memory, size_t bytes)`` that fills in
-            ``device->bus``; 0 where that worked, else a fault code.
+            ``device->bus``; 0 where that worked, else a fault code. None where the driver needs no registers.
         sources: C files that are needed for this one alone, by name.
-        state_bytes: memory that it works in, given by the caller, aligned to 64 bytes.
+        state_bytes: memory that it works in, given by the caller, aligned to 64 bytes: ``device->memory``.
+        driver: the C object ``const uma_driver DRIVER`` that drives the device by this implementation; None where it is
+            that of the `Runtime`. A simulator that has no registers is its own driver, and defines the functions that
+            intrinsics and routines call.
 
     Raises:
         PluginError: a field is malformed.
     """
 
-    bus: str
+    bus: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     state_bytes: int = 0
+    driver: str | None = None
 
     def __post_init__(self) -> None:
-        _identifier(self.bus, "Implementation.bus")
+        for name in ("bus", "driver"):
+            if getattr(self, name) is not None:
+                _identifier(getattr(self, name), f"Implementation.{name}")
         _sources(self, "Implementation.sources")
         if type(self.state_bytes) is not int or not 0 <= self.state_bytes < 2**31:
             raise PluginError(f"Implementation.state_bytes is {shown(self.state_bytes)}", hint="0 to 2**31 - 1")
@@ -291,7 +298,8 @@ class Runtime:
     there is no driver, and nothing that needs one.
 
     Args:
-        driver: the C object ``const uma_driver DRIVER``; None where nothing drives a device.
+        driver: the C object ``const uma_driver DRIVER``, for implementations that have none of their own; None where
+            nothing drives a device.
         header: the file that declares it and what intrinsics and routines call; a key of ``sources``.
         sources: C files of the driver, by name; names and symbols begin with something of the plugin's own.
         implementations: by the value of ``impl``. ``mmio``, registers at the address ``base``, is the core's own and
@@ -302,11 +310,10 @@ class Runtime:
         parts: what it counts of each part of a call besides. The indices of part 0 follow those of ``counters``, then
             come those of part 1.
         clock: what the cycles that it counts are in time.
-        memories: the accelerator's memories that loops and externs for this target may use.
-        intrinsics: its instructions that loops may execute. What is not listed is in no model: C text that comes with
-            the text of a model counts for nothing.
+        machine: the memories that loops and externs for this target may use, the queues on which loops may start
+            something, and the instructions that they may execute. What is not in it is in no model: C text that comes
+            with the text of a model counts for nothing.
         routines: what externs may call.
-        queues: on which loops may start copies.
         launch_queues: on which externs may be started.
         libraries: what to link with.
 
@@ -323,10 +330,8 @@ class Runtime:
     counters: tuple[str, ...] = ()
     parts: Parts | None = None
     clock: Clock | None = None
-    memories: tuple[Memory, ...] = ()
-    intrinsics: tuple[Intrinsic, ...] = ()
+    machine: Machine | None = None
     routines: tuple[Routine, ...] = ()
-    queues: tuple[Queue, ...] = ()
     launch_queues: tuple[LaunchQueue, ...] = ()
     libraries: tuple[Library, ...] = ()
 
@@ -363,7 +368,7 @@ class Runtime:
                 raise PluginError(f"Runtime.faults: {shown(code)} is no fault code with a meaning", hint="not 0: text")
         for counter in self.counters:
             _identifier(counter, "Runtime.counters")
-        for name, record in (("parts", Parts), ("clock", Clock)):
+        for name, record in (("parts", Parts), ("clock", Clock), ("machine", Machine)):
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, record):
                 raise PluginError(f"Runtime.{name} is {shown(value)}, not a record {record.__name__}")
@@ -399,8 +404,9 @@ class Runtime:
 
     def undeclared(self, func: PrimFunc | Extern) -> str | None:
         """What a function uses though it is not this accelerator's, in words; None where all is."""
+        machine = self.machine or Machine()
         for memory in func.memories:
-            if memory not in self.memories:
+            if memory not in machine.memories:
                 return f"the memory {memory.name!r}"
         if isinstance(func, Extern):
             routine = self.routine(func.routine)
@@ -410,19 +416,16 @@ class Runtime:
                 return f"the launch queue {func.queue!r}"
             return routine.problem(func)
         for queue in func.queues:
-            if queue not in self.queues:
+            if queue not in machine.queues:
                 return f"the queue {queue.name!r}"
         for intrinsic in intrinsics(func):
-            if intrinsic not in self.intrinsics:
+            if intrinsic not in machine.intrinsics:
                 return f"the intrinsic {intrinsic.name!r}"
         return None
 
 
 _TABLES: Mapping[str, type[Any]] = {
-    "memories": Memory,
-    "intrinsics": Intrinsic,
     "routines": Routine,
-    "queues": Queue,
     "launch_queues": LaunchQueue,
     "libraries": Library,
 }
@@ -434,9 +437,7 @@ _OF_DRIVERS = (
     "counters",
     "parts",
     "clock",
-    "memories",
-    "intrinsics",
-    "queues",
+    "machine",
     "launch_queues",
 )
 

@@ -173,7 +173,7 @@ class Devices:
         while self._open > 0:
             self._open -= 1
             device = self._devices + self._open
-            code = device.driver.close(device)
+            code = device.driver.close(device) if device.driver.close else 0
             if code != 0:
                 errors.append(self._error(self._open, code, "could not be closed"))
         return errors

@@ -100,7 +100,7 @@ class _Model:
         codes = []
         while self.devices:
             device = self.devices.pop()
-            codes.append([len(self.devices), device.driver.close(device)])
+            codes.append([len(self.devices), device.driver.close(device) if device.driver.close else 0])
         return {"closed": codes}
 
     def at(self, offset: int) -> Any:

@@ -1,9 +1,10 @@
 """Loops: the form in which kernels are written, transformed and printed as C.
 
 `nodes` says what a `PrimFunc` consists of and means, `verify` what it must be, `text` how it is written. Kernels come
-from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. What an
-accelerator has are `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and `Exec` use. `unroll`, `flatten` and
-`hoist_scratch` bring a function into the form that the code generator and the memory planner take.
+from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. A `Machine` is
+what an accelerator has: each `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and `Exec` use; `parse_machine`
+reads one. `unroll`, `flatten` and `hoist_scratch` bring a function into the form that the code generator and the memory
+planner take.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from . import te
 from .form.functions import FUNCTIONS
 from .form.interp import InterpreterError, interpret
+from .form.machine import Machine
 from .form.nodes import (
     BINARY,
     COMPARISONS,
@@ -49,7 +51,7 @@ from .form.nodes import (
     minimum,
     seq,
 )
-from .form.text import parse_func, print_func
+from .form.text import parse_func, parse_machine, print_func
 from .form.verify import verify
 from .form.visit import (
     accesses,
@@ -99,6 +101,7 @@ __all__ = [
     "Interval",
     "Intrinsic",
     "Load",
+    "Machine",
     "Memory",
     "Param",
     "PrimFunc",
@@ -129,6 +132,7 @@ __all__ = [
     "minimum",
     "operands",
     "parse_func",
+    "parse_machine",
     "print_func",
     "rebuild",
     "rewrite",

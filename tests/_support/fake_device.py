@@ -13,6 +13,7 @@ from uma.contract.drivers import Implementation, Runtime
 from uma.program import Buffer, Call, Program, verify
 from uma.program.program import Role
 from uma.tir.form import nodes as tir
+from uma.tir.form.machine import Machine
 
 PHASES = {"never": 0, "open": 1, "activate": 2, "deactivate": 3, "close": 4, "bus": 5, "step": 6}
 TRAP = 7
@@ -268,6 +269,47 @@ def _add() -> tir.Intrinsic:
 ADD = _add()
 
 
+DIRECT = """\
+#include "fake_driver.h"
+
+static unsigned char *place(const uma_device *device, uint32_t address, uint32_t bytes)
+{
+    return address <= FAKE_SPAD_BYTES && bytes <= FAKE_SPAD_BYTES - address ? (unsigned char *)device->memory + address
+                                                                            : NULL;
+}
+
+static int32_t open_direct(uma_device *device) { return device->memory_bytes < FAKE_SPAD_BYTES ? FAKE_NOT_FAKE : 0; }
+
+const uma_driver fake_direct = {"fake", 0, 1, open_direct, NULL, NULL, NULL, 0, NULL};
+
+int32_t fake_load(uma_device *device, uint32_t to, const void *from, int32_t bytes)
+{
+    unsigned char *const at = place(device, to, (uint32_t)bytes);
+
+    return at == NULL ? FAKE_TRAP : (memcpy(at, from, (size_t)bytes), 0);
+}
+
+int32_t fake_save(uma_device *device, void *to, uint32_t from, int32_t bytes)
+{
+    const unsigned char *const at = place(device, from, (uint32_t)bytes);
+
+    return at == NULL ? FAKE_TRAP : (memcpy(to, at, (size_t)bytes), 0);
+}
+
+int32_t fake_add(uma_device *device, uint32_t to, uint32_t a, uint32_t b, int32_t count)
+{
+    uint32_t *const sum = (void *)place(device, to, 4 * (uint32_t)count);
+    const uint32_t *const x = (void *)place(device, a, 4 * (uint32_t)count);
+    const uint32_t *const y = (void *)place(device, b, 4 * (uint32_t)count);
+    int32_t i;
+
+    if (sum == NULL || x == NULL || y == NULL) return FAKE_TRAP;
+    for (i = 0; i < count; i++) sum[i] = x[i] + y[i];
+    return 0;
+}
+"""
+"""A simulator that is its own driver: it has no registers, counts nothing and needs no activation."""
+
 SIM = Implementation("fake_sim_bus", {"fake_machine.c": MACHINE, "fake_machine.h": MACHINE_H}, 512)
 MMIO = Implementation("uma_mmio_bus")
 FAULTS = {3: "this is no fake device", TRAP: "an address outside of the scratchpad"}
@@ -284,10 +326,19 @@ def runtime(phase: str | None = None, code: int = 0, **changes: object) -> Runti
         "parameters": () if phase is None else (PHASES[phase], code),
         "faults": FAULTS,
         "counters": COUNTERS,
-        "memories": (SPAD,),
-        "intrinsics": (ADD,),
+        "machine": Machine((SPAD,), (), (ADD,)),
     }
     return Runtime(**(fields | changes))  # type: ignore[arg-type]
+
+
+def direct_runtime() -> Runtime:
+    """The device with drivers in its implementations: by registers, and without them."""
+    with_registers = {"fake_driver.c": DRIVER, **SIM.sources}
+    implementations = {
+        "sim": Implementation("fake_sim_bus", with_registers, 512),
+        "direct": Implementation(sources={"fake_direct.c": DIRECT}, state_bytes=SPAD_BYTES, driver="fake_direct"),
+    }
+    return runtime(sources={"fake_driver.h": HEADER}, implementations=implementations, counters=())
 
 
 def devices(**runtimes: Runtime) -> Mapping[str, Device]:

@@ -29,8 +29,7 @@ from uma.tir.form.nodes import (
     minimum,
     seq,
 )
-from uma.tir.form.source import Source
-from uma.tir.form.text import Defined
+from uma.tir.form.text import parse_machine
 
 Draw = Any
 
@@ -67,17 +66,9 @@ def sum(out: Operand[int32, ()], a: Operand[int32, (16,), scope("acc")], n: int3
 """
 
 
-def _defined() -> Defined:
-    source = Source(DEFINITIONS)
-    defined = Defined(source)
-    assert all(defined.take(node) for node in source.parse().body)
-    return defined
-
-
-_DEFINED = _defined()
-SPAD, ACC = _DEFINED.memories["spad"], _DEFINED.memories["acc"]
-MEMORIES: tuple[Memory, ...] = (SPAD, ACC)
-ADD, MAC, SUM = (_DEFINED.intrinsics[name] for name in ("add", "mac", "sum"))
+MACHINE = parse_machine(DEFINITIONS)
+SPAD, ACC = MEMORIES = MACHINE.memories
+ADD, MAC, SUM = MACHINE.intrinsics
 
 C = """\
 #include "uma_device.h"

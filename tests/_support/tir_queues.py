@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,9 @@ from hypothesis import strategies as st
 from tests._support.tir_devices import DEFINITIONS, device_funcs
 from tests._support.tir_devices import C as TOY
 
-from uma.tir.form.nodes import Alloc, Buffer, Copy, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
-from uma.tir.form.source import Source
-from uma.tir.form.text import Defined
-from uma.tir.form.visit import bodies, buffers_read, buffers_written, operands, rebuild
+from uma.tir.form.nodes import Alloc, Buffer, Copy, Exec, For, If, PrimFunc, Queue, Seq, Stmt, Wait, seq
+from uma.tir.form.text import parse_machine
+from uma.tir.form.visit import bodies, buffers_read, buffers_written, operands, rebuild, views
 
 Draw = Any
 
@@ -28,6 +28,8 @@ def _with_starts() -> str:
     starts = {"spad = ": spad, "acc = ": acc}
     ends = [next((text for start, text in starts.items() if line.startswith(start)), None) for line in lines]
     lines = [line if end is None else f"{line[:-1]}, {end}" for line, end in zip(lines, ends, strict=True)]
+    instruction = r'"toy_(add|mac|sum)\({device}, (.*)\)"'
+    lines = [re.sub(instruction, r'\g<0>, start="toy_start_\1({device}, {queue}, \2)"', line) for line in lines]
     queues = 'dma = queue("toy_wait({device}, 0, {pending})")\nbus = queue("toy_wait({device}, 1, {pending})", 1)'
     return f"{queues}\n" + "\n".join(lines)
 
@@ -35,35 +37,42 @@ def _with_starts() -> str:
 QUEUED = _with_starts()
 
 
-def _defined() -> Defined:
-    source = Source(QUEUED)
-    defined = Defined(source)
-    assert all(defined.take(node) for node in source.parse().body)
-    return defined
-
-
-_DEFINED = _defined()
-DMA, BUS = QUEUES = (_DEFINED.queues["dma"], _DEFINED.queues["bus"])
-SPAD, ACC = MEMORIES = (_DEFINED.memories["spad"], _DEFINED.memories["acc"])
+MACHINE = parse_machine(QUEUED)
+DMA, BUS = QUEUES = MACHINE.queues
+SPAD, ACC = MEMORIES = MACHINE.memories
 
 C = (
     TOY
     + """
-/* Moves data when somebody waits for it, or needs the room, and no sooner; TOY_EAGER moves it at once. */
+/* Works when somebody waits for it, or needs the room, and no sooner; TOY_EAGER works at once. */
 typedef struct toy_work {
+    enum { TOY_MOVE, TOY_ADD, TOY_MAC, TOY_SUM } what;
     unsigned char *to;
     const unsigned char *from;
-    int32_t row_bytes, rows, to_stride, from_stride;
+    int32_t *sum;
+    int32_t n[12];
 } toy_work;
 static toy_work toy_works[2][16];
 static int32_t toy_first[2], toy_count[2];
+
+TOY toy_perform(uma_device *device, const toy_work *w)
+{
+    const int32_t *n = w->n;
+    switch (w->what) {
+    case TOY_ADD: return toy_add(device, (uint32_t)n[0], n[1], (uint32_t)n[2], n[3], (uint32_t)n[4], n[5], n[6]);
+    case TOY_MAC:
+        return toy_mac(device, (uint32_t)n[0], n[1], n[2], (uint32_t)n[3], n[4], n[5], (uint32_t)n[6], n[7], n[8], n[9],
+                       n[10], n[11]);
+    case TOY_SUM: return toy_sum(device, w->sum, (uint32_t)n[0], n[1], n[2]);
+    default: return toy_move(w->to, w->from, n[0], n[1], n[2], n[3]);
+    }
+}
 
 TOY toy_wait(uma_device *device, int32_t queue, int32_t pending)
 {
     if (device == NULL || pending < 0) return 91;
     while (toy_count[queue] > pending) {
-        const toy_work *w = &toy_works[queue][toy_first[queue]];
-        int32_t status = toy_move(w->to, w->from, w->row_bytes, w->rows, w->to_stride, w->from_stride);
+        int32_t status = toy_perform(device, &toy_works[queue][toy_first[queue]]);
         if (status != 0) return status;
         toy_first[queue] = (toy_first[queue] + 1) % 16;
         toy_count[queue]--;
@@ -71,18 +80,10 @@ TOY toy_wait(uma_device *device, int32_t queue, int32_t pending)
     return 0;
 }
 
-TOY toy_start(uma_device *device, int32_t queue, unsigned char *to, const unsigned char *from, int32_t row_bytes,
-              int32_t rows, int32_t to_stride, int32_t from_stride)
+TOY toy_put(uma_device *device, int32_t queue, toy_work work)
 {
-    toy_work work;
     int32_t status = toy_wait(device, queue, 15);
     if (status != 0) return status;
-    work.to = to;
-    work.from = from;
-    work.row_bytes = row_bytes;
-    work.rows = rows;
-    work.to_stride = to_stride;
-    work.from_stride = from_stride;
     toy_works[queue][(toy_first[queue] + toy_count[queue]) % 16] = work;
     toy_count[queue]++;
 #ifdef TOY_EAGER
@@ -90,6 +91,37 @@ TOY toy_start(uma_device *device, int32_t queue, unsigned char *to, const unsign
 #else
     return 0;
 #endif
+}
+
+TOY toy_start(uma_device *device, int32_t queue, unsigned char *to, const unsigned char *from, int32_t row_bytes,
+              int32_t rows, int32_t to_stride, int32_t from_stride)
+{
+    toy_work work = {TOY_MOVE, to, from, NULL, {row_bytes, rows, to_stride, from_stride}};
+    return toy_put(device, queue, work);
+}
+
+TOY toy_start_add(uma_device *device, int32_t queue, uint32_t out, int32_t out_step, uint32_t a, int32_t a_step,
+                  uint32_t b, int32_t b_step, int32_t n)
+{
+    toy_work work = {TOY_ADD, NULL, NULL, NULL, {(int32_t)out, out_step, (int32_t)a, a_step, (int32_t)b, b_step, n}};
+    return toy_put(device, queue, work);
+}
+
+TOY toy_start_mac(uma_device *device, int32_t queue, uint32_t out, int32_t out_row, int32_t out_column, uint32_t a,
+                  int32_t a_row, int32_t a_column, uint32_t b, int32_t b_row, int32_t b_column, int32_t m, int32_t n,
+                  int32_t k)
+{
+    toy_work work = {TOY_MAC, NULL, NULL, NULL, {0}};
+    const int32_t numbers[] = {(int32_t)out, out_row, out_column, (int32_t)a, a_row, a_column,
+                               (int32_t)b,   b_row,   b_column,   m,          n,     k};
+    memcpy(work.n, numbers, sizeof numbers);
+    return toy_put(device, queue, work);
+}
+
+TOY toy_start_sum(uma_device *device, int32_t queue, int32_t *out, uint32_t a, int32_t a_step, int32_t n)
+{
+    toy_work work = {TOY_SUM, NULL, NULL, out, {(int32_t)a, a_step, n}};
+    return toy_put(device, queue, work);
 }
 
 TOY toy_start_in(uma_device *device, int32_t queue, uint32_t to, const void *from, int32_t row_bytes, int32_t rows,
@@ -155,13 +187,15 @@ def f(x: In[int8, ({tiles}, 8)], y: Out[int8, ({tiles}, 8)]):
 
 
 def blocking(func: PrimFunc) -> PrimFunc:
-    """``func`` with copies that end where they are started."""
+    """``func`` with copies and executions that end where they are started."""
 
     def changed(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Wait):
             return seq()
         if isinstance(stmt, Copy):
             return Copy(stmt.to, stmt.source, stmt.shape)
+        if isinstance(stmt, Exec):
+            return Exec(stmt.intrinsic, stmt.args, stmt.values)
         return rebuild(stmt, operands(stmt), [changed(inner) for inner in bodies(stmt)])
 
     return replace(func, body=changed(func.body), queues=())
@@ -190,7 +224,7 @@ def with_wait(func: PrimFunc, number: int, change: Callable[[Wait], Stmt]) -> Pr
 
 @st.composite
 def queued_funcs(draw: Draw) -> PrimFunc:
-    """A function of `device_funcs` with some of its copies on queues, and waits at random places where they do."""
+    """A function of `device_funcs` with some copies and executions on queues, and waits at random places that do."""
     func = draw(device_funcs())
     placer = _Placer(draw)
     body = seq(placer.stmt(func.body), *placer.settle(lambda _: True))
@@ -199,14 +233,14 @@ def queued_funcs(draw: Draw) -> PrimFunc:
 
 @dataclass(frozen=True)
 class _Started:
-    """A copy in flight, and how many loops and conditions are around its start."""
+    """A copy or execution in flight, and how many loops and conditions are around its start."""
 
-    copy: Copy
+    stmt: Copy | Exec
     level: int
 
 
 class _Placer:
-    """Starts copies and waits for them.
+    """Starts copies and executions, and waits for them.
 
     `flying` is what may be in flight at a place, in order: what is in flight is among the last of these.
     """
@@ -217,7 +251,7 @@ class _Placer:
         self.flying: dict[Queue, list[_Started]] = {queue: [] for queue in QUEUES}
 
     def settle(self, matters: Callable[[_Started], bool]) -> list[Stmt]:
-        """Waits for all copies that matter, and perhaps for more."""
+        """Waits for all that matter, and perhaps for more."""
         waits: list[Stmt] = []
         for queue, flying in self.flying.items():
             needed = [position for position, started in enumerate(flying) if matters(started)]
@@ -231,7 +265,11 @@ class _Placer:
     def settle_for(self, read: Iterable[Buffer], written: Iterable[Buffer]) -> list[Stmt]:
         """Waits for what uses these buffers in another way."""
         used, changed = {*read, *written}, {*written}
-        return self.settle(lambda started: started.copy.to.buffer in used or started.copy.source.buffer in changed)
+
+        def matters(started: _Started) -> bool:
+            return bool(used & {*buffers_written(started.stmt)} or changed & {*buffers_read(started.stmt)})
+
+        return self.settle(matters)
 
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Seq):
@@ -245,16 +283,20 @@ class _Placer:
             inside = [self.stmt(bodies(stmt)[0])]
         if isinstance(stmt, Alloc):
             gone = stmt.buffer
-            inside += self.settle(lambda started: gone in (started.copy.to.buffer, started.copy.source.buffer))
+            inside += self.settle(lambda started: gone in (view.buffer for view in views(started.stmt)))
             inside = [seq(*inside)]
         return seq(*before, rebuild(stmt, operands(stmt), inside))
 
     def leaf(self, stmt: Stmt) -> Stmt:
         before = self.settle_for(buffers_read(stmt), buffers_written(stmt))
-        if isinstance(stmt, Copy) and {stmt.to.buffer.scope, stmt.source.buffer.scope} & {"spad", "acc"}:
+        device = isinstance(stmt, (Copy, Exec)) and {view.buffer.scope for view in views(stmt)} & {"spad", "acc"}
+        if isinstance(stmt, (Copy, Exec)) and device:
             queue = self.draw(st.sampled_from([None, DMA, DMA, DMA, BUS]))
+            if isinstance(stmt, Exec):
+                stmt = Exec(MACHINE.intrinsic(stmt.intrinsic.name), stmt.args, stmt.values, queue)
             if queue is not None:
-                stmt = Copy(stmt.to, stmt.source, stmt.shape, queue)
+                if isinstance(stmt, Copy):
+                    stmt = Copy(stmt.to, stmt.source, stmt.shape, queue)
                 self.flying[queue].append(_Started(stmt, self.level))
         return seq(*before, stmt)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -11,9 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests._support.c_programs import SANITIZED, STRICT, Run, run_compiled
 from tests._support.fake_device import runtime
-from tests._support.tir_devices import ADD
 from tests._support.tir_queues import (
-    MEMORIES,
+    MACHINE,
     QUEUED,
     QUEUES,
     C,
@@ -26,7 +26,6 @@ from tests._support.tir_queues import (
 from tests._support.tir_strategies import arguments, same_bits
 
 from uma.codegen.kernel import kernel_source
-from uma.errors import PluginError
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import PrimFunc, Wait, seq
 from uma.tir.form.text import parse_func
@@ -205,10 +204,8 @@ def test_a_fault_of_an_engine_ends_the_kernel_with_its_code(tmp_path: Path) -> N
 
 def test_a_queue_is_used_as_the_driver_declares_it() -> None:
     func = parse_func(pipelined(3, 2))[1]
-    declared = {"memories": MEMORIES, "queues": QUEUES, "intrinsics": (ADD,)}
-    assert runtime(**declared).undeclared(func) is None
-    assert runtime(**declared | {"queues": QUEUES[:1]}).undeclared(func) == "the queue 'bus'"
+    declared = runtime(machine=MACHINE)
+    assert declared.undeclared(func) is None
+    assert runtime(machine=replace(MACHINE, queues=QUEUES[:1])).undeclared(func) == "the queue 'bus'"
     other = parse_func(pipelined(3, 2).replace("toy_wait({device}, 1, {pending})", "system(1)"))[1]
-    assert runtime(**declared).undeclared(other) == "the queue 'bus'"
-    with pytest.raises(PluginError, match=r"Runtime\.queues is .*, not a tuple of Queue"):
-        runtime(queues=("dma",))
+    assert declared.undeclared(other) == "the queue 'bus'"

@@ -387,6 +387,15 @@ class TestDevice:
         with pytest.raises(PluginError, match="implementation 'mmio' asks for memory"):
             Device("npu", "fake", "mmio", fake.runtime(implementations=wrong), base=4)
 
+    def test_two_drivers_of_one_kind_are_not_in_one_image(self) -> None:
+        runtime = fake.direct_runtime()
+        both = {"a": Device("a", "fake", "sim", runtime), "b": Device("b", "fake", "direct", runtime)}
+        with pytest.raises(UsageError) as caught:
+            emit(fake.chain("a", "b"), both)
+        drivers = "impl=sim of 'a' and impl=direct of 'b' have drivers of their own"
+        assert caught.value.what == f"{drivers}, which cannot be in one image"
+        assert (caught.value.where, caught.value.hint) == ("target kind 'fake'", "choose one implementation for both")
+
     def test_driver_and_implementation_contradict_each_other(self) -> None:
         wrong = {"sim": Implementation("bus", {"fake_driver.c": "int x;"})}
         with pytest.raises(PluginError, match=r"have different files with the name 'fake_driver\.c'"):

@@ -20,7 +20,7 @@ from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call
 from uma.relay.module import func_type
 from uma.relay.pattern import Match, any_, op, wildcard
 from uma.relay.types import TensorType
-from uma.tir import te
+from uma.tir import Machine, te
 from uma.tir.form import nodes as tir
 
 
@@ -198,8 +198,11 @@ def test_what_a_lowering_of_a_match_may_not_give(case: str, hook: str) -> None:
     ("runtime", "what"),
     [
         (None, "a device, for which hook runtime gives no driver"),
-        (fake_device.runtime(memories=()), "the memory 'spad', which its Runtime does not declare"),
-        (fake_device.runtime(intrinsics=()), "the intrinsic 'add', which its Runtime does not declare"),
+        (fake_device.runtime(machine=Machine()), "the memory 'spad', which its Runtime does not declare"),
+        (
+            fake_device.runtime(machine=Machine((fake_device.SPAD,))),
+            "the intrinsic 'add', which its Runtime does not declare",
+        ),
     ],
 )
 def test_loops_that_use_what_their_plugin_does_not_declare(runtime: Runtime | None, what: str, hook: str) -> None:

@@ -26,7 +26,7 @@ from uma.hookspecs import (
     Strategy,
 )
 from uma.relay import IRModule
-from uma.tir import PrimFunc, te
+from uma.tir import Machine, PrimFunc, te
 
 
 def same(module: IRModule) -> IRModule:
@@ -139,8 +139,8 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Runtime, {"parameters": (2**63,)}, "is no 64-bit integer"),
         (Runtime, {"faults": {0: "fine"}}, "Runtime.faults: 0 is no fault code"),
         (Runtime, {"faults": {1: None}}, "Runtime.faults: 1 is no fault code"),
-        (Runtime, {"memories": ("spad",)}, "Runtime.memories is a value of type tuple, not a tuple of Memory"),
-        (Runtime, {"intrinsics": None}, "Runtime.intrinsics is a value of type NoneType, not a tuple of Intrinsic"),
+        (Runtime, {"machine": ()}, "Runtime.machine is a value of type tuple, not a record Machine"),
+        (Runtime, DRIVERLESS | {"machine": Machine()}, "Runtime.machine is for a device, and there is no driver"),
         (Runtime, {"counters": ("cycles per run",)}, "Runtime.counters is 'cycles per run'"),
         *((Parts, {"count": n}, f"Parts.count is {n!r}") for n in (0, 4097, 2.0)),
         (Parts, {"counters": "cycles"}, "Parts.counters is 'cycles'"),
@@ -158,7 +158,6 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
             "Runtime.clock is of counter 'busy', which Runtime.counters does not have",
         ),
         (Runtime, {"implementations": ["sim"]}, "Runtime.implementations is a value of type list"),
-        (Runtime, {"queues": ("dma",)}, "Runtime.queues is a value of type tuple, not a tuple of Queue"),
         (Runtime, {"libraries": "m"}, "Runtime.libraries is 'm', not a tuple of Library"),
         (Runtime, {"routines": (START, START)}, "Runtime.routines has two of one name"),
         (

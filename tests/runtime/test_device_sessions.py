@@ -73,6 +73,22 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return build
 
 
+def test_a_simulator_without_registers_is_its_own_driver(tmp_path: Path) -> None:
+    runtime = fake.direct_runtime()
+    program = fake.chain("a", "b")
+    devices = {label: Device(label, "fake", "direct", runtime) for label in ("a", "b")}
+    files = emit_model(program, plan(program), devices)
+    assert not any("fake_driver.c" in name or "machine" in name for name in files.contents)
+    sources = [*files.sources, files.entry]
+    strict = ["-O1", "-std=c99", "-Wall", "-Wextra", "-Werror"]
+    path = compile_shared([Part(find_compiler(), sources, strict)], files.contents, tmp_path / "m.so")
+    infos = [DeviceInfo(label, "fake, direct", runtime.faults) for label in ("a", "b")]
+    session = Session(NativeModel(path, devices=infos, layers=[step.layers for step in program.steps]))
+    np.testing.assert_array_equal(session.run(X)["y"], 4 * X)
+    assert session.counters() == {"a": {}, "b": {}}
+    session.close()
+
+
 class TestRun:
     def test_devices_are_opened_by_the_first_run(self, build: Build) -> None:
         built = build("a", None, "b")

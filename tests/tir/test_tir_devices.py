@@ -492,7 +492,7 @@ def within(line: str) -> str:
         (within("copy(view(y[0], §axis(0, -1)), view(y[1]), ())"), "an axis has step -1"),
         (within("copy(§view(y[0], axis(1)), view(y[1]), ())"), "a view of 'y' has no dimension 1 to run along"),
         (within("§copy(view(y[0]), view(x[0, 0]), ())"), "int8 copied to 'y', of int32"),
-        (within("§step(view(y[0]))"), "step takes 3 arguments, not 1"),
+        (within("§step(view(y[0]))"), "step takes 3 to 4 arguments, not 1"),
         (within("§step(view(y[0]), view(y[0]), 1)"), "'step' takes as 'a' a view of int8, not int32"),
         (within("y[0] = 1\n    §copy(view(x[0, 0]), view(x[0, 1]), ())"), "input 'x' is written"),
     ],

@@ -38,6 +38,7 @@ from uma.tir.form.nodes import (
     Exec,
     Expr,
     For,
+    Intrinsic,
     Memory,
     Param,
     PrimFunc,
@@ -90,6 +91,10 @@ def memory(**texts: str) -> Memory:
     return Memory("m", 64, 1, **texts)
 
 
+def instruction(code: str, start: str = "", var: str = "n") -> Intrinsic:
+    return Intrinsic("run", (), (Var(var),), seq(), code, start)
+
+
 UNBUILDABLE: list[tuple[Callable[[], object], str]] = [
     (lambda: Queue("a-b", "w()"), "'a-b' cannot be a name"),
     (lambda: Queue("q", "w()", -1), "queue 'q' has index -1"),
@@ -110,6 +115,13 @@ UNBUILDABLE: list[tuple[Callable[[], object], str]] = [
         "copy_in of memory 'm': unknown placeholder {queue}",
     ),
     (lambda: function(queues=(DMA, Queue("dma", "w()", 7))), "two queues share a name"),
+    (lambda: instruction(""), "'run' has no code"),
+    (lambda: instruction("f({n}, {queue})"), "code of 'run': unknown placeholder {queue}"),
+    (lambda: instruction("f({n}, {queue})", "g({n})"), "code of 'run': unknown placeholder {queue}"),
+    (lambda: instruction("f({n})", "g({queue})"), "start of 'run': {n} is not mentioned"),
+    (lambda: instruction("f({queue})", "g({queue})", "queue"), "two placeholders of 'run' are called 'queue'"),
+    (lambda: Exec(instruction("f({n})"), (), (zero,), DMA), "'run' cannot be started on a queue: it has no start"),
+    (lambda: Exec(instruction("", "g({n})"), (), (zero,)), "'run' can only be started on a queue: it has no code"),
     (lambda: function(queues=(DMA, Queue("other", "w()"))), "two queues share an index"),
 ]
 
@@ -132,12 +144,34 @@ def test_a_copy_keeps_its_queue_wherever_it_is_rebuilt() -> None:
     assert uses_device(function(Wait(DMA))) and not uses_device(function())
 
 
+def test_an_execution_keeps_its_queue_wherever_it_is_rebuilt() -> None:
+    run = Exec(instruction("f({n})", "g({n})"), (), (zero,), DMA)
+    changed = rebuild(run, (const(1),), ())
+    assert isinstance(changed, Exec) and (changed.queue, changed.values) == (DMA, (const(1),))
+    mapped_to = mapped(run, expr=lambda e: e + 1)
+    assert mapped(run) is run and (mapped_to.queue, mapped_to.values) == (DMA, (zero + 1,))
+
+
 # How it is written
 
 EVERYTHING = """\
 spad = memory(4096, start_in="f({queue}, {to}, {from}, {row_bytes})", start_out="g({to}, {from}, {row_bytes})")
 dma = queue("w({device}, {pending})")
 bus = queue("halt()", 3)
+
+@intrinsic("run({a}, {n})", start="start({queue}, {a}, {n})")
+def run(
+    a: Operand[int8, (8,), scope("spad")],
+    n: int32,
+):
+    for i in range(n):
+        a[i] += 1
+
+@intrinsic(start="clear({queue}, {a})")
+def clear(
+    a: Operand[int8, ()],
+):
+    a[()] = 0
 
 @prim_func
 def f(
@@ -150,6 +184,11 @@ def f(
     t = alloc(int8, (4, 8), scope("spad"))
     copy(view(t[0, 0], axis(0), axis(1)), view(x[0, 0], axis(0), axis(1)), (4, 8), dma)
     wait(dma)
+    run(view(t[0, 0], axis(0)), 4, dma)
+    run(view(t[1, 0], axis(1)), 8)
+    clear(view(y[0, 0]), bus)
+    wait(dma)
+    wait(bus)
     for i in range(4):
         copy(view(y[i, 0], axis(1)), view(t[i, 0], axis(1)), (8,), bus)
         wait(bus, 1)
@@ -211,6 +250,12 @@ def within(line: str) -> str:
         (within("copy(view(y[0, 0]), view(x[0, 0]), (), §3)"), "expected the name of a queue"),
         (within("§copy(view(y[0, 0]), view(x[0, 0]), (), dma)"), "within the host's memory has no queue"),
         (within("§copy(view(y[0, 0]), view(x[0, 0]), (), dma, 3)"), "copy takes 3 to 4 arguments, not 5"),
+        (within("§clear(view(y[0, 0]))"), "'clear' can only be started on a queue: it has no code"),
+        (within("§clear()"), "clear takes 1 to 2 arguments, not 0"),
+        (within("run(view(y[0, 0], axis(1)), 8, §3)"), "expected the name of a queue"),
+        (within("§run(view(y[0, 0], axis(1)), 8, dma, 3)"), "run takes 2 to 3 arguments, not 4"),
+        ("@§intrinsic()\ndef g():\n    pass", "an intrinsic is marked with its code"),
+        ("@intrinsic(start=§3)\ndef g():\n    pass", "expected a string"),
     ],
 )
 def test_errors_point_at_their_place(marked: str, what: str) -> None:
@@ -275,6 +320,8 @@ def f(x: In[int8, (4, 8)], n: In[int32, ()], y: Out[int8, (4, 8)]):
 IN = "copy(view(t[0, 0], axis(0), axis(1)), view(x[0, 0], axis(0), axis(1)), (4, 8), dma)"
 OUT = "copy(view(y[0, 0], axis(0), axis(1)), view(u[0, 0], axis(0), axis(1)), (4, 8), bus)"
 USE = "add(view(t[1, 0], axis(1)), view(t[1, 0], axis(1)), view(u[1, 0], axis(1)), 8)"
+RUN = f"{IN}\nwait(dma)\nadd(view(t[1, 0], axis(1)), view(t[1, 0], axis(1)), view(u[1, 0], axis(1)), 8, dma)"
+ADDED = "'add' on queue 'dma'"
 TO_T = "a copy to 't' on queue 'dma'"
 TO_Y = "a copy to 'y' on queue 'bus'"
 
@@ -335,6 +382,23 @@ PLAIN: list[tuple[str, str, str]] = [
         f"'t' is read while {TO_T} writes it",
         f"read while {TO_T} writes it",
     ),
+    (f"{RUN}\nwait(bus)", *[f"'u' ceases to exist, and {ADDED} has not been waited for"] * 2),
+    (
+        f"{IN}\n{RUN.splitlines()[-1]}\nwait(dma)",
+        f"'t' is read while {TO_T} writes it",
+        f"read while {TO_T} writes it: copy(view(t[0",
+    ),
+    # What an instruction on a queue gives is not there sooner, and what it reads is not changed.
+    (
+        f"{RUN}\n{OUT}\nwait(dma)\nwait(bus)",
+        f"'u' is read while {ADDED} writes it",
+        f"an element of 'u' is copied while {ADDED} writes it: add(",
+    ),
+    (
+        f"{RUN}\n{IN.replace('dma', 'bus')}\nwait(dma)\nwait(bus)",
+        f"'t' is written while {ADDED} reads it",
+        f"an element of 't' is written while {ADDED} reads it",
+    ),
     # The second round meets the copy of the first.
     (
         f"for k in range(3):\n    if k > 0:\n        {USE}\n    {IN}\nwait(dma)",
@@ -376,6 +440,7 @@ def test_a_missing_wait_is_found(text: str, shown: str, found: str, monkeypatch:
 UNDECIDED: list[tuple[str, str]] = [
     (f"if n[()] > 0:\n    {IN}\nif n[()] > 1:\n    wait(dma)\n{USE}\nwait(dma)", f"read while {TO_T} writes it"),
     (f"if n[()] > 0:\n    {IN}\n{USE}\nwait(dma)", f"read while {TO_T} writes it"),
+    (f"{RUN}\n{USE}\nwait(dma)", f"an element of 'out' is written while {ADDED} writes it"),
     (f"{IN}\nif n[()] > 1:\n    wait(dma)\nelse:\n    {USE}\nwait(dma)", f"read while {TO_T} writes it"),
     (
         "copy(view(t[n[()], 0], axis(1)), view(x[0, 0], axis(1)), (8,), dma)\n" + USE + "\nwait(dma)",
@@ -440,6 +505,11 @@ def test_at_the_end_of_a_run_nothing_is_in_flight() -> None:
 LEGAL = [
     # An intrinsic that does nothing.
     f"{IN}\nadd(view(t[1, 0], axis(1)), view(t[1, 0], axis(1)), view(u[1, 0], axis(1)), n[()] - 1)\nwait(dma)",
+    # What an instruction in flight reads, others may read; two that write rows of their own.
+    f"{RUN}\ncopy(view(y[0, 0], axis(0), axis(1)), view(t[0, 0], axis(0), axis(1)), (4, 8), bus)\n"
+    "add(view(t[1, 0], axis(1)), view(t[0, 0], axis(1)), view(u[2, 0], axis(1)), 8, bus)\nwait(bus)\nwait(dma)\n"
+    + OUT
+    + "\nwait(bus)",
     # What copies in flight do not use is anybody's, and two may read one buffer.
     f"{IN}\n{OUT}\nwait(bus)\ny[0, 0] = 3\nwait(dma)\n{USE}",
     # Halves of one buffer.

@@ -38,7 +38,7 @@ typedef struct uma_bus {
     void (*wait)(void *self);
 } uma_bus;
 
-/* Constant data and code of a plugin; no member but counter may be null. */
+/* Constant data and code of a plugin. What a device does not need is null. */
 typedef struct uma_driver {
     const char *kind;
     size_t state_bytes; /* of what it keeps for each device */
@@ -61,7 +61,9 @@ struct uma_device {
     const char *label;
     const uma_driver *driver;
     uma_bus bus;
-    void *state; /* the driver's own: driver->state_bytes bytes, 0 when it is opened */
+    void *state;  /* the driver's own: driver->state_bytes bytes, 0 when it is opened */
+    void *memory; /* what stands behind the driver: registers, or bytes that a simulator works in */
+    size_t memory_bytes;
     const int64_t *parameters;
     int32_t n_parameters;
 };
@@ -70,9 +72,9 @@ struct uma_device {
 typedef struct uma_device_info {
     const char *label;
     const uma_driver *driver;
-    /* Fills in device->bus. */
+    /* Fills in device->bus; null where the driver needs none. */
     int32_t (*bus)(uma_device *device, void *memory, size_t bytes);
-    size_t bus_bytes; /* memory of the bus, a simulator's for example */
+    size_t bus_bytes; /* memory behind the driver, a simulator's for example */
     uint64_t base;    /* where this is not 0, it is the address of that memory; else the caller gives it */
     const int64_t *parameters;
     int32_t n_parameters;
@@ -122,13 +124,25 @@ static inline void uma_wait(const uma_device *device)
     if (device->bus.wait != NULL) device->bus.wait(device->bus.self);
 }
 
+/* Reads a register until the bits of `mask` are `wanted`, and waits for the interrupt in between where there is one.
+ * Gives 1 as soon as they are, 0 where they were not in any of `polls` reads: a device that never ends must not stop the
+ * program for good. */
+static inline int uma_poll(const uma_device *device, uint32_t offset, uint32_t mask, uint32_t wanted, int32_t polls)
+{
+    while (polls-- > 0) {
+        if ((uma_read32(device, offset) & mask) == wanted) return 1;
+        uma_wait(device);
+    }
+    return 0;
+}
+
 /* For whoever owns the devices. */
 
 /* Makes `device` from its description and opens it.
  *
  * state: info->driver->state_bytes bytes, aligned to info->driver->state_alignment; null if there are none.
  * memory: info->bus_bytes bytes, aligned to 64; null if there are none, or info->base is not 0.
- * Both are the device's until it is closed with device->driver->close(device).
+ * Both are the device's until it is closed.
  */
 static inline int32_t uma_device_open(uma_device *device, const uma_device_info *info, void *state, void *memory)
 {
@@ -139,8 +153,16 @@ static inline int32_t uma_device_open(uma_device *device, const uma_device_info 
     device->parameters = info->parameters;
     device->n_parameters = info->n_parameters;
     if (state != NULL) memset(state, 0, info->driver->state_bytes);
-    UMA_TRY(info->bus(device, info->base != 0 ? (void *)(uintptr_t)info->base : memory, info->bus_bytes));
-    return info->driver->open(device);
+    device->memory = info->base != 0 ? (void *)(uintptr_t)info->base : memory;
+    device->memory_bytes = info->bus_bytes;
+    if (info->bus != NULL) UMA_TRY(info->bus(device, device->memory, device->memory_bytes));
+    return info->driver->open != NULL ? info->driver->open(device) : 0;
+}
+
+/* Gives the device back, once. */
+static inline int32_t uma_device_close(uma_device *device)
+{
+    return device->driver->close != NULL ? device->driver->close(device) : 0;
 }
 
 /* For generated code. */
@@ -171,7 +193,8 @@ static inline uma_status uma_stopped(uma_fault *fault, int32_t device, int32_t s
 static inline uma_status uma_deactivate(uma_device *const *devices, int32_t count, uma_status status, uma_fault *fault)
 {
     while (count-- > 0) {
-        const int32_t code = devices[count]->driver->deactivate(devices[count]);
+        int32_t (*const deactivate)(uma_device *) = devices[count]->driver->deactivate;
+        const int32_t code = deactivate != NULL ? deactivate(devices[count]) : 0;
         if (code != 0 && status == UMA_OK) status = uma_stopped(fault, count, UMA_FAULT_DEACTIVATE, code);
     }
     return status;
@@ -183,7 +206,8 @@ static inline uma_status uma_activate(uma_device *const *devices, int32_t count,
     int32_t i;
 
     for (i = 0; i < count; i++) {
-        const int32_t code = devices[i]->driver->activate(devices[i]);
+        int32_t (*const activate)(uma_device *) = devices[i]->driver->activate;
+        const int32_t code = activate != NULL ? activate(devices[i]) : 0;
         if (code != 0) return uma_deactivate(devices, i, uma_stopped(fault, i, UMA_FAULT_ACTIVATE, code), fault);
     }
     return UMA_OK;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Raised whenever a declaration below changes: generated headers refuse another one. */
-#define UMA_ABI_VERSION 4
+#define UMA_ABI_VERSION 5
 
 #define UMA_OK 0           /* done */
 #define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */

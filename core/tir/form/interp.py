@@ -10,14 +10,14 @@ Iterations of a parallel loop run backwards: what depends on their order does no
 An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
 against the buffer that the view is of. An accelerator's memory begins uninitialised.
 
-The data of a copy that was started arrive when it is waited for, no sooner, and what it writes is uninitialised until
-then. Whoever touches that, writes what it reads, or ends the life of a buffer of it, is at fault.
+The data of what was started, a copy or an intrinsic, arrive when it is waited for, no sooner, and what it writes is
+uninitialised until then. Whoever touches that, writes what it reads, or ends the life of a buffer of it, is at fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ from .nodes import (
     View,
     Wait,
 )
-from .printer import headline
+from .printer import headline, in_flight
 from .scalar import Fault, binary
 from .verify import verify
 from .visit import operands, variables
@@ -103,8 +103,8 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
             elements = array.ravel().tolist()
         machine.memory[buffer] = elements
     machine.statement(func.body)()
-    for flight in machine.flights.all():
-        raise InterpreterError(f"{flight} is never waited for", where=headline(flight.copy))
+    for flights in machine.flights.queues.values():
+        raise InterpreterError(f"{flights[0]} is never waited for", where=headline(flights[0].stmt))
     outputs = {}
     for buffer in func.buffers("output"):
         elements = machine.memory[buffer]
@@ -137,66 +137,82 @@ class _Window:
         return position
 
 
+class _Ahead(list[Value]):
+    """The memory of a buffer as an instruction sees it that was started: what it writes arrives later."""
+
+    def __init__(self, elements: list[Value]) -> None:
+        super().__init__()
+        self.elements = elements
+        self.read: set[int] = set()
+        self.arriving: dict[int, Value] = {}
+
+    def __getitem__(self, position: Any) -> Value:
+        if position in self.arriving:
+            return self.arriving[position]
+        self.read.add(position)
+        return self.elements[position]
+
+    def __setitem__(self, position: Any, value: Value) -> None:
+        self.arriving[position] = value
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What is in flight of one buffer: the positions that are read, and the values that will be written."""
+
+    elements: list[Value]
+    read: Set[int] = frozenset()
+    arriving: Mapping[int, Value] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class _Flight:
-    """A copy that was started and has not been waited for.
+    """A copy or an execution that was started and has not been waited for, with its use of each buffer."""
 
-    Args:
-        copy: the statement.
-        queue: that it is on.
-        to, source: the memory of the buffers.
-        written, read: the positions of its elements in these.
-        values: that will be written.
-    """
-
-    copy: Copy
-    queue: Queue
-    to: list[Value]
-    source: list[Value]
-    written: frozenset[int]
-    read: frozenset[int]
-    values: Mapping[int, Value]
+    stmt: Copy | Exec
+    uses: tuple[_Use, ...]
 
     def __str__(self) -> str:
-        return f"a copy to {self.copy.to.buffer.name!r} on queue {self.queue.name!r}"
+        return in_flight(self.stmt)
 
 
 class _Flights:
-    """The copies in flight, by queue, in the order in which they were started."""
+    """What is in flight, by queue, in the order in which it was started."""
 
     def __init__(self) -> None:
         self.queues: dict[Queue, list[_Flight]] = {}
 
-    def all(self) -> list[_Flight]:
-        return [flight for flights in self.queues.values() for flight in flights]
+    def of(self, elements: list[Value]) -> Iterator[tuple[_Flight, _Use]]:
+        """The uses of some memory."""
+        under = elements.elements if isinstance(elements, _Ahead) else elements
+        for flights in self.queues.values():
+            for flight in flights:
+                yield from ((flight, use) for use in flight.uses if use.elements is under)
 
     def writing(self, elements: list[Value], position: int) -> _Flight | None:
         """The one that writes an element."""
-        found = (f for f in self.all() if f.to is elements and position in f.written)
-        return next(found, None)
+        return next((flight for flight, use in self.of(elements) if position in use.arriving), None)
 
     def check_free(self, buffer: Buffer, elements: list[Value], positions: Iterable[int]) -> None:
         """Raise a fault if elements cannot be written now."""
-        for flight in self.all():
-            for same, used, does in (
-                (flight.to is elements, flight.written, "writes"),
-                (flight.source is elements, flight.read, "reads"),
-            ):
-                if same and not used.isdisjoint(positions):
+        for flight, use in self.of(elements):
+            for used, does in ((use.arriving.keys(), "writes"), (use.read, "reads")):
+                if not used.isdisjoint(positions):
                     what = f"an element of {buffer.name!r} is written while {flight} {does} it"
-                    raise Fault(f"{what}: {headline(flight.copy)}")
+                    raise Fault(f"{what}: {headline(flight.stmt)}")
 
-    def start(self, flight: _Flight) -> None:
-        for position in flight.written:
-            flight.to[position] = None
-        self.queues.setdefault(flight.queue, []).append(flight)
+    def start(self, queue: Queue, flight: _Flight) -> None:
+        for use in flight.uses:
+            for position in use.arriving:
+                use.elements[position] = None
+        self.queues.setdefault(queue, []).append(flight)
 
     def wait(self, queue: Queue, pending: int) -> None:
         flights = self.queues.pop(queue, [])
         ended = len(flights) - min(pending, len(flights))
-        for flight in flights[:ended]:
-            for position, value in flight.values.items():
-                flight.to[position] = value
+        for use in (use for flight in flights[:ended] for use in flight.uses):
+            for position, value in use.arriving.items():
+                use.elements[position] = value
         if flights[ended:]:
             self.queues[queue] = flights[ended:]
 
@@ -204,7 +220,7 @@ class _Flights:
 class _Machine:
     """Memory, variables, and the translation of nodes to closures over them.
 
-    One that runs the description of an intrinsic has windows for its parameters, and sees the copies in flight.
+    One that runs the description of an intrinsic has windows for its parameters, and sees what is in flight.
     """
 
     def __init__(self, flights: _Flights) -> None:
@@ -302,10 +318,9 @@ class _Machine:
             elements: list[Value] = [None] * buffer.size
             memory[buffer] = elements
             body()
-            for flight in self.flights.all():
-                if flight.to is elements or flight.source is elements:
-                    what = f"{buffer.name!r} ceases to exist, and {flight} has not been waited for"
-                    raise InterpreterError(what, where=headline(flight.copy))
+            for flight, _ in self.flights.of(elements):
+                what = f"{buffer.name!r} ceases to exist, and {flight} has not been waited for"
+                raise InterpreterError(what, where=headline(flight.stmt))
 
         return run
 
@@ -350,8 +365,8 @@ class _Machine:
                 self.flights.check_free(to, memory[to], written)
             arriving = dict(zip(written, values, strict=True))
             if queue is not None:
-                places = (frozenset(written), frozenset(read))
-                self.flights.start(_Flight(stmt, queue, memory[to], memory[source], *places, arriving))
+                uses = (_Use(memory[to], arriving=arriving), _Use(memory[source], frozenset(read)))
+                self.flights.start(queue, _Flight(stmt, uses))
                 return
             for position, value in arriving.items():
                 memory[to][position] = value
@@ -370,9 +385,12 @@ class _Machine:
         values = [(var, self.expr(value)) for var, value in zip(intrinsic.vars, stmt.values, strict=True)]
 
         def run() -> None:
+            ahead: dict[int, _Ahead] = {}
             for param, window in windows:
                 found = inner.windows[param] = window()
-                inner.memory[param] = self.memory[found.buffer]
+                elements = self.memory[found.buffer]
+                started = stmt.queue is not None
+                inner.memory[param] = ahead.setdefault(id(elements), _Ahead(elements)) if started else elements
                 _check_aligned(param, found)
             for var, value in values:
                 inner.values[var] = value()
@@ -380,6 +398,9 @@ class _Machine:
                 description()
             except InterpreterError as error:
                 raise Fault(f"{error.what}, in {intrinsic.name!r} at {error.where}") from None
+            if stmt.queue is not None:
+                uses = tuple([_Use(seen.elements, seen.read, seen.arriving) for seen in ahead.values()])
+                self.flights.start(stmt.queue, _Flight(stmt, uses))
 
         return run
 
@@ -444,7 +465,7 @@ class _Machine:
         if flight is None:
             return Fault(f"an element of {buffer.name!r} is {used} before it is written")
         what = f"an element of {buffer.name!r} is {used} while {flight} writes it"
-        return Fault(f"{what}: {headline(flight.copy)}")
+        return Fault(f"{what}: {headline(flight.stmt)}")
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
         """Evaluates to the position of an element within the memory of its buffer."""

@@ -283,16 +283,16 @@ _ROWS = ("rows", "to_stride", "from_stride")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Queue(Node):
-    """What runs transfers while the host goes on, one after the other, in the order in which they were started.
+    """What runs transfers and instructions while the host goes on, one after the other, in the order of their start.
 
-    Where a kernel ends with a fault, transfers may be left in it: the driver ends them when it deactivates the device.
+    Where a kernel ends with a fault, some may be left in it: the driver ends them when it deactivates the device.
 
     Args:
         name: unique within a function.
         wait: one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when no more than
-            ``{pending}`` of the transfers that were started are unfinished, those started last; it may return later.
-            ``{device}`` is a ``uma_device *``.
-        index: what ``{queue}`` is in the texts of a `Memory`; unique within a function.
+            ``{pending}`` of what was started are unfinished, those started last; it may return later. ``{device}`` is
+            a ``uma_device *``.
+        index: what ``{queue}`` is in the texts of a `Memory` or `Intrinsic`; unique within a function.
     """
 
     name: str
@@ -396,9 +396,9 @@ class Copy(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Wait(Stmt):
-    """Until all copies that were started on ``queue`` have ended, but for the last ``pending`` of them.
+    """Until all that was started on ``queue`` has ended, but for the last ``pending`` copies and executions.
 
-    Every copy counts that was started, also one of nothing.
+    Every one counts that was started, also a copy of nothing.
     """
 
     queue: Queue
@@ -416,10 +416,12 @@ _MAX_PENDING = 255
 class Intrinsic(Node):
     """An instruction of an accelerator: what it does, and how it is called in C.
 
-    The code is one expression of C of type ``int32_t``, 0 or a fault code of the device, that returns when the work is
-    done. Placeholders: ``{device}``, a ``uma_device *``; by its name, for each parameter the address of its first
-    element (a ``uint32_t`` byte address within an accelerator's memory, a pointer on the host) and for each variable
-    its value; ``{NAME_stride0}`` and so on, the bytes from one element to the next along each axis of a parameter.
+    Either text is one expression of C of type ``int32_t``, 0 or a fault code of the device: ``code`` returns when the
+    work is done, ``start`` when it is in a `Queue`, after it has waited for room where that is full. Placeholders:
+    ``{device}``, a ``uma_device *``; by its name, for each parameter the address of its first element (a ``uint32_t``
+    byte address within an accelerator's memory, a pointer on the host) and for each variable its value;
+    ``{NAME_stride0}`` and so on, the bytes from one element to the next along each axis of a parameter. In ``start``
+    ``{queue}`` is the index of the queue.
 
     Args:
         name: unique within a function.
@@ -427,7 +429,8 @@ class Intrinsic(Node):
             address of the view is aligned as the parameter is.
         vars: operands of type int32, given when it is executed.
         description: its effect, in loops over ``params`` and ``vars``: what the interpreter runs.
-        code: the call in C; it mentions every parameter and variable.
+        code: the call in C; it mentions every parameter and variable. Empty where it can only be started.
+        start: what starts it, likewise; empty where queues do not take it.
     """
 
     name: str
@@ -435,10 +438,11 @@ class Intrinsic(Node):
     vars: tuple[Var, ...]
     description: Stmt
     code: str
+    start: str = ""
 
     def __post_init__(self) -> None:
         _require_name(self.name)
-        known = ["device"]
+        known = ["device", *(["queue"] if self.start else [])]
         for param in self.params:
             require(param.scope != "local", f"parameter {param.name!r} of {self.name!r} has scope 'local'")
             known += [param.name, *(f"{param.name}_stride{k}" for k in range(len(param.shape)))]
@@ -449,8 +453,11 @@ class Intrinsic(Node):
             _require_name(name)
             require(known.count(name) == 1, f"two placeholders of {self.name!r} are called {name!r}")
         required = [*(param.name for param in self.params), *(var.name for var in self.vars)]
-        fault = ctext.fault_in(self.code, known, required)
-        require(fault is None, f"code of {self.name!r}: {fault}")
+        require(bool(self.code or self.start), f"{self.name!r} has no code")
+        for way, text in (("code", self.code), ("start", self.start)):
+            names = known if way == "start" else [name for name in known if not self.start or name != "queue"]
+            fault = ctext.fault_in(text, names, required) if text else None
+            require(fault is None, f"{way} of {self.name!r}: {fault}")
 
     def __repr__(self) -> str:
         return f"<Intrinsic {self.name}>"
@@ -470,13 +477,21 @@ def _roles(intrinsic: Intrinsic) -> tuple[tuple[bool, bool], ...]:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Exec(Stmt):
-    """One execution of ``intrinsic`` on views of buffers and values of its variables; done when it ends."""
+    """One execution of ``intrinsic`` on views of buffers and values of its variables.
+
+    Without a queue it is done when the next statement begins. With one it is only started, as a `Copy`: until a `Wait`
+    covers it, nobody reads or writes the elements that it writes, nor writes those that it reads.
+    """
 
     intrinsic: Intrinsic
     args: tuple[View, ...] = field(metadata=TOLD)
     values: tuple[Expr, ...] = ()
+    queue: Queue | None = None
 
     def __post_init__(self) -> None:
+        way = "code" if self.queue is None else "start"
+        lacks = "can only be started on a queue" if self.queue is None else "cannot be started on a queue"
+        require(bool(getattr(self.intrinsic, way)), f"{self.intrinsic.name!r} {lacks}: it has no {way}")
         name, params, variables = self.intrinsic.name, self.intrinsic.params, self.intrinsic.vars
         given, taken = (len(self.args), len(self.values)), (len(params), len(variables))
         require(given == taken, f"{name!r} takes {taken[0]} views and {taken[1]} values, not {given[0]} and {given[1]}")

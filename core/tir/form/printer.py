@@ -59,6 +59,7 @@ __all__ = [
     "Definitions",
     "arguments",
     "headline",
+    "in_flight",
     "print_definition",
     "print_expr",
     "print_func",
@@ -199,7 +200,9 @@ def _queue(queue: Queue, name: str) -> str:
 def _intrinsic(intrinsic: Intrinsic, name: str) -> str:
     params = [_typed(param, "Operand", "global") for param in intrinsic.params]
     params += [f"{var.name}: {var.dtype}" for var in intrinsic.vars]
-    mark = ", ".join([f'"{intrinsic.code}"', *_own_name(intrinsic.name, name)])
+    texts = [f'"{intrinsic.code}"'] if intrinsic.code else []
+    texts += [f'start="{intrinsic.start}"'] if intrinsic.start else []
+    mark = ", ".join([*texts, *_own_name(intrinsic.name, name)])
     return _definition(f"@intrinsic({mark})", name, params, list(_lines(intrinsic.description, {})))
 
 
@@ -216,6 +219,12 @@ def headline(stmt: Stmt) -> str:
     """The first line of a statement, short enough for an error message."""
     first = next(_lines(stmt, {}))
     return first if len(first) <= 160 else first[:157] + "..."
+
+
+def in_flight(stmt: Copy | Exec) -> str:
+    """A statement that was started on a queue, for messages."""
+    what = f"a copy to {stmt.to.buffer.name!r}" if isinstance(stmt, Copy) else repr(stmt.intrinsic.name)
+    return what if stmt.queue is None else f"{what} on queue {stmt.queue.name!r}"
 
 
 def print_expr(expr: Expr, dtype: str | None = None) -> str:
@@ -276,6 +285,8 @@ def _condition(stmt: If, names: Names) -> Iterator[str]:
 
 def _exec(stmt: Exec, names: Names) -> Iterator[str]:
     args = [*map(_view, stmt.args), *(print_expr(value, INDEX) for value in stmt.values)]
+    if stmt.queue is not None:
+        args.append(names.get(stmt.queue, stmt.queue.name))
     yield f"{names.get(stmt.intrinsic, stmt.intrinsic.name)}({', '.join(args)})"
 
 

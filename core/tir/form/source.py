@@ -6,8 +6,10 @@ import ast
 import re
 import sys
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from ...errors import TextError
+from ...errors import InternalError, TextError
 
 __all__ = ["Source"]
 
@@ -25,12 +27,39 @@ class Source:
         self.name = name
         self._lines: list[str] | None = None
 
-    def parse(self) -> ast.Module:
+    def parse(self, numbers: Mapping[str, int] = MappingProxyType({})) -> ast.Module:
         """The syntax tree of the whole text.
 
+        Args:
+            numbers: what names of the text stand for.
+
         Raises:
-            TextError: it is not Python syntax, or nested more deeply than Python parses.
+            TextError: it is not Python syntax, or nested more deeply than Python parses; or it declares one of the
+                numbers.
+            InternalError: one of the numbers is none.
         """
+        tree = self._tree()
+        for name, number in numbers.items():
+            if not name.isidentifier() or type(number) is not int:
+                raise InternalError(f"{name!r} stands for {number!r}, not for a whole number", where=self.name)
+        if numbers:
+            self._put_in(tree, numbers)
+        return tree
+
+    def _put_in(self, tree: ast.Module, numbers: Mapping[str, int]) -> None:
+        for node in ast.walk(tree):
+            declared = node.arg if isinstance(node, ast.arg) else getattr(node, "name", None)
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                declared = node.id
+            if declared in numbers:
+                raise self.error(node, f"{declared!r} is given as a number, and is declared here")
+            for field, value in ast.iter_fields(node):
+                if isinstance(value, list):
+                    setattr(node, field, [_number(part, numbers) for part in value])
+                else:
+                    setattr(node, field, _number(value, numbers))
+
+    def _tree(self) -> ast.Module:
         unreadable = _UNREADABLE.search(self.text)
         if unreadable:
             raise self._error_at_offset(unreadable.start(), f"the text contains {unreadable.group()!r}")
@@ -94,6 +123,13 @@ class Source:
                 depth += 1
             elif kind == "close":
                 depth -= 1
+
+
+def _number(node: object, numbers: Mapping[str, int]) -> object:
+    """A name that stands for a number as that number; anything else as it is."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in numbers:
+        return ast.copy_location(ast.Constant(numbers[node.id]), node)
+    return node
 
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")

@@ -39,15 +39,20 @@ Memories and instructions of an accelerator are defined before the functions tha
             copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,))  # to, source, extents
             add(view(t[0], axis(0)), 16)
 
-With a queue, copies run while the host goes on, until it waits for them::
+With a queue, copies and instructions run while the host goes on, until it waits for them::
 
     spad = memory(1024, start_in="dma_start({device}, {queue}, {to}, {from}, {row_bytes})")
     dma = queue("dma_wait({device}, {pending})")        # its index, if not 0, comes second
 
+    @intrinsic("add({device}, {a}, {n})", start="add_start({device}, {queue}, {a}, {n})")     # one of both will do
     ...
         queues(dma)                                     # those that the function uses
         copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,), dma)
+        add(view(s[0], axis(0)), 16, dma)
         wait(dma)                                       # for all; wait(dma, 1) for all but the last one
+
+A text of definitions alone is a machine (`parse_machine`); texts of functions that are read with it (`parse_func`)
+need not define them again. Names may stand for numbers that the caller gives.
 
 A view starts at an element; ``axis(1, 2)`` goes along dimension 1 by steps of 2. Where two functions of a text have
 different things of one name, ``name="spad"`` keeps the name that a definition cannot have.
@@ -63,10 +68,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ..proofs.proof import unproven
 from .fields import Field, fields_of, named, operands, rebuild
+from .machine import Machine
 from .nodes import (
     INDEX,
     Alloc,
@@ -93,7 +100,7 @@ from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
 
-__all__ = ["Defined", "Definitions", "FuncParser", "parse_def", "parse_func", "print_func"]
+__all__ = ["Defined", "Definitions", "FuncParser", "parse_def", "parse_func", "parse_machine", "print_func"]
 
 _LOOP_KINDS = {word: kind for kind, word in LOOPS.items()}
 _ROLE_NAMES = {word: role for role, word in ROLES.items()}
@@ -103,16 +110,56 @@ _EXAMPLES = {"memory": "spad = memory(1024)", "queue": 'dma = queue("dma_wait({d
 Item = TypeVar("Item")
 
 
-def parse_func(text: str, source_name: str = "<text>") -> tuple[str, PrimFunc]:
+_NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
+
+
+def parse_machine(text: str, numbers: Mapping[str, int] = _NO_NUMBERS, source_name: str = "<text>") -> Machine:
+    """The memories, queues and intrinsics that ``text`` defines, whether or not anything uses them.
+
+    Args:
+        text: their definitions.
+        numbers: what names in the text stand for: sizes that depend on a target's attributes, for example.
+        source_name: what errors call the text.
+
+    Raises:
+        TextError: the text is something else, or a definition is wrong, or contradicts those before it.
+        InternalError: one of the numbers is none.
+    """
+    source = Source(text, source_name)
+    defined = Defined(source)
+    machine = Machine()
+    for node in source.parse(numbers).body:
+        if not defined.take(node):
+            what = "a machine consists of memories, queues and intrinsics: NAME = memory(...), NAME = queue(...)"
+            raise source.error(node, f"{what} and functions that are marked @intrinsic(...)")
+        with FuncParser(source, defined).at(node):
+            machine = defined.machine()
+    return machine
+
+
+def parse_func(
+    text: str,
+    source_name: str = "<text>",
+    *,
+    machine: Machine | None = None,
+    numbers: Mapping[str, int] = _NO_NUMBERS,
+) -> tuple[str, PrimFunc]:
     """The one function that ``text`` defines, after the memories, queues and intrinsics that it needs, and its name.
+
+    Args:
+        text: the function.
+        source_name: what errors call the text.
+        machine: what it may use besides, by its own names.
+        numbers: what names in the text stand for.
 
     Raises:
         TextError: the text is not such a function, or not one that `verify` accepts. Whether it stays within its
             buffers is not asked: the interpreter sees that.
+        InternalError: one of the numbers is none.
     """
     source = Source(text, source_name)
-    defined = Defined(source)
-    statements = [node for node in source.parse().body if not defined.take(node)]
+    defined = Defined(source, machine)
+    statements = [node for node in source.parse(numbers).body if not defined.take(node)]
     if len(statements) != 1 or not isinstance(statements[0], ast.FunctionDef):
         at = next((node for node in statements if not isinstance(node, ast.FunctionDef)), None)
         place = at or (statements[1] if statements else ast.Module([], []))
@@ -144,13 +191,19 @@ class Defined:
 
     Args:
         source: the text.
+        machine: what is there before it, by its own names.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, machine: Machine | None = None) -> None:
+        machine = machine or Machine()
         self.source = source
-        self.memories: dict[str, Memory] = {}
-        self.queues: dict[str, Queue] = {}
-        self.intrinsics: dict[str, Intrinsic] = {}
+        self.memories = {memory.name: memory for memory in machine.memories}
+        self.queues = {queue.name: queue for queue in machine.queues}
+        self.intrinsics = {intrinsic.name: intrinsic for intrinsic in machine.intrinsics}
+
+    def machine(self) -> Machine:
+        """All of them."""
+        return Machine(tuple(self.memories.values()), tuple(self.queues.values()), tuple(self.intrinsics.values()))
 
     def take(self, node: ast.stmt) -> bool:
         """Read a statement of the text if it defines a memory, a queue or an intrinsic.
@@ -217,8 +270,8 @@ class FuncParser(ExprParser):
 
     def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
         mark = node.decorator_list[0]
-        args, words = self.mixed_arguments(mark, ("name",))
-        if len(args) != 1:
+        args, words = self.mixed_arguments(mark, ("start", "name"))
+        if len(args) > 1 or not (args or "start" in words):
             raise self.error(mark, 'an intrinsic is marked with its code: @intrinsic("f({device}, {a})")')
         self.returns_nothing(node)
         params: list[Buffer] = []
@@ -237,8 +290,10 @@ class FuncParser(ExprParser):
                 raise self.error(arg, f"{arg.arg!r} needs a type such as Operand[int8, (4, 6)] or {INDEX}")
         description = self.block(node.body)
         name = self.string(words["name"]) if "name" in words else node.name
+        code = self.string(args[0]) if args else ""
+        start = self.string(words["start"]) if "start" in words else ""
         with self.at(mark):
-            made = Intrinsic(name, tuple(params), tuple(variables), description, self.string(args[0]))
+            made = Intrinsic(name, tuple(params), tuple(variables), description, code, start)
         for what, place in intrinsic_faults(made):
             raise self.error(self.places.get(place, node), what)
         return made
@@ -482,11 +537,16 @@ class FuncParser(ExprParser):
         return self.defined.queues[name_of(node)]
 
     def exec(self, node: ast.Expr, intrinsic: Intrinsic) -> Stmt:
-        params, variables = len(intrinsic.params), len(intrinsic.vars)
-        args = self.call_arguments(node, params + variables)
-        views, values = [self.view(arg) for arg in args[:params]], [self.expr(arg, INDEX) for arg in args[params:]]
+        params, plain = len(intrinsic.params), len(intrinsic.params) + len(intrinsic.vars)
+        args = self.call_arguments(node)
+        if not plain <= len(args) <= plain + 1:
+            names = [*(param.name for param in intrinsic.params), *(var.name for var in intrinsic.vars), "queue"]
+            what = f"{called(node)} takes {plain} to {plain + 1} arguments, not {len(args)}"
+            raise self.error(node, what, f"{called(node)}({', '.join(names)})")
+        views, values = [self.view(arg) for arg in args[:params]], [self.expr(arg, INDEX) for arg in args[params:plain]]
+        queue = self.queue_named(args[plain]) if len(args) > plain else None
         with self.at(node):
-            return Exec(intrinsic, tuple(views), tuple(values))
+            return Exec(intrinsic, tuple(views), tuple(values), queue)
 
     def view(self, node: ast.expr) -> View:
         args = self.call_arguments(node) if called(node) == "view" else []

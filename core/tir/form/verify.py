@@ -9,7 +9,7 @@
 - What is in an accelerator's memory is read and written by `Copy` and `Exec` only, and copied the ways that the memory
   has.
 - Queues are those of the function, and have no business in a parallel loop, whose steps have no order. What can be seen
-  to touch a copy in flight, or never to wait for one, does not (`inflight`); the rest is for the interpreter to see.
+  to touch what is in flight, or never to wait for it, does not (`inflight`); the rest is for the interpreter to see.
 - An intrinsic's description is as good as a function: loops over its parameters, variables and local buffers, without
   copies, waits and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as
   that.
@@ -178,7 +178,7 @@ class _Checker:
             yield from self.exec(stmt)
         elif isinstance(stmt, Copy):
             yield from self.copy(stmt)
-        if isinstance(stmt, (Copy, Wait)) and stmt.queue is not None:
+        if isinstance(stmt, (Copy, Exec, Wait)) and stmt.queue is not None:
             yield from self.queue(stmt.queue)
 
     def copy(self, stmt: Copy) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..form.fields import Access, accesses
-from ..form.nodes import Buffer, Copy, For, Param, Stmt, Var
+from ..form.nodes import Buffer, Copy, Exec, For, Param, Stmt, Var
 from ..form.visit import bodies, operands, walk
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval
@@ -29,8 +29,8 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     """The pairs (output, input) of names that may be one memory, as far as can be shown.
 
     They have one dtype and size, and each load of the input stands before each store to the output in the text of the
-    loops around both, and what a store writes in one round of these loops no load reads in a later round. What a copy
-    reads that is only started may be read any time later.
+    loops around both, and what a store writes in one round of these loops no load reads in a later round. What is
+    read by what is only started may be read any time later.
     """
     inputs = [param.buffer for param in params if param.role == "input"]
     outputs = [param.buffer for param in params if param.role == "output"]
@@ -41,7 +41,8 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     found: list[_Access] = []
     _collect(body, (), ranges, found)
     known = Bounds(ranges)
-    started = {part.source.buffer for part in walk(body) if isinstance(part, Copy) and part.queue is not None}
+    in_flight = [part for part in walk(body) if isinstance(part, (Copy, Exec)) and part.queue is not None]
+    started = {use.buffer for part in in_flight for use in accesses(part) if use.reads}
     return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known))
 
 

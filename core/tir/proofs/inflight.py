@@ -1,8 +1,8 @@
-"""Copies in flight, followed through the text: the missing `Wait` that can be shown without running anything.
+"""What is in flight, followed through the text: the missing `Wait` that can be shown without running anything.
 
-What is known of a queue are the copies that were started last, as far as the text tells. A fault is reported where such
-a copy is surely in flight when a statement touches, or ceases to hold, what the copy uses. Where that depends on data,
-on indices, or on rounds of a loop that differ, nothing is reported: the interpreter is the judge.
+What is known of a queue is what was started last, copies and executions, as far as the text tells. A fault is reported
+where one of them is surely in flight when a statement touches, or ceases to hold, what it uses. Where that depends on
+data, on indices, or on rounds of a loop that differ, nothing is reported: the interpreter is the judge.
 """
 
 from __future__ import annotations
@@ -30,50 +30,14 @@ from ..form.nodes import (
     View,
     Wait,
 )
-from ..form.visit import accesses, bodies, operands, unguarded, walk
+from ..form.printer import in_flight
+from ..form.visit import accesses, bodies, operands, unguarded, views, walk
 from .bounds import Bounds
 
 __all__ = ["flight_faults"]
 
 _MAX_STEPS = 20_000
 """Statements that are looked at, counting again in each round of a loop that is; nothing is reported beyond them."""
-
-
-@dataclass(frozen=True)
-class _Started:
-    """The copies in flight on one queue, the last one last; others before them unless that is ``all``."""
-
-    copies: tuple[Copy, ...] = ()
-    all: bool = True
-
-    def start(self, copy: Copy) -> _Started:
-        return _Started((*self.copies, copy), self.all)
-
-    def wait(self, pending: int) -> _Started:
-        left = self.copies[max(0, len(self.copies) - pending) :]
-        return _Started(left, self.all or len(left) == pending)
-
-    def join(self, other: _Started) -> _Started:
-        """What holds in either case."""
-        same = 0
-        pairs = zip(reversed(self.copies), reversed(other.copies), strict=False)
-        while next((a is b for a, b in pairs), False):
-            same += 1
-        return self if self == other else _Started(self.copies[len(self.copies) - same :], False)
-
-
-_UNKNOWN = _Started((), all=False)
-_State = Mapping[Queue, _Started]
-
-
-def flight_faults(func: PrimFunc) -> Iterator[tuple[str, Stmt]]:
-    """Copies that are surely not waited for in time: what is wrong, and the statement."""
-    follower = _Follower(func)
-    state = follower.follow(func.body, dict.fromkeys(func.queues, _Started()), Bounds({}), certain=True)
-    for started in state.values():
-        for copy in started.copies:
-            follower.report(f"{_shown(copy)} is never waited for", copy)
-    yield from follower.found
 
 
 @dataclass(frozen=True)
@@ -84,6 +48,56 @@ class _Access:
     writes: bool
     all: bool = False
     first: Expr | None = None
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A copy or an execution that was started, and what it surely uses."""
+
+    stmt: Copy | Exec
+    uses: tuple[_Access, ...]
+
+    def __str__(self) -> str:
+        return in_flight(self.stmt)
+
+
+@dataclass(frozen=True)
+class _Started:
+    """What is in flight on one queue, the last one last; others before them unless that is ``all``."""
+
+    flights: tuple[_Flight, ...] = ()
+    all: bool = True
+
+    def start(self, flight: _Flight) -> _Started:
+        return _Started((*self.flights, flight), self.all)
+
+    def wait(self, pending: int) -> _Started:
+        left = self.flights[max(0, len(self.flights) - pending) :]
+        return _Started(left, self.all or len(left) == pending)
+
+    def join(self, other: _Started) -> _Started:
+        """What holds in either case."""
+        same: list[_Flight] = []
+        for a, b in zip(reversed(self.flights), reversed(other.flights), strict=False):
+            if a.stmt is not b.stmt:
+                break
+            same.insert(0, _Flight(a.stmt, tuple(use for use in a.uses if use in b.uses)))
+        whole = len(same) == len(self.flights) == len(other.flights)
+        return _Started(tuple(same), self.all and other.all and whole)
+
+
+_UNKNOWN = _Started((), all=False)
+_State = Mapping[Queue, _Started]
+
+
+def flight_faults(func: PrimFunc) -> Iterator[tuple[str, Stmt]]:
+    """What is surely not waited for in time: what is wrong, and the statement."""
+    follower = _Follower(func)
+    state = follower.follow(func.body, dict.fromkeys(func.queues, _Started()), Bounds({}), certain=True)
+    for started in state.values():
+        for flight in started.flights:
+            follower.report(f"{flight} is never waited for", flight.stmt)
+    yield from follower.found
 
 
 class _Follower:
@@ -99,7 +113,7 @@ class _Follower:
 
     def follow(self, stmt: Stmt, state: _State, known: Bounds, certain: bool) -> _State:
         """What is in flight after ``stmt``; faults within it are reported if it is ``certain`` to be executed."""
-        if stmt not in self.moves and not any(started.copies for started in state.values()):
+        if stmt not in self.moves and not any(started.flights for started in state.values()):
             return state
         self.steps += 1
         if self.steps > _MAX_STEPS:
@@ -108,11 +122,11 @@ class _Follower:
             self.check(stmt, state, known)
         if isinstance(stmt, Wait):
             return {**state, stmt.queue: state[stmt.queue].wait(stmt.pending)}
-        if isinstance(stmt, Copy) and stmt.queue is not None:
+        if isinstance(stmt, (Copy, Exec)) and stmt.queue is not None:
             if stmt.queue not in self.waits:
-                self.report(f"{_shown(stmt)} is never waited for", stmt)
+                self.report(f"{in_flight(stmt)} is never waited for", stmt)
                 return state
-            return {**state, stmt.queue: state[stmt.queue].start(stmt)}
+            return {**state, stmt.queue: state[stmt.queue].start(_Flight(stmt, tuple(_uses(stmt, known))))}
         if isinstance(stmt, For):
             return self.loop(stmt, state, known, certain)
         if isinstance(stmt, If):
@@ -155,28 +169,26 @@ class _Follower:
     def end(self, buffer: Buffer, state: _State, certain: bool) -> _State:
         left = {}
         for queue, started in state.items():
-            bad = [copy for copy in started.copies if buffer in (copy.to.buffer, copy.source.buffer)]
-            for copy in bad if certain else ():
-                self.report(f"{buffer.name!r} ceases to exist, and {_shown(copy)} has not been waited for", copy)
+            bad = [flight for flight in started.flights if buffer in (view.buffer for view in views(flight.stmt))]
+            for flight in bad if certain else ():
+                self.report(f"{buffer.name!r} ceases to exist, and {flight} has not been waited for", flight.stmt)
             left[queue] = _UNKNOWN if bad else started
         return left
 
     def check(self, stmt: Stmt, state: _State, known: Bounds) -> None:
         accesses = list(_accesses(stmt, known))
         for started in state.values():
-            for copy in started.copies:
-                uses = dict(zip(("writes", "reads"), _copied(copy, known), strict=False))
-                for verb, use in uses.items():
-                    for access in accesses:
-                        if (access.writes or use.writes) and _overlap(access, use):
-                            does = "written" if access.writes else "read"
-                            self.report(f"{access.buffer.name!r} is {does} while {_shown(copy)} {verb} it", stmt)
+            for flight, use in [(one, use) for one in started.flights for use in one.uses]:
+                for access in accesses:
+                    if (access.writes or use.writes) and _overlap(access, use):
+                        does, verb = "written" if access.writes else "read", "writes" if use.writes else "reads"
+                        self.report(f"{access.buffer.name!r} is {does} while {flight} {verb} it", stmt)
 
 
 def _note_moves(stmt: Stmt, moves: set[Stmt]) -> bool:
-    """Collect the statements that start a copy or wait for one, or hold one that does."""
+    """Collect the statements that start something or wait for it, or hold one that does."""
     inner = [_note_moves(body, moves) for body in bodies(stmt)]
-    if isinstance(stmt, Wait) or (isinstance(stmt, Copy) and stmt.queue is not None) or any(inner):
+    if (isinstance(stmt, (Copy, Exec, Wait)) and stmt.queue is not None) or any(inner):
         moves.add(stmt)
     return stmt in moves
 
@@ -185,23 +197,23 @@ def _join(a: _State, b: _State) -> _State:
     return {queue: started.join(b[queue]) for queue, started in a.items()}
 
 
-def _shown(copy: Copy) -> str:
-    assert copy.queue is not None  # only those are in flight
-    return f"a copy to {copy.to.buffer.name!r} on queue {copy.queue.name!r}"
-
-
 def _accesses(stmt: Stmt, known: Bounds) -> Iterator[_Access]:
     """What a statement itself surely reads and writes."""
     for expr in operands(stmt):
         for part in unguarded(expr):
             if isinstance(part, Load):
                 yield _element(part.buffer, part.indices, False)
-    for use in accesses(stmt):
-        if use.view is None:
-            yield _element(use.buffer, use.start, use.writes)
+    if isinstance(stmt, (Copy, Exec)):
+        yield from _uses(stmt, known)
+    else:
+        yield from (_element(use.buffer, use.start, use.writes) for use in accesses(stmt))
+
+
+def _uses(stmt: Copy | Exec, known: Bounds) -> Iterator[_Access]:
+    """What a copy or an intrinsic surely reads and writes."""
     if isinstance(stmt, Copy):
         yield from _copied(stmt, known)
-    elif isinstance(stmt, Exec):
+    else:
         intrinsic = stmt.intrinsic
         given = dict(zip(intrinsic.params, stmt.args, strict=True))
         values = {var: known.of(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}

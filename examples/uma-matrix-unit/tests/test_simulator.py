@@ -92,10 +92,10 @@ def scale_only(records: np.ndarray, rounding: str) -> np.ndarray:
         accumulators, result = View(sums, (zero, zero), axes), View(made, (zero, zero), axes)
         numbers = [const(n) for n in (1, LANES, ROUNDINGS.index(rounding), 0, -128, 127)]
         steps += [
-            Exec(machine.bias, (accumulators, record), (const(1),)),
-            Exec(machine.requantise, (result, accumulators, record), tuple(numbers)),
+            Exec(machine.tir.intrinsic("mxu_bias"), (accumulators, record), (const(1),)),
+            Exec(machine.tir.intrinsic("mxu_requantise"), (result, accumulators, record), tuple(numbers)),
             Copy(View(out, (const(row), zero), axes), result, (const(1), const(LANES))),
         ]
     body = Alloc(held, Alloc(sums, Alloc(made, seq(*steps))))
-    func = PrimFunc((Param(given, "input"), Param(out, "output")), body, memories=machine.memories)
+    func = PrimFunc((Param(given, "input"), Param(out, "output")), body, memories=machine.tir.memories)
     return interpret(func, {"given": records})["out"].ravel()

@@ -118,8 +118,7 @@ def runtime(target: Target) -> Runtime:
         parameters=sizes,
         faults=FAULTS,
         counters=COUNTERS,
-        memories=machine.memories,
-        intrinsics=(machine.fill, machine.bias, machine.mac, machine.requantise),
+        machine=machine.tir,
     )
 
 

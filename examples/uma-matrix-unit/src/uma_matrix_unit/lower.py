@@ -151,7 +151,7 @@ class _Writer:
         held = () if self.residual is None else (self.held_diagonals,)
         for buffer in (self.sums, self.held_records, *held, self.held_weights, self.made, self.taken):
             body = Alloc(buffer, body)
-        return PrimFunc(params, body, memories=self.machine.memories)
+        return PrimFunc(params, body, memories=self.machine.tir.memories)
 
     def group(self, group: Expr) -> Stmt:
         """All pixels, for one group of blocks."""
@@ -214,7 +214,7 @@ class _Writer:
         if not any(shape.padding):
             return load
         numbers = (rows.needed * self.row_bytes, const(self.layer.input_zero_point))
-        fill = Exec(self.machine.fill, (View(self.taken, (const(0),), (Axis(0),)),), numbers)
+        fill = Exec(self.machine.tir.intrinsic("mxu_fill"), (View(self.taken, (const(0),), (Axis(0),)),), numbers)
         return seq(If(Bin("or", rows.count < rows.needed, columns.count < columns.needed), fill), load)
 
     def block(self, first: Expr, block: Expr, height: Expr, width: Expr) -> Stmt:
@@ -229,10 +229,10 @@ class _Writer:
         rounding = ROUNDINGS.index(layer.rounding)
         numbers = [const(n) for n in (rounding, layer.output_zero_point, layer.low, layer.high)]
         return seq(
-            Exec(machine.bias, (sums, record), (pixels,)),
+            Exec(machine.tir.intrinsic("mxu_bias"), (sums, record), (pixels,)),
             self.multiply(first, block, height, width),
             *([] if self.residual is None else [self.add_residual(block, height, width, channels)]),
-            Exec(machine.requantise, (made, sums, record), (pixels, channels, *numbers)),
+            Exec(machine.tir.intrinsic("mxu_requantise"), (made, sums, record), (pixels, channels, *numbers)),
         )
 
     def add_residual(self, block: Expr, height: Expr, width: Expr, channels: Expr) -> Stmt:
@@ -242,7 +242,8 @@ class _Writer:
         # Every tap is the same pixel.
         act = View(self.made, (const(0), block * LANES), (Axis(0, tiling.width), Axis(0), Axis(0, 0), Axis(1)))
         weights = View(self.held_diagonals, (const(0),), (Axis(0, LANES * LANES), Axis(0, LANES), Axis(0)))
-        return Exec(self.machine.mac, (sums, act, weights), (height, width, const(self.shape.residual_taps), channels))
+        taps = const(self.shape.residual_taps)
+        return Exec(self.machine.tir.intrinsic("mxu_mac"), (sums, act, weights), (height, width, taps, channels))
 
     def multiply(self, first: Expr, block: Expr, height: Expr, width: Expr) -> Stmt:
         """The products of a block of output channels, added to the sums."""
@@ -258,7 +259,7 @@ class _Writer:
             at = (block, start) if tiling.resident else (const(0), const(0))
             weights = View(self.held_weights, at, (Axis(1, shape.depth * LANES), Axis(1, LANES), Axis(1)))
             act = View(self.taken, (tap * self.row_bytes + byte,), under)
-            mac = Exec(self.machine.mac, (sums, act, weights), (height, width, taps, depth))
+            mac = Exec(self.machine.tir.intrinsic("mxu_mac"), (sums, act, weights), (height, width, taps, depth))
             if tiling.resident:
                 return mac
             return seq(self.hold_weights(first + block, const(1), start, taps * depth * LANES), mac)

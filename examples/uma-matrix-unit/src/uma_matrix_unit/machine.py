@@ -1,7 +1,7 @@
 """What the machine has: its memories and its instructions, as the loop form sees them.
 
-An `Intrinsic` says twice what an instruction does: as loops, which the interpreter runs and tests compare with, and as
-the C that calls the driver. README.md is the data sheet.
+The text says twice what an instruction does: as loops, which the interpreter runs and tests compare with, and as the C
+that calls the driver. README.md is the data sheet.
 """
 
 from __future__ import annotations
@@ -9,24 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from uma import tir
 from uma.target import Target
-from uma.tir import (
-    Bind,
-    Buffer,
-    Expr,
-    For,
-    Imm,
-    Intrinsic,
-    Memory,
-    Select,
-    Stmt,
-    Store,
-    Update,
-    Var,
-    maximum,
-    minimum,
-    seq,
-)
+from uma.tir import Buffer
 
 __all__ = ["LANES", "MAX_DEPTH", "MAX_EDGE", "MAX_TAPS", "PIXEL_BYTES", "RECORD_BYTES", "ROUNDINGS", "Machine"]
 
@@ -45,15 +30,86 @@ RECORD_BYTES = 3 * 4 * LANES
 ROUNDINGS = ("double", "up", "even")
 """How the requantiser rounds, by the number of the mode: see `uma.relay.FixedPoint`."""
 
-_ACT, _WGT, _ACC = "activations", "weights", "accumulators"
+_TEXT = """
+activations = memory(
+    activation_bytes,
+    copy_in="mxu_load_activations({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+    copy_out="mxu_store({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+)
+weights = memory(
+    weight_bytes,
+    align(LANES),
+    copy_in="mxu_load_weights({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+)
+accumulators = memory(accumulator_bytes, align(PIXEL_BYTES))
 
+@intrinsic("mxu_fill({device}, {to}, {count}, {value})")
+def mxu_fill(to: Operand[int8, (activation_bytes,), scope("activations")], count: int32, value: int32):
+    for i in range(count):
+        to[i] = int8(value)
 
-def _loop(var: Var, extent: Expr | int, *body: Stmt) -> Stmt:
-    return For(var, Imm(extent, "int32") if isinstance(extent, int) else extent, seq(*body))
+@intrinsic("mxu_bias({device}, {acc}, {record}, {pixels})")
+def mxu_bias(
+    acc: Operand[int32, (PIXELS, LANES), align(PIXEL_BYTES), scope("accumulators")],
+    record: Operand[int32, (3, LANES), align(LANES), scope("weights")],
+    pixels: int32,
+):
+    for p in range(pixels):
+        for n in range(LANES):
+            acc[p, n] = record[0, n]
 
+@intrinsic(
+    "mxu_mac({device}, {acc}, {acc_stride0}, {act}, {act_stride0}, {act_stride1}, {act_stride2}, {wgt}, {wgt_stride0}, "
+    "{height}, {width}, {taps}, {depth})"
+)
+def mxu_mac(
+    acc: Operand[int32, (MAX_EDGE, MAX_EDGE, LANES), align(PIXEL_BYTES), scope("accumulators")],
+    act: Operand[int8, (MAX_EDGE, MAX_EDGE, MAX_TAPS, MAX_DEPTH), scope("activations")],
+    wgt: Operand[int8, (MAX_TAPS, MAX_DEPTH, LANES), align(LANES), scope("weights")],
+    height: int32,
+    width: int32,
+    taps: int32,
+    depth: int32,
+):
+    for y in range(height):
+        for x in range(width):
+            for t in range(taps):
+                for k in range(depth):
+                    for n in range(LANES):
+                        acc[y, x, n] += int32(act[y, x, t, k]) * int32(wgt[t, k, n])
 
-def _transfer(function: str) -> str:
-    return f"{function}({{device}}, {{to}}, {{from}}, {{rows}}, {{row_bytes}}, {{to_stride}}, {{from_stride}})"
+@intrinsic(
+    "mxu_requantise({device}, {out}, {out_stride0}, {acc}, {record}, "
+    "{pixels}, {channels}, {rounding}, {zero_point}, {low}, {high})"
+)
+def mxu_requantise(
+    out: Operand[int8, (PIXELS, LANES), scope("activations")],
+    acc: Operand[int32, (PIXELS, LANES), align(PIXEL_BYTES), scope("accumulators")],
+    record: Operand[int32, (3, LANES), align(LANES), scope("weights")],
+    pixels: int32,
+    channels: int32,
+    rounding: int32,
+    zero_point: int32,
+    low: int32,
+    high: int32,
+):
+    for p in range(pixels):
+        for n in range(channels):
+            # acc * multiplier * 2 ** (shift - 31), rounded as uma.relay.FixedPoint says; rounding 0 is "double":
+            # the left shift wraps to int32; the upper half; then a shift that rounds half away from zero.
+            product: int64 = int64(acc[p, n]) * int64(record[1, n])
+            bits: int64 = int64(31 - record[2, n])
+            upper: int64 = (int64(acc[p, n] << max(record[2, n], 0)) * int64(record[1, n]) + 1073741824) >> 31
+            right: int64 = int64(max(-record[2, n], 0))
+            mask: int64 = (1 << right) - 1
+            whole: int64 = (
+                (upper >> right) + int64((upper & mask) > (mask >> 1) + int64(upper < 0)) if rounding == 0
+                # "up" and "even": one shift rounds the exact product.
+                else (product + (1 << (bits - 1))) >> bits if rounding == 1
+                else (product + (1 << (bits - 1)) - 1 + ((product >> bits) & 1)) >> bits
+            )
+            out[p, n] = int8(min(max(whole + int64(zero_point), int64(low)), int64(high)))
+"""
 
 
 @dataclass(frozen=True)
@@ -86,114 +142,35 @@ class Machine:
         return self.accumulator_bytes // PIXEL_BYTES
 
     @cached_property
-    def memories(self) -> tuple[Memory, ...]:
-        """Activations, which hold inputs and results; weights, which hold records too; accumulators."""
-        return (
-            Memory(
-                _ACT,
-                self.activation_bytes,
-                copy_in=_transfer("mxu_load_activations"),
-                copy_out=_transfer("mxu_store"),
-            ),
-            Memory(_WGT, self.weight_bytes, LANES, copy_in=_transfer("mxu_load_weights")),
-            Memory(_ACC, self.accumulator_bytes, PIXEL_BYTES),
-        )
-
-    @property
-    def instructions(self) -> tuple[Intrinsic, ...]:
-        """All that it can do besides copies."""
-        return (self.fill, self.bias, self.mac, self.requantise)
+    def tir(self) -> tir.Machine:
+        """Activations, which hold inputs and results; weights, which hold records too; accumulators. And what it does
+        besides copies: ``mxu_fill``, ``mxu_bias``, ``mxu_mac``, ``mxu_requantise``.
+        """
+        numbers = {
+            "activation_bytes": self.activation_bytes,
+            "weight_bytes": self.weight_bytes,
+            "accumulator_bytes": self.accumulator_bytes,
+            "PIXELS": self.pixels,
+            "PIXEL_BYTES": PIXEL_BYTES,
+            "LANES": LANES,
+            "MAX_EDGE": MAX_EDGE,
+            "MAX_TAPS": MAX_TAPS,
+            "MAX_DEPTH": MAX_DEPTH,
+        }
+        return tir.parse_machine(_TEXT, numbers, "the matrix unit")
 
     def activations(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int8 buffer in the activation scratchpad."""
-        return Buffer(name, shape, "int8", _ACT)
+        return Buffer(name, shape, "int8", "activations")
 
     def weights(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int8 buffer in the weight scratchpad, in runs of `LANES` output channels."""
-        return Buffer(name, shape, "int8", _WGT, LANES)
+        return Buffer(name, shape, "int8", "weights", LANES)
 
     def records(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int32 buffer in the weight scratchpad for biases, multipliers and shifts."""
-        return Buffer(name, shape, "int32", _WGT, LANES)
+        return Buffer(name, shape, "int32", "weights", LANES)
 
     def accumulators(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int32 buffer of accumulators, `LANES` of them for each pixel."""
-        return Buffer(name, shape, "int32", _ACC, PIXEL_BYTES)
-
-    @cached_property
-    def fill(self) -> Intrinsic:
-        """``to[i] = value`` for ``count`` activations."""
-        to = self.activations("to", (self.activation_bytes,))
-        count, value, i = Var("count"), Var("value"), Var("i")
-        body = _loop(i, count, Store(to, (i,), value.astype("int8")))
-        return Intrinsic("mxu_fill", (to,), (count, value), body, "mxu_fill({device}, {to}, {count}, {value})")
-
-    @cached_property
-    def bias(self) -> Intrinsic:
-        """``acc[p, n] = record[0, n]`` for ``pixels`` pixels."""
-        acc, record = self.accumulators("acc", (self.pixels, LANES)), self.records("record", (3, LANES))
-        pixels, p, n = Var("pixels"), Var("p"), Var("n")
-        body = _loop(p, pixels, _loop(n, LANES, Store(acc, (p, n), record[0, n])))
-        code = "mxu_bias({device}, {acc}, {record}, {pixels})"
-        return Intrinsic("mxu_bias", (acc, record), (pixels,), body, code)
-
-    @cached_property
-    def mac(self) -> Intrinsic:
-        """``acc[y, x, n] += act[y, x, t, k] * wgt[t, k, n]``, modulo 2**32, over ``taps`` and ``depth``."""
-        acc = self.accumulators("acc", (MAX_EDGE, MAX_EDGE, LANES))
-        act = self.activations("act", (MAX_EDGE, MAX_EDGE, MAX_TAPS, MAX_DEPTH))
-        wgt = self.weights("wgt", (MAX_TAPS, MAX_DEPTH, LANES))
-        height, width, taps, depth = sizes = (Var("height"), Var("width"), Var("taps"), Var("depth"))
-        y, x, t, k, n = (Var(name) for name in "yxtkn")
-        product = act[y, x, t, k].astype("int32") * wgt[t, k, n].astype("int32")
-        body = _loop(n, LANES, Update("add", acc, (y, x, n), product))
-        for var, extent in ((k, depth), (t, taps), (x, width), (y, height)):
-            body = _loop(var, extent, body)
-        operands = "{acc}, {acc_stride0}, {act}, {act_stride0}, {act_stride1}, {act_stride2}, {wgt}, {wgt_stride0}"
-        code = f"mxu_mac({{device}}, {operands}, {{height}}, {{width}}, {{taps}}, {{depth}})"
-        return Intrinsic("mxu_mac", (acc, act, wgt), sizes, body, code)
-
-    @cached_property
-    def requantise(self) -> Intrinsic:
-        """``out[p, n] = clamp(scaled(acc[p, n]) + zero_point, low, high)`` of ``pixels`` pixels and ``channels``
-        channels, scaled by ``record[1, n]`` and ``record[2, n]``; ``rounding`` is an index into `ROUNDINGS`.
-        """
-        out = self.activations("out", (self.pixels, LANES))
-        acc, record = self.accumulators("acc", (self.pixels, LANES)), self.records("record", (3, LANES))
-        names = ("pixels", "channels", "rounding", "zero_point", "low", "high")
-        pixels, channels, rounding, zero_point, low, high = operands = tuple(Var(name) for name in names)
-        p, n, whole = Var("p"), Var("n"), Var("whole", "int64")
-        scaled = whole + zero_point.astype("int64")
-        clamped = minimum(maximum(scaled, low.astype("int64")), high.astype("int64")).astype("int8")
-        store = Store(out, (p, n), clamped)
-        body = _loop(
-            p, pixels, _loop(n, channels, _scale(acc[p, n], record[1, n], record[2, n], rounding, whole, store))
-        )
-        values = ", ".join(f"{{{name}}}" for name in names)
-        code = f"mxu_requantise({{device}}, {{out}}, {{out_stride0}}, {{acc}}, {{record}}, {values})"
-        return Intrinsic("mxu_requantise", (out, acc, record), operands, body, code)
-
-
-def _scale(x: Expr, multiplier: Expr, shift: Expr, rounding: Expr, whole: Var, body: Stmt) -> Stmt:
-    """``body`` with ``whole`` = ``x * multiplier * 2 ** (shift - 31)``, rounded as `uma.relay.FixedPoint` says."""
-    product, bits, upper, right, mask = (Var(name, "int64") for name in ("product", "bits", "upper", "right", "mask"))
-    one = Imm(1, "int64")
-    # double: the left shift wraps to int32; the upper half; then a shift that rounds half away from zero.
-    left = (x << maximum(shift, 0)).astype("int64")
-    away = (upper & mask) > (mask >> 1) + (upper < 0).astype("int64")
-    double = (upper >> right) + away.astype("int64")
-    # up and even: one shift rounds the exact product.
-    half = one << (bits - 1)
-    up = (product + half) >> bits
-    even = (product + half - 1 + ((product >> bits) & 1)) >> bits
-    bound = (
-        (product, x.astype("int64") * multiplier.astype("int64")),
-        (bits, (31 - shift).astype("int64")),
-        (upper, (left * multiplier.astype("int64") + (1 << 30)) >> 31),
-        (right, maximum(-shift, 0).astype("int64")),
-        (mask, (one << right) - 1),
-        (whole, Select(rounding.equal(0), double, Select(rounding.equal(1), up, even))),
-    )
-    for var, value in reversed(bound):
-        body = Bind(var, value, body)
-    return body
+        return Buffer(name, shape, "int32", "accumulators", PIXEL_BYTES)

@@ -7,13 +7,8 @@
 
 static int32_t run(uma_device *device, uint32_t command)
 {
-    int32_t polls;
-
     uma_write32(device, MXU_COMMAND, command);
-    for (polls = 0; uma_read32(device, MXU_STATUS) != 0; polls++) {
-        if (polls == POLL_LIMIT) return MXU_FAULT_TIMEOUT;
-        uma_wait(device);
-    }
+    if (!uma_poll(device, MXU_STATUS, UINT32_MAX, 0, POLL_LIMIT)) return MXU_FAULT_TIMEOUT;
     return (int32_t)uma_read32(device, MXU_FAULT);
 }
 
@@ -117,13 +112,6 @@ static int32_t open_device(uma_device *device)
     return reset(device);
 }
 
-/* Nothing is left running after a command, and nothing is to be given back: the counters must stay readable. */
-static int32_t nothing(uma_device *device)
-{
-    (void)device;
-    return 0;
-}
-
 static uint64_t counter(uma_device *device, int32_t index)
 {
     const uint32_t offset = MXU_COUNTERS + 8u * (uint32_t)index;
@@ -132,6 +120,7 @@ static uint64_t counter(uma_device *device, int32_t index)
     return low | (uint64_t)uma_read32(device, offset + 4) << 32;
 }
 
+/* Nothing is left running after a command, and nothing is to be given back: the counters must stay readable. */
 const uma_driver mxu_driver = {
-    "matrix_unit", 0, 1, open_device, reset, nothing, nothing, MXU_N_COUNTERS, counter,
+    "matrix_unit", 0, 1, open_device, reset, NULL, NULL, MXU_N_COUNTERS, counter,
 };

@@ -27,12 +27,7 @@ int32_t stm_start(uma_device *device, const void *stream, size_t bytes, const um
 
 int32_t stm_wait(uma_device *device, int32_t pending)
 {
-    int32_t polls;
-
-    for (polls = 0; pending == 0 && uma_read32(device, STM_STATUS) != 0; polls++) {
-        if (polls == POLL_LIMIT) return STM_FAULT_TIMEOUT;
-        uma_wait(device);
-    }
+    if (pending == 0 && !uma_poll(device, STM_STATUS, UINT32_MAX, 0, POLL_LIMIT)) return STM_FAULT_TIMEOUT;
     return (int32_t)uma_read32(device, STM_FAULT);
 }
 

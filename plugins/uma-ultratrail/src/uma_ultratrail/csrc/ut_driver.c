@@ -196,17 +196,12 @@ static int32_t start_and_wait(uma_device *device)
 {
     const uint64_t before = read_counter(device, UT_COUNTERS + 8u * UT_CYCLES);
     uint64_t seen = before;
-    int32_t polls = 0;
 
     uma_write32(device, UT_CONTROL, UT_START);
-    while (uma_read32(device, UT_STATUS) != 0) {
-        uma_wait(device);
-        if (++polls == STALLED_POLLS) {
-            const uint64_t now = read_counter(device, UT_COUNTERS + 8u * UT_CYCLES);
-            if (now == seen || now - before > MOST_CYCLES) return UT_FAULT_TIMEOUT;
-            seen = now;
-            polls = 0;
-        }
+    while (!uma_poll(device, UT_STATUS, UINT32_MAX, 0, STALLED_POLLS)) {
+        const uint64_t now = read_counter(device, UT_COUNTERS + 8u * UT_CYCLES);
+        if (now == seen || now - before > MOST_CYCLES) return UT_FAULT_TIMEOUT;
+        seen = now;
     }
     return (int32_t)uma_read32(device, UT_FAULT);
 }
