@@ -12,13 +12,14 @@ says what targets there are.
 
 The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says for which one it was written::
 
-    UMA_PLUGIN_API = (0, 4)
+    UMA_PLUGIN_API = (0, 5)
 
-- A new minor version may add: hooks, arguments of hooks, fields of records, with defaults that mean what was before.
-  It may deprecate hooks and arguments. A plugin for an earlier minor version goes on working.
-- What is deprecated in one minor version works in the next one as well, with a `DeprecationWarning` that names the
-  plugin, the hook, and what to do instead. It goes with the one after that at the earliest, and from 1.0 on only with
-  a new major version. No major version but 0 has been.
+- Before 1.0 a minor version may break with what was before, and says so: `BREAKS` is the last that did. A plugin for
+  an earlier one is refused, with the place in docs/plugins.md that says what to write instead.
+- Any other minor version only adds: hooks, arguments of hooks, fields of records, with defaults that mean what was
+  before. It may deprecate hooks and arguments. A plugin for an earlier minor version goes on working. What is
+  deprecated works in the next minor version as well, with a `DeprecationWarning` that names the plugin, the hook, and
+  what to do instead. From 1.0 on nothing goes but with a new major version.
 - A plugin for another major version is refused. One for a later minor version is tried, with a warning; hooks that it
   can do without are marked ``@hookimpl(optionalhook=True)``.
 """
@@ -35,6 +36,7 @@ from .contract.cost import Cost
 from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
 from .contract.lowered import Lowered, Refuse, Strategy
 from .contract.passes import Pass
+from .contract.region import MatchedRegion, TakenMatch, Unmatched
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .relay import Function, GlobalVar, IRModule
 
 __all__ = [
+    "BREAKS",
     "PLUGIN_API_VERSION",
     "Blob",
     "Clause",
@@ -60,6 +63,7 @@ __all__ = [
     "LaunchQueue",
     "Library",
     "Lowered",
+    "MatchedRegion",
     "Parts",
     "Pass",
     "Pattern",
@@ -68,6 +72,8 @@ __all__ = [
     "Routine",
     "Runtime",
     "Strategy",
+    "TakenMatch",
+    "Unmatched",
     "estimate_cost",
     "hookimpl",
     "ops",
@@ -81,8 +87,11 @@ __all__ = [
     "tir_to_runtime",
 ]
 
-PLUGIN_API_VERSION = (0, 4)
+PLUGIN_API_VERSION = (0, 5)
 """Major and minor version of this contract."""
+
+BREAKS = (0, 5)
+"""The last version that broke with those before it: plugins for an earlier one are refused."""
 
 PROJECT = "uma"
 """The name that ties `hookimpl` to these specifications."""
@@ -230,12 +239,15 @@ def passes(target: Target) -> Sequence[Pass] | None:
 
 
 @_hookspec(firstresult=True)
-def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_tir(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
     """Turn a region into loops, as a whole. Called for every region of the target that ``relay_to_runtime`` leaves.
 
     Args:
         module: all of the model, read-only; the region is one of its functions.
         function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        region: the same as was found: its matches in order, with their captures, layers, and where operands live.
         target: the target.
 
     Returns:
@@ -248,10 +260,10 @@ def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[
 
     Example::
 
-        from uma.hookspecs import Pattern, Refuse, hookimpl
-        from uma.relay import Function, GlobalVar, IRModule
+        from uma.hookspecs import MatchedRegion, Pattern, Refuse, hookimpl
+        from uma.relay import GlobalVar, IRModule
         from uma.relay.pattern import op, wildcard
-        from uma.target import Target, TargetKind
+        from uma.target import TargetKind
         from uma.tir import maximum, te
 
         @hookimpl
@@ -260,15 +272,16 @@ def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[
 
         @hookimpl
         def patterns() -> list[Pattern]:
-            return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32")))]
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32").named("x")))]
 
         @hookimpl
-        def relay_to_tir(function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
-            if len(function.params) != 1 or function.body.args != function.params:
-                return None  # more than one match: the core asks for each of them
-            shape = function.body.shape
+        def relay_to_tir(region: MatchedRegion) -> tuple[IRModule, GlobalVar] | None:
+            if len(region.matches) > 1:
+                return None  # the core asks for each of them
+            [match] = region.matches
+            shape = match["x"].shape
             if len(shape) > 4:
-                raise Refuse(f"at most 4 dimensions, these are {len(shape)}", at=function.body)
+                raise Refuse(f"at most 4 dimensions, these are {len(shape)}", at=match.value)
             x = te.placeholder(shape, "float32", "x")
             kernel = te.prim_func([x], [te.compute(shape, lambda *i: maximum(x[i], 0.0), "relu")])
             module = IRModule.of({"relu": kernel.func})
@@ -277,7 +290,9 @@ def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[
 
 
 @_hookspec(firstresult=True)
-def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_runtime(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
     """Turn a region into calls of what the target's `Runtime` has: command streams for a device, library functions.
 
     Called for every region of the target, before ``relay_to_tir``.
@@ -285,6 +300,7 @@ def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tu
     Args:
         module: all of the model, read-only; the region is one of its functions.
         function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        region: the same as was found: its matches in order, with their captures, layers, and where operands live.
         target: the target.
 
     Returns:
@@ -297,8 +313,8 @@ def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tu
 
     Example::
 
-        from uma.hookspecs import Extern, Pattern, Refuse, Routine, Runtime, hookimpl
-        from uma.relay import Function, GlobalVar, IRModule
+        from uma.hookspecs import Extern, MatchedRegion, Pattern, Refuse, Routine, Runtime, hookimpl
+        from uma.relay import GlobalVar, IRModule
         from uma.relay.pattern import op, wildcard
         from uma.target import TargetKind
         from uma.tir import Buffer, Param
@@ -321,15 +337,16 @@ def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tu
 
         @hookimpl
         def patterns() -> list[Pattern]:
-            return [Pattern("my_library.relu", op("nn.relu")(wildcard("float32")))]
+            return [Pattern("my_library.relu", op("nn.relu")(wildcard("float32").named("x")))]
 
         @hookimpl
-        def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar] | None:
-            if len(function.params) != 1 or function.body.args != function.params:
-                return None  # more than one match
-            x, y = (Buffer(name, function.body.shape, "float32") for name in ("x", "y"))
+        def relay_to_runtime(region: MatchedRegion) -> tuple[IRModule, GlobalVar] | None:
+            if len(region.matches) > 1:
+                return None
+            [match] = region.matches
+            x, y = (Buffer(name, match["x"].shape, "float32") for name in ("x", "y"))
             if len(x.shape) > 4:
-                raise Refuse(f"at most 4 dimensions, these are {len(x.shape)}", at=function.body)
+                raise Refuse(f"at most 4 dimensions, these are {len(x.shape)}", at=match.value)
             params = (Param(x, "input"), Param(y, "output"))
             module = IRModule.of({"relu": Extern(params, routine="relu", scalars={"count": x.size})})
             return module, module.global_var("relu")
@@ -463,11 +480,12 @@ def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
 
 
 @_hookspec(firstresult=True)
-def estimate_cost(function: Function, target: Target) -> Cost | None:
+def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> Cost | None:
     """Tell what a region costs. Called for every region of the target, when somebody wants to know: ``uma explain``.
 
     Args:
         function: the region: calls of functions with the attribute ``Composite``, each what one pattern took.
+        region: the same as was found: its matches in order, with their captures, layers, and where operands live.
         target: the target.
 
     Returns:
@@ -475,8 +493,7 @@ def estimate_cost(function: Function, target: Target) -> Cost | None:
 
     Example::
 
-        from uma.hookspecs import Cost, Pattern, hookimpl
-        from uma.relay import Function
+        from uma.hookspecs import Cost, MatchedRegion, Pattern, hookimpl
         from uma.relay.pattern import op, wildcard
         from uma.target import Attribute, Target, TargetKind
 
@@ -487,14 +504,12 @@ def estimate_cost(function: Function, target: Target) -> Cost | None:
 
         @hookimpl
         def patterns() -> list[Pattern]:
-            return [Pattern("my_device.relu", op("nn.relu")(wildcard("int8")))]
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("int8").named("x")))]
 
         @hookimpl
-        def estimate_cost(function: Function, target: Target) -> Cost | None:
-            if len(function.params) != 1 or function.body.args != function.params:
-                return None  # more than one match
-            elements = function.body.tensor.size
-            return Cost(cycles=-(-elements // target.get_attr("lanes")), bytes_moved=2 * elements)
+        def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
+            sizes = [match["x"].tensor.size for match in region.matches]
+            return Cost(cycles=sum(-(-size // target.get_attr("lanes")) for size in sizes), bytes_moved=2 * sum(sizes))
     """
 
 
@@ -512,8 +527,8 @@ RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
 }
 """What each hook may give besides ``None``. Checked after every call: pluggy does not look at results."""
 
-MAY_REFUSE = frozenset({"relay_to_runtime", "relay_to_tir"})
-"""The hooks that may raise `Refuse`."""
+MAY_REFUSE = frozenset({"estimate_cost", "relay_to_runtime", "relay_to_tir"})
+"""The hooks that may raise `Refuse`: estimates of what lowering will refuse are not known."""
 
 ELEMENTS: Mapping[str, type[Any]] = {
     "ops": CustomOp,

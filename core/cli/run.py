@@ -126,7 +126,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes)
-    costs = region_costs(build.fused, members) if args.profile and build.fused is not None else ()
+    costs = region_costs(build) if args.profile else ()
     return artifact, members, costs
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from ..partition.claims import Claims
 from ..partition.outline import outlined
-from ..partition.record import FREE_OPS, Claim, Owner
+from ..partition.record import Claim, Owner
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph
+from ..relay.views import is_view
 from ..relay.visit import children, with_children
 from .kernels import group
 
@@ -69,11 +70,6 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
             done[part] = with_children(part, [done[child] for child in children(part)])
             spans.moved(part, done[part])
     return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
-
-
-def is_view(expr: Expr) -> bool:
-    """Whether ``expr`` is its argument's memory under another shape."""
-    return isinstance(expr, Call) and expr.op_name in FREE_OPS
 
 
 def _kernel(

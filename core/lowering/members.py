@@ -100,7 +100,7 @@ class Member:
     @property
     def owner(self) -> Owner:
         """This target as partitioners see it."""
-        return Owner(self.label, self.patterns, self.limits)
+        return Owner(self.label, self.patterns, self.limits, self.target)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from ..contract.lowered import Lowered, Lowering, Refuse
+from ..contract.lowered import Lowered, Refuse
 from ..errors import InternalError, PluginError
 from ..relay.expr import Call, Expr, Function
 from ..relay.op import Op
+from ..relay.pattern import Match
 from ..relay.types import TensorType, TupleType, Type
 from ..relay.visit import post_order
 from ..target.kind import shown
@@ -16,26 +17,30 @@ from ..tir.form.verify import verify
 from ..tir.proofs.proof import unproven
 from .blame import located
 from .graph import parts_of
+from .matches import match_alone
 from .members import Member
 
 __all__ = ["lower_match", "refusal_fault"]
 
 
-def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> Lowered | None:
+def lower_match(
+    member: Member, function: Function, layers: tuple[str, ...], match: Match | None = None
+) -> Lowered | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none.
 
     Args:
         member: the target.
         function: computes just that; where a pattern took it, its attribute ``Composite`` is the pattern's name.
         layers: of the model, for errors.
+        match: what the function is a match of; by default that is looked for.
 
     Raises:
         Refuse: the plugin refuses.
         PluginError: the plugin is at fault; names hook, pattern and layers.
     """
-    for what, lower in _lowerings(member, function):
+    for what, lower in _lowerings(member, function, layers, match):
         try:
-            result = member.plugin.run(what, partial(lower, function, member.target), member.target, may_refuse=True)
+            result = member.plugin.run(what, lower, member.target, may_refuse=True)
         except PluginError as error:
             located(error, *layers)
             raise
@@ -59,18 +64,20 @@ def lower_match(member: Member, function: Function, layers: tuple[str, ...]) -> 
     return None
 
 
-def _lowerings(member: Member, function: Function) -> Iterator[tuple[str, Lowering]]:
+def _lowerings(
+    member: Member, function: Function, layers: tuple[str, ...], match: Match | None
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """What a plugin may have for a function, with a name for errors: by its pattern, then by its only op."""
     composite = function.attr("Composite")
-    names = [composite] if composite is not None else []
     ops = [expr.op.name for expr in post_order(function.body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
-    if composite is not None:
-        pattern = next((p for p in member.patterns if p.name == composite), None)
-        if pattern is not None and pattern.lower is not None:
-            yield f"lower of pattern {composite!r}", pattern.lower
-    for name in names + (ops if len(ops) == 1 else []):
+    pattern = None if composite is None else member.patterns.get(composite)
+    if pattern is not None and pattern.lower is not None:
+        match = match or match_alone(member, pattern, function, layers)
+        if match is not None:
+            yield f"lower of pattern {composite!r}", partial(pattern.lower, match, member.target)
+    for name in ([composite] if composite is not None else []) + (ops if len(ops) == 1 else []):
         for strategy in member.strategies.get(name, ()):
-            yield f"strategy {name!r}", strategy.lower
+            yield f"strategy {name!r}", partial(strategy.lower, function, member.target)
 
 
 def refusal_fault(refusal: Refuse, function: Function) -> str | None:

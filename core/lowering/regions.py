@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..contract.lowered import Lowered, Refuse
+from ..contract.region import TakenMatch, Unmatched
 from ..errors import InternalError, ModelError, PluginError
 from ..partition import Refusal
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
@@ -23,6 +24,7 @@ from ..tir.proofs.proof import unproven
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
+from .matches import Matches
 from .members import Member, Members
 from .offers import lower_match, refusal_fault
 
@@ -56,12 +58,14 @@ class RegionLowering:
 
     Args:
         members: the targets of the build.
+        matches: what regions are made of.
     """
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, matches: Matches) -> None:
         self._members = members
+        self._matches = matches
         self._done: dict[tuple[str | None, Function], _Body | list[Refuse]] = {}
-        self._matches: Matches = {}
+        self._lowered: _Lowered = {}
 
     def __call__(self, module: IRModule) -> tuple[IRModule, list[Refusal]]:
         """``module`` with every region lowered, and the refusals. Where there is one, the module is as it was.
@@ -88,34 +92,36 @@ class RegionLowering:
         return (module, refusals) if refusals else (_merged(module, made), [])
 
     def _lower(self, module: IRModule, var: GlobalVar, function: Function) -> _Body | list[Refuse]:
-        region = _Region(module, self._members[label_of(function) or ""], var, function, self._matches)
+        region = _Region(module, self._members[label_of(function) or ""], var, self._matches, self._lowered)
         result = region.lowered()
         if isinstance(result, _Body):
             region.check_devices(result)
         return result
 
 
-Matches = dict[tuple[str, Function], "Lowered | Refuse"]
-"""What plugins gave for matches, by label and composite function."""
+_Lowered = dict[tuple[object, ...], "Lowered | Refuse"]
+"""What plugins gave for matches, by label, composite function and captures."""
 
 
 class _Region:
     """One region on its way to loops."""
 
-    def __init__(self, module: IRModule, member: Member, var: GlobalVar, function: Function, matches: Matches) -> None:
+    def __init__(self, module: IRModule, member: Member, var: GlobalVar, matches: Matches, lowered: _Lowered) -> None:
         self.module = module
         self.member = member
         self.var = var
-        self.function = function
-        self.matches = matches
-        self.layers = layers_of(module, function)
+        self.matched = matches.region(module, var)
+        self.function = self.matched.function
+        self.done = lowered
+        self.layers = layers_of(module, self.function)
 
     def lowered(self) -> _Body | list[Refuse]:
         """The region lowered, or what its target refuses of it."""
         plugin, function = self.member.plugin, self.function
+        given = {"module": self.module, "function": function, "region": self.matched, "target": self.member.target}
         for hook in ("relay_to_runtime", "relay_to_tir"):
             try:
-                result = plugin.call(hook, module=self.module, function=function, target=self.member.target)
+                result = plugin.call(hook, **given)
             except PluginError as error:
                 located(error, *self.layers, f"region {self.var.name!r}")
                 raise
@@ -149,12 +155,13 @@ class _Region:
         spans = Spans()
         refused: list[Refuse] = []
         done: dict[Expr, Expr] = {param: param for param in self.function.params}
+        matches: dict[Expr, TakenMatch | Unmatched] = {one.value: one for one in self.matched.calls}
         for expr in post_order(self.function.body):
             if expr in done:
                 continue
             rebuilt = with_children(expr, [done[child] for child in children(expr)])
-            if isinstance(rebuilt, Call) and isinstance(expr, Call) and not is_view(rebuilt):
-                lowered, name = self.match_lowered(expr)
+            if isinstance(rebuilt, Call) and expr in matches:
+                lowered, name = self.match_lowered(matches[expr])
                 if isinstance(lowered, Refuse):
                     # All of this match, and no other: what was refused of it may be part of another as well.
                     refused.append(Refuse(lowered.reason, expr))
@@ -169,9 +176,9 @@ class _Region:
             done[expr] = rebuilt
         return refused or _Body(done[self.function.body], tuple((var, func) for func, var in loops.items()), spans)
 
-    def match_lowered(self, call: Call) -> tuple[Lowered | Refuse, str]:
+    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Lowered | Refuse, str]:
         """What the plugin gives for one match, or one op, and a name for it."""
-        layers = self.module.spans[call]
+        call, layers = one.value, self.module.spans[one.value]
         if isinstance(call.op, GlobalVar):
             raise ModelError(
                 f"region {self.var.name!r} calls {call.op.name!r}, a function of the module",
@@ -180,17 +187,20 @@ class _Region:
             )
         function = call.op if isinstance(call.op, Function) else as_function(call)
         name = function.attr("Composite") or call.op_name or "function"
-        key = self.member.label, function
-        if key not in self.matches:
+        match = one if isinstance(one, TakenMatch) else None
+        key = self.member.label, function, tuple(match.captures.items()) if match else ()
+        if key not in self.done:
             try:
-                made: Lowered | Refuse | None = lower_match(self.member, function, layers)
+                made: Lowered | Refuse | None = lower_match(self.member, function, layers, match)
             except Refuse as refusal:
                 made = refusal
+            if made is None and isinstance(one, Unmatched) and call.op is function:
+                made = Refuse(one.reason)
             if made is None:
                 hooks = "any hook nor by its pattern"
                 raise self.fault(f"took {name!r} and lowers it by nothing: neither", hooks, layers)
-            self.matches[key] = made
-        return self.matches[key], name.rpartition(".")[2]
+            self.done[key] = made
+        return self.done[key], name.rpartition(".")[2]
 
     def adopted(self, result: object, hook: str) -> _Body:
         """What a hook gave for the whole region, checked, as its body."""

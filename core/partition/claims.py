@@ -126,13 +126,14 @@ class Claims:
             PatternFault: a test or a predicate of the owner's is at fault.
         """
         above = None if freed is None else self._above(freed, owner)
-        for pattern in owner.patterns:
-            for root in roots_of(pattern, self.graph):
-                if root not in self.of and (above is None or root in above or len(pattern.roots) > 1):
-                    try:
-                        self._claim(owner, pattern, root, pinned_only)
-                    except PluginError as error:
-                        raise PatternFault(error, owner.label, root) from error
+        with owner.asked():
+            for pattern in owner.patterns:
+                for root in roots_of(pattern, self.graph):
+                    if root not in self.of and (above is None or root in above or len(pattern.roots) > 1):
+                        try:
+                            self._claim(owner, pattern, root, pinned_only)
+                        except PluginError as error:
+                            raise PatternFault(error, owner.label, root) from error
 
     def _above(self, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
         """What is not claimed and computed from ``freed`` by no more than the largest pattern could."""

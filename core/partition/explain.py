@@ -232,7 +232,8 @@ class _Explainer:
 
     def _closest(self, owner: Owner, call: Call) -> Reason:
         try:
-            found = closest(owner.patterns, call, self._graph)
+            with owner.asked():
+                found = closest(owner.patterns, call, self._graph)
         except PluginError as error:
             raise PatternFault(error, owner.label, call) from error
         failure = found.failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from ..errors import PluginError, UsageError
 from ..relay.expr import Call, Expr, TupleGetItem
 from ..relay.pattern import Match, PatternTable
 from ..relay.types import TensorType, TupleType
+from ..relay.views import FREE_OPS
+from ..target import Target
 from ..target.limits import Limits
 from ..target.values import is_label, shown
 
@@ -37,6 +40,7 @@ class Owner:
         label: of the target, a C identifier; becomes the attribute ``Compiler`` of its regions.
         patterns: what it takes, in the order of their priority.
         limits: how large its regions may be.
+        target: is current while its tests and predicates are asked; None where there is none.
 
     Raises:
         UsageError: the label is none.
@@ -45,6 +49,7 @@ class Owner:
     label: str
     patterns: PatternTable
     limits: Limits = field(default_factory=Limits)
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         label: object = self.label
@@ -52,6 +57,10 @@ class Owner:
             raise UsageError(
                 f"{shown(label)} cannot label a target", hint="a C identifier, and no keyword of C or Python"
             )
+
+    def asked(self) -> AbstractContextManager[Target | None]:
+        """Within it its tests and predicates are asked."""
+        return nullcontext() if self.target is None else self.target
 
 
 class PatternFault(PluginError):
@@ -67,10 +76,6 @@ class PatternFault(PluginError):
         super().__init__(error.what, where=error.where, hint=error.hint)
         self.owner = owner
         self.at = at
-
-
-FREE_OPS = ("reshape", "squeeze")
-"""Ops that are their operand's memory under another shape."""
 
 
 Port = Expr | tuple[Expr, int]

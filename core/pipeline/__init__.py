@@ -5,6 +5,7 @@
 """
 
 from .driver import build
-from .stages import STAGES
+from .dump import read_dump
+from .stages import STAGES, Form
 
-__all__ = ["STAGES", "build"]
+__all__ = ["STAGES", "Form", "build", "read_dump"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ..arguments import check_mapping, path_of, told
 from ..artifact import Artifact
@@ -83,6 +83,7 @@ class LoadedModel:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+@overload
 def build(
     model: Model,
     target: TargetLike,
@@ -95,7 +96,41 @@ def build(
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
     plugins: PluginHost | None = None,
-) -> Artifact:
+    stop_after: None = None,
+) -> Artifact: ...
+
+
+@overload
+def build(
+    model: Model,
+    target: TargetLike,
+    *,
+    name: str | None = None,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    weights: WeightsForm = "assembly",
+    plugins: PluginHost | None = None,
+    stop_after: str,
+) -> Form: ...
+
+
+def build(
+    model: Model,
+    target: TargetLike,
+    *,
+    name: str | None = None,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    dump: str | os.PathLike[str] | None = None,
+    weights: WeightsForm = "assembly",
+    plugins: PluginHost | None = None,
+    stop_after: str | None = None,
+) -> Artifact | Form:
     """Compile a model.
 
     Args:
@@ -117,12 +152,14 @@ def build(
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
             ``file`` that the program loads.
         plugins: where targets come from; by default the plugins that are installed.
+        stop_after: a stage, one of `STAGES`, behind which the build ends.
 
     Returns:
-        The artifact; nothing has been compiled by the C compiler yet.
+        The artifact; nothing has been compiled by the C compiler yet. With ``stop_after`` the form that the stage
+        gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path or a pin is wrong.
+        UsageError: a target, the name, a path, a pin or a stage is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin is at fault.
@@ -132,9 +169,13 @@ def build(
         raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
     if dump is not None:
         dump = path_of(dump, "the folder for dumps")
+    if stop_after is not None:
+        _check_stage(stop_after)
     members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
     with default_mode():
         loaded = load_model(model, members, name=name, shapes=shapes, states=states, constants=constants, pins=pins)
+        if stop_after is not None:
+            return lower_loaded(loaded, members, stop_after, dump=dump)
         return build_loaded(loaded, members, dump=dump, weights=weights)
 
 
@@ -249,6 +290,11 @@ def _digest(form: Form) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
+def _check_stage(stage: object) -> None:
+    if stage not in STAGES:
+        raise UsageError(f"there is no stage {told(stage)}", hint=f"stages: {', '.join(STAGES)}")
+
+
 def start_build(
     loaded: LoadedModel,
     members: Members,
@@ -269,8 +315,7 @@ def start_build(
     Raises:
         UsageError: there is no such stage.
     """
-    if until not in STAGES:
-        raise UsageError(f"there is no stage {until!r}", hint=f"stages: {', '.join(STAGES)}")
+    _check_stage(until)
     dumper = None if dump is None else Dumper(dump)
     following = dict(itertools.pairwise(STAGES))
 

@@ -18,6 +18,7 @@ from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
 from ..lowering.lower import lower_tracing
+from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import sequence_tracing
@@ -41,6 +42,7 @@ from .pins import write_out_hosts
 __all__ = ["STAGES", "Build", "Form", "Observer"]
 
 Form = IRModule | Program
+"""What a stage gives."""
 
 PHASE_AFTER: dict[str, Phase] = {
     "canonicalise": "PRE_PARTITIONING",
@@ -84,6 +86,7 @@ class Build:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
         on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
+        matches: what the regions of its modules are made of.
         memory: where the buffers of the program are, once that was planned.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
@@ -100,7 +103,8 @@ class Build:
         self._became: dict[Expr, Expr] = {}
         self._where: dict[Expr, tuple[str, ...]] = {}
         self._after = after
-        self._lower_regions = RegionLowering(members)
+        self.matches = Matches(members)
+        self._lower_regions = RegionLowering(members, self.matches)
 
     def run(self, form: Form, until: str = STAGES[-1]) -> Form:
         """Bring ``form`` through the stages.
@@ -203,6 +207,7 @@ class Build:
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
                         self.placement = place(module, owners, [member.label for member in self.members.hosts])
+                    self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":
                 hosts = [member.owner for member in self.members.takers]
@@ -282,6 +287,7 @@ class Build:
             placed.append(Refusal(refusal.region, at, refusal.reason))
         with blaming(placement.source.spans, self.members.__getitem__):
             self.placement = placement.refuse(placed)
+        self.matches.note(self.placement)
 
 
 def _beyond(refusal: Refusal, module: IRModule) -> UmaError:

@@ -24,7 +24,7 @@ def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
         plugin: the module or object that may have `API_ATTRIBUTE`.
 
     Raises:
-        PluginError: what it says is no version, or has another major version than this one.
+        PluginError: what it says is no version, has another major version than this one, or is from before a break.
     """
     wanted = inspect.getattr_static(plugin, API_ATTRIBUTE, None)
     if wanted is None:
@@ -35,6 +35,10 @@ def declared_api(entry: PluginEntry, plugin: object) -> tuple[int, int] | None:
     major, minor = wanted
     if major != hookspecs.PLUGIN_API_VERSION[0]:
         raise entry.fault(_is_for(wanted), entry.mismatch)
+    if wanted < hookspecs.BREAKS:
+        broke = "{}.{}".format(*hookspecs.BREAKS)
+        hint = f"{entry.mismatch}; its authors find what to write instead in docs/plugins.md, Plugin API {broke}"
+        raise entry.fault(f"{_is_for(wanted)}, and {broke} broke with what was before", hint)
     return major, minor
 
 

@@ -6,6 +6,7 @@ from .memory_map import Placed, memory_map
 from .plan import Plan, live_ranges, plan
 from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait, verify
 from .relocate import relocate
+from .text import parse_program, print_program
 
 __all__ = [
     "Buffer",
@@ -20,8 +21,10 @@ __all__ = [
     "check_plan",
     "live_ranges",
     "memory_map",
+    "parse_program",
     "place_waits",
     "plan",
+    "print_program",
     "relocate",
     "verify",
 ]

@@ -4,8 +4,10 @@ from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Blob, Extern, Field, Relocation
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .text import parse_module, print_module
 from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
+from .views import without_views
 from .visit import children, free_vars, post_order, rewrite, substitute, users
 
 __all__ = [
@@ -40,10 +42,13 @@ __all__ = [
     "const",
     "free_vars",
     "get_op",
+    "parse_module",
     "post_order",
+    "print_module",
     "registered_ops",
     "rewrite",
     "substitute",
     "users",
     "value_range",
+    "without_views",
 ]

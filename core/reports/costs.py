@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..contract.cost import Cost
+from ..contract.lowered import Refuse
 from ..errors import PluginError
 from ..lowering.blame import located
-from ..lowering.members import Members
 from ..lowering.regions import label_of, layers_of, regions_of
-from ..relay.module import IRModule
+from ..pipeline.stages import Build
 from ..runtime.profile import CallTime, Profile
 
 __all__ = ["RegionCost", "counted_by_region", "counted_cycles", "region_costs"]
@@ -39,21 +39,26 @@ class RegionCost:
         return {"name": self.region, "target": self.label, "layers": list(self.layers), "cost": cost}
 
 
-def region_costs(module: IRModule, members: Members) -> tuple[RegionCost, ...]:
-    """What each region of a module costs, in the module's order.
+def region_costs(build: Build) -> tuple[RegionCost, ...]:
+    """What each region of a model costs, in the module's order. None of what its owner takes back after all.
 
     Args:
-        module: with regions, not lowered yet.
-        members: the targets of the build.
+        build: was run up to ``fuse`` at least; what it began with is not lowered yet.
 
     Raises:
         PluginError: the hook is at fault; names plugin, layers and region.
     """
     found: list[RegionCost] = []
+    module = build.fused
+    if module is None:
+        return ()
     for var, function in regions_of(module):
-        member, layers = members[label_of(function) or ""], layers_of(module, function)
+        member, layers = build.members[label_of(function) or ""], layers_of(module, function)
+        region = build.matches.region(module, var)
         try:
-            cost = member.plugin.call("estimate_cost", function=function, target=member.target)
+            cost = member.plugin.call("estimate_cost", function=function, region=region, target=member.target)
+        except Refuse:
+            cost = None
         except PluginError as error:
             located(error, *layers, f"region {var.name!r}")
             raise

@@ -174,7 +174,7 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     labels = tuple(member.label for member in members.all)
     with blaming(placement.source.spans, members.__getitem__):
         records = _with_hosts(placement.records(reasons=reasons), build)
-    asked = region_costs(build.fused, members) if costs and build.fused is not None else ()
+    asked = region_costs(build) if costs else ()
     accelerators = tuple(member.label for member in members.accelerators)
     return Explanation(build.name, members.host.label, labels, records, asked, accelerators)
 

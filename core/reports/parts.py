@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError, PluginError
 from ..lowering.fuse import is_view
+from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of
 from ..pipeline.driver import LoadedModel
@@ -164,7 +165,7 @@ class Parts:
 def _refusal(module: IRModule, members: Members) -> str | None:
     """Why the owner of the one region of a module does not take it; None if it does."""
     try:
-        _, refusals = RegionLowering(members)(module)
+        _, refusals = RegionLowering(members, Matches(members))(module)
     except (ModelError, PluginError) as error:
         return f"its owner does not lower it alone: {error.what}"
     return f"its owner refuses it alone: {refusals[0].reason}" if refusals else None

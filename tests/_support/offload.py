@@ -131,7 +131,8 @@ class Machine:
         )
 
     def patterns(self) -> list[Pattern]:
-        return [replace(p, lower=self.lower if self.job.number(2) else None) for p in self.owner.patterns]
+        by_match = lambda match, target: self.lower(match.function, target)  # noqa: E731
+        return [replace(p, lower=by_match if self.job.number(2) else None) for p in self.owner.patterns]
 
     def strategies(self) -> list[Strategy]:
         """For the patterns that have no lowering, and for ops that no pattern took in what it was given."""

@@ -90,7 +90,7 @@ def taking(label: str, name: str, lower: Callable[[Function], Any] | None = lowe
     declared = get_op(name)
     attrs = {attr.name: any_ for attr in declared.attrs}
     term = op(name)(*(wildcard(any_) for _ in declared.inputs), **attrs)
-    adapted = None if lower is None else lambda function, target: lower(function)
+    adapted = None if lower is None else lambda match, target: lower(match.function)
     return Pattern(f"{label}.{name.rpartition('.')[2]}", term, predicate, adapted)
 
 

@@ -22,7 +22,7 @@ from uma.cli.run import _show_parts
 from uma.hookspecs import Clock, Cost, Lowered, Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function
-from uma.relay.pattern import Clause, Failed, op, wildcard
+from uma.relay.pattern import Clause, Failed, Match, op, wildcard
 from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
 from uma.tir import te
@@ -370,7 +370,7 @@ def wrong_at(*place: int) -> Callable[[Function], Lowered]:
 def joined(lower: Callable[[Function], Lowered]) -> list[PluginEntry]:
     """Takes an addition, and a relu behind it, as one."""
     term = op("nn.relu")(op("add")(wildcard("int32"), wildcard("int32")))
-    return toy("npu", patterns=lambda: [Pattern("npu.sum", term, lower=lambda function, target: lower(function))])
+    return toy("npu", patterns=lambda: [Pattern("npu.sum", term, lower=lambda match, target: lower(match.function))])
 
 
 class TestVerify:
@@ -459,7 +459,7 @@ def main(x: Tensor[(4,), int32]) -> Tensor[(4,), int32]:
 
 class TestProfile:
     def test_the_device_of_each_call_and_what_it_counted(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(function: Function, target: object) -> Lowered:
+        def double(match: Match, target: object) -> Lowered:
             return Lowered(fake_device.doubling(4))
 
         value = wildcard("int32")
@@ -486,7 +486,7 @@ class TestProfile:
         assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
 
     def test_a_false_estimate_is_seen(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(function: Function, target: object) -> Lowered:
+        def double(match: Match, target: object) -> Lowered:
             return Lowered(fake_device.doubling(4))
 
         value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")
@@ -536,7 +536,7 @@ class TestProfile:
         assert (counted_cycles(profile, "npu"), counted_cycles(profile, "dsp")) == (21, None)
 
     def test_time_at_the_devices_clock(self, uma: Uma, install: Install, folder: Path) -> None:
-        def double(function: Function, target: object) -> Lowered:
+        def double(match: Match, target: object) -> Lowered:
             return Lowered(fake_device.doubling(4))
 
         value, clock = wildcard("int32"), Clock(2e3, "bytes_moved", "operations")

@@ -129,7 +129,7 @@ class TestRefusals:
             raise Refuse(f"no {function.attr('Composite')}")
 
         relu = op("nn.relu")(wildcard("int32"))
-        both = Pattern("npu.both", op("add")(relu, constant("int32")), lower=lambda f, target: refuse(f))
+        both = Pattern("npu.both", op("add")(relu, constant("int32")), lower=lambda m, target: refuse(m.function))
         npu = toy(patterns=lambda: [both, taking("npu", "add", refuse), taking("npu", "nn.relu")])
         found = records(CHAIN, members_of(npu, toy("dsp", "add", "multiply")))
         assert {layer: op.pattern for layer, op in found.items()} == {
@@ -149,7 +149,7 @@ class TestRefusals:
             raise Refuse("alone it is slow", at=function.body)
 
         value = wildcard("int32")
-        both = Pattern("npu.both", op("nn.relu")(op("add")(value, value)), lower=lambda f, target: lowered(f))
+        both = Pattern("npu.both", op("nn.relu")(op("add")(value, value)), lower=lambda m, target: lowered(m.function))
         npu = toy(patterns=lambda: [both, taking("npu", "add", refuse)])
         inner = call("add", X, X)
         relu = call("nn.relu", inner)

@@ -32,7 +32,6 @@ from uma.relay import (
     Expr,
     FixedPoint,
     FloatScale,
-    Function,
     IRModule,
     TensorType,
     Tuple,
@@ -46,7 +45,7 @@ from uma.relay import (
 )
 from uma.relay.evaluate import evaluate
 from uma.relay.op import MISSING, Op, get_op
-from uma.relay.pattern import Pattern, Term, any_, constant, op, wildcard
+from uma.relay.pattern import Match, Pattern, Term, any_, constant, op, wildcard
 from uma.target import Target
 from uma.tir import te
 
@@ -362,8 +361,8 @@ class Layer:
 def members_for(compute: Compute, *patterns: Term) -> Members:
     """An accelerator that takes these patterns and computes what it takes by ``compute``, and a host."""
 
-    def lower(function: Function, target: Target) -> Lowered:
-        return lowered(function, compute)
+    def lower(match: Match, target: Target) -> Lowered:
+        return lowered(match.function, compute)
 
     taken = [Pattern(f"careless.p{number}", pattern, lower=lower) for number, pattern in enumerate(patterns)]
     return members_of(entry_of(accelerator("npu"), patterns=lambda: taken))

@@ -23,8 +23,8 @@ from uma.pipeline import STAGES
 from uma.pipeline.driver import DEFAULT_FLAGS, build_loaded, load_model, lower_loaded
 from uma.pipeline.dump import Dumper, read_dump
 from uma.plugins import PluginEntry, PluginHost, default_host
-from uma.program import Program
-from uma.relay.text import parse_module
+from uma.program import Program, parse_program, print_program
+from uma.relay import parse_module, print_module
 from uma.runtime.files import write_whole
 from uma.target import Target, TargetKind
 from uma.tir.form.nodes import PrimFunc
@@ -107,6 +107,18 @@ class TestStages:
         with pytest.raises(UsageError, match="there is no stage 'link'") as caught:
             lower_loaded(load_model(net), installed_host(), "link")
         assert caught.value.hint == f"stages: {', '.join(STAGES)}"
+        with pytest.raises(UsageError, match="there is no stage 'link'"):
+            uma.build("no-such-file.onnx", "c", stop_after="link")
+
+    def test_stop_after_gives_the_form_which_can_be_printed_read_and_built_on(self, net: Path) -> None:
+        module = uma.build(net, "c", stop_after="fuse")
+        text, constants = print_module(module)
+        assert parse_module(text, constants) == module
+        program = uma.build(net, "c", stop_after="sequence")
+        assert isinstance(program, Program)
+        text, raw = print_program(program)
+        assert parse_program(text, raw) == program
+        assert uma.build(module, "c", name="net").files == uma.build(net, "c").files
 
     @pytest.mark.parametrize("model", ["net", "digits"])
     def test_every_dump_continues_to_the_same_artifact(self, model: str, net: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from uma.pipeline.stages import Build
 from uma.plugins import PluginEntry, PluginHost
 from uma.program import Program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TensorType, Var, call
-from uma.relay.pattern import op, wildcard
+from uma.relay.pattern import Match, op, wildcard
 from uma.relay.text import parse_module, print_module
 from uma.relay.visit import post_order, rewrite
 from uma.reports.explain import explain
@@ -178,10 +178,10 @@ class TestWrong:
         )
 
     def test_what_a_target_refuses(self) -> None:
-        def lower(function: Function, target: Target) -> Lowered:
+        def lower(match: Match, target: Target) -> Lowered:
             if target.get_attr("lanes") == 4:
                 raise Refuse("four lanes are too few")
-            return lowered(function)
+            return lowered(match.function)
 
         def patterns() -> list[Pattern]:
             return [Pattern("npu.relu", op("nn.relu")(wildcard("int32")), lower=lower)]
@@ -377,7 +377,9 @@ def doubler(sources: Callable[[Target], dict[str, str]] = lambda target: {}) -> 
         Attribute("impl", ("sim", "mmio"), default="sim", help="how it is reached"),
         Attribute("base", int, help="where its registers are"),
     )
-    double = Pattern("fake.double", op("add")(value, value), lower=lambda f, target: Lowered(fake_device.doubling(4)))
+    double = Pattern(
+        "fake.double", op("add")(value, value), lower=lambda match, target: Lowered(fake_device.doubling(4))
+    )
     return host_of(entry_of(kind, patterns=lambda: [double], runtime=runtime))
 
 

@@ -128,7 +128,7 @@ class TestWhoRunsWhat:
 
         def patterns() -> list[Pattern]:
             term = op("add")(op("nn.relu")(wildcard(any_)), wildcard(any_))
-            return [Pattern("same.name", term, lower=lambda function, target: _refusing(function, target))]
+            return [Pattern("same.name", term, lower=lambda match, target: _refusing(match.function, target))]
 
         entries = [entry for kind in ("cold", "hot") for entry in entry_of(host_kind(kind), patterns=patterns)]
         members = resolve_targets(["cold", "hot"], PluginHost(lambda: entries))

@@ -147,9 +147,9 @@ def test_the_example_of_strategies_works(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_example_of_estimate_cost_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = members_of(load_example("estimate_cost", "my_device", tmp_path, monkeypatch))
     x = Var("x", TensorType((3, 7), "int8"))
-    module = Build("m", members).run(module_of(call("nn.relu", x)), "fuse")
-    assert isinstance(module, IRModule)
-    [found] = region_costs(module, members)
+    build = Build("m", members)
+    build.run(module_of(call("nn.relu", x)), "fuse")
+    [found] = region_costs(build)
     assert found.cost == Cost(cycles=3, bytes_moved=42)
 
 

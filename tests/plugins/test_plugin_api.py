@@ -25,7 +25,7 @@ import uma
 from uma import hookspecs
 from uma.cli import main
 from uma.errors import PluginError
-from uma.hookspecs import Cost, Pattern
+from uma.hookspecs import Cost, MatchedRegion, Pattern
 from uma.lowering.members import Member, resolve_targets
 from uma.pipeline.stages import Build
 from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
@@ -108,9 +108,8 @@ def built(host: PluginHost) -> tuple[uma.Artifact, list[Cost | None]]:
     """The artifact of a model that the frozen accelerator takes, and what its regions cost."""
     members = resolve_targets(["frozen_npu", "frozen_host"], host)
     build = Build("m", members)
-    fused = build.run(MODEL, "fuse")
-    assert isinstance(fused, IRModule)
-    costs = [row.cost for row in region_costs(fused, members)]
+    build.run(MODEL, "fuse")
+    costs = [row.cost for row in region_costs(build)]
     return uma.build(MODEL, ["frozen_npu", "frozen_host"], name="m", plugins=host), costs
 
 
@@ -136,7 +135,7 @@ def next_minor(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     def patterns(target: Target, budget: int = 8) -> Sequence[Pattern] | None: ...
 
     @_spec(firstresult=True, warn_on_impl=DeprecationWarning(f"hook estimate_cost is deprecated {now}: use estimate"))
-    def estimate_cost(function: Function, target: Target) -> Cost | None: ...
+    def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> Cost | None: ...
 
     @_spec(firstresult=True)
     def estimate(function: Function, target: Target) -> Cost | None: ...
@@ -145,7 +144,9 @@ def next_minor(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         firstresult=True,
         warn_on_impl_args={"module": DeprecationWarning(f"argument module of hook relay_to_tir is deprecated {now}")},
     )
-    def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None: ...
+    def relay_to_tir(
+        module: IRModule, function: Function, region: MatchedRegion, target: Target
+    ) -> tuple[IRModule, GlobalVar] | None: ...
 
     for hook in (patterns, estimate_cost, estimate, relay_to_tir):
         monkeypatch.setattr(hookspecs, hook.__name__, hook, raising=False)

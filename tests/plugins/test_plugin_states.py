@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests._support.plugins import HOST, accelerator, built, entry_of, module_of
 
+from uma import hookspecs
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION
 from uma.lowering.members import resolve_targets
@@ -70,7 +71,7 @@ def test_one_distribution_may_have_several_plugins() -> None:
 
 
 class TestPluginAPI:
-    @pytest.mark.parametrize("version", [(MAJOR, MINOR), (MAJOR, 0), None])
+    @pytest.mark.parametrize("version", [(MAJOR, MINOR), hookspecs.BREAKS, None])
     def test_one_that_this_core_has(self, version: object) -> None:
         entry = module_entry("npu", UMA_PLUGIN_API=version)
         assert PluginHost(lambda: [entry]).plugin_for("npu").notes == ()
@@ -83,6 +84,24 @@ class TestPluginAPI:
         said = f"plugin uma-npu 1.0 is for plugin API {version[0]}.{version[1]}, this is {MAJOR}.{MINOR}"
         assert caught.value.what == said
         assert caught.value.hint == "install a pair that fits: pip install --upgrade uma-core uma-npu"
+
+    @pytest.mark.parametrize("version", [(0, 0), (0, 4)])
+    def test_one_from_before_a_break_is_refused_and_told_where_the_table_is(self, version: tuple[int, int]) -> None:
+        assert version < hookspecs.BREAKS
+        entry = module_entry("npu", UMA_PLUGIN_API=version)
+        with pytest.raises(PluginError) as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        broke = "{}.{}".format(*hookspecs.BREAKS)
+        assert caught.value.what == (
+            f"plugin uma-npu 1.0 is for plugin API 0.{version[1]}, this is {MAJOR}.{MINOR}, and {broke} broke with "
+            "what was before"
+        )
+        assert caught.value.hint == (
+            "install a pair that fits: pip install --upgrade uma-core uma-npu; its authors find what to write instead "
+            f"in docs/plugins.md, Plugin API {broke}"
+        )
+        plugins = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+        assert f"### Plugin API {broke}\n" in plugins
 
     @pytest.mark.parametrize("version", ["0.4", 4, (0,), (0, 4, 1), (0, -1), (True, 4), [0, 4]])
     def test_what_is_no_version(self, version: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -272,6 +273,27 @@ def test_what_a_match_says_of_names() -> None:
         found["after"]
     with pytest.raises(PluginError, match="names no part 3"):
         found.get(3)  # type: ignore[arg-type]
+
+
+def test_captures_are_typed() -> None:
+    product = op("nn.dense")(wildcard("float32").named("data"), constant("float32").named("weight")).named("product")
+    biased = optional(product, lambda value: op("add")(value, constant("float32").named("bias")))
+    weight = const(np.ones((3, 2), np.float32))
+    root = call("nn.dense", Var("d", TensorType((4, 2), "float32")), weight)
+    found = match(Pattern("p.dense", biased), root)
+    assert isinstance(found, Match)
+    assert (found.call("product"), found.constant("weight")) == (root, weight)
+    assert "weight" in found and "bias" not in found
+    for name, ask, said in (
+        ("weight", found.call, "'weight' of pattern 'p.dense' is not a call here, but a constant"),
+        ("product", found.constant, "'product' of pattern 'p.dense' is not a constant here, but nn.dense"),
+        ("bias", found.constant, "'bias' of pattern 'p.dense' matches no nodes here"),
+        ("bais", found.__contains__, "pattern 'p.dense' names no part 'bais'"),
+    ):
+        with pytest.raises(PluginError, match=re.escape(said)):
+            ask(name)
+    with pytest.raises(PluginError, match="is asked for its function before it was taken"):
+        _ = found.function
 
 
 def test_inputs_are_given_once_and_never_what_is_computed() -> None:

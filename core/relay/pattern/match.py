@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import PluginError
-from ..expr import Constant, Expr, Function
+from ..expr import Call, Constant, Expr, Function
 from ..visit import post_order, users
 from .conditions import shown
 from .terms import Computed, ConstantTerm, Term, Wildcard, key_of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .record import Pattern
 
 __all__ = ["Graph", "Match"]
+
+_E = TypeVar("_E", bound=Expr)
 
 
 class Graph:
@@ -69,6 +71,8 @@ class Match:
         escapes: of ``nodes`` those that are no roots, but used outside of the match, or the function's result.
         captures: what each named term matches. A term in an alternative that was not taken matches nothing; one in a
             chain's block several expressions, in the order in which they are computed.
+        outlined: for a lowering the function that computes just this: all the others are expressions of its body then,
+            and ``inputs`` are its parameters.
     """
 
     pattern: Pattern
@@ -78,6 +82,7 @@ class Match:
     constants: tuple[Constant, ...]
     escapes: tuple[Expr, ...]
     captures: Mapping[str, tuple[Expr, ...]] = field(hash=False)
+    outlined: Function | None = None
 
     @property
     def root(self) -> Expr:
@@ -88,6 +93,22 @@ class Match:
     def interior(self) -> tuple[Expr, ...]:
         """The nodes that are no roots."""
         return tuple(node for node in self.nodes if node not in self.roots)
+
+    @property
+    def function(self) -> Function:
+        """The function that computes just this, in a lowering. Constants are inside; several results are a tuple.
+
+        Raises:
+            PluginError: it was not taken yet, as while its predicate is asked.
+        """
+        if self.outlined is None:
+            what = f"a match of pattern {self.pattern.name!r} is asked for its function before it was taken"
+            raise PluginError(what, hint="there is one in lowerings; a predicate looks at the parts: match['name']")
+        return self.outlined
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the part of that name is there; PluginError where the pattern has no such name."""
+        return bool(self.all(name))
 
     def __getitem__(self, name: str) -> Expr:
         """The one expression of that name.
@@ -102,6 +123,31 @@ class Match:
                 hint=f"match.all({name!r}) gives them all" if found else f"match.get({name!r}) gives None then",
             )
         return found[0]
+
+    def call(self, name: str) -> Call:
+        """The one call of that name, with its attributes: ``match.call("conv").attrs.strides``.
+
+        Raises:
+            PluginError: as for ``match[name]``, or it is no call.
+        """
+        return self._one(name, Call, "a call")
+
+    def constant(self, name: str) -> Constant:
+        """The one constant of that name, with its values: ``match.constant("weight").data``.
+
+        Raises:
+            PluginError: as for ``match[name]``, or it is no constant.
+        """
+        return self._one(name, Constant, "a constant")
+
+    def _one(self, name: str, kind: type[_E], what: str) -> _E:
+        found = self[name]
+        if not isinstance(found, kind):
+            raise PluginError(
+                f"{name!r} of pattern {self.pattern.name!r} is not {what} here, but {key_of(found)}",
+                hint=f"match[{name!r}] gives it, whatever it is",
+            )
+        return found
 
     def get(self, name: str) -> Expr | None:
         """The one expression of that name, None where there is none; PluginError as for ``match[name]``."""
@@ -120,6 +166,28 @@ class Match:
                 hint=f"did you mean {close[0]!r}?" if close else f"it names {', '.join(self.pattern.names) or 'none'}",
             )
         return self.captures.get(name, ())
+
+    def moved(self, new: Mapping[Expr, Expr], function: Function | None = None) -> Match:
+        """The same match of what was put in the place of its expressions.
+
+        Args:
+            new: what became of an expression; what is not in it stayed.
+            function: the function that it became, if it is the body of one.
+        """
+
+        def all_of(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+            return tuple(dict.fromkeys(new.get(expr, expr) for expr in exprs))
+
+        return Match(
+            self.pattern,
+            roots=all_of(self.roots),
+            nodes=all_of(self.nodes),
+            inputs=all_of(self.inputs) if function is None else function.params,
+            constants=self.constants,
+            escapes=all_of(self.escapes),
+            captures=MappingProxyType({name: all_of(exprs) for name, exprs in self.captures.items()}),
+            outlined=function,
+        )
 
 
 def make_match(pattern: Pattern, bound: Mapping[Term, Expr], graph: Graph) -> Match:

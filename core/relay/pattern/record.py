@@ -86,7 +86,9 @@ class Pattern:
         pattern: what it looks like, see `uma.relay.pattern.language`.
         predicate: what must hold besides: clauses, all of them; or one function of the `Match` that gives True, or
             a string that says why not, or False, for which its docstring's first line is the reason.
-        lower: turns a region of this pattern into loops; None leaves that to the plugin's other hooks.
+        lower: turns a match into loops: is given the match, whose parts are expressions of `Match.function`, and the
+            target; gives a `uma.hookspecs.Lowered` that takes the match's ``inputs``, in order, or None where this one
+            is not for it. It may raise `uma.hookspecs.Refuse`. None leaves that to the plugin's other hooks.
 
     Raises:
         PluginError: a field is malformed; the pattern computes nothing.
@@ -235,6 +237,10 @@ class PatternTable:
         if name not in self._by_name:
             raise PluginError(f"there is no pattern {shown(name)}", hint=f"there are {', '.join(self._by_name)}")
         return self._by_name[name]
+
+    def get(self, name: str) -> Pattern | None:
+        """The pattern of that name; None where there is none."""
+        return self._by_name.get(name)
 
     def rooted_at(self, expr: Expr) -> tuple[Pattern, ...]:
         """The patterns whose first root may be ``expr``, in their order: all that matching has to try."""

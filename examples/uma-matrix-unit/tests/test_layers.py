@@ -136,7 +136,7 @@ def matched(function: Function, machine: Machine) -> Match | None:
 def lowered(function: Function, machine: Machine) -> Lowered:
     found = matched(function, machine)
     assert found is not None and found.root is function.body
-    result = found.pattern.lower(function, Target(KIND))
+    result = found.pattern.lower(found.moved({}, function), Target(KIND))
     verify(result.func)
     return result
 

@@ -15,7 +15,7 @@ import uma
 from uma.hookspecs import Extern
 from uma.lowering.members import resolve_targets
 from uma.lowering.regions import regions_of
-from uma.pipeline.driver import LoadedModel, lower_loaded
+from uma.pipeline.driver import LoadedModel, start_build
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Expr, FixedPoint, FloatScale, Function, IRModule, TensorType, Tuple, Var, call, const, substitute
 from uma.relay.evaluate import evaluate
@@ -38,12 +38,15 @@ DOUBLE = FixedPoint((2**30,), (-7,), "double")
 def streams(function: Function, weight_bytes: int = 65536) -> list[tuple[Function, Extern]]:
     """The regions of a function, each with what it is lowered to."""
     members = resolve_targets([f"stream_machine -weight_bytes={weight_bytes}", "c"], PLUGINS)
-    module = lower_loaded(LoadedModel(IRModule.of({"main": function}), "net"), members, "fuse")
+    build = start_build(LoadedModel(IRModule.of({"main": function}), "net"), members)
+    module = build.run(IRModule.of({"main": function}), "fuse")
+    assert isinstance(module, IRModule)
     target = members["stream_machine"].target
     found = []
-    for _, region in regions_of(module):
-        plugin = PLUGINS.plugin_for("stream_machine")
-        made, entry = plugin.call("relay_to_runtime", module=module.read_only(), function=region, target=target)
+    for var, region in regions_of(module):
+        plugin, matched = PLUGINS.plugin_for("stream_machine"), build.matches.region(module, var)
+        given = {"module": module.read_only(), "function": region, "region": matched, "target": target}
+        made, entry = plugin.call("relay_to_runtime", **given)
         extern = made.functions[entry]
         assert isinstance(extern, Extern)
         found.append((region, extern))

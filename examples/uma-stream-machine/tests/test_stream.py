@@ -11,7 +11,7 @@ import pytest
 from uma.hookspecs import Extern
 from uma.lowering.members import resolve_targets
 from uma.lowering.regions import regions_of
-from uma.pipeline.driver import load_model, lower_loaded
+from uma.pipeline.driver import load_model, start_build
 from uma.plugins import PluginEntry, PluginHost
 from uma_stream_machine.commands import COMMANDS, Command, command, decode
 from uma_stream_machine.cost import stream_cycles
@@ -32,10 +32,13 @@ PLUGINS = PluginHost(
 def extern(request: pytest.FixtureRequest, models: Path) -> Extern:
     """The largest region of a model."""
     members = resolve_targets(["stream_machine -weight_bytes=20000", "c"], PLUGINS)
-    module = lower_loaded(load_model(models / "mlperf-tiny" / f"{request.param}.tflite"), members, "fuse")
-    ((_, region),) = regions_of(module)
+    loaded = load_model(models / "mlperf-tiny" / f"{request.param}.tflite")
+    build = start_build(loaded, members)
+    module = build.run(loaded.form, "fuse")
+    ((var, region),) = regions_of(module)
     plugin, target = PLUGINS.plugin_for("stream_machine"), members["stream_machine"].target
-    made, entry = plugin.call("relay_to_runtime", module=module.read_only(), function=region, target=target)
+    given = {"module": module.read_only(), "function": region, "region": build.matches.region(module, var)}
+    made, entry = plugin.call("relay_to_runtime", **given, target=target)
     return made.functions[entry]
 
 

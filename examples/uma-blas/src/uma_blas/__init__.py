@@ -6,8 +6,8 @@ Read README.md, then `supported` (what it takes), `product` (a match as numbers)
 
 from __future__ import annotations
 
-from uma.hookspecs import Cost, Pattern, Runtime, hookimpl
-from uma.relay import Function, GlobalVar, IRModule
+from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.relay import GlobalVar, IRModule
 from uma.target import Attribute, Target, TargetKind
 
 from .library import ALTERNATIVES, library_of, sources
@@ -15,7 +15,7 @@ from .product import ROUTINES
 
 __all__ = ["KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 KIND = TargetKind(
     "blas",
@@ -58,19 +58,19 @@ def patterns() -> list[Pattern]:
 
 
 @hookimpl
-def relay_to_runtime(function: Function) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_runtime(region: MatchedRegion) -> tuple[IRModule, GlobalVar]:
     """A call of BLAS for each match."""
     from .lower import lower
 
-    return lower(function)
+    return lower(region)
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost | None:
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     """Seconds, at the speed that the target's attribute says."""
-    from .supported import matches_in, product_in
+    from .supported import product_in
 
-    products = [product_in(found) for _, found in matches_in(function)]
+    products = [product_in(match) for match in region.matches]
     work = sum(2 * product.macs for product in products)
     return Cost(seconds=work / (1e9 * target.get_attr("gflops")) + _CALL_SECONDS * sum(p.count for p in products))
 

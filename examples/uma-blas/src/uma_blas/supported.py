@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from uma.hookspecs import Clause, Failed, Pattern
-from uma.relay import Call, Expr, Function, post_order
-from uma.relay.pattern import Match, Term, any_of, constant, match, op, optional, where, wildcard
+from uma.relay.pattern import Match, Term, any_of, constant, op, optional, where, wildcard
 
 from .product import MAX_BATCH_DIMENSIONS, Operand, Product, product_of
 
-__all__ = ["PATTERNS", "matches_in", "product_in"]
+__all__ = ["PATTERNS", "product_in"]
 
 
 def _keeps_rows_or_columns(axes: Sequence[int]) -> bool:
@@ -30,14 +29,9 @@ def _biased(product: Term) -> Term:
     return optional(product, lambda sums: op("add")(sums, constant("float32").named("bias")).named("sum"))
 
 
-def _call(expr: Expr) -> Call:
-    assert isinstance(expr, Call)  # the pattern says so
-    return expr
-
-
 def product_in(found: Match) -> Product:
     """What was matched, as numbers."""
-    product = _call(found["product"])
+    product = found.call("product")
     a, b = _side(found, "a"), _side(found, "b")
     if product.op_name == "nn.dense":
         b = Operand(b.shape[::-1], b.steps[::-1])
@@ -48,8 +42,8 @@ def product_in(found: Match) -> Product:
 
 
 def _side(found: Match, name: str) -> Operand:
-    transposed = found.get(f"{name}_transposed")
-    return Operand.dense(found[name].shape, None if transposed is None else _call(transposed).attrs.axes)
+    transposed = f"{name}_transposed"
+    return Operand.dense(found[name].shape, found.call(transposed).attrs.axes if transposed in found else None)
 
 
 def _few_batch_dimensions(found: Match) -> Failed | bool:
@@ -83,14 +77,3 @@ def _pattern(name: str, **attrs: Any) -> Pattern:
 
 
 PATTERNS = (_pattern("nn.dense"), _pattern("matmul"))
-
-_BY_NAME = {pattern.name: pattern for pattern in PATTERNS}
-
-
-def matches_in(region: Function) -> Iterator[tuple[Call, Match]]:
-    """The calls of a region, each with the match that it stands for."""
-    for expr in post_order(region.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Function):
-            found = match(_BY_NAME[expr.op.attr("Composite") or ""], expr.op.body)
-            assert isinstance(found, Match)
-            yield expr, found

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from uma.hookspecs import Cost, Implementation, Pattern, Runtime, hookimpl
-from uma.relay import Function
+from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.target import Attribute, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 KIND = TargetKind(
     "matrix_unit",
@@ -92,14 +91,14 @@ def patterns(target: Target) -> list[Pattern]:
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost | None:
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost | None:
     """Cycles and bytes, by counting the commands."""
     from .cost import cost_of
+    from .layer import shape_of
     from .machine import Machine
-    from .supported import shapes_in
 
     machine = Machine.of(target)
-    return Cost.total([cost_of(shape, machine) for shape in shapes_in(function, machine)])
+    return Cost.total([cost_of(shape_of(match), machine) for match in region.matches])
 
 
 @hookimpl

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from uma.relay import Bounds, Call, Constant, Expr, FixedPoint, FloatScale, value_range
+from uma.relay import Bounds, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
 
 from .machine import LANES, MAX_TAPS
@@ -45,16 +45,6 @@ class Layer:
     residual: NDArray[np.int8]
 
 
-def _constant(expr: Expr) -> NDArray[np.generic]:
-    assert isinstance(expr, Constant)  # the pattern says so
-    return expr.data
-
-
-def _call(expr: Expr) -> Call:
-    assert isinstance(expr, Call)  # the pattern says so
-    return expr
-
-
 def shape_of(match: Match) -> Shape:
     """The sizes of the convolution or dense layer that was matched.
 
@@ -62,7 +52,7 @@ def shape_of(match: Match) -> Shape:
     convolution of (batch, width, channels) is a picture that is as high as the batch is large, under a kernel of one
     row.
     """
-    product = _call(match["product"])
+    product = match.call("product")
     batch, height, width, channels = (1, 1, 1, *product.args[0].shape)[-4:]
     _, out_height, out_width, out_channels = (1, 1, 1, *product.shape)[-4:]
     kernel, strides, padding = (1, 1), (1, 1), (0, 0, 0, 0)
@@ -72,15 +62,14 @@ def shape_of(match: Match) -> Shape:
     elif product.op_name == "qnn.conv1d":
         (step,), (left, right) = product.attrs.strides, product.attrs.padding
         kernel, strides, padding = (1, match["weight"].shape[0]), (1, step), (0, left, 0, right)
-    taps = residual_taps(factor_of(match)) or 0 if match.get("residual") is not None else 0
+    taps = residual_taps(factor_of(match)) or 0 if "residual" in match else 0
     made = (out_height, out_width, out_channels)
     return Shape(batch, height, width, channels, kernel, strides, padding, *made, taps)
 
 
 def factor_of(match: Match) -> int:
     """What the residual is multiplied by before it is added to the sums; the pattern's predicate wants one number."""
-    factor = match.get("factor")
-    return 1 if factor is None else int(_constant(factor).reshape(-1)[0])
+    return int(match.constant("factor").data.reshape(-1)[0]) if "factor" in match else 1
 
 
 def residual_taps(factor: int) -> int | None:
@@ -97,14 +86,14 @@ def _diagonals(factor: int, taps: int) -> NDArray[np.int8]:
 
 def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
     """The scale of the requantisation, and the axis along which it goes."""
-    attrs = _call(match["scaled"]).attrs
+    attrs = match.call("scaled").attrs
     return attrs.scale, attrs.axis
 
 
 def largest_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone: lowering sees no more than that."""
-    given = [match["data"], *([] if match.get("residual") is None else [match["residual"]])]
-    low, high = value_range(_call(match["scaled"]).args[0], dict.fromkeys(given, Bounds(-128, 127)))
+    given = [match[name] for name in ("data", "residual") if name in match]
+    low, high = value_range(match.call("scaled").args[0], dict.fromkeys(given, Bounds(-128, 127)))
     return max(-low, high)
 
 
@@ -124,9 +113,9 @@ def _fixed_point(scale: FixedPoint | FloatScale) -> FixedPoint:
 
 def layer_of(match: Match) -> Layer:
     """What was matched, packed for the machine. The predicate of its pattern holds."""
-    shape, product, scaled = shape_of(match), _call(match["product"]), _call(match["scaled"])
+    shape, product, scaled = shape_of(match), match.call("product"), match.call("scaled")
     scale = _fixed_point(scale_of(match)[0])
-    weight = _constant(match["weight"]).astype(np.int64)
+    weight = match.constant("weight").data.astype(np.int64)
     weight = weight.T if product.op_name == "qnn.dense" else weight.reshape(-1, shape.out_channels)
     zero_point = product.attrs.input_zero_point
     low, high = _limits(match)
@@ -155,14 +144,14 @@ def _records(match: Match, weight: NDArray[np.int64], scale: FixedPoint, zero_po
     The zero point of the input goes into the bias: sum((x - z) * w) is sum(x * w) - z * sum(w), modulo 2**32 as well,
     which is how sums and biases are added. At the borders too, where x is z: what padding should not add.
     """
-    bias = match.get("bias")
-    given = np.zeros(1, np.int64) if bias is None else _constant(bias).astype(np.int64).reshape(-1)
+    bias = match.constant("bias").data if "bias" in match else np.zeros(1, np.int64)
+    given = bias.astype(np.int64).reshape(-1)
     sums = given - zero_point * weight.sum(axis=0)
     return np.stack([np.broadcast_to(row, sums.shape) for row in (sums, scale.multiplier, scale.shift)])
 
 
 def _limits(match: Match) -> tuple[int, int]:
-    if match.get("clip") is not None:
-        attrs = _call(match["clip"]).attrs
+    if "clip" in match:
+        attrs = match.call("clip").attrs
         return int(max(attrs.a_min, -128)), int(min(attrs.a_max, 127))
-    return (-128 if match.get("relu") is None else 0), 127
+    return (0 if "relu" in match else -128), 127

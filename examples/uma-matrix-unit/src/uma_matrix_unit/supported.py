@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from uma.hookspecs import Clause, Failed, Lowered, Pattern
-from uma.relay import Call, FixedPoint, FloatScale, Function, post_order
-from uma.relay.pattern import Match, Term, any_, any_of, constant, match, op, optional, wildcard
+from uma.relay import FixedPoint, FloatScale
+from uma.relay.pattern import Match, Term, any_, any_of, constant, op, optional, wildcard
 from uma.target import Target
 
 from .layer import factor_of, largest_sum, layer_of, power_of_two, residual_taps, scale_of, shape_of
 from .lower import lower
 from .machine import LANES, MAX_TAPS, RECORD_BYTES, ROUNDINGS, Machine
-from .tiling import Shape, choose_tiling, window_bytes
+from .tiling import choose_tiling, window_bytes
 
-__all__ = ["make_patterns", "shapes_in"]
+__all__ = ["make_patterns"]
 
 
 def make_patterns(machine: Machine) -> list[Pattern]:
@@ -63,18 +63,6 @@ def make_patterns(machine: Machine) -> list[Pattern]:
     ]
 
 
-def shapes_in(region: Function, machine: Machine) -> list[Shape]:
-    """The layers of a region, one for each match that it calls."""
-    patterns = {pattern.name: pattern for pattern in make_patterns(machine)}
-    shapes = []
-    for expr in post_order(region.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Function):
-            found = match(patterns[expr.op.attr("Composite") or ""], expr.op.body)
-            assert isinstance(found, Match)
-            shapes.append(shape_of(found))
-    return shapes
-
-
 def _layer(product_op: str, **opened: Any) -> Term:
     data, weight = wildcard("int8").named("data"), constant("int8").named("weight")
     product = op(product_op)(data, weight, input_zero_point=any_, **opened).named("product")
@@ -88,20 +76,16 @@ def _layer(product_op: str, **opened: Any) -> Term:
 
 
 def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> Pattern:
-    def lower_match(function: Function, target: Target) -> Lowered:
-        # The function is a match of the pattern on its own, and so has the same names.
-        found = match(pattern, function.body)
-        assert isinstance(found, Match)
-        layer = layer_of(found)
+    def lower_match(match: Match, target: Target) -> Lowered:
+        layer = layer_of(match)
         tiling = choose_tiling(layer.shape, machine)
         assert tiling is not None  # window_fits
-        named = {found["data"]: "data"}
-        if found.get("residual") is not None:
-            named.setdefault(found["residual"], "residual")  # it may be the data once more
-        return lower(layer, tiling, machine, found["data"].shape, found.root.shape, [named[p] for p in function.params])
+        named = {match["data"]: "data"}
+        if "residual" in match:
+            named.setdefault(match["residual"], "residual")  # it may be the data once more
+        return lower(layer, tiling, machine, match["data"].shape, match.root.shape, [named[p] for p in match.inputs])
 
-    pattern = Pattern(name, term, clauses, lower_match)
-    return pattern
+    return Pattern(name, term, clauses, lower_match)
 
 
 def _few_dimensions(found: Match) -> Failed | bool:

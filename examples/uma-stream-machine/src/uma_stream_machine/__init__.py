@@ -8,27 +8,24 @@ stream), `cost`, `reference` (what commands mean) and ``csrc`` (driver and simul
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from uma.hookspecs import (
     Cost,
     Field,
     Implementation,
     LaunchQueue,
+    MatchedRegion,
     Pattern,
     Routine,
     Runtime,
     hookimpl,
 )
-from uma.relay import Function, GlobalVar, IRModule, Spans
+from uma.relay import GlobalVar, IRModule
 from uma.target import Attribute, Target, TargetKind
-
-if TYPE_CHECKING:
-    from .lower import Region
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 KIND = TargetKind(
     "stream_machine",
@@ -89,17 +86,20 @@ def patterns(target: Target) -> list[Pattern]:
 
 
 @hookimpl
-def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar]:
+def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar]:
     """The region as one stream of commands."""
-    return _region(function, target, module.spans).lowered()
+    from .lower import Region
+
+    return Region(region, _chunk_bytes(target)).lowered()
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost:
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     """What the region's stream costs: the cycles are those that the simulator counts."""
     from .cost import bytes_moved, stream_cycles
+    from .lower import Region
 
-    commands = _region(function, target, Spans()).stream.commands
+    commands = Region(region, _chunk_bytes(target)).stream.commands
     return Cost(cycles=stream_cycles(commands), bytes_moved=bytes_moved(commands))
 
 
@@ -130,12 +130,6 @@ def runtime(target: Target) -> Runtime:
         routines=(start,),
         launch_queues=(LaunchQueue(QUEUE_NAME, 1, "stm_wait({device}, {pending})"),),
     )
-
-
-def _region(function: Function, target: Target, spans: Spans) -> Region:
-    from .lower import Region
-
-    return Region(function, {pattern.name: pattern for pattern in patterns(target)}, _chunk_bytes(target), spans)
 
 
 def _chunk_bytes(target: Target) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from uma.relay import Bounds, Call, Constant, Expr, FixedPoint, FloatScale, value_range
+from uma.relay import Bounds, Call, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
 
 from .commands import ROUNDINGS
@@ -54,19 +53,9 @@ class Draft:
     chunk: Chunk | None = None
 
 
-def _constant(expr: Expr) -> NDArray[np.generic]:
-    assert isinstance(expr, Constant)  # the pattern says so
-    return expr.data
-
-
-def _call(expr: Expr) -> Call:
-    assert isinstance(expr, Call)  # the pattern says so
-    return expr
-
-
 def core_of(match: Match) -> Call:
     """The op that gives what was matched its name: a product, a pool, an addition."""
-    return _call(match["core"])
+    return match.call("core")
 
 
 _KINDS = {
@@ -95,20 +84,19 @@ def factor_of(match: Match) -> int:
 
 def _number(match: Match, name: str, default: int) -> int:
     """The one number of a constant that a layer's pattern may have or not."""
-    found = match.get(name)
-    return default if found is None else int(_constant(found).reshape(-1)[0])
+    return int(match.constant(name).data.reshape(-1)[0]) if name in match else default
 
 
 def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
     """The scale of the requantisation, and the axis along which it goes."""
-    attrs = _call(match["scaled"]).attrs
+    attrs = match.call("scaled").attrs
     return attrs.scale, attrs.axis
 
 
 def largest_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone: lowering sees no more than that."""
-    given = [match[name] for name in ("data", "residual") if match.get(name) is not None]
-    low, high = value_range(_call(match["scaled"]).args[0], dict.fromkeys(given, Bounds(-128, 127)))
+    given = [match[name] for name in ("data", "residual") if name in match]
+    low, high = value_range(match.call("scaled").args[0], dict.fromkeys(given, Bounds(-128, 127)))
     return max(-low, high)
 
 
@@ -165,14 +153,14 @@ class _Pictures:
 
 
 def _limits(match: Match) -> dict[str, int]:
-    if match.get("clip") is not None:
-        attrs = _call(match["clip"]).attrs
+    if "clip" in match:
+        attrs = match.call("clip").attrs
         return {"low": int(max(attrs.a_min, -128)), "high": int(min(attrs.a_max, 127))}
-    return {"low": -128 if match.get("relu") is None else 0, "high": 127}
+    return {"low": 0 if "relu" in match else -128, "high": 127}
 
 
 def _requantiser(match: Match) -> dict[str, int]:
-    core, scaled = core_of(match), _call(match["scaled"])
+    core, scaled = core_of(match), match.call("scaled")
     return {
         "rounding": ROUNDINGS.index(_fixed_point(scale_of(match)[0]).rounding),
         "input_zero_point": core.attrs.input_zero_point,
@@ -216,7 +204,7 @@ def _values(match: Match) -> dict[str, int]:
 
 def block_need(match: Match) -> int:
     """Bytes that the largest block of the weights takes."""
-    weight = _constant(match["weight"]).astype(np.int8)
+    weight = match.constant("weight").data.astype(np.int8)
     return block_bytes(weight.size // core_of(match).shape[-1], weight_bits(weight))
 
 
@@ -252,10 +240,11 @@ def _chunks(match: Match, chunk_bytes: int) -> Iterator[tuple[int, dict[str, int
         return
     core = core_of(match)
     out_channels = core.shape[-1]
-    weight = _constant(match["weight"]).astype(np.int8)
+    weight = match.constant("weight").data.astype(np.int8)
     rows = weight.T if core.op_name == "qnn.dense" else weight.reshape(-1, out_channels)
-    bias, scale = match.get("bias"), _fixed_point(scale_of(match)[0])
-    given = np.zeros(1, np.int64) if bias is None else _constant(bias).reshape(-1).astype(np.int64)
+    scale = _fixed_point(scale_of(match)[0])
+    bias = match.constant("bias").data if "bias" in match else np.zeros(1, np.int64)
+    given = bias.reshape(-1).astype(np.int64)
     # Sums are taken modulo 2**32, so what the residual's zero point adds to each goes into the bias.
     given = (given - factor_of(match) * _number(match, "residual_zero_point", 0)).astype(np.int32)
     numbers = [list(row) * (out_channels // len(row)) for row in (given.tolist(), scale.multiplier, scale.shift)]

@@ -7,9 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uma.hookspecs import Blob, Extern, Pattern, Refuse
-from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, Tuple, post_order
-from uma.relay.pattern import Match, match
+from uma.hookspecs import Blob, Extern, MatchedRegion, Refuse, TakenMatch
+from uma.relay import Expr, GlobalVar, IRModule, without_views
 from uma.tir import Buffer, Param
 
 from .commands import REGIONS
@@ -47,30 +46,24 @@ class Region:
     """A region with all its matches taken apart, and a place for every tensor.
 
     Args:
-        function: the region.
-        patterns: what the target takes, by name.
+        region: the region.
         chunk_bytes: half of the weight memory.
-        spans: the layers of the region's expressions.
+
+    Raises:
+        Refuse: there is something in it that is no match.
     """
 
-    def __init__(self, function: Function, patterns: Mapping[str, Pattern], chunk_bytes: int, spans: Spans) -> None:
-        self._function, self._patterns, self._chunk_bytes, self._spans = function, patterns, chunk_bytes, spans
+    def __init__(self, region: MatchedRegion, chunk_bytes: int) -> None:
+        self._region, self._chunk_bytes = region, chunk_bytes
         self._uses: list[_Use] = []
         self._lives: dict[Expr, _Life] = {}
-        self._places: dict[Expr, Place] = {param: Place(f"input{n}", 0) for n, param in enumerate(function.params)}
+        self._places: dict[Expr, Place] = {p: Place(f"input{n}", 0) for n, p in enumerate(region.function.params)}
         self._features = 0
-        for expr in post_order(function.body):
-            if isinstance(expr, Call) and isinstance(expr.op, Function):
-                self._take(expr, expr.op)
+        for match in region.matches:
+            self._take(match)
         self._give_out()
         self._place_features()
         self.stream: Stream = write_stream([self._step(use) for use in self._uses], chunk_bytes)
-
-    @property
-    def results(self) -> tuple[Expr, ...]:
-        """What the region gives, without the tuple around several."""
-        body = self._function.body
-        return body.fields if isinstance(body, Tuple) else (body,)
 
     def lowered(self) -> tuple[IRModule, GlobalVar]:
         """The region as a module of one `Extern`.
@@ -78,11 +71,11 @@ class Region:
         Raises:
             Refuse: it has more inputs and outputs than the machine takes regions of memory.
         """
-        params, results = self._function.params, self.results
+        params, results = self._region.function.params, self._region.results
         # Besides inputs and outputs there are the constants and the arena.
         if len(params) + len(results) > REGIONS - 2:
             # Without its last result it has fewer; until it fits, the core asks again.
-            last = next(held for held in map(_held, reversed(results)) if held in self._lives)
+            last = next(held for held in map(without_views, reversed(results)) if held in self._lives)
             raise Refuse(
                 f"a stream may use {REGIONS} regions of memory, two of them for constants and intermediate results; "
                 f"this one has {len(params)} inputs and {len(results)} outputs",
@@ -104,35 +97,32 @@ class Region:
         module = IRModule.of({"stream": extern})
         return module, module.global_var("stream")
 
-    def _take(self, expr: Call, function: Function) -> None:
+    def _take(self, match: TakenMatch) -> None:
         """Notes the commands of one match."""
-        found = match(self._patterns[function.attr("Composite") or ""], function.body)
-        assert isinstance(found, Match)  # it is what the pattern took
-        given: dict[Expr, Expr] = dict(zip(function.params, expr.args, strict=True))
-        names = [name for name in ("data", "residual", "left", "right") if found.captures.get(name)]
-        # Where a dense layer's flattened data are its residual too, that is no parameter, but reshaped in the match.
-        tensors = {name: _held(given[_held(found[name])]) for name in names} | {"out": expr}
+        names = [name for name in ("data", "residual", "left", "right") if name in match.captures]
+        tensors = {name: without_views(match.operand(name)) for name in names} | {"out": match.value}
         first = len(self._uses)
-        for draft in drafts_of(found, self._chunk_bytes):
+        for draft in drafts_of(match, self._chunk_bytes):
             operands: dict[str, tuple[Expr | Place, int]] = {
                 address: (tensors[name], offset) for address, (name, offset) in draft.places.items()
             }
-            self._uses.append(_Use(draft, operands, self._spans[expr]))
+            self._uses.append(_Use(draft, operands, match.layers))
         last = len(self._uses) - 1
-        self._lives[expr] = _Life(math.prod(expr.shape), first, last)
+        self._lives[match.value] = _Life(math.prod(match.value.shape), first, last)
         for tensor in tensors.values():
             if tensor in self._lives:
                 self._lives[tensor].last = last
 
     def _give_out(self) -> None:
         """Has results made where they belong, or copied there if they are something else as well."""
-        for number, result in enumerate(self.results):
-            tensor, place = _held(result), Place(f"output{number}", 0)
+        layers: dict[Expr, tuple[str, ...]] = {match.value: match.layers for match in self._region.matches}
+        for number, result in enumerate(self._region.results):
+            tensor, place = without_views(result), Place(f"output{number}", 0)
             if tensor not in self._places:
                 self._places[tensor] = place
                 continue
             draft = Draft("dma", {"bytes": math.prod(result.shape)}, {})
-            self._uses.append(_Use(draft, {"to": (place, 0), "from": (tensor, 0)}, self._spans[result]))
+            self._uses.append(_Use(draft, {"to": (place, 0), "from": (tensor, 0)}, layers.get(tensor, ())))
 
     def _place_features(self) -> None:
         """Puts what is neither input nor output into one workspace: large ones first, each as low as it can be beside
@@ -156,10 +146,3 @@ class Region:
             symbol, start = operand if isinstance(operand, Place) else self._places[operand]
             places[name] = Place(symbol, start + offset)
         return Step(use.draft, places, use.layers)
-
-
-def _held(expr: Expr) -> Expr:
-    """The tensor whose memory ``expr`` is: that of a reshaped tensor is the tensor's own."""
-    while isinstance(expr, Call) and not isinstance(expr.op, Function):
-        expr = expr.args[0]
-    return expr

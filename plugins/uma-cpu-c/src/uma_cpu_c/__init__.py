@@ -11,7 +11,7 @@ from .cpus import canonicalise, cpu_flags, machine_of
 
 __all__ = ["KIND", "register_target", "tir_to_runtime"]
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 KIND = TargetKind(
     "c",

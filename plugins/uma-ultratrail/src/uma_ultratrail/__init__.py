@@ -1,17 +1,17 @@
 """Target kind ``ultra_trail``: UltraTrail, an accelerator for networks of narrow 1-D convolutions.
 
 README.md says what the machine is, what of it is public, and what is assumed. `machine`, `registers` and `packing` are
-its data sheet in Python, `supported` and `clauses` say what it takes, `layer` is a match as numbers, `ranges` what is
-proven of values, `network` which map lies in which memory and what fits one start, `lower` makes a region of starts,
-`cost` says what they cost, `image` and `device` what the driver in ``csrc`` is given, `reference` what a network means.
+its data sheet in Python, `supported` and `clauses` say what it takes, `layer` is a match as numbers, `network` says
+which map lies in which memory and what fits one start, `lower` makes a region of starts, `cost` says what they cost,
+`image` and `device` what the driver in ``csrc`` is given, `reference` what a network means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import Cost, Pattern, Runtime, hookimpl
-from uma.relay import Function, GlobalVar, IRModule
+from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.relay import GlobalVar, IRModule
 from uma.target import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
@@ -27,7 +27,7 @@ __all__ = [
     "runtime",
 ]
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 KIND = TargetKind(
     "ultra_trail",
@@ -56,21 +56,21 @@ def patterns(target: Target) -> list[Pattern]:
 
 
 @hookimpl
-def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar]:
+def relay_to_runtime(module: IRModule, region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar]:
     """The region as starts of the machine, one where it fits."""
     from .lower import lower
 
-    return lower(function, Machine.of(target), module)
+    return lower(region, Machine.of(target), module.spans)
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost:
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     """Cycles of the array with filling and draining, seconds at its clock, bytes over the port."""
     from .cost import starts_cost
     from .lower import planned
 
     machine = Machine.of(target)
-    return starts_cost(planned(function, machine), machine)
+    return starts_cost(planned(region, machine), machine)
 
 
 @hookimpl

@@ -15,9 +15,8 @@ from uma.relay import Constant, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
 
 from .layer import (
+    Ranges,
     bias_of,
-    call_of,
-    constant_of,
     core_of,
     limits_of,
     pool_exponent,
@@ -30,7 +29,6 @@ from .layer import (
     weights_of,
 )
 from .machine import Machine
-from .ranges import Ranges
 from .registers import FIELD
 
 __all__ = ["clauses_in_float", "clauses_of"]
@@ -102,7 +100,7 @@ def _structure() -> list[Clause]:
         ),
         Clause(
             "pool_last",
-            lambda found: found.get("early_relu") is None or found.get("pool") is None or shape_of(found).made == 1,
+            lambda found: "early_relu" not in found or "pool" not in found or shape_of(found).made == 1,
             "the machine pools before its ReLU; here the ReLU comes first: exchange the two, or pool one layer later",
         ),
         Clause(
@@ -123,7 +121,7 @@ def _sizes(machine: Machine) -> list[Clause]:
 
     def map_words(found: Match) -> Failed | bool:
         s = shape_of(found)
-        pools = pool_exponent(found, machine) is not None and found.get("residual") is None
+        pools = pool_exponent(found, machine) is not None and "residual" not in found
         made = machine.map_words(1 if pools else s.made, s.out_channels)
         return most(machine.fmem_words, machine.map_words(s.frames, s.channels), made)
 
@@ -168,9 +166,7 @@ def _sizes(machine: Machine) -> list[Clause]:
         ),
         Clause(
             "bias_fits",
-            lambda found: (
-                found.get("bias") is None or most(machine.bmem_words, machine.blocks(shape_of(found).out_channels))
-            ),
+            lambda found: "bias" not in found or most(machine.bmem_words, machine.blocks(shape_of(found).out_channels)),
             f"the biases of a layer fit the bias memory of {machine.bmem_words} words; these take {{value}}: fewer "
             "channels, or bmem_words of the target",
         ),
@@ -270,9 +266,9 @@ def _numbers(machine: Machine, ranges: Ranges) -> list[Clause]:
 
 
 def _pool_divisor(found: Match) -> Failed | bool:
-    if found.get("mean") is None:
+    if "mean" not in found:
         return True
-    count = math.prod(call_of(found, "mean").args[0].shape[1:-1])
+    count = math.prod(found.call("mean").args[0].shape[1:-1])
     return count & (count - 1) == 0 or Failed(count)
 
 
@@ -299,7 +295,7 @@ def _dilation(found: Match) -> int:
 def _zero_point(found: Match) -> int:
     """The first zero point that is not 0, else 0."""
     core = core_of(found).attrs
-    points = (core.input_zero_point, core.kernel_zero_point, call_of(found, "scaled").attrs.output_zero_point)
+    points = (core.input_zero_point, core.kernel_zero_point, found.call("scaled").attrs.output_zero_point)
     return next((int(point) for point in points if point), 0)
 
 
@@ -313,9 +309,9 @@ def _bias_per_channel(found: Match) -> Failed | bool:
 
 
 def _pool_all(found: Match) -> Failed | bool:
-    if found.get("pool") is None:
+    if "pool" not in found:
         return True
-    sums, axes = core_of(found).shape, call_of(found, "pool").attrs.axis
+    sums, axes = core_of(found).shape, found.call("pool").attrs.axis
     rank = len(sums)
     reduced = {axis % rank for axis in axes} or set(range(rank))
     left = [extent for axis, extent in enumerate(sums[:-1]) if axis not in reduced]
@@ -342,7 +338,7 @@ def _factors(scale: FixedPoint | FloatScale) -> tuple[float, ...] | float:
 def _divisor(found: Match, machine: Machine, most: int) -> Failed | bool:
     shift, fixed = shift_of(found), machine.feature_shift
     assert shift is not None  # clause scale
-    pools = found.get("pool") is not None or shape_of(found).made == 1
+    pools = "pool" in found or shape_of(found).made == 1
     return fixed <= shift <= fixed + (most if pools else 0) or Failed(2**shift)
 
 
@@ -369,11 +365,11 @@ def _multiple(found: Match, unit: int) -> Failed | bool:
 
 
 def _residual_scale(found: Match, machine: Machine) -> Failed | bool:
-    if found.get("residual") is None:
+    if "residual" not in found:
         return True
-    if found.get("factor") is None:
+    if "factor" not in found:
         return Failed(1)
-    factor = constant_of(found, "factor")
+    factor = found.constant("factor").data
     if factor.size > 1 or factor.ndim > len(core_of(found).shape):
         return Failed(factor.shape)
     return factor.item() == 1 << machine.feature_shift or Failed(factor.item())
@@ -381,7 +377,7 @@ def _residual_scale(found: Match, machine: Machine) -> Failed | bool:
 
 def _exact_sums(found: Match, machine: Machine, ranges: Ranges) -> Failed | bool:
     # Where the model wraps around, or rounds in float32, the machine does not.
-    sums, count = sums_of(found, machine, ranges), 1 if found.get("pool") is None else shape_of(found).made
+    sums, count = sums_of(found, machine, ranges), 1 if "pool" not in found else shape_of(found).made
     most = max(-sums.low, sums.high) * count
     limit = _FLOAT_LIMIT if isinstance(scale_of(found), FloatScale) else 2**31 - 1
     return most <= limit or Failed(most)

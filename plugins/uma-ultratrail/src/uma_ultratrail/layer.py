@@ -8,18 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from uma.relay import Bounds, Call, Constant, FixedPoint, FloatScale, value_range
+from uma.relay import Bounds, Call, Expr, FixedPoint, FloatScale, value_range
 from uma.relay.pattern import Match
 
 from .machine import Machine
-from .ranges import Ranges
 
 __all__ = [
     "Convolution",
+    "Ranges",
     "Shape",
     "bias_of",
-    "call_of",
-    "constant_of",
     "convolution_of",
     "core_of",
     "limits_of",
@@ -34,6 +32,9 @@ __all__ = [
 ]
 
 Integers = NDArray[np.int64]
+
+Ranges = dict[Expr, Bounds]
+"""What is known of the values of expressions. `value_range` adds to it, and takes all else for any of its dtype."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,9 @@ class Convolution:
     relu: bool
 
 
-def call_of(found: Match, name: str) -> Call:
-    """The call that a name of the pattern stands for."""
-    expr = found[name]
-    assert isinstance(expr, Call)  # the pattern says so
-    return expr
-
-
-def constant_of(found: Match, name: str) -> Integers:
-    """The constant that a name of the pattern stands for."""
-    expr = found[name]
-    assert isinstance(expr, Constant)  # the pattern says so
-    return expr.data.astype(np.int64)
-
-
 def core_of(found: Match) -> Call:
     """The convolution or product."""
-    return call_of(found, "core")
+    return found.call("core")
 
 
 def shape_of(found: Match) -> Shape:
@@ -121,7 +108,7 @@ def shape_of(found: Match) -> Shape:
 
 def weights_of(found: Match) -> Integers:
     """(taps, channels, out channels), for one group."""
-    weights, shape = constant_of(found, "weight"), shape_of(found)
+    weights, shape = found.constant("weight").data.astype(np.int64), shape_of(found)
     if core_of(found).op_name == "qnn.dense":
         return weights.T.reshape(shape.taps, shape.channels, shape.out_channels)
     return weights
@@ -129,14 +116,15 @@ def weights_of(found: Match) -> Integers:
 
 def bias_of(found: Match) -> Integers | None:
     """(out channels,), in units of the accumulator; None where there is none."""
-    if found.get("bias") is None:
+    if "bias" not in found:
         return None
-    return np.broadcast_to(constant_of(found, "bias").reshape(-1), core_of(found).shape[-1:])
+    bias = found.constant("bias").data.astype(np.int64)
+    return np.broadcast_to(bias.reshape(-1), core_of(found).shape[-1:])
 
 
 def scale_of(found: Match) -> FixedPoint | FloatScale:
     """By which sums become features."""
-    scale: FixedPoint | FloatScale = call_of(found, "scaled").attrs.scale
+    scale: FixedPoint | FloatScale = found.call("scaled").attrs.scale
     return scale
 
 
@@ -158,7 +146,7 @@ def pool_exponent(found: Match, machine: Machine) -> int | None:
     """p, where what was matched pools; None where it does not. One frame may be divided by 2**p, too."""
     shift = shift_of(found)
     exponent = 0 if shift is None else shift - machine.feature_shift
-    return exponent if found.get("pool") is not None or (exponent > 0 and shape_of(found).made == 1) else None
+    return exponent if "pool" in found or (exponent > 0 and shape_of(found).made == 1) else None
 
 
 def sums_of(found: Match, machine: Machine, ranges: Ranges) -> Bounds:
@@ -173,7 +161,7 @@ def sums_of(found: Match, machine: Machine, ranges: Ranges) -> Bounds:
     if bias is not None:
         low, high = low + np.minimum(bias, 0), high + np.maximum(bias, 0)
     least, largest = int(low.min()), int(high.max())
-    if found.get("residual") is not None:
+    if "residual" in found:
         residual = value_range(found["residual"], ranges)
         least += min(residual.low, 0) << machine.feature_shift
         largest += max(residual.high, 0) << machine.feature_shift
@@ -182,7 +170,7 @@ def sums_of(found: Match, machine: Machine, ranges: Ranges) -> Bounds:
 
 def limits_of(found: Match) -> tuple[int, int]:
     """The least and the largest feature that what was matched gives: int8 first, then what limits follow."""
-    low, high = -128 if found.get("early_relu") is None else 0, 127
+    low, high = -128 if "early_relu" not in found else 0, 127
     for limit in found.all("limit"):
         assert isinstance(limit, Call)  # the pattern says so
         least, largest = (0, 127) if limit.op_name == "nn.relu" else (limit.attrs.a_min, limit.attrs.a_max)
@@ -195,7 +183,7 @@ def relu_of(found: Match, machine: Machine, ranges: Ranges) -> bool | None:
 
     A limit that no feature reaches is as good as another.
     """
-    sums, count = sums_of(found, machine, ranges), 1 if found.get("pool") is None else shape_of(found).made
+    sums, count = sums_of(found, machine, ranges), 1 if "pool" not in found else shape_of(found).made
     unit = 1 << (shift_of(found) or 0)
     least, largest = sums.low * count // unit, -(-sums.high * count // unit)
     low, high = limits_of(found)

@@ -4,112 +4,69 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uma.hookspecs import Extern, Pattern, Refuse
-from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, Tuple, TupleGetItem, post_order, value_range
-from uma.relay.pattern import Match, match
+from uma.hookspecs import Extern, MatchedRegion, Refuse, TakenMatch
+from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Spans, TupleGetItem, substitute, without_views
 from uma.tir import Buffer, Param
 
 from .device import ROUTINE
 from .image import Image, Transfer
-from .layer import convolution_of, core_of
+from .layer import Ranges, convolution_of
 from .machine import Machine
 from .network import Node, Start, plan_starts
 from .packing import bias_words, weight_words
-from .ranges import Ranges, given_to
 from .registers import Layer
-from .supported import TERMS, make_patterns
 
 __all__ = ["lower", "planned"]
 
 
-def planned(function: Function, machine: Machine) -> list[Start]:
-    """The starts of a region whose matches the machine's patterns took: nothing is proven again.
-
-    Raises:
-        Refuse: a match is none of the machine's.
-    """
-    patterns = [Pattern(name, term) for name, term in TERMS.items()]
-    nodes = [_node(expr, patterns, machine, {}, Spans()) for expr in _calls(function)]
-    return plan_starts(nodes, _results(function), machine)
-
-
-def lower(function: Function, machine: Machine, module: IRModule) -> tuple[IRModule, GlobalVar]:
-    """The region as a module of an `Extern` for each start, and an entry that calls them.
+def planned(region: MatchedRegion, machine: Machine, spans: Spans | None = None) -> list[Start]:
+    """The starts of a region.
 
     Args:
-        function: the region.
+        region: the region.
         machine: what it is for.
-        module: the model that it is in.
+        spans: the layers of the model that it is in, for names of layers.
 
     Raises:
-        Refuse: a match is none of the machine's, or it is not proven that its numbers have their bits: the model itself
-            asked for it.
+        Refuse: there is something in it that is no match, or a map is reshaped on its way.
     """
-    try:
-        nodes = _proven(function, machine, {}, module.spans)
-    except Refuse:
-        # The rest of the model may say more of the inputs. That is looked for where it is needed only.
-        nodes = _proven(function, machine, given_to(function, module), module.spans)
+    ranges: Ranges = {}
+    nodes = [_node(match, machine, ranges, spans or Spans()) for match in region.matches]
+    return plan_starts(nodes, [without_views(result) for result in region.results], machine)
+
+
+def lower(region: MatchedRegion, machine: Machine, spans: Spans) -> tuple[IRModule, GlobalVar]:
+    """The region as a module of an `Extern` for each start, and an entry that calls them. For arguments and errors see
+    `planned`.
+    """
     functions: dict[str, Function | Extern] = {}
     layers = Spans()
-    known: dict[Expr, Expr] = {param: param for param in function.params}
-    for number, start in enumerate(plan_starts(nodes, _results(function), machine)):
+    known: dict[Expr, Expr] = {param: param for param in region.function.params}
+    for number, start in enumerate(planned(region, machine, spans)):
         made, name = _Lowered.of(start, machine), f"network{number}"
         functions[name] = made.extern
         call = Call(IRModule.of({name: made.extern}).global_var(name), [known[tensor] for tensor in made.inputs])
         layers.add(call, (layer for node in start.nodes for layer in node.layers))
         several = len(made.outputs) > 1
         known.update((tensor, TupleGetItem(call, n) if several else call) for n, tensor in enumerate(made.outputs))
-    results = [known[result] for result in _results(function)]
-    functions["entry"] = Function(function.params, Tuple(results) if isinstance(function.body, Tuple) else results[0])
+    functions["entry"] = Function(region.function.params, substitute(region.function.body, known))
     made_module = IRModule.of(functions, spans=layers)
     return made_module, made_module.global_var("entry")
 
 
-def _calls(function: Function) -> list[Call]:
-    return [expr for expr in post_order(function.body) if isinstance(expr, Call)]
-
-
-def _results(function: Function) -> Sequence[Expr]:
-    return function.body.fields if isinstance(function.body, Tuple) else (function.body,)
-
-
-def _proven(function: Function, machine: Machine, ranges: Ranges, spans: Spans) -> list[Node]:
-    """The matches of a region, each of which fits the machine whatever the values in ``ranges``."""
-    known, nodes = dict(ranges), []
-    for expr in _calls(function):
-        composite = expr.op
-        if not isinstance(composite, Function):
-            raise Refuse("UltraTrail takes layers as its patterns match them, and no single ops", at=expr)
-        # Parameters of equal matches are the same, and may stand for other values here.
-        inside: Ranges = {}
-        inside.update(
-            (param, known[arg]) for param, arg in zip(composite.params, expr.args, strict=True) if arg in known
-        )
-        nodes.append(_node(expr, make_patterns(machine, inside), machine, inside, spans))
-        known[expr] = value_range(composite.body, inside)
-    return nodes
-
-
-def _node(expr: Call, patterns: Sequence[Pattern], machine: Machine, inside: Ranges, spans: Spans) -> Node:
-    """One match of a region."""
-    composite = expr.op
-    assert isinstance(composite, Function)
-    name = composite.attr("Composite") or ""
-    pattern = next((pattern for pattern in patterns if pattern.name == name), None)
-    if pattern is None:
-        raise Refuse(f"{name!r} is no pattern of UltraTrail", at=expr)
-    found = match(pattern, composite.body)
-    if not isinstance(found, Match):
-        raise Refuse(found.failure.reason, at=expr)
-    given: dict[Expr, Expr] = dict(zip(composite.params, expr.args, strict=True))
-    layers = spans[expr] or (name,)
-    title = ", ".join(spans[core_of(found)] or layers)
-    residual = None if found.get("residual") is None else given[found["residual"]]
-    return Node(convolution_of(found, machine, inside), given[found["data"]], residual, expr, title, layers)
+def _node(match: TakenMatch, machine: Machine, ranges: Ranges, spans: Spans) -> Node:
+    """One match of a region; proofs add to what is known in ``ranges``."""
+    maps = [match.operand(name) if name in match else None for name in ("data", "residual")]
+    for one in maps:
+        if one is not None and without_views(one) is not one:
+            raise Refuse("maps stay as they are from layer to layer; here one is reshaped", at=one)
+    data, residual = maps
+    assert data is not None  # every pattern has it
+    layers = match.layers or (match.pattern.name,)
+    title = ", ".join(spans[match.call("core")] or layers)
+    return Node(convolution_of(match.found, machine, ranges), data, residual, match.value, title, layers)
 
 
 @dataclass(frozen=True, eq=False)

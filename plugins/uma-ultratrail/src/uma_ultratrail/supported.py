@@ -5,27 +5,23 @@ Patterns open what a clause judges, so that every reason has its number and says
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from uma.hookspecs import Pattern
 from uma.relay.pattern import Term, any_, any_of, chain, constant, op, optional, wildcard
 
 from .clauses import clauses_in_float, clauses_of
 from .machine import Machine
-from .ranges import Ranges
 
-__all__ = ["TERMS", "make_patterns"]
+__all__ = ["make_patterns"]
 
 
-def make_patterns(machine: Machine, ranges: Ranges | None = None) -> list[Pattern]:
-    """The patterns with their clauses.
-
-    Args:
-        machine: what takes them.
-        ranges: what is known of values already; proofs add to it. By default nothing.
-    """
-    clauses = clauses_of(machine, {} if ranges is None else ranges)
-    return [*(Pattern(name, term, clauses) for name, term in TERMS.items()), _in_float()]
+def make_patterns(machine: Machine) -> list[Pattern]:
+    """The patterns of a machine, with their clauses."""
+    clauses = clauses_of(machine, {})
+    return [
+        Pattern("ultra_trail.conv1d", _layer(_conv()), clauses),
+        Pattern("ultra_trail.dense", _layer(_dense()), clauses),
+        _in_float(),
+    ]
 
 
 def _conv() -> Term:
@@ -54,10 +50,6 @@ def _layer(core: Term) -> Term:
 
 def _limit(value: Term) -> Term:
     return any_of(op("nn.relu")(value), op("clip")(value, a_min=any_, a_max=any_)).named("limit")
-
-
-TERMS: Mapping[str, Term] = {"ultra_trail.conv1d": _layer(_conv()), "ultra_trail.dense": _layer(_dense())}
-"""The patterns without their clauses, by name."""
 
 
 def _in_float() -> Pattern:

@@ -1,10 +1,10 @@
 """Target kind ``nothing``: an accelerator that takes no op. The smallest plugin that has every hook."""
 
-from uma.hookspecs import Code, Cost, CustomOp, Pass, Pattern, Runtime, Strategy, hookimpl
+from uma.hookspecs import Code, Cost, CustomOp, MatchedRegion, Pass, Pattern, Runtime, Strategy, hookimpl
 from uma.relay import Function, GlobalVar, IRModule
 from uma.target import Target, TargetKind
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 
 @hookimpl
@@ -33,12 +33,16 @@ def strategies(target: Target) -> list[Strategy]:
 
 
 @hookimpl
-def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_runtime(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
     return None
 
 
 @hookimpl
-def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_tir(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
     return None
 
 
@@ -48,7 +52,7 @@ def runtime(target: Target) -> Runtime | None:
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost | None:
+def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> Cost | None:
     return None
 
 

