@@ -212,6 +212,13 @@ def softmax(c: Choice, name: str) -> Call:
     return on(name, (data, c.of(*FLOATS)), axis=axis(c, data))
 
 
+@case("nn.layer_norm")
+def layer_norm(c: Choice, name: str) -> Call:
+    data = shape(c)
+    axes = tuple(c.of(d, d - len(data)) for d in range(len(data)) if c.of(True, False))
+    return on(name, (data, c.of(*FLOATS)), axis=axes, epsilon=c.of(1e-5, 0.25))
+
+
 # --- movements -------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +254,18 @@ def layout_transform(c: Choice, name: str) -> Call:
     source = c.of("NCHW", "NHWC", "NCW", "AB", "x")
     target = "".join(source[i] for i in c.order(len(source)))
     return on(name, (c.numbers(len(source), 1, 4), c.of(*DTYPES)), src_layout=source, dst_layout=target)
+
+
+@case("broadcast_to")
+def broadcast_to(c: Choice, name: str) -> Call:
+    whole = shape(c)
+    return on(name, (broadcastable(c, whole), c.of(*DTYPES)), shape=whole)
+
+
+@case("take")
+def take(c: Choice, name: str) -> Call:
+    data = shape(c, 1, 3)
+    return on(name, (data, c.of(*DTYPES)), (shape(c, 0, 2, 3), c.of("int32", "int64")), axis=axis(c, data))
 
 
 @case("concatenate")

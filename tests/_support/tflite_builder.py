@@ -45,6 +45,10 @@ OPTIONS = {
 }
 
 
+VERSIONS = {"BROADCAST_TO": 2}
+"""Of operators that LiteRT knows only in a later one."""
+
+
 class TFLiteBuilder:
     """One graph, built tensor by tensor and operator by operator; and those that initialise its variables."""
 
@@ -123,7 +127,7 @@ class TFLiteBuilder:
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, name)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-        code.version = 1
+        code.version = VERSIONS.get(name, 1)
         self.model.operatorCodes.append(code)
         operator = schema.OperatorT()
         operator.opcodeIndex = len(self.model.operatorCodes) - 1
@@ -175,11 +179,13 @@ class TFLiteBuilder:
         return bytes(builder.Output())
 
 
-def litert(model: bytes, *inputs: np.ndarray) -> list[np.ndarray]:
-    """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs and of their shapes."""
-    interpreter = Interpreter(
-        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
-    )
+def litert(model: bytes, *inputs: np.ndarray, reference: bool = True) -> list[np.ndarray]:
+    """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs and of their shapes.
+
+    Not ``reference`` are the kernels of operators of which it has no others.
+    """
+    kernels = OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=kernels, num_threads=1)
     for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
         if tuple(detail["shape"]) != array.shape:
             interpreter.resize_tensor_input(detail["index"], array.shape)

@@ -419,12 +419,23 @@ def _shape(d: Drawer, name: str) -> Case:
 
 @case("GATHER")
 def _gather(d: Drawer, name: str) -> Case:
-    shape = d.shape(1, 2)
+    shape, dtype = d.shape(1, 2), d.one("int32", "float32", "int8")
     axis = d.integer(0, len(shape) - 1)
+    common = d.quantisation(dtype)
     indices = np.array(d.one(0, d.integer(0, shape[axis] - 1), [shape[axis] - 1] * d.integer(1, 3)))
-    y = d.builder.tensor([*shape[:axis], *indices.shape, *shape[axis + 1 :]], "int32")
-    operands = [d.builder.constant(d.array(shape, "int32")), d.builder.constant(indices, "int32")]
-    return d.finish(name, operands, [y], axis=axis - len(shape) * d.integer(0, 1))
+    y = d.builder.tensor([*shape[:axis], *indices.shape, *shape[axis + 1 :]], dtype, **common)
+    data = (
+        d.builder.constant(d.array(shape, dtype), **common) if d.boolean() else d.builder.input(shape, dtype, **common)
+    )
+    return d.finish(name, [data, d.builder.constant(indices, "int32")], [y], axis=axis - len(shape) * d.integer(0, 1))
+
+
+@case("BROADCAST_TO")
+def _broadcast_to(d: Drawer, name: str) -> Case:
+    shape, dtype = d.shape(), d.one("int32", "float32")
+    data = [d.one(extent, 1) for extent in shape[d.integer(0, len(shape) - 1) :]]
+    operands = [d.builder.input(data, dtype), d.builder.constant(shape, "int32")]
+    return d.finish(name, operands, [d.builder.tensor(shape, dtype)])
 
 
 @case("REDUCE_PROD")

@@ -86,12 +86,13 @@ def _with_type(f: Faulty, data: str, value: Any) -> str:
 
 FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "this operator is not supported": [
-        lambda f: f.bad("Erf", f.input(2)),
+        lambda f: f.bad("Celu", f.input(2)),
         lambda f: f.bad("Relu", f.input(2), domain="com.example"),
     ],
-    "this operator is supported only for what is known at import": [lambda f: f.bad("Sqrt", f.input(2))],
-    "it has 2 results; one is supported": [lambda f: f.second("Sqrt", f.ints(1))],
+    "this operator is supported only for what is known at import": [lambda f: f.bad("ReduceProd", f.input(2))],
+    "it has 2 results; one is supported": [lambda f: f.second("ReduceProd", f.ints(1))],
     "its input 0 is missing": [lambda f: f.bad("Relu"), lambda f: f.bad("Relu", "")],
+    "where takes condition, a, b; got 4 arguments": [lambda f: f.bad("Where", *(f.ints(1) for _ in range(4)))],
     "its input 'x1' is computed at run time": [lambda f: f.bad("Reshape", f.input(2), f.input(1, dtype="int64"))],
     "is float64 of shape (1,), not a list of integers": [lambda f: f.bad("Reshape", f.input(2), f.constant([2.0]))],
     "its result 1 is used, which is not supported": [
@@ -115,14 +116,19 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f: f.bad("Cast", f.constant([1.0]), to=16),
     ],
     # Arithmetic.
-    "it divides no floats of one dtype": [
-        lambda f: f.bad("Div", f.input(2, dtype="int32"), f.constant(2, "int32")),
+    "the dtypes differ": [
         lambda f: f.bad("Div", f.input(2), f.constant(2, "float64")),
+        lambda f: f.bad("Add", f.ints(1), f.constant([1.0])),
+        lambda f: f.bad("Add", f.ints(), f.constant([1.0])),
     ],
-    "it divides by numbers that have no inverse": [
-        lambda f, by=by: f.bad("Div", f.input(2), f.constant(by, "float32"))
-        for by in ([1, 0], np.nan, np.inf, 1e-40, 3e38)
+    "it is of integers, and its exponent no constant whole number from 1 to 63": [
+        lambda f, by=by: f.bad("Pow", f.input(2, dtype="int32"), f.constant(by))
+        for by in (-1, 0, 64, 0.5, np.nan, [1, 2])
     ],
+    "its scale or bias does not fit data of shape (2, 3)": [
+        lambda f: f.bad("LayerNormalization", f.input(2, 3), f.constant(np.ones((4, 2, 3)), "float32"))
+    ],
+    "its indices leave the 3 elements of axis -1": [lambda f: f.bad("Gather", f.input(2, 3), f.ints(-4), axis=-1)],
     "it has no attribute 'ceilmode' in this opset (did you mean 'ceil_mode'?)": [
         lambda f: f.bad("MaxPool", f.input(1, 1, 4, 4), kernel_shape=[2, 2], ceilmode=1)
     ],
@@ -141,6 +147,7 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "do not broadcast": [
         lambda f: f.bad("Add", f.input(2), f.input(3)),
         lambda f: f.bad("Add", f.ints(1, 2), f.ints(1, 2, 3)),
+        lambda f: f.bad("Add", f.ints(), f.ints(1, 2, 3)),
     ],
     "there is no axis 2 in 2 dimensions": [lambda f: f.bad("Softmax", f.input(2, 3), axis=2)],
     # Windows.
@@ -247,15 +254,14 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     ],
     "its perm (0, 0) is no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.constant([[1]]), perm=[0, 0])],
     "axes (0, 0) are no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.input(1, 2), perm=[0, 0])],
-    "it takes no int64": [lambda f: f.bad("Sqrt", f.ints(4))],
-    "it takes no bool and int64": [lambda f: f.bad("Pow", f.constant([True]), f.ints(2))],
+    "it takes float tensors, not int64": [lambda f: f.bad("Sqrt", f.ints(4)), lambda f: f.bad("Sqrt", f.ints())],
+    "it takes float tensors, not bool": [lambda f: f.bad("Pow", f.constant([True]), f.ints(2))],
     "it takes no bool": [lambda f: f.bad("ReduceProd", f.constant([True]))],
     "it takes matrices and one diagonal, not (2,) and (0,)": [lambda f: f.bad("Trilu", f.ints(1, 2))],
     "it takes matrices and one diagonal, not (1, 1) and (0, 0)": [
         lambda f: f.bad("Trilu", f.constant([[1]]), f.ints(0, 0))
     ],
-    "it takes two tensors of one dtype": [lambda f: f.bad("Add", f.ints(1), f.constant([1.0]))],
-    "it takes a bool and two tensors of one dtype": [lambda f: f.bad("Where", f.ints(1), f.ints(1), f.ints(1))],
+    "its condition is int64, not bool": [lambda f: f.bad("Where", f.ints(1), f.ints(1), f.ints(1))],
     "its attribute 'value' has 3 bytes, its shape (1,) 4": [
         lambda f: f.bad("Constant", value=onnx.TensorProto(data_type=1, dims=[1], raw_data=b"abc"))
     ],
@@ -307,20 +313,20 @@ def test_parts_were_equal_before_opset_18() -> None:
 
 def test_what_depends_on_a_fault_is_not_blamed() -> None:
     b = OnnxBuilder()
-    bad = b.node("Erf", b.input("x", [2]), name="one")
-    y = b.node("Sqrt", b.node("Relu", bad, name="innocent"), name="two")
+    bad = b.node("Celu", b.input("x", [2]), name="one")
+    y = b.node("ReduceProd", b.node("Relu", bad, name="innocent"), name="two")
     assert refused(b.build(y)).what.splitlines() == [
         "the model has 2 operators that cannot be imported:",
-        "  'one' (Erf, opset 17): this operator is not supported",
-        "  'two' (Sqrt, opset 17): this operator is supported only for what is known at import",
+        "  'one' (Celu, opset 17): this operator is not supported",
+        "  'two' (ReduceProd, opset 17): this operator is supported only for what is known at import",
     ]
 
 
 def test_what_is_known_of_a_fault_is_not_blamed() -> None:
-    """The square root of an extent is computed at import, when the extent is known."""
+    """The product of extents is computed at import, when these are known."""
     b = OnnxBuilder()
-    shape = b.node("Shape", b.node("Erf", b.input("x", [2]), name="one"))
-    data = b.build(b.node("Sqrt", b.node("Cast", shape, to=1), name="innocent"))
+    shape = b.node("Shape", b.node("Celu", b.input("x", [2]), name="one"))
+    data = b.build(b.node("ReduceProd", b.node("Cast", shape, to=1), name="innocent"))
     assert len(refused(data).what.splitlines()) == 2
 
 

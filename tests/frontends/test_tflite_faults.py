@@ -75,7 +75,7 @@ SOFT = {"scale": 1 / 256, "zero_point": -128}
 INTS = np.int32
 
 FAULTS: dict[str, tuple[Build, str]] = {
-    "unknown": (one("FLOOR", F2, result=F2), "this operator is not supported"),
+    "unknown": (one("ELU", F2, result=F2), "this operator is not supported"),
     "operand missing": (one("ADD", F2, result=F2), "operand 1 is missing"),
     "no operands": (one("CONCATENATION", result=F2), "operand 0 is missing"),
     "operand absent": (one("ADD", F2, None, result=F2), "operand 1 is missing"),
@@ -232,10 +232,12 @@ FAULTS: dict[str, tuple[Build, str]] = {
     # Shapes
     "shape of a scalar": (one("SHAPE", ([], "float32", {}), result=([1], "int32", {})), "its data has no dimensions"),
     "shape in floats": (one("SHAPE", F2, result=([1], "float32", {})), "its result is float32"),
-    "gathered": (one("GATHER", W2, INTS([0]), result=W2), "its data is not known at import"),
+    "of quantised numbers": (one("ABS", B2, result=B2), "' is quantised"),
+    "broadcast elsewhere": (one("BROADCAST_TO", F2, INTS([3]), result=([3], "float32", {})), "do not broadcast"),
+    "product that is computed": (one("REDUCE_PROD", W2, INTS([0]), result=W2), "its data is not known at import"),
     "gathered batches": (one("GATHER", INTS([1]), INTS([0]), result=W2, batchDims=1), "it has 1 dimensions of batches"),
     "gathered outside": (one("GATHER", INTS([1]), INTS([1]), result=W2), "its indices leave the 1 elements of axis 0"),
-    "gathered axis": (one("GATHER", INTS([1]), INTS([0]), result=W2, axis=1), "there is no axis 1 in 1 dimensions"),
+    "gathered axis": (one("GATHER", INTS([1]), INTS([0]), result=W2, axis=1), "its axis 1 is not one of 1 dimensions"),
     "product of reals": (one("REDUCE_PROD", np.float32([1]), INTS([0]), result=F2), "it is of float32"),
     "product over nothing": (one("REDUCE_PROD", INTS([1]), INTS([]), result=W2), "it reduces over no axes"),
     "filled with two": (one("FILL", INTS([2]), np.float32([1, 2]), result=F2), "it repeats 2 values, not one"),
@@ -266,9 +268,9 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
     x = builder.input([2])
     a, b, c, d, e = (builder.tensor([2], name=name) for name in "abcde")
     shapeless = builder.tensor([0], name="shapeless")
-    builder.op("FLOOR", [x], [a])
+    builder.op("ELU", [x], [a])
     builder.op("TANH", [a], [b])  # nothing is wrong with this one
-    builder.op("CEIL", [b], [shapeless])
+    builder.op("CUMSUM", [b], [shapeless])
     builder.op("TANH", [shapeless], [c])  # nor with this: what it reads is unknown
     builder.op("CUSTOM", [x], [d])
     builder.model.operatorCodes[-1].customCode = "mine"
@@ -276,8 +278,8 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
     builder.graph.operators[-1].inputs = []
     assert message(builder.finish(b, c, d, e)).splitlines() == [
         "the model has 4 operators that cannot be imported:",
-        "  'a' (FLOOR): this operator is not supported",
-        "  'shapeless' (CEIL): this operator is not supported",
+        "  'a' (ELU): this operator is not supported",
+        "  'shapeless' (CUMSUM): this operator is not supported",
         "  'd' (CUSTOM 'mine'): this operator is not supported "
         "(no plugin of this build imports it: name a target of the one that does)",
         "  'e' (RELU): operand 0 is missing",

@@ -12,6 +12,7 @@ from tests._support.tflite_cases import CASES, Case
 from uma.errors import ModelError
 from uma.frontends.tflite import from_tflite
 from uma.frontends.tflite.convert import OPERATORS
+from uma.frontends.tflite.elementwise import ELEMENTWISE
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
 
@@ -27,8 +28,8 @@ def ours(model: bytes, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
     return results
 
 
-def compare(model: bytes, *inputs: np.ndarray) -> None:
-    for got, expected in zip(ours(model, *inputs), litert(model, *inputs), strict=True):
+def compare(model: bytes, *inputs: np.ndarray, reference: bool = True) -> None:
+    for got, expected in zip(ours(model, *inputs), litert(model, *inputs, reference=reference), strict=True):
         assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
         if expected.dtype.kind == "f":
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * max(1, float(np.abs(expected).max())))
@@ -46,7 +47,42 @@ def test_operators(name: str) -> None:
 
 
 def test_every_operator_has_cases() -> None:
-    assert set(CASES) == set(OPERATORS)
+    assert {*CASES, *ELEMENTWISE} == set(OPERATORS)
+
+
+INTEGERS = ("DIV", "FLOOR_MOD", "SQUARED_DIFFERENCE")
+"""Some that take them."""
+
+
+def elementwise(name: str, dtype: str) -> tuple[bytes, list[np.ndarray]]:
+    """A model of one operator, and data."""
+    builder, rng, shapes = TFLiteBuilder(), np.random.default_rng(0), ([2, 3, 4], [3, 4])
+    count = 2 if name in (*INTEGERS, "POW") or "EQUAL" in name or name in ("GREATER", "LESS") or "AL_" in name else 1
+    count = 1 if name == "LOGICAL_NOT" else count
+    arrays = [np.asarray(rng.normal(size=shape) * 3).astype(dtype) for shape in shapes[:count]]
+    if name.startswith("LOGICAL"):
+        arrays = [array > 0 for array in arrays]
+    elif name in ("LOG", "SQRT", "RSQRT", "POW"):
+        arrays = [np.abs(array) + np.float32(0.1) for array in arrays]
+    elif dtype == "int32":
+        arrays[1][arrays[1] == 0] = 5  # which the kernels refuse
+    if name.startswith("SELECT"):
+        arrays = [rng.integers(0, 2, [2] if name == "SELECT" else [3, 1]) > 0, arrays[0], arrays[0] + 1]
+    result = "bool" if "EQUAL" in name or name in ("GREATER", "LESS") else arrays[-1].dtype.name
+    inputs = [builder.input(array.shape, array.dtype.name) for array in arrays]
+    relu = {"fusedActivationFunction": 1} if dtype == "float32" else {}
+    options: dict[str, dict[str, object]] = {"LEAKY_RELU": {"alpha": 0.3}, "GELU": {"approximate": True}, "DIV": relu}
+    y = builder.tensor([2, 3, 4], result)
+    builder.op(name, inputs, [y], **options.get(name, {}))
+    return builder.finish(y), arrays
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, "float32") for name in ELEMENTWISE), *((name, "int32") for name in INTEGERS)]
+)
+def test_elementwise_operators(name: str, dtype: str) -> None:
+    model, arrays = elementwise(name, dtype)
+    compare(model, *arrays, reference=name not in ("CEIL", "ROUND"))
 
 
 # --- where arithmetic is at its limits -------------------------------------------------------------------------------

@@ -114,6 +114,47 @@ RULES: dict[str, tuple[Expr, Expr]] = {
     "pad": (call("nn.pad", X, pad_width=(0,) * 8, pad_value=3), X),
     "slice": (call("strided_slice", FLAT, begin=(0,), end=(6,), strides=(1,)), FLAT),
     "slice of one": (call("strided_slice", S, begin=(0,) * 4, end=(-1, 1, 1, 3), strides=(-1, 5, 1, 1)), S),
+    "broadcast": (call("broadcast_to", X, shape=X.shape), X),
+    # What an op says is not spelled out.
+    "ones": (
+        call("multiply", const(np.ones((2, 6), np.float32)), FLAT),
+        call("broadcast_to", FLAT, shape=(2, 6)),
+    ),
+    "division by powers of two": (
+        call("divide", FLAT, const(np.array([1, -2, 4, 0.5, 2.0**-100, 8], np.float32))),
+        call("multiply", FLAT, const(np.array([1, -0.5, 0.25, 2, 2.0**100, 0.125], np.float32))),
+    ),
+    "division by another number": (call("divide", FLAT, const(3.0)), call("divide", FLAT, const(3.0))),
+    "division by what has no inverse": (
+        call("divide", FLAT, const(2.0**127)),
+        call("divide", FLAT, const(2.0**127)),
+    ),
+    "square": (call("power", FLAT, const(2.0)), call("multiply", FLAT, FLAT)),
+    "cube": (call("power", FLAT, const(3.0)), call("multiply", call("multiply", FLAT, FLAT), FLAT)),
+    "first power": (call("nn.relu", call("power", FLAT, const(1.0))), call("nn.relu", FLAT)),
+    "root": (call("power", FLAT, const(0.5)), call("power", FLAT, const(0.5))),
+    "run of indices": (
+        call("take", FLAT, const(np.array([[-1, 3]])), axis=0),
+        reshape(call("strided_slice", FLAT, begin=(5,), end=(2,), strides=(-2,)), 1, 2),
+    ),
+    "one index": (
+        call("take", WORD, const(np.int32(2)), axis=-1),
+        reshape(call("strided_slice", WORD, begin=(0, 0, 2), end=(1, 18, 3), strides=(1, 1, 1)), 1, 18),
+    ),
+    "indices here and there": (
+        call("take", FLAT, const(np.array([0, 2, 3])), axis=0),
+        call("take", FLAT, const(np.array([0, 2, 3])), axis=0),
+    ),
+    "index outside": (call("take", FLAT, const(np.int64(6)), axis=0), call("take", FLAT, const(np.int64(6)), axis=0)),
+    # Permutations go through what normalises and what broadcasts.
+    "norm": (
+        call("nn.layer_norm", transpose(X, 0, 3, 1, 2), axis=(1,)),
+        transpose(call("nn.layer_norm", X, axis=(3,)), 0, 3, 1, 2),
+    ),
+    "stretched": (
+        call("broadcast_to", transpose(X, 0, 3, 1, 2), shape=(2, 1, 3, 4, 5)),
+        transpose(call("broadcast_to", X, shape=(2, 1, 4, 5, 3)), 0, 1, 4, 2, 3),
+    ),
     "reversal": (
         call("strided_slice", FLAT, begin=(5,), end=(-1,), strides=(-1,)),
         call("strided_slice", FLAT, begin=(5,), end=(-1,), strides=(-1,)),

@@ -92,6 +92,13 @@ def test_rows_compute_what_their_references_do(data: st.DataObject) -> None:
         check_random(choice, name)
 
 
+def test_indices_are_brought_into_the_data() -> None:
+    data, indices = np.array([10, 11, 12], np.int8), np.array([0, 2, -1, -3, 3, 2**40, -4, -(2**63)], np.int64)
+    made = on("take", ((3,), "int8"), (indices.shape, "int64"), axis=-1)
+    check(made, [data, indices], [False, False])
+    assert computed(made, [data, indices], [False, False])[0].tolist() == [10, 12, 12, 10, 12, 12, 10, 10]
+
+
 INTEGER_ENDS = [-128, -127, -3, -1, 0, 1, 2, 3, 127]
 
 
@@ -154,6 +161,8 @@ NAN = float("nan")
         (on("add", ((2,), "uint8"), ((), "uint8")), [250, 3], [4, 13]),
         (on("nn.pad", ((1,), "float32"), pad_width=(1, 1), pad_value=-np.inf), [3], [-np.inf, 3, -np.inf]),
         (on("nn.pad", ((), "int8"), pad_width=()), 3, 3),
+        (on("nn.layer_norm", ((2, 2), "float32"), axis=(-1,), epsilon=0), [[1, 3], [-5, 7]], [[-1, 1], [-1, 1]]),
+        (on("take", ((11,), "float32"), ((), "int64"), axis=0), list(range(11)), 10),
         (on("strided_slice", ((3,), "int8"), begin=(2,), end=(-1,), strides=(-(2**40),)), [1, 2, 3], [3]),
         (on("minimum", ((2,), "float32"), ((), "float32")), [NAN, 20], [NAN, 10]),
         (on("divide", ((3,), "float32"), ((), "float32")), [NAN, 20, np.inf], [NAN, 2, np.inf]),

@@ -7,15 +7,51 @@ from collections.abc import Mapping
 
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
+from ...relay.op import get_op
 from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import bounds, is_integer
 from .context import Context, Converter, is_constant
 
-__all__ = ["ARITH", "reduced_axes"]
+__all__ = ["ARITH", "ELEMENTWISE", "reduced_axes"]
 
 
-def _binary(op: str) -> Converter:
-    return lambda c: c.call(op, c.expr(0), c.expr(1))
+ELEMENTWISE: Mapping[str, str] = {
+    "Abs": "abs",
+    "Add": "add",
+    "And": "logical_and",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Div": "divide",
+    "Equal": "equal",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "HardSwish": "nn.hard_swish",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Log": "log",
+    "Mul": "multiply",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Or": "logical_or",
+    "Relu": "nn.relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sin": "sin",
+    "Sqrt": "sqrt",
+    "Sub": "subtract",
+    "Tanh": "tanh",
+    "Where": "where",
+    "Xor": "logical_xor",
+}
+"""A name for a name: what takes the same arguments and has no attributes."""
+
+
+def _named(op: str) -> Converter:
+    count = len(get_op(op).inputs)
+    return lambda c: c.call(op, *(c.expr(index) for index in range(max(count, len(c.values)))))
 
 
 def _variadic(op: str) -> Converter:
@@ -26,24 +62,6 @@ def _variadic(op: str) -> Converter:
         return result
 
     return convert
-
-
-def _unary(op: str) -> Converter:
-    return lambda c: c.call(op, c.expr(0))
-
-
-def _divide(c: Context) -> Expr:
-    """A division by constants, as a multiplication: to the last bit by powers of two, else within two units of it."""
-    import numpy as np
-
-    data, divisor = c.expr(0), c.known(1)
-    if data.dtype != divisor.dtype.name or divisor.dtype.kind != "f":
-        raise ModelError("it divides no floats of one dtype; only these are supported, by constants")
-    inverse = 1 / divisor
-    normal = np.finfo(divisor.dtype).tiny
-    if not ((normal <= np.abs(divisor)) & (normal <= np.abs(inverse)) & np.isfinite(inverse)).all():
-        raise ModelError("it divides by numbers that have no inverse: 0, or too small or too large ones")
-    return c.call("multiply", data, c.constant(np.asarray(inverse)))
 
 
 def _clip(c: Context) -> Expr:
@@ -166,20 +184,14 @@ def reduced_axes(c: Context, axes_as_input: int) -> tuple[int, ...] | None:
 
 
 ARITH: Mapping[str, Converter] = {
-    "Add": _binary("add"),
+    **{name: _named(op) for name, op in ELEMENTWISE.items()},
     "Clip": _clip,
-    "Div": _divide,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "Max": _variadic("maximum"),
     "Min": _variadic("minimum"),
-    "Mul": _binary("multiply"),
     "ReduceMean": _reduce("mean", 18),
     "ReduceSum": _reduce("sum", 13),
-    "Relu": _unary("nn.relu"),
-    "Sigmoid": _unary("sigmoid"),
     "Softmax": _softmax,
-    "Sub": _binary("subtract"),
     "Sum": _variadic("add"),
-    "Tanh": _unary("tanh"),
 }

@@ -129,6 +129,10 @@ class Context:
         """``data`` under another shape; itself where it has that shape."""
         return data if data.shape == tuple(shape) else self.call("reshape", data, newshape=tuple(shape))
 
+    def cast(self, data: Expr, dtype: str) -> Expr:
+        """``data`` of another dtype; itself where it has that one."""
+        return data if data.dtype == dtype else self.call("cast", data, dtype=dtype)
+
     def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
         """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""
         if isinstance(data, Constant):

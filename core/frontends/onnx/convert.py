@@ -22,8 +22,7 @@ from .arith import ARITH
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .custom import convert_custom
-from .fold import FOLDERS, OF_SHAPES, fold
-from .fold_math import FOLD_LIMIT_BYTES
+from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold
 from .moves import MOVES
 from .proto import OPSETS, Graph, Input, Node, read_graph
 from .qdq import to_integers

@@ -17,6 +17,7 @@ from ...relay.op import Bounds, FloatScale
 from ...relay.ops.common import normalise_axes
 from ...relay.transform import value_range
 from ...relay.visit import children
+from ...tir.form.scalar import round_float32
 from .averages import window_sums
 from .fused import KERNELS
 from .grid import Grid, StaysFloat, apply, dequantised
@@ -134,6 +135,8 @@ class Exact:
             return expr.tuple.args
         if isinstance(expr, Call) and expr.op_name in KERNELS:
             return ()
+        if isinstance(expr, Call) and expr.op_name == "take":
+            return expr.args[:1]
         return children(expr)
 
     def _try(self, expr: Expr) -> _Number | StaysFloat:
@@ -212,6 +215,11 @@ class Exact:
         values, unit = self._aligned(numbers)
         return _Number(apply(expr.op_name or "", *values, **dict(expr.attrs.items)), unit)
 
+    def pick(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """What stands at indices, which are integers anyway."""
+        (number,), indices = numbers, self._lower(expr.args[1])
+        return _Number(apply("take", number.value, indices, axis=expr.attrs.axis), number.exponent)
+
     def plus(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A sum or a difference. A unit per channel stays, where the other operand has the same or is a constant that
         has multiples of it.
@@ -234,6 +242,24 @@ class Exact:
         if self._largest(a.value) * self._largest(b.value) >= _LIMIT:
             raise StaysFloat("its numbers may need more than the 24 bits of a float32")
         return _Number(apply("multiply", a.value, b.value), exponent)
+
+    def divide(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """A quotient by one power of two, which changes the unit only."""
+        data, by = numbers
+        single = isinstance(by.value, Constant) and by.value.data.size == 1 and by.value.data.item() == 1
+        if not single or data.value.shape != expr.shape:
+            raise StaysFloat(_not_exact(expr))
+        return _Number(data.value, data.exponent - by.exponent)
+
+    def leaky(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
+        """What is negative, times the slope, and what is not."""
+        (number,) = numbers
+        slope, exponent = _dyadic_number(round_float32(expr.attrs.alpha))
+        below = apply("minimum", number.value, const(0))
+        self._bounded(below, abs(slope))
+        parts = _Number(apply("nn.relu", number.value), number.exponent), _times(below, slope)
+        values, unit = self._aligned([parts[0], _Number(parts[1], number.exponent + exponent)])
+        return _Number(apply("add", *values), unit)
 
     def clip(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """Limits, which must be multiples of the unit."""
@@ -341,12 +367,15 @@ Rule = Callable[[Exact, Call, Sequence[_Number]], _Number]
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         (
+            "abs",
+            "negative",
             "minimum",
             "maximum",
             "nn.relu",
             "nn.max_pool1d",
             "nn.max_pool2d",
             "nn.global_max_pool",
+            "broadcast_to",
             "reshape",
             "squeeze",
             "transpose",
@@ -360,6 +389,9 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("add", "subtract"), Exact.plus),
     **dict.fromkeys(KERNELS, Exact.product),
     "multiply": Exact.multiply,
+    "divide": Exact.divide,
+    "nn.leaky_relu": Exact.leaky,
+    "take": Exact.pick,
     "clip": Exact.clip,
     "nn.pad": Exact.pad,
     "sum": Exact.total,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...relay.expr import Expr
+from ...relay.op import get_op
 from ...relay.ops.common import normalise_axes, normalise_axis
+from ...relay.types import TensorType, tensor_type
+from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
-from .fold_math import MATH, Folder, broadcast, limited
 from .proto import MAX_RANK
 from .shape import axes_of, cast_dtype, new_shape, slices
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FOLDERS", "OF_SHAPES", "fold"]
+__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "OF_SHAPES", "fold"]
+
+FOLD_LIMIT_BYTES = 128 << 20
+"""Of one result; all together have a budget too."""
+
+Folder = Callable[[Context], "np.ndarray"]
 
 
 def fold(c: Context) -> np.ndarray | None:
@@ -30,11 +37,46 @@ def fold(c: Context) -> np.ndarray | None:
 
     folder = FOLDERS.get(c.node.op)
     known = c.node.op in OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
+    if c.node.op in ELEMENTWISE and known and any(value is not None and 0 in value.shape for value in c.values):
+        folder = _without_elements
     if folder is None or not known or len(c.node.outputs) != 1:
         return None
     result = np.asarray(folder(c))
     c.budget.spend(result.nbytes)
     return result
+
+
+def _without_elements(c: Context) -> np.ndarray:
+    """An elementwise op of which an argument is empty."""
+    import numpy as np
+
+    arrays = [c.known(index) for index in range(len(c.values))]
+    op = get_op(ELEMENTWISE[c.node.op])
+    made = tensor_type(op.infer_type([TensorType((), array.dtype.name) for array in arrays], op.make_attrs({})))
+    return np.empty(limited(broadcast(*(array.shape for array in arrays)), made.dtype), made.dtype)
+
+
+def limited(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+    """``shape``, where an array of it may be made; ModelError where not."""
+    import numpy as np
+
+    if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
+        raise ModelError(f"its result has the impossible shape {shape}")
+    if math.prod(shape) * np.dtype(dtype).itemsize > FOLD_LIMIT_BYTES:
+        raise ModelError(f"it makes a constant of shape {shape}, which is too large")
+    return shape
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape to which ``shapes``, some perhaps empty, broadcast; ModelError where they do not."""
+    result: list[int] = []
+    for position in range(-max(map(len, shapes)), 0):
+        extents = {shape[position] for shape in shapes if len(shape) >= -position}
+        wide = extents - {1}
+        if len(wide) > 1:
+            raise ModelError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
 
 
 def _shape_of(c: Context) -> np.ndarray:
@@ -165,11 +207,22 @@ def _cast(c: Context) -> np.ndarray:
     return c.known(0).astype(cast_dtype(c))
 
 
+def _product(c: Context) -> np.ndarray:
+    import numpy as np
+
+    data, axes = c.known(0), reduced_axes(c, 18)
+    if data.dtype.kind not in "iuf":
+        raise ModelError(f"it takes no {data.dtype}")
+    if axes is None:
+        return data
+    how: dict[str, Any] = {"keepdims": bool(c.node.integer("keepdims", 1)), "dtype": data.dtype}
+    return np.asarray(data.prod(normalise_axes(axes, data.ndim), **how))
+
+
 OF_SHAPES = ("Shape", "Size")
 """Operators whose results are known whatever they are computed from."""
 
 FOLDERS: Mapping[str, Folder] = {
-    **MATH,
     "Cast": _cast,
     "CastLike": _cast,
     "Concat": _concat,
@@ -179,6 +232,7 @@ FOLDERS: Mapping[str, Folder] = {
     "Gather": _gather,
     "Identity": lambda c: c.known(0),
     "Range": _range,
+    "ReduceProd": _product,
     "Reshape": _reshape,
     "Shape": _shape_of,
     "Size": _size,

@@ -1,45 +1,24 @@
-"""Operators of ONNX that repeat, pick or reorder elements, as slices, concatenations and permutations."""
+"""Operators of ONNX that repeat, pick or reorder elements."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...relay.expr import Expr, const
+from ...relay.expr import Constant, Expr
 from ...relay.ops.common import broadcast_shapes, normalise_axis
 from .context import Context, Converter
 
-if TYPE_CHECKING:
-    import numpy as np
-
 __all__ = ["MOVES"]
 
-MAX_SLICES = 64
-"""Slices that a Gather may become."""
-
-
 # --- repetition ------------------------------------------------------------------------------------------------------
-
-
-def _stretch(c: Context, data: Expr, shape: Sequence[int]) -> Expr:
-    """``data`` broadcast to ``shape``: multiplied by ones, which changes no number."""
-    import numpy as np
-
-    own = (*(1 for _ in range(len(shape) - len(data.shape))), *data.shape)
-    ones = [1 if old == new else new for old, new in zip(own, shape, strict=True)]
-    if math.prod(ones) == 1:
-        return c.reshape(data, shape)
-    c.budget.spend(math.prod(ones) * np.dtype(data.dtype).itemsize)
-    return c.call("multiply", data, const(np.ones(ones, data.dtype)))
 
 
 def _expand(c: Context) -> Expr:
     data, asked = c.expr(0), c.known_integers(1)
     if min(asked, default=1) < 1:
         raise ModelError(f"it expands data to the shape {asked}")
-    return _stretch(c, data, broadcast_shapes(data.shape, asked))
+    return c.call("broadcast_to", data, shape=broadcast_shapes(data.shape, asked))
 
 
 def _repeat(c: Context, data: Expr, counts: Sequence[int], each: bool) -> Expr:
@@ -56,7 +35,7 @@ def _repeat(c: Context, data: Expr, counts: Sequence[int], each: bool) -> Expr:
             apart.append(extent)
             wide.append(extent)
     shape = [count * extent for count, extent in zip(counts, data.shape, strict=True)]
-    return c.reshape(_stretch(c, c.reshape(data, apart), wide), shape)
+    return c.reshape(c.call("broadcast_to", c.reshape(data, apart), shape=wide), shape)
 
 
 def _tile(c: Context) -> Expr:
@@ -101,52 +80,22 @@ def _resize(c: Context) -> Expr:
 
 
 def _gather(c: Context) -> Expr:
-    """What stands at constant indices: a slice for every run of them with one step."""
-    data = c.expr(0)
-    return _taken(c, data, c.known(1), normalise_axis(c.node.integer("axis", 0), len(data.shape)))
+    return _taken(c, c.expr(0), c.expr(1), c.node.integer("axis", 0))
 
 
 def _gather_nd(c: Context) -> Expr:
     """Gather along the first axis, where the indices have one number each."""
-    data, indices = c.expr(0), c.known(1)
+    data, indices = c.expr(0), c.expr(1)
     if c.node.integer("batch_dims", 0) or not data.shape or indices.shape[-1:] != (1,):
         raise ModelError(f"its indices, of shape {indices.shape}, are not those of the first axis alone")
-    return _taken(c, data, indices[..., 0], 0)
+    return _taken(c, data, c.reshape(indices, indices.shape[:-1]), 0)
 
 
-def _taken(c: Context, data: Expr, indices: np.ndarray, axis: int) -> Expr:
-    extent = data.shape[axis]
-    if indices.dtype.kind not in "iu" or not indices.size or not -extent <= indices.min() <= indices.max() < extent:
+def _taken(c: Context, data: Expr, indices: Expr, axis: int) -> Expr:
+    extent = data.shape[normalise_axis(axis, len(data.shape))]
+    if isinstance(indices, Constant) and not -extent <= indices.data.min() <= indices.data.max() < extent:
         raise ModelError(f"its indices leave the {extent} elements of axis {axis}")
-    parts = [_run(c, data, axis, run) for run in _runs(indices.reshape(-1) % extent)]
-    made = parts[0] if len(parts) == 1 else c.call("concatenate", *parts, axis=axis)
-    return c.reshape(made, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
-
-
-def _runs(indices: np.ndarray) -> list[range]:
-    """``indices``, in their order, as ranges."""
-    runs: list[range] = []
-    at, values = 0, indices.tolist()
-    while at < len(values):
-        if len(runs) == MAX_SLICES:
-            raise ModelError(f"its indices are more than {MAX_SLICES} slices")
-        first, end = values[at], at + 1
-        step = values[end] - first if end < len(values) and values[end] != first else 1
-        while end < len(values) and values[end] == first + (end - at) * step:
-            end += 1
-        runs.append(range(first, first + (end - at) * step, step))
-        at = end
-    return runs
-
-
-def _run(c: Context, data: Expr, axis: int, run: range) -> Expr:
-    if run == range(data.shape[axis]):
-        return data
-    begin, end, strides = [0] * len(data.shape), list(data.shape), [1] * len(data.shape)
-    begin[axis], strides[axis] = run[0], run.step
-    # A slice ends right behind its last element.
-    end[axis] = run[-1] + (1 if run.step > 0 else -1)
-    return c.call("strided_slice", data, begin=begin, end=end, strides=strides)
+    return c.call("take", data, indices, axis=axis)
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call, const
+from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call
 from ...relay.module import IRModule, Spans
 from ...relay.op import Bounds, FloatScale
 from ...relay.transform.canonical import arrange
@@ -72,6 +72,8 @@ _MOVES = (
     "strided_slice",
     "concatenate",
     "split",
+    "broadcast_to",
+    "take",
     "nn.max_pool1d",
     "nn.max_pool2d",
     "nn.global_max_pool",
@@ -83,9 +85,11 @@ def _on_integers(expr: Expr) -> Expr | None:
     source = expr.tuple if isinstance(expr, TupleGetItem) else expr
     if not isinstance(source, Call) or (source.op_name == "split" and source is expr):
         return None
-    if source.op_name == "multiply":
-        return _stretched(source)
-    found = [dequantised(arg) for arg in source.args]
+    # (Indices are integers anyway.)
+    moved, indices = source.args, source.args[:0]
+    if source.op_name == "take":
+        moved, indices = source.args[:1], source.args[1:]
+    found = [dequantised(arg) for arg in moved]
     grids = {None if f is None else f[1] for f in found}
     grid = grids.pop() if len(grids) == 1 else None
     if grid is None:
@@ -94,7 +98,7 @@ def _on_integers(expr: Expr) -> Expr | None:
     attrs: dict[str, Any] = dict(source.attrs.items)
     made: Expr
     if source.op_name in _MOVES:
-        made = call(source.op_name, *integers, **attrs)
+        made = call(source.op_name, *integers, *indices, **attrs)
     elif source.op_name == "nn.relu":
         made = grid.clip(integers[0], 0.0, float("inf"))
     elif source.op_name == "nn.pad" and grid.real(stored := grid.quantised(attrs["pad_value"])) == attrs["pad_value"]:
@@ -104,19 +108,6 @@ def _on_integers(expr: Expr) -> Expr | None:
     if isinstance(expr, TupleGetItem):
         made = TupleGetItem(made, expr.index)
     return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
-
-
-def _stretched(expr: Call) -> Expr | None:
-    """A product with ones, which broadcasts and changes no number."""
-    import numpy as np
-
-    for data, ones in (expr.args, expr.args[::-1]):
-        found = dequantised(data)
-        if found is not None and isinstance(ones, Constant) and (ones.data == 1).all():
-            integers, grid = found
-            made = call("multiply", integers, const(np.ones(ones.shape, grid.dtype)))
-            return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
-    return None
 
 
 # --- 2 to 4: what ends in a quantisation ----------------------------------------------------------------------------

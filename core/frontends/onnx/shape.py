@@ -181,8 +181,7 @@ def cast_dtype(c: Context) -> str:
 
 
 def _cast(c: Context) -> Expr:
-    data, dtype = c.expr(0), cast_dtype(c)
-    return data if dtype == data.dtype else c.call("cast", data, dtype=dtype)
+    return c.cast(c.expr(0), cast_dtype(c))
 
 
 def _identity(c: Context) -> Value:

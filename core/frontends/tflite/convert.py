@@ -20,6 +20,7 @@ from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, variable_names
 from ..states import keep_states
 from .arith import ARITH
+from .elementwise import ELEMENTWISE
 from .known import KNOWN
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
@@ -38,7 +39,7 @@ CONSTANT_BUDGET = 8
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
 
-OPERATORS: dict[str, Importer] = {**ARITH, **KNOWN, **LINEAR, **SHAPE}
+OPERATORS: dict[str, Importer] = {**ARITH, **ELEMENTWISE, **KNOWN, **LINEAR, **SHAPE}
 """How each operator is imported, by its name in the schema."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr, const
-from ...relay.ops.common import normalise_axes, normalise_axis
+from ...relay.ops.common import normalise_axes
 from ...relay.types import TensorType
 from .layer import Importer, Layer
 
@@ -48,22 +48,6 @@ def _shape(layer: Layer) -> Expr:
     return const(np.array(shape, layer.output().dtype))
 
 
-def _gather(layer: Layer) -> Expr:
-    import numpy as np
-
-    data, indices = _known(layer, 0, "data"), np.array(layer.integers(1, "indices"))
-    named = _known(layer, 1, "indices").shape
-    axis = normalise_axis(layer.options["axis"], data.ndim)
-    extent = data.shape[axis]
-    if layer.options["batch_dims"] != 0:
-        raise ModelError(f"it has {layer.options['batch_dims']} dimensions of batches")
-    if min(indices, default=0) < 0 or max(indices, default=0) >= extent:
-        raise ModelError(f"its indices leave the {extent} elements of axis {axis}")
-    shape = (*data.shape[:axis], *named, *data.shape[axis + 1 :])
-    _limited(data, shape)
-    return const(data.take(indices, axis).reshape(shape))
-
-
 def _product(layer: Layer) -> Expr:
     import numpy as np
 
@@ -88,7 +72,6 @@ def _fill(layer: Layer) -> Expr:
 
 KNOWN: dict[str, Importer] = {
     "FILL": _fill,
-    "GATHER": _gather,
     "REDUCE_PROD": _product,
     "SHAPE": _shape,
 }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...relay.expr import Expr, TupleGetItem, call
+from ...relay.expr import Constant, Expr, TupleGetItem, call
 from ...relay.op import Bounds
 from ...relay.scaling import find_fixed_point
 from .layer import QUANTISED, Importer, Layer, quantisation
@@ -187,6 +187,24 @@ def _strided_slice(layer: Layer) -> Expr:
     return cut if cut.shape == tuple(shape) else call("reshape", cut, newshape=shape)
 
 
+def _gather(layer: Layer) -> Expr:
+    """Indices that are computed and leave the data are brought into it; there is no saying what the kernels read."""
+    data, indices = _raw(layer), layer.value(1)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    extent = data.shape[_axis(layer.options["axis"], len(data.shape))]
+    if layer.options["batch_dims"] != 0:
+        raise ModelError(f"it has {layer.options['batch_dims']} dimensions of batches")
+    if isinstance(indices, Constant) and not 0 <= indices.data.min() <= indices.data.max() < extent:
+        raise ModelError(f"its indices leave the {extent} elements of axis {layer.options['axis']}")
+    return call("take", data, indices, axis=layer.options["axis"])
+
+
+def _broadcast_to(layer: Layer) -> Expr:
+    data = _raw(layer)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    return call("broadcast_to", data, shape=layer.integers(1, "shape"))
+
+
 def _pad(layer: Layer) -> Expr:
     """With zeros, which are the zero point of the result where it is quantised, or with the given value."""
     data, output = _raw(layer), layer.output()
@@ -305,8 +323,10 @@ def _batch_to_space(layer: Layer) -> Expr:
 
 SHAPE: dict[str, Importer] = {
     "BATCH_TO_SPACE_ND": _batch_to_space,
+    "BROADCAST_TO": _broadcast_to,
     "CONCATENATION": _concatenation,
     "EXPAND_DIMS": _expand_dims,
+    "GATHER": _gather,
     "MIRROR_PAD": _mirror_pad,
     "PACK": _pack,
     "PAD": _pad,

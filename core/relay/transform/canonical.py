@@ -13,6 +13,8 @@ What holds of it:
   follows a pool or a product follows it directly.
 - A mean or an average pool over all of the spatial dimensions is an ``nn.global_avg_pool``.
 - Nothing that does nothing is left: clips to all of the dtype, casts to the same dtype, whole slices.
+- What one op says is not spelled out: see `put_together`. Squares and cubes are products, as is a division of floats by
+  powers of two; what is multiplied with ones is broadcast; indices of one step are a slice.
 - Quantised numbers of eight bits are int8: see `to_signed`.
 
 What a pinned call becomes is pinned as it was, and calls that are pinned to two targets do not become one; but for
@@ -32,6 +34,7 @@ from ..op import Op
 from ..ops.activation import clip_limits
 from ..ops.common import normalise_axes
 from ..visit import children, post_order, with_children, with_pin
+from .idioms import put_together
 from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
 from .signed import to_signed
 
@@ -200,6 +203,7 @@ _POOLS = (*_MAX_POOLS, *_AVG_POOLS, "qnn.avg_pool1d", "qnn.avg_pool2d")
 
 
 _DO_NOTHING: dict[str, Callable[[Call], bool]] = {
+    "broadcast_to": lambda expr: True,
     "cast": lambda expr: True,
     "clip": lambda expr: clip_limits(expr.attrs, expr.dtype) == (None, None),
     "concatenate": lambda expr: len(expr.args) == 1,
@@ -319,6 +323,7 @@ Rule = Callable[[Call, Spans], "Expr | None"]
 
 _RULES: Sequence[Rule] = (
     _identity,
+    put_together,
     _relu,
     _reshapes,
     _permutations,

@@ -158,6 +158,16 @@ def _reduced(attrs: dict[str, Any], axes: Axes) -> Renamed:
     return {**attrs, "axis": inner}, after
 
 
+def _normalised(attrs: dict[str, Any], axes: Axes) -> Renamed:
+    return {**attrs, "axis": tuple(sorted(axes[axis] for axis in normalise_axes(attrs["axis"], len(axes))))}, axes
+
+
+def _stretched(attrs: dict[str, Any], axes: Axes) -> Renamed:
+    new = len(attrs["shape"]) - len(axes)
+    after = (*range(new), *(new + axis for axis in axes))
+    return {"shape": tuple(attrs["shape"][after.index(d)] for d in range(len(after)))}, after
+
+
 def _per_dimension(*names: str) -> Callable[[dict[str, Any], Axes], Renamed]:
     def rename(attrs: dict[str, Any], axes: Axes) -> Renamed:
         rank = len(axes)
@@ -180,6 +190,8 @@ _RENAMED: dict[str, Callable[[dict[str, Any], Axes], Renamed]] = {
     "sum": _reduced,
     "mean": _reduced,
     "qnn.sum": _reduced,
+    "nn.layer_norm": _normalised,
+    "broadcast_to": _stretched,
     "nn.pad": _per_dimension("pad_width"),
     "strided_slice": _per_dimension("begin", "end", "strides"),
 }

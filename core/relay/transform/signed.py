@@ -62,7 +62,9 @@ _JUST_MOVING = (
     "nn.max_pool1d",
     "nn.max_pool2d",
     "nn.global_max_pool",
-    "multiply",  # with ones
+    "broadcast_to",
+    "take",
+    "where",
 )
 
 _MOVING: Mapping[str, Mapping[str, int]] = {
@@ -103,13 +105,7 @@ def _is_moving(expr: Expr) -> bool:
         return False
     if isinstance(expr, TupleGetItem):
         return isinstance(expr.tuple, Call) and expr.tuple.op_name == "split"
-    if not isinstance(expr, Call) or expr.op_name not in _MOVING:
-        return False
-    return expr.op_name != "multiply" or any(map(_is_ones, expr.args))
-
-
-def _is_ones(expr: Expr) -> bool:
-    return isinstance(expr, Constant) and bool((expr.data == 1).all())
+    return isinstance(expr, Call) and expr.op_name in _MOVING
 
 
 def _is_computing(expr: Expr) -> bool:
@@ -209,8 +205,6 @@ class _Rewriter:
         name = expr.op.name
         if name == "nn.relu" and _is_unsigned(expr):
             return args[0]
-        if name == "multiply":
-            args = [_ones(old) if _is_ones(old) else new for old, new in zip(expr.args, args, strict=True)]
         moves = {**_COMPUTING, **_MOVING}[name]
         attrs = {attr: _less(expr.attrs[attr]) for attr, at in moves.items() if _is_unsigned(_at(expr, at))}
         if _is_unsigned(expr) and "dtype" in dict(expr.attrs.items):
@@ -277,11 +271,6 @@ def _less(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(number - OFFSET for number in value)
     return value if math.isinf(value) else value - OFFSET
-
-
-def _ones(constant: Expr) -> Expr:
-    assert isinstance(constant, Constant)
-    return const(constant.data.astype("int8"))
 
 
 def _does_nothing(expr: Call) -> bool:

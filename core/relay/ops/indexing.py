@@ -1,0 +1,98 @@
+"""Elements picked by indices that data decide, and elements repeated by broadcasting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ...tir import te
+from ...tir.form.nodes import Expr, Imm, Select, maximum, minimum
+from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
+from ..types import TensorType
+from .common import Types, broadcast_shapes, normalise_axis, require_integers
+from .rows import broadcast_load
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__: list[str] = []
+
+
+def _infer_take(attrs: Attrs, data: TensorType, indices: TensorType) -> TensorType:
+    """Data of any dtype, which the result has; indices are int32 or int64. Their shape takes the place of the axis."""
+    require_integers(indices, within=("int32", "int64"))
+    axis = normalise_axis(attrs.axis, len(data.shape))
+    return TensorType((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
+
+
+def _take_reference(attrs: Attrs, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    extent = data.shape[attrs.axis]
+    places = np.where(indices < 0, indices + indices.dtype.type(extent), indices).clip(0, extent - 1)
+    return np.take(data, places, attrs.axis)
+
+
+def _take_compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    axis = normalise_axis(attrs.axis, len(data.shape))
+    behind, extent = axis + len(indices.shape), data.shape[axis]
+    first, last = Imm(0, indices.dtype), Imm(extent - 1, indices.dtype)
+
+    def at(*index: Any) -> Expr:
+        given = indices[index[axis:behind]]
+        place = Select(given < 0, given + extent, given)
+        return data[(*index[:axis], minimum(maximum(place, first), last).astype("int32"), *index[behind:])]
+
+    return te.compute(out.shape, at, "take")
+
+
+def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None, *others: object) -> Bounds | None:
+    return None if data is None else Bounds(data.low, data.high)
+
+
+register_op(
+    Op(
+        name="take",
+        doc="What stands in the data at indices along an axis. Indices below 0 count from the end, as numpy's do; what "
+        "is still outside is taken from the nearest end.",
+        inputs=("data", "indices"),
+        attrs=(Attr("axis", Int, "the axis"),),
+        infer=_infer_take,
+        reference=_take_reference,
+        compute=_take_compute,
+        kind="injective",
+        value_range=_same_range,
+    )
+)
+
+
+def _infer_broadcast(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype, which the result has; ``shape`` is what numpy broadcasts the data's shape with it to."""
+    if broadcast_shapes(data.shape, attrs.shape) != attrs.shape:
+        raise ModelError(f"shape {data.shape} does not broadcast to {attrs.shape}")
+    return TensorType(attrs.shape, data.dtype)
+
+
+def _broadcast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.broadcast_to(data, attrs.shape).copy()
+
+
+def _broadcast_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    return te.compute(out.shape, lambda *i: broadcast_load(data, i), "broadcast_to")
+
+
+register_op(
+    Op(
+        name="broadcast_to",
+        doc="The data, repeated along dimensions of extent 1 and new ones, as numpy's broadcasting does.",
+        inputs=("data",),
+        attrs=(Attr("shape", Ints(), "extents of the result"),),
+        infer=_infer_broadcast,
+        reference=_broadcast_reference,
+        compute=_broadcast_compute,
+        kind="broadcast",
+        value_range=_same_range,
+    )
+)
