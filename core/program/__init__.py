@@ -4,9 +4,10 @@ from .check import check_plan
 from .hazards import place_waits
 from .memory_map import Placed, memory_map
 from .plan import Plan, live_ranges, plan
-from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait, verify
+from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait
 from .relocate import relocate
 from .text import parse_program, print_program
+from .verify import verify
 
 __all__ = [
     "Buffer",

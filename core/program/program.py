@@ -6,28 +6,21 @@ planner, C, profile and verification all walk the same list of calls.
 
 from __future__ import annotations
 
-import keyword
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import InternalError
 from ..relay.extern import Extern, Kernel
-from ..relay.module import is_digest
-from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
+from ..tir.form.dtype import DTYPES, itemsize
 from ..tir.form.nodes import Memory, Param
-from ..tir.form.scalar import round_float32
 from ..tir.form.visit import uses_device
-from .order import Event, Touch, order_faults
 
 __all__ = [
     "ROLES",
     "STATE_POOL",
     "Buffer",
     "Call",
-    "Fault",
     "Program",
     "Quantisation",
     "Queue",
@@ -37,9 +30,7 @@ __all__ = [
     "arguments",
     "default_pool",
     "drives_device",
-    "faults",
     "parameters",
-    "verify",
 ]
 
 Role = Literal["input", "output", "state", "constant", "workspace", "intermediate"]
@@ -47,20 +38,6 @@ ROLES: tuple[Role, ...] = ("input", "output", "state", "constant", "workspace", 
 
 STATE_POOL = "state"
 """The memory that all states are in, and nothing else."""
-
-_MAX_EXTENT = 2**31 - 1
-"""What the index type of kernels and the shape tables in C can hold."""
-
-_MAX_BYTES = 2**63 - 1
-_MAX_ALIGNMENT = 4096
-
-_MAY_BE_PASSED_AS: dict[str, tuple[Role, ...]] = {
-    "input": ("input", "constant", "intermediate", "output", "state"),
-    "output": ("intermediate", "output", "state"),
-    "constant": ("constant",),
-    "workspace": ("workspace",),
-}
-"""Role of a kernel's parameter -> roles of the buffers that may be passed there."""
 
 
 def default_pool(role: Role) -> str:
@@ -258,272 +235,3 @@ def drives_device(function: Kernel) -> bool:
 def arguments(program: Program, step: Call) -> Iterator[tuple[Param, str]]:
     """The parameters of the step's function, each with the name of the buffer that is passed for it."""
     return zip(parameters(program.functions[step.function]), step.args, strict=True)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing that is wrong with a program, and the buffer, step or function where it shows.
-
-    Args:
-        what: a sentence.
-        buffer: position in `Program.buffers`.
-        step: position in `Program.steps`.
-        function: a key of `Program.functions`.
-    """
-
-    what: str
-    buffer: int | None = None
-    step: int | None = None
-    function: str | None = None
-
-
-def verify(program: Program) -> None:
-    """Check everything that the planner, the code generator and the runtime rely on.
-
-    Raises:
-        InternalError: names the first fault, with its step and buffer.
-    """
-    for fault in faults(program):
-        place = f"program {program.name!r}"
-        if fault.step is not None:
-            step = program.steps[fault.step]
-            place += f", step {fault.step} ({step.function if isinstance(step, Call) else 'wait'})"
-        elif fault.buffer is not None:
-            place += f", buffer {program.buffers[fault.buffer].name!r}"
-        elif fault.function is not None:
-            place += f", function {fault.function!r}"
-        raise InternalError(fault.what, where=place)
-
-
-def faults(program: Program) -> Iterator[Fault]:
-    """Everything that is wrong, in an order in which the first is worth telling; nothing for a good program."""
-    own = False
-    for fault in _own_faults(program):
-        own = True
-        yield fault
-    if not own:  # what follows may rely on names, sizes and dtypes
-        yield from _flow_faults(program)
-        yield from _queue_faults(program)
-
-
-def _is_name(text: str) -> bool:
-    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
-
-
-def _own_faults(program: Program) -> Iterator[Fault]:
-    """What is wrong with the name, a buffer, a function or a call, each taken by itself."""
-    if not _is_name(program.name):
-        yield Fault(f"{program.name!r} is not a name for a program")
-    if program.model and not is_digest(program.model):
-        yield Fault("the program's model is no SHA-256 in hexadecimal digits")
-    if not any(buffer.role == "output" for buffer in program.buffers):
-        yield Fault("a program without an output computes nothing")
-    taken: dict[str, Buffer] = {}
-    for position, buffer in enumerate(program.buffers):
-        if buffer.name in taken:
-            yield Fault(f"two buffers are called {buffer.name!r}", buffer=position)
-        taken[buffer.name] = buffer
-        for what in _buffer_faults(buffer):
-            yield Fault(what, buffer=position)
-    for name in program.functions:
-        if not _is_name(name):
-            yield Fault(f"{name!r} is not a name for a function", function=name)
-    queues = {(queue.device, queue.name): queue for queue in program.queues}
-    for queue in program.queues:
-        if not (_is_name(queue.device) and _is_name(queue.name)):
-            yield Fault(f"{queue.name!r} of {queue.device!r} is not a name for a queue")
-        if queues[queue.device, queue.name] is not queue:
-            yield Fault(f"two queues of {queue.device!r} are called {queue.name!r}")
-        if not 1 <= queue.depth <= _MAX_EXTENT:
-            yield Fault(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
-    for position, step in enumerate(program.steps):
-        if step.queue is not None and (step.device, step.queue) not in queues:
-            yield Fault(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
-        elif isinstance(step, Wait) and not 0 <= step.pending < queues[step.device, step.queue].depth:
-            yield Fault(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
-        if isinstance(step, Call):
-            for what in _call_faults(program, step, taken):
-                yield Fault(what, step=position)
-    started = {(step.device, step.queue) for _, step in program.calls}
-    for queue in program.queues:
-        if (queue.device, queue.name) not in started:
-            yield Fault(f"no step starts anything on queue {queue.name!r} of {queue.device!r}")
-    called = {step.function for _, step in program.calls}
-    for name in program.functions:
-        if name not in called:
-            yield Fault(f"no step calls function {name!r}", function=name)
-
-
-def _buffer_faults(buffer: Buffer) -> Iterator[str]:
-    name = buffer.name
-    if not _is_name(name):
-        yield f"{name!r} is not a name for a buffer"
-    if buffer.role not in ROLES:
-        yield f"buffer {name!r} has unknown role {buffer.role!r}"
-    if buffer.pool.count(".") > 1 or not all(map(_is_name, buffer.pool.split("."))):
-        yield f"buffer {name!r}: {buffer.pool!r} is not a name for a pool"
-    elif buffer.in_scratch and buffer.role != "workspace":
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
-    elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
-        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}; {STATE_POOL!r} is that of all states"
-    if buffer.dtype not in DTYPES:
-        yield f"buffer {name!r} has unknown dtype {buffer.dtype!r}"
-        return
-    if not all(0 < extent <= _MAX_EXTENT for extent in buffer.shape) or buffer.nbytes > _MAX_BYTES:
-        yield f"buffer {name!r} has shape {buffer.shape}; extents are 1 to {_MAX_EXTENT}"
-    smallest = itemsize(buffer.dtype)
-    if not smallest <= buffer.alignment <= _MAX_ALIGNMENT or buffer.alignment & (buffer.alignment - 1):
-        range_ = f"powers of two from {smallest} to {_MAX_ALIGNMENT}"
-        yield f"buffer {name!r} has alignment {buffer.alignment}; {buffer.dtype} takes {range_}"
-    elif buffer.role in ("input", "output") and buffer.alignment > smallest:
-        yield (
-            f"{buffer.role} {name!r} asks for alignment {buffer.alignment}, "
-            f"but a caller's {buffer.dtype} array may start at any multiple of {smallest}"
-        )
-    if buffer.role in ("constant", "state") and buffer.data is None:
-        yield f"{buffer.role} {name!r} has no data"
-    elif buffer.data is not None and buffer.role not in ("constant", "state"):
-        yield f"{buffer.role} {name!r} has data, which only constants and states have"
-    elif buffer.data is not None and len(buffer.data) != buffer.nbytes:
-        yield f"{buffer.role} {name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
-    if buffer.quantisation is not None:
-        yield from _quantisation_faults(buffer, buffer.quantisation)
-
-
-def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator[str]:
-    if buffer.role not in ("input", "output") or not is_integer(buffer.dtype):
-        yield f"{buffer.role} {buffer.name!r} of {buffer.dtype} has a quantisation; inputs and outputs of integers may"
-        return
-    if not 0 < round_float32(quantisation.scale) < math.inf:
-        yield f"{buffer.role} {buffer.name!r} has scale {quantisation.scale}; it must be positive, as a float32 too"
-    low, high = bounds(buffer.dtype)
-    if not max(low, -(2**31)) <= quantisation.zero_point <= min(high, 2**31 - 1):
-        yield f"{buffer.role} {buffer.name!r} of {buffer.dtype} cannot hold its zero point {quantisation.zero_point}"
-
-
-def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) -> Iterator[str]:
-    function = program.functions.get(step.function)
-    if function is None:
-        yield f"there is no function {step.function!r}"
-        return
-    if not function.buffers("output"):
-        yield f"{step.function!r} writes nothing"
-    if step.device is not None and not _is_name(step.device):
-        yield f"{step.device!r} is not a label of a device"
-    if step.host is not None and not _is_name(step.host):
-        yield f"{step.host!r} is not a label of a host"
-    if step.host is not None and step.device is not None:
-        yield f"{step.function!r} is for device {step.device!r}, and host {step.host!r} drives none"
-    if drives_device(function) != (step.device is not None):
-        yield f"{step.function!r} drives {'a device, and none is named' if step.device is None else 'no device'}"
-    queue = function.queue if isinstance(function, Extern) else None
-    if step.queue != queue:
-        yield f"{step.function!r} is for {'no queue' if queue is None else f'queue {queue!r}'}, not {step.queue!r}"
-    if len(step.args) != len(parameters(function)):
-        yield f"{step.function!r} takes {len(parameters(function))} buffers, not {len(step.args)}"
-        return
-    memories = {memory.name: memory for memory in function.memories}
-    for param, name in arguments(program, step):
-        if name not in buffers:
-            yield f"there is no buffer {name!r}"
-            continue
-        given, asked = buffers[name], param.buffer
-        passed = f"buffer {name!r}, passed as {param.role} {asked.name!r},"
-        if given.role not in _MAY_BE_PASSED_AS[param.role]:
-            yield f"{passed} is {'an' if given.role[0] in 'aeiou' else 'a'} {given.role}"
-        if given.dtype != asked.dtype:
-            yield f"{passed} is {given.dtype}, not {asked.dtype}"
-        elif given.nbytes != asked.nbytes:
-            yield f"{passed} has {given.nbytes} bytes, not {asked.nbytes}"
-        memory = memories.get(asked.scope)
-        alignment = asked.alignment if memory is None else max(asked.alignment, memory.alignment)
-        if given.alignment < alignment:
-            yield f"{passed} has alignment {given.alignment}, less than {alignment}"
-        pool = None if memory is None else f"{step.device}.{memory.name}"
-        if given.in_arena and (given.pool != pool if pool else given.in_scratch):
-            yield f"{passed} is in pool {given.pool!r}, not in {repr(pool) if pool else 'one of the host'}"
-    for blob in function.blobs if isinstance(function, Extern) else ():
-        position = [param.buffer.name for param in parameters(function)].index(blob.name)
-        passed_blob = step.args[position]
-        if passed_blob in buffers and buffers[passed_blob].data != blob.data:
-            yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
-
-
-def _updates(program: Program, step: Call, buffer: Buffer) -> bool:
-    """Whether the step takes a state and writes its new value in place, as its function allows."""
-    passed = [param for param, name in arguments(program, step) if name == buffer.name]
-    out = [param.buffer.name for param in passed if param.role == "output"]
-    given = [param.buffer.name for param in passed if param.role == "input"]
-    allowed = set(program.functions[step.function].may_alias)
-    return (
-        buffer.role == "state"
-        and len(out) == 1
-        and len(out) + len(given) == len(passed)
-        and all((out[0], name) in allowed for name in given)
-    )
-
-
-def _flow_faults(program: Program) -> Iterator[Fault]:
-    """What is wrong with the order of things: each value is written once, before it is read, and used."""
-    positions = {buffer.name: position for position, buffer in enumerate(program.buffers)}
-    buffers = {buffer.name: buffer for buffer in program.buffers}
-    writer: dict[str, int] = {}
-    used: dict[str, int] = {}
-    for position, step in program.calls:
-        written = {name for param, name in arguments(program, step) if param.role == "output"}
-        for param, name in arguments(program, step):
-            buffer = buffers[name]
-            if param.role == "input" and buffer.role in ("intermediate", "output") and name not in writer:
-                yield Fault(f"{buffer.role} {name!r} is read before it is written", step=position)
-            twice = param.role != "input" and step.args.count(name) > 1 and not _updates(program, step, buffer)
-            if twice and (name in written or buffer.role == "workspace"):
-                yield Fault(f"{buffer.role} {name!r} is written and passed twice in one call", step=position)
-            if buffer.role == "workspace" and used.get(name, position) != position:
-                yield Fault(f"workspace {name!r} is used by step {used[name]} too", step=position)
-            used.setdefault(name, position)
-        for name in sorted(written, key=positions.__getitem__):
-            if name in writer:
-                yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
-            writer.setdefault(name, position)
-    known: dict[tuple[str | None, str], Memory] = {}
-    for position, step in program.calls:
-        for memory in program.functions[step.function].memories:
-            if known.setdefault((step.device, memory.name), memory) is not memory:
-                what = f"device {step.device!r} has another memory {memory.name!r} in a step before"
-                yield Fault(what, step=position)
-    for position, buffer in enumerate(program.buffers):
-        if buffer.role == "output" and buffer.name not in writer:
-            yield Fault(f"no step writes output {buffer.name!r}", buffer=position)
-        elif buffer.role not in ("input", "output", "state") and buffer.name not in used:
-            yield Fault(f"no step uses {buffer.role} {buffer.name!r}", buffer=position)
-
-
-def _queue_faults(program: Program) -> Iterator[Fault]:
-    """What is wrong with externs and the order of what is started on queues, whatever the plan of memory."""
-    targets: dict[str, str | None] = {}
-    uses = Counter(name for _, step in program.calls for name in step.args)
-    for position, step in program.calls:
-        function = program.functions[step.function]
-        if not isinstance(function, Extern):
-            continue
-        if targets.setdefault(step.function, step.device) != step.device:
-            yield Fault(f"{step.function!r} is called for {targets[step.function]!r} before", step=position)
-        relocated = {blob.name for blob in function.blobs if blob.relocations}
-        for param, name in arguments(program, step):
-            if param.buffer.name in relocated and uses[name] > 1:
-                yield Fault(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
-    sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
-    events = []
-    for one in program.steps:
-        if isinstance(one, Wait):
-            events.append(Event("wait", one.device, one.queue, one.pending))
-            continue
-        touches = [
-            Touch(name, name, 0, sizes[name], param.role in ("output", "workspace"))
-            for param, name in arguments(program, one)
-            if param.role != "constant"
-        ]
-        events.append(Event(one.function, one.device, one.queue, None, tuple(touches)))
-    depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
-    for position, what in order_faults(events, depths):
-        yield Fault(what, step=position)

@@ -1,6 +1,21 @@
 """The text form of programs: Python syntax, read with `ast`; the bytes of constants are kept beside it.
 
-::
+Grammar::
+
+    text       = "@program" ["(model=" STRING ")"] NEWLINE "def" NAME "():" NEWLINE
+                 INDENT { buffer } { queue } { step } DEDENT { definition | loops | extern }
+    buffer     = NAME "=" role "(" dtype "," shape ["," "align(" INT ")"] { "," NAME "=" value } ")" NEWLINE
+    role       = "input" | "output" | "state" | "constant" | "workspace" | "intermediate"
+    queue      = "queue(" STRING "," STRING "," INT ")" NEWLINE
+    step       = NAME "(" [ NAME { "," NAME } ] { "," NAME "=" value } ")" NEWLINE
+               | "wait(" STRING "," STRING ["," INT] ")" NEWLINE
+    value      = STRING | ["-"] (INT | FLOAT) | "[" [ STRING { "," STRING } ] "]"
+    shape      = "(" [ INT { "," INT } [","] ] ")"
+    dtype      = NAME
+
+Definitions (memories, queues, intrinsics) and loops are those of `uma.tir.form.text`; for externs, which back-ends
+make, see `uma.relay.extern_text`. Words of a buffer are ``pool``, ``tensor``, ``scale``, ``zero_point``, ``sha256``, of
+a step ``layers``, ``device``, ``queue``, ``host``. ::
 
     @program                                            # (model='5e88...') where it keeps states: of which model
     def kws():
@@ -17,9 +32,7 @@
         pool(t, y)
 
     @prim_func
-    def matmul(...):                                    # each function, in the form of `uma.tir.form.text`, after the
-        ...                                             # memories and intrinsics that kernels use, or in that of
-                                                        # `uma.relay.extern_text`
+    def matmul(...): ...
 
 What is printed from a program that `verify` accepts parses to an equal program.
 """
@@ -39,7 +52,8 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
-from .program import ROLES, Buffer, Call, Program, Quantisation, Queue, Step, Wait, default_pool, faults
+from .program import ROLES, Buffer, Call, Program, Quantisation, Queue, Step, Wait, default_pool
+from .verify import faults
 
 __all__ = ["parse_program", "print_program"]
 

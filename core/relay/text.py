@@ -1,5 +1,37 @@
 """The text form of modules: a subset of Python's syntax. ``parse_module(*print_module(m)) == m``.
 
+Grammar::
+
+    module     = [signature NEWLINE] { definition } { function | loops | extern }
+    signature  = "signature(inputs=[" tensors "], outputs=[" tensors "]"
+                 [", states=[" state { "," state } "]"] [", model=" STRING] ")"
+    tensors    = [ tensor { "," tensor } ]
+    tensor     = "tensor(" STRING [", scale=" FLOAT ", zero_point=" int] ")"
+    state      = "state(" STRING ", input=" INT ", output=" INT ", initial=" (zeros | list | STRING) ")"
+    zeros      = "zeros(" INT ")"
+
+    function   = "@function" ["(" attributes ")"] NEWLINE "def" NAME "(" [ param { "," param } ] ") ->" type ":" NEWLINE
+                 INDENT { function | NAME [":" tuple] "=" expr NEWLINE } "return" expr NEWLINE DEDENT
+    param      = NAME ":" type
+    type       = tensortype | "Tuple[" tensortype { "," tensortype } "]"
+    tensortype = "Tensor[" tuple "," NAME "]"
+    expr       = (NAME | constant | call) ["[" INT "]"] ["@" STRING] | "(" { expr "," } ")"
+    call       = NAME { "." NAME } "(" [ expr { "," expr } ] [","] [ attributes ] ")"
+    attributes = NAME "=" value { "," NAME "=" value }
+    constant   = "const(" (number | bool | list | STRING) ["," tuple] "," NAME ")"
+    value      = number | bool | STRING | tuple | NAME "(" value { "," value } ")"
+    tuple      = "(" [ value { "," value } [","] ] ")"
+    list       = "[" [ (number | bool) { "," (number | bool) } ] "]"
+    number     = ["-"] (INT | FLOAT | "inf" | "nan")
+    int        = ["-"] INT
+    bool       = "True" | "False"
+
+Definitions (memories, queues, intrinsics) and loops are those of `uma.tir.form.text`; for externs, which back-ends
+make, see `uma.relay.extern_text`. ::
+
+    signature(inputs=[tensor('x', scale=0.5, zero_point=3)], outputs=[tensor('y')],
+              states=[state('last', input=1, output=1, initial=zeros(64))])
+
     @function
     def main(x: Tensor[(1, 8), int8]) -> Tensor[(1, 4), int8]:
         @function(Primitive='1')
@@ -13,13 +45,8 @@
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
 belongs to. A call that is pinned to a target has its label behind it: ``cast(v0, dtype='int8') @ 'npu'``. Attributes
 that hold their default are left out. Where a function of the module has the name of an op, the op is called with
-``op.`` before its name. The memories and intrinsics that loops use stand before all functions, as
-`uma.tir.form.text` has them; for what back-ends made see `uma.relay.extern_text`. Constants of up to 16 elements stand
-in the text, larger ones beside it, by the SHA-256 of their bytes. Before all that may stand what the model calls its
-inputs and outputs, and what it keeps from one run to the next:
-
-    signature(inputs=[tensor('x', scale=0.5, zero_point=3)], outputs=[tensor('y')],
-              states=[state('last', input=1, output=1, initial=zeros(64))])
+``op.`` before its name. Constants of up to 16 elements stand in the text, larger ones beside it, by the SHA-256 of
+their bytes. The signature says what the model calls its inputs and outputs, and what it keeps from one run to the next.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from uma.errors import InternalError, TextError
 from uma.program import Buffer, Call, Program, Queue, Step, Wait, check_plan, live_ranges, place_waits, plan, verify
 from uma.program.hazards import finish_positions
 from uma.program.order import Event, Touch, order_faults
-from uma.program.program import faults
 from uma.program.text import parse_program, print_program
+from uma.program.verify import faults
 from uma.relay.extern import Kernel
 
 DEPTHS = {("npu", "a"): 2, ("npu", "b"): 2, ("other", "a"): 2}

@@ -1,55 +1,69 @@
 """The text form of loops: Python syntax, read with `ast`.
 
-::
+Grammar::
 
-    @prim_func
-    def scale(
-        x: In[int8, (4, 6)],
-        y: Out[int8, (4, 6), align(16)],
-        w: Const[int32, (6,)],
-        t: Workspace[int32, (6,)],
-    ):
-        may_alias(y, x)                                 # y and x may be the same memory
-        with block("scale"):                            # a label
-            for i in range(4):                          # or parallel(4), unrolled(4)
-                row = alloc(int32, (6,), align(64))     # exists to the end of the block of lines
-                for j in range(6):
-                    v: int32 = int32(x[i, j])           # a name for a value, to the end of the block of lines
-                    row[j] = v * w[j] if 0 <= v and v < 9 else abs(v)
-                    row[j] += 3                         # also *=, update_min(row[j], 3), update_max(row[j], 3)
-                    if row[j] < truncdiv(v, 2):
-                        y[i, j] = int8(row[j])
-                    else:
-                        y[i, j] = -1
+    text       = { definition } function
+    definition = NAME "= memory(" INT ["," align] { "," NAME "=" STRING } ")" NEWLINE
+               | NAME "= queue(" STRING ["," INT] ["," NAME "=" STRING] ")" NEWLINE
+               | "@intrinsic(" [STRING] { [","] NAME "=" STRING } ")" NEWLINE "def" NAME "(" { operand [","] } ")" body
+    operand    = NAME ": Operand[" buffer "]" | NAME ": int32"
+    function   = "@prim_func" NEWLINE "def" NAME "(" { NAME ":" role "[" buffer "]" [","] } "):" NEWLINE INDENT
+                 ["memories(" names ")" NEWLINE] ["queues(" names ")" NEWLINE]
+                 { "may_alias(" NAME "," NAME ")" NEWLINE } { statement } DEDENT
+    role       = "In" | "Out" | "Const" | "Workspace"
+    buffer     = dtype "," shape ["," align] [", scope(" STRING ")"]
+    align      = "align(" INT ")"
 
-Memories and instructions of an accelerator are defined before the functions that use them, once in a text::
+    body       = ":" NEWLINE INDENT statement { statement } DEDENT
+    statement  = "for" NAME "in" ("range" | "parallel" | "unrolled") "(" expr ")" body
+               | "if" expr body { "elif" expr body } ["else" body]
+               | NAME ":" dtype "=" expr NEWLINE
+               | NAME "= alloc(" buffer ")" NEWLINE
+               | element "=" expr NEWLINE
+               | element ("+=" | "*=") expr NEWLINE
+               | ("update_min" | "update_max") "(" element "," expr ")" NEWLINE
+               | "with" call body | call NEWLINE | "pass" NEWLINE
+    call       = NAME "(" [ argument { "," argument } ] ")"
+    argument   = view | shape | STRING | expr
+    view       = "view(" element { ", axis(" INT ["," INT] ")" } ")"
+    element    = NAME "[" expr { "," expr } "]" | NAME "[()]"
+    shape      = "(" [ expr { "," expr } [","] ] ")"
+    names      = NAME { "," NAME }
 
-    spad = memory(1024, align(8), copy_in="dma_in({device}, {to}, {from}, {row_bytes})")
+    expr       = operation ["if" expr "else" expr]
+    operation  = { "not" | "-" } term { operator { "not" | "-" } term }
+    term       = NAME | element | "(" expr ")" | INT | FLOAT | "True" | "False"
+               | NAME "(" (STRING | expr { "," expr }) ")"
+    operator   = "or" | "and" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "|" | "^" | "&" | "<<" | ">>"
+               | "+" | "-" | "*" | "/" | "//" | "%"
+    dtype      = NAME
 
-    @intrinsic("add({device}, {a}, {n})")               # its code in C
+Operators bind as in Python. What is called in an expression is a dtype (a cast, or a constant of that type), a row of
+`FUNCTIONS`, ``min``, ``max``, ``truncdiv``, ``abs`` or ``neg``; as a statement, one of `CALLS` or an intrinsic. ::
+
+    spad = memory(1024, align(8), start_in="dma_in({device}, {queue}, {to}, {from}, {row_bytes})")
+    dma = queue("dma_wait({device}, {pending})")        # its index, if not 0, comes second
+
+    # its code in C, and what starts it on a queue: one of both will do
+    @intrinsic("add({device}, {a}, {n})", start="add_start({device}, {queue}, {a}, {n})")
     def add(a: Operand[int32, (16,), scope("spad")], n: int32):
         for i in range(n):                              # what it does
             a[i] += 1
 
     @prim_func
-    def f(x: In[int32, (8, 16)], ...):
+    def scale(x: In[int32, (8, 16)], y: Out[int8, (8, 16), align(16)], w: Const[int32, (16,)]):
         memories(spad)                                  # those that the function uses
-        for i in range(8):
-            t = alloc(int32, (16,), scope("spad"))
-            copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,))  # to, source, extents
-            add(view(t[0], axis(0)), 16)
-
-With a queue, copies and instructions run while the host goes on, until it waits for them::
-
-    spad = memory(1024, start_in="dma_start({device}, {queue}, {to}, {from}, {row_bytes})")
-    dma = queue("dma_wait({device}, {pending})")        # its index, if not 0, comes second
-
-    @intrinsic("add({device}, {a}, {n})", start="add_start({device}, {queue}, {a}, {n})")     # one of both will do
-    ...
-        queues(dma)                                     # those that the function uses
-        copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,), dma)
-        add(view(s[0], axis(0)), 16, dma)
-        wait(dma)                                       # for all; wait(dma, 1) for all but the last one
+        queues(dma)
+        may_alias(y, x)                                 # y and x may be the same memory
+        with block("rows"):                             # a label
+            for i in range(8):
+                t = alloc(int32, (16,), scope("spad"))  # exists to the end of the body
+                copy(view(t[0], axis(0)), view(x[i, 0], axis(1)), (16,), dma)  # to, source, extents, queue
+                wait(dma)                               # for all; wait(dma, 1) for all but the last one
+                add(view(t[0], axis(0)), 16)            # or 16, dma)
+                for j in range(16):
+                    v: int32 = x[i, j] * w[j]           # a name for a value, to the end of the body
+                    y[i, j] = int8(v) if 0 <= v and v < 9 else -1
 
 A text of definitions alone is a machine (`parse_machine`); texts of functions that are read with it (`parse_func`)
 need not define them again. Names may stand for numbers that the caller gives.
