@@ -79,7 +79,10 @@ def test_the_host_is_a_plugin_like_any_other(env: Environment, wheels: Wheels) -
     assert env.uma(*command).code == 0
 
 
-@pytest.mark.parametrize("lost", ["modules", "METADATA", "entry_points.txt", "all but a renamed folder"])
+RARE = (pytest.param(lost, marks=pytest.mark.soak) for lost in ("entry_points.txt", "all but a renamed folder"))
+
+
+@pytest.mark.parametrize("lost", ["modules", "METADATA", *RARE])
 def test_removed_half_way(lost: str, env: Environment, folder: Path, tmp_path: Path) -> None:
     env.install(relu_unit(tmp_path, "1.0"))
     info = env.site / "uma_relu_unit-1.0.dist-info"
@@ -115,7 +118,7 @@ def test_two_distributions_that_claim_one_kind(env: Environment, folder: Path, t
     assert plugins(built(env, folder))["uma-relu-unit"] == "1.0"
 
 
-@pytest.mark.parametrize("spelling", ["UMA_Relu.unit", "uma.relu-unit"])
+@pytest.mark.parametrize("spelling", ["UMA_Relu.unit", pytest.param("uma.relu-unit", marks=pytest.mark.soak)])
 def test_names_that_differ_in_case_and_signs_are_one(
     spelling: str, env: Environment, folder: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def _wait():
 """
 
 
+@pytest.mark.soak
 def test_an_upgrade_while_one_builds(env: Environment, cold: Path, folder: Path) -> None:
     """What it has imported and what it reads later may be of two versions: it says so, and writes nothing."""
     module = env.site / "uma_relu_unit.py"

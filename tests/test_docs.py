@@ -116,14 +116,16 @@ def _exactly(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """``uma`` and ``python`` are those of this Python, and the cache is one of its own."""
+    """``uma`` and ``python`` are those of this Python; the pages share a cache, whichever process runs them."""
     tools = tmp_path_factory.mktemp("bin")
     for name, module in (("uma", "-m uma"), ("python", "")):
         script = tools / name
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
         script.chmod(stat.S_IRWXU)
     path = os.pathsep.join([str(tools), os.environ["PATH"]])
-    return {**os.environ, "PATH": path, "UMA_CACHE_DIR": str(tools / "cache"), "LC_ALL": "C.UTF-8"}
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache-of-pages"
+    return {**os.environ, "PATH": path, "UMA_CACHE_DIR": str(cache), "LC_ALL": "C.UTF-8"}
 
 
 @pytest.fixture

@@ -132,14 +132,15 @@ def _read_constants(path: Path, text: str) -> dict[str, bytes]:
             if sum(sizes[name] for name in named.intersection(sizes)) > MAX_BYTES:
                 raise ModelError(f"the constants are larger than {MAX_BYTES} bytes", where=str(path))
             for member in members:
+                name = member.filename.removesuffix(".npy")
+                if name not in named:  # not even opened: what nobody reads may be anything
+                    continue
                 with archive.open(member) as file:
                     head = file.read(8)
                     if head[:6] != _NPY_MAGIC:
                         raise ModelError(f"{member.filename!r} among the constants is no array", where=str(path))
-                    name = member.filename.removesuffix(".npy")
-                    if name in named:
-                        file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
-                        found[name] = file.read()
+                    file.read(int.from_bytes(file.read(2 if head[6:7] == b"\x01" else 4), "little"))
+                    found[name] = file.read()
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, RuntimeError) as error:
         raise ModelError(f"the constants are damaged: {error}", where=str(path)) from error
     return found

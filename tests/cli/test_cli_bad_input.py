@@ -191,11 +191,6 @@ class TestModelContents:
             archive.writestr("x.npy", bytes(1 << 20))
         assert "the constants are compressed, as no dump is" in rejected(uma, folder, "net.py", NET.encode())
 
-    def test_constants_that_are_no_arrays(self, uma: Uma, folder: Path) -> None:
-        with zipfile.ZipFile(folder / "constants.npz", "w") as archive:
-            archive.writestr("x.npy", b"0123456789")
-        assert "'x.npy' among the constants is no array" in rejected(uma, folder, "net.py", NET.encode())
-
 
 class TestInputFiles:
     def said(self, uma: Uma, code: int, *arguments: str, model: str = "pair.py") -> str:

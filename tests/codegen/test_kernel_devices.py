@@ -204,7 +204,7 @@ def test_compiled_kernels_give_what_the_interpreter_gives(tmp_path: Path) -> Non
     expected: list[dict[str, np.ndarray]] = []
 
     @settings(
-        max_examples=settings().max_examples // 4, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+        max_examples=settings().max_examples // 6, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )
     @given(data=st.data(), func=device_funcs())
     def collect(data: st.DataObject, func: PrimFunc) -> None:

@@ -150,7 +150,7 @@ def test_compiled_kernels_give_what_the_interpreter_gives(tmp_path: Path) -> Non
     expected: list[dict[str, np.ndarray]] = []
 
     @settings(
-        max_examples=settings().max_examples // 5, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+        max_examples=settings().max_examples // 8, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )
     @given(data=st.data(), func=queued_funcs())
     def collect(data: st.DataObject, func: PrimFunc) -> None:

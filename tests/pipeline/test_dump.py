@@ -183,8 +183,6 @@ def archive(content: bytes, name: str = "a.npy", compression: int = zipfile.ZIP_
     [
         (b"", "the constants are damaged: "),
         (b"nothing of the kind", "the constants are damaged: File is not a zip file"),
-        (archive(b"text", "a.txt"), "'a.txt' among the constants is no array"),
-        (archive(b"\x93NUMPX\x01\x00"), "'a.npy' among the constants is no array"),
         (archive(bytes(10**6), compression=zipfile.ZIP_DEFLATED), "the constants are compressed, as no dump is"),
         (archive(b"x" * 100)[:-60], "the constants are damaged: "),
     ],
@@ -195,6 +193,16 @@ def test_constants_that_are_damaged(content: bytes, message: str, tmp_path: Path
     with pytest.raises(ModelError, match=message) as caught:
         read_dump(tmp_path / FILES[0])
     assert caught.value.where == str(tmp_path / CONSTANTS_FILE)
+
+
+@pytest.mark.parametrize("content", [b"text", b"\x93NUMPX\x01\x00"])
+def test_a_constant_that_is_no_array(content: bytes, tmp_path: Path) -> None:
+    dumped(NET, tmp_path)
+    constants = tmp_path / CONSTANTS_FILE
+    name = zipfile.ZipFile(constants).namelist()[0]
+    constants.write_bytes(archive(content, name))
+    with pytest.raises(ModelError, match=f"'{name}' among the constants is no array"):
+        read_dump(tmp_path / FILES[0])
 
 
 def grown(path: Path, name: str, size: int) -> None:
@@ -229,10 +237,7 @@ def test_a_sparse_file_of_constants_is_not_read_into_memory(named: bool, tmp_pat
             read_dump(tmp_path / FILES[0])
     else:
         tracemalloc.start()
-        try:
-            assert isinstance(read_dump(tmp_path / FILES[0]), IRModule)
-        except ModelError as error:  # newer Pythons tell by themselves that such an entry overlaps others
-            assert "Overlapped entries" in error.what
+        assert isinstance(read_dump(tmp_path / FILES[0]), IRModule)
         assert tracemalloc.get_traced_memory()[1] < 2**26
         tracemalloc.stop()
 

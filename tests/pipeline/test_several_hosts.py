@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests._support.partitions import inputs_of
 from tests._support.plugins import HOST, checked, entry_of, host_kind, module_of, toy
@@ -193,6 +193,7 @@ def _refusing(function: Function, target: Target) -> Any:
     raise Refuse("too hot")
 
 
+@settings(max_examples=20)
 @given(modules(), st.randoms(use_true_random=False), st.integers(0, 2**32 - 1))
 def test_random_models_and_pins(module: IRModule, random: Any, seed: int) -> None:
     """Whoever runs what, the model computes the same; and its program prints and parses."""

@@ -102,7 +102,7 @@ def check_texts(module: IRModule, stages: Sequence[str] = STAGES) -> None:
                 assert again == printed[later][0], f"from {stage} at {later}"
 
 
-@settings(max_examples=settings.default.max_examples // 8)
+@settings(max_examples=settings.default.max_examples // 12)
 @given(modules(max_steps=6))
 def test_every_text_prints_itself_again(module: IRModule) -> None:
     check_texts(module)

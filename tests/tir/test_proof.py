@@ -48,6 +48,15 @@ def f(x: In[int32, (70,)], y: Out[int32, (70,)]):
                 for j in range(min(7 - s * 3, 3)):
                     y[(t * 4 + i) * 7 + s * 3 + j] = x[(t * 4 + i) * 7 + s * 3 + j]
 """,
+    "rows of a picture, that its padding moves in a tile": """
+def f(x: In[int8, (340,)], y: Out[int32, ()]):
+    y[()] = 0
+    for t in range(2):
+        for i in range(max(t * 4 - 1 + min(3 - t * 2, 2) * 2 - max(t * 4 - 1, 0), 0)):
+            for j in range(2):
+                for k in range(17):
+                    y[()] += int32(x[max(t * 4 - 1, 0) * 85 - t * 340 + 119 + i * 85 + j * 17 + k])
+""",
     "a tile that reads what is around it": """
 def f(x: In[int32, (10,)], y: Out[int32, (10,)]):
     for t in range(3):

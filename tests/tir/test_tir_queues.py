@@ -216,7 +216,7 @@ def test_different_queues_of_one_name_share_a_text() -> None:
     assert parse_module(printed, constants) == module
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=20)
+@settings(suppress_health_check=list(HealthCheck), max_examples=10)
 @given(queued_funcs())
 def test_what_is_printed_parses_to_the_very_function(func: PrimFunc) -> None:
     assert parse_func(print_func(func, "f")) == ("f", func)
@@ -566,7 +566,7 @@ def passes(func: PrimFunc) -> list[PrimFunc]:
     ]
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=settings().max_examples // 2)
+@settings(suppress_health_check=list(HealthCheck), max_examples=settings().max_examples // 4)
 @given(data=st.data(), func=queued_funcs())
 def test_random_copies_in_flight_change_nothing(data: st.DataObject, func: PrimFunc) -> None:
     check_passes(data, func)
@@ -589,7 +589,7 @@ def check_passes(data: st.DataObject, func: PrimFunc) -> None:
             assert same_bits(array.reshape(wanted[name].shape), wanted[name])
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=settings().max_examples // 2, phases=[Phase.generate])
+@settings(suppress_health_check=list(HealthCheck), max_examples=settings().max_examples // 4, phases=[Phase.generate])
 @given(data=st.data(), func=queued_funcs())
 def test_a_wait_that_is_dropped_is_found_or_not_needed(data: st.DataObject, func: PrimFunc) -> None:
     arrays = data.draw(arguments(func))

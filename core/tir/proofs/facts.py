@@ -32,8 +32,9 @@ _MAX_STEPS = 1500
 _MAX_IMPLIED = 8
 """How many sums follow from one condition, or a few more."""
 
-_MAX_DEPTH = 16
-"""How many terms are eliminated, or cases told apart, one after the other; proofs of tiles take about ten."""
+_DEPTHS = (6, 16)
+"""How many terms are eliminated, or cases told apart, one after the other; proofs of tiles take about ten. Short proofs
+are looked for first: a search that goes deep at once may lose its way beside one."""
 
 
 class Facts:
@@ -132,7 +133,8 @@ class Facts:
 
     def not_negative(self, form: Affine) -> bool:
         """Whether the value of ``form`` is surely not negative."""
-        return _Search(False).holds(self, form, 0) or (bool(self.implied) and _Search(True).holds(self, form, 0))
+        ways = (False, True) if self.implied else (False,)
+        return any(_Search(implied, deepest).holds(self, form, 0) for deepest in _DEPTHS for implied in ways)
 
     def span(self, form: Affine) -> Interval:
         """The values of a sum, as far as intervals of its terms tell."""
@@ -265,11 +267,13 @@ class _Search:
 
     Args:
         implied: whether it uses what is implied.
+        deepest: how many steps it takes one after the other.
         steps: the sums that were looked at.
         failed: for the terms of each sum, at each place, the last constant with which it was not proven, and how deep.
     """
 
     implied: bool
+    deepest: int
     steps: int = 0
     failed: dict[tuple[int, frozenset[tuple[Expr, int]]], tuple[int, int]] = field(default_factory=dict)
     places: list[Facts] = field(default_factory=list)
@@ -282,7 +286,7 @@ class _Search:
         key = (id(facts), frozenset(goal.terms.items()))
         self.steps += 1
         constant, deep = self.failed.get(key, (goal.constant - 1, 0))
-        if self.steps > _MAX_STEPS or depth > _MAX_DEPTH or not goal.terms:
+        if self.steps > _MAX_STEPS or depth > self.deepest or not goal.terms:
             return False
         if goal.constant <= constant and depth >= deep:
             return False

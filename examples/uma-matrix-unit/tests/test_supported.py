@@ -59,7 +59,7 @@ def reason(pattern: Pattern, expr: Expr) -> str:
     ("pattern", "expr"),
     [
         (CONV, scaled(conv())),
-        (CONV, scaled(conv(padding=(1, 2, 3, 4), strides=(2, 3), input_zero_point=-128), output_zero_point=127)),
+        (CONV, scaled(conv(padding=(1, 2, 2, 0), strides=(2, 3), input_zero_point=-128), output_zero_point=127)),
         (CONV, call("nn.relu", scaled(bias(conv(), 8)))),
         (CONV, call("clip", scaled(bias(conv(), 1, 1, 8)), a_min=-3.0, a_max=300.0)),
         (CONV, scaled(residual(bias(conv(), 8)))),
@@ -160,6 +160,13 @@ def test_the_window_of_a_pixel_fits_the_scratchpad() -> None:
         "clause window_fits: the input under one pixel and 8 channels of its output share the 1024 bytes of the "
         "activation scratchpad; they take 1025"
     )
+
+
+@pytest.mark.parametrize("padding", [(3, 0, 0, 0), (0, 3, 0, 0), (0, 0, 3, 0), (0, 0, 0, 3)])
+def test_no_window_lies_in_the_padding_altogether(padding: tuple[int, ...]) -> None:
+    assert isinstance(match(CONV, scaled(conv(padding=tuple(min(p, 2) for p in padding)))), Match)
+    text = f"clause windows_meet_the_data: padding is less than the window's taps; this is {padding}"
+    assert reason(CONV, scaled(conv(padding=padding))) == text
 
 
 def test_data_has_at_most_four_dimensions() -> None:

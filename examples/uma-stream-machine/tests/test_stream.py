@@ -48,12 +48,12 @@ def inputs_of(extern: Extern) -> list[np.ndarray]:
 
 
 def test_a_wait_that_is_missing_is_a_hazard(extern: Extern, machine: Any, laid_out: Any) -> None:
-    """Each of them alone, as well as every wait for one command less."""
+    """Each of them alone, as well as every wait for one command less. Of long streams some forty, evenly."""
     layout = laid_out(extern, inputs_of(extern))
     rows = list(decode(layout.stream))
     waits = [n for n, (_, one) in enumerate(rows) if one.type.name == "wait"]
     assert len(waits) > 3
-    for number in waits:
+    for number in waits[:: -(-len(waits) // 40)]:
         at, one = rows[number]
         planted = {name: value + 1 for name, value in one.values.items() if value != 255}
         for other in ([], [command("wait", **{**one.values, **planted})]):

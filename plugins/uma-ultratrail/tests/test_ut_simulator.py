@@ -173,7 +173,7 @@ def check_counters(net: Net, counted: dict[str, int]) -> None:
 
 
 def test_random_networks_are_what_they_mean(simulators: Any, make_image: Callable[..., Image]) -> None:
-    check_nets(range(150), simulators, make_image)
+    check_nets(range(60), simulators, make_image)
 
 
 @pytest.mark.soak

@@ -99,11 +99,11 @@ class _Span:
 
     @staticmethod
     def of(first: Expr, needed: Expr, extent: int, before: int, after: int) -> _Span:
-        """``needed`` ones from ``first`` on, of a picture of ``extent`` with padding ``before`` and ``after`` it."""
+        """``needed`` ones from ``first`` on, of a picture of ``extent`` with padding ``before`` and ``after`` it; some
+        of them are in the picture."""
         start = maximum(first, 0) if before else first
         end = minimum(first + needed, extent) if after else first + needed
-        # Windows that lie in the padding altogether take nothing.
-        return _Span(start, maximum(end - start, 0) if before or after else needed, start - first, needed)
+        return _Span(start, end - start, start - first, needed)
 
 
 class _Writer:

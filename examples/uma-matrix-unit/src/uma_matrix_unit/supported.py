@@ -55,10 +55,13 @@ def make_patterns(machine: Machine) -> list[Pattern]:
             "{value}",
         ),
     ]
+    windows = Clause(
+        "windows_meet_the_data", _windows_meet_the_data, "padding is less than the window's taps; this is {value}"
+    )
     few = Clause("few_dimensions", _few_dimensions, "the data has at most 4 dimensions; this has {value}")
     return [
-        _pattern("matrix_unit.conv2d", _layer("qnn.conv2d", strides=any_, padding=any_), clauses, machine),
-        _pattern("matrix_unit.conv1d", _layer("qnn.conv1d", strides=any_, padding=any_), clauses, machine),
+        _pattern("matrix_unit.conv2d", _layer("qnn.conv2d", strides=any_, padding=any_), [windows, *clauses], machine),
+        _pattern("matrix_unit.conv1d", _layer("qnn.conv1d", strides=any_, padding=any_), [windows, *clauses], machine),
         _pattern("matrix_unit.dense", _layer("qnn.dense"), [few, *clauses], machine),
     ]
 
@@ -91,6 +94,12 @@ def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> 
 def _few_dimensions(found: Match) -> Failed | bool:
     rank = len(found["data"].shape)
     return rank <= 4 or Failed(rank)
+
+
+def _windows_meet_the_data(found: Match) -> Failed | bool:
+    shape = shape_of(found)
+    inside = all(pixels < taps for pixels, taps in zip(shape.padding, shape.kernel * 2, strict=True))
+    return inside or Failed(shape.padding)
 
 
 def _bias_per_channel(found: Match) -> Failed | bool:
