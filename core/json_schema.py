@@ -14,7 +14,7 @@ __all__ = ["KEYWORDS", "problem"]
 
 KEYWORDS = frozenset(
     {
-        "$defs", "$id", "$ref", "$schema", "additionalProperties", "const", "description", "enum", "items", "maxItems",
+        "$id", "$schema", "additionalProperties", "const", "description", "enum", "items", "maxItems",
         "maximum", "minItems", "minimum", "pattern", "properties", "propertyNames", "required", "title", "type",
     }
 )  # fmt: skip
@@ -23,12 +23,10 @@ KEYWORDS = frozenset(
 
 def problem(value: object, schema: dict[str, Any]) -> str | None:
     """What is wrong with `value`, with its path, in one line; None if `schema` holds."""
-    return _problem(value, schema, schema, "")
+    return _problem(value, schema, "")
 
 
-def _problem(value: object, schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
-    if "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+def _problem(value: object, schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     if "const" in schema and not _same(value, schema["const"]):
         return f"{at} is {_show(value)}, expected {schema['const']!r}"
@@ -46,13 +44,13 @@ def _problem(value: object, schema: dict[str, Any], root: dict[str, Any], path: 
         if "maximum" in schema and value > schema["maximum"]:
             return f"{at} is {_show(value)}, expected at most {schema['maximum']}"
     if isinstance(value, list):
-        return _list_problem(value, schema, root, path)
+        return _list_problem(value, schema, path)
     if isinstance(value, dict):
-        return _object_problem(value, schema, root, path)
+        return _object_problem(value, schema, path)
     return None
 
 
-def _list_problem(value: list[Any], schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
+def _list_problem(value: list[Any], schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     if len(value) < schema.get("minItems", 0):
         return f"{at} has {len(value)} items, expected at least {schema['minItems']}"
@@ -60,12 +58,12 @@ def _list_problem(value: list[Any], schema: dict[str, Any], root: dict[str, Any]
         return f"{at} has {len(value)} items, expected at most {schema['maxItems']}"
     if "items" in schema:
         for index, item in enumerate(value):
-            if found := _problem(item, schema["items"], root, f"{path}[{index}]"):
+            if found := _problem(item, schema["items"], f"{path}[{index}]"):
                 return found
     return None
 
 
-def _object_problem(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], path: str) -> str | None:
+def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
     at = path or "the top level"
     for name in schema.get("required", ()):
         if name not in value:
@@ -76,12 +74,12 @@ def _object_problem(value: dict[str, Any], schema: dict[str, Any], root: dict[st
         if not _is(name, "string"):
             return f"{at} has a name that is not text: {_show(name)}"
         inner = f"{path}.{name}" if path else name
-        if "propertyNames" in schema and (found := _problem(name, schema["propertyNames"], root, f"a name in {at}")):
+        if "propertyNames" in schema and (found := _problem(name, schema["propertyNames"], f"a name in {at}")):
             return found
         if name in properties:
-            found = _problem(item, properties[name], root, inner)
+            found = _problem(item, properties[name], inner)
         elif isinstance(others, dict):
-            found = _problem(item, others, root, inner)
+            found = _problem(item, others, inner)
         else:
             found = None if others else f"{at} has an unknown entry {_show(name)}"
         if found:

@@ -24,7 +24,7 @@ PROJECTS = sorted([*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("examples/
 
 # Lowest first. A layer imports those on earlier lines, never its neighbours on the same line.
 LAYERS = [
-    ["errors", "json_schema", "metadata", "version"],
+    ["errors", "json_record", "json_schema", "metadata", "version"],
     [
         "arguments",
         "compilers",
@@ -46,8 +46,6 @@ LAYERS = [
     ["frontends", "partition", "codegen"],
     ["toolchain"],
     ["runtime"],
-    ["artifact_record"],
-    ["artifact_folder"],
     ["artifact"],
     ["lowering"],
     ["pipeline"],

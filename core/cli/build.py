@@ -10,10 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from ..errors import NoCompilerError, UsageError
+from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
-from .summary import footprint, say_footprint, say_map, say_shares, shares_record
+from .summary import footprint, memory_map, say_footprint, say_map, say_shares, shares_record
 
 __all__ = ["add"]
 
@@ -127,11 +128,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     folder = artifact.save(wanted, objects=code_bytes is not None)
     seconds = time.perf_counter() - start
 
-    metadata = artifact.metadata
-    out.line(f"{artifact.name}: built for {', '.join(metadata['targets'])} in {seconds:.2f} s")
+    record = artifact.record
+    out.line(f"{artifact.name}: built for {', '.join(record.targets)} in {seconds:.2f} s")
     out.table(
         {
-            "calls": f"{len(metadata['calls'])}, of {len({call['kernel'] for call in metadata['calls']})} kernels",
+            "calls": f"{len(record.calls)}, of {len({call.kernel for call in record.calls})} kernels",
             **say_footprint(memory),
             **({"note": uncompiled} if code_bytes is None else {}),
             "in": str(wanted),
@@ -141,20 +142,20 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line("accelerators have:")
         say_shares(shares, out)
     if out.verbose:
-        say_map(build.memory, out)
+        say_map(memory_map(record), out)
     out.notes(loaded.notes)
     out.result(
         {
             "name": artifact.name,
-            "targets": metadata["targets"],
+            "targets": list(record.targets),
             "folder": str(folder),
             "seconds": seconds,
             **memory,
             "accelerators": shares,
-            "memory_map": [one.record() for one in build.memory],
-            "inputs": metadata["inputs"],
-            "outputs": metadata["outputs"],
-            "calls": metadata["calls"],
+            "memory_map": memory_map(record),
+            "inputs": plain(record.inputs),
+            "outputs": plain(record.outputs),
+            "calls": plain(record.calls),
             "notes": list(loaded.notes),
         }
     )

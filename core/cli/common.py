@@ -6,9 +6,9 @@ import argparse
 import io
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
 from ..plain_files import open_plain
@@ -16,6 +16,7 @@ from ..plain_files import open_plain
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..artifact import TensorRecord
     from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
     from ..plugins import PluginHost
@@ -288,12 +289,12 @@ def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, st
     return found
 
 
-def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+def make_inputs(args: argparse.Namespace, declared: Sequence[TensorRecord]) -> dict[str, np.ndarray]:
     """An array for every input of the model, as ``--inputs`` and ``--input`` say, else random.
 
     Args:
         args: the command's arguments.
-        declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
+        declared: the inputs, as the record of an artifact has them.
 
     Raises:
         UsageError, ModelError: as for `given_inputs`.
@@ -302,19 +303,19 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[Mapping[str, Any]])
 
     given = given_inputs(args, declared)
     for position, row in enumerate(declared):
-        if row["name"] not in given:
-            given[row["name"]] = random_array(row["shape"], row["dtype"], position)
+        if row.name not in given:
+            given[row.name] = random_array(row.shape, row.dtype, position)
     return given
 
 
 def given_inputs(
-    args: argparse.Namespace, declared: Sequence[Mapping[str, Any]], labels: str | None = None
+    args: argparse.Namespace, declared: Sequence[TensorRecord], labels: str | None = None
 ) -> dict[str, np.ndarray]:
     """The arrays that ``--inputs`` and ``--input`` give, by the model's own names of its inputs.
 
     Args:
         args: the command's arguments.
-        declared: the inputs as an artifact's metadata has them: ``name``, ``shape``, ``dtype``.
+        declared: the inputs, as the record of an artifact has them.
         labels: also taken from ``--inputs`` is what has this key, or one that begins with it and a colon.
 
     Raises:
@@ -323,7 +324,7 @@ def given_inputs(
     """
     from ..runtime.files import read_arrays
 
-    rows = {row["name"]: row for row in declared}
+    rows = {row.name: row for row in declared}
     hint = f"its inputs: {', '.join(map(repr, rows)) or 'none'}"
     given: dict[str, np.ndarray] = {}
     for text in args.input:
@@ -352,7 +353,7 @@ def given_inputs(
     return {**arrays, **given}
 
 
-def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
+def _from_source(source: str, row: TensorRecord) -> np.ndarray:
     from ..runtime.files import read_arrays
     from ..runtime.tensors import random_array
 
@@ -364,5 +365,5 @@ def _from_source(source: str, row: Mapping[str, Any]) -> np.ndarray:
         return arrays[""]
     kind, _, seed = source.partition(":")
     if kind != "random" or not _SEED.fullmatch(seed):
-        raise UsageError(f"{source!r} is no source for the input {row['name']!r}", hint=_SOURCES)
-    return random_array(row["shape"], row["dtype"], int(seed))
+        raise UsageError(f"{source!r} is no source for the input {row.name!r}", hint=_SOURCES)
+    return random_array(row.shape, row.dtype, int(seed))

@@ -79,8 +79,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.count:
         out.step("count")
         artifact = finish_build(build, loaded)
-        rows = artifact.metadata["inputs"]
-        given = {row["name"]: random_array(row["shape"], row["dtype"], seed) for seed, row in enumerate(rows)}
+        inputs = enumerate(artifact.record.inputs)
+        given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
         counted = counted_by_region(found.costs, artifact.profile(given, 1))
     free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
     size = f"{len(found.ops)} ops{free} in {len(found.layers)} layers, {found.macs:,} multiply-accumulates (MACs)"

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
     artifact, members, costs = _artifact(args, out)
-    inputs = make_inputs(args, artifact.metadata["inputs"])
+    inputs = make_inputs(args, artifact.record.inputs)
     if args.repeat is not None and not args.profile and artifact.emulator is not None:
         what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
         raise UsageError(what, hint="leave it out")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..artifact import Artifact
-    from ..program.memory_map import Placed
+    from ..artifact import Artifact, ArtifactRecord
     from ..reports.explain import Explanation
 
-__all__ = ["footprint", "say_footprint", "say_map", "say_shares", "shares_record"]
+__all__ = ["footprint", "memory_map", "say_footprint", "say_map", "say_shares", "shares_record"]
 
 
 def shares_record(found: Explanation | None, why: str) -> list[dict[str, Any]] | None:
@@ -61,8 +60,9 @@ def footprint(artifact: Artifact, code_bytes: int | None, stack_bytes: int | Non
         code_bytes: its machine code; None where it was not compiled.
         stack_bytes: of one run; None where the compiler does not tell.
     """
-    metadata = artifact.metadata
-    inputs, outputs = (sum(_nbytes(row) for row in metadata[role]) for role in ("inputs", "outputs"))
+    inputs, outputs = (
+        sum(one.bytes for one in artifact.record.buffers if one.role == role) for role in ("input", "output")
+    )
     rom = (artifact.constant_bytes, code_bytes)
     ram = (artifact.arena_bytes, artifact.state_bytes, inputs, outputs, stack_bytes)
     return {
@@ -81,12 +81,6 @@ def footprint(artifact: Artifact, code_bytes: int | None, stack_bytes: int | Non
 def _sum(parts: Sequence[int | None]) -> int | None:
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
-
-
-def _nbytes(row: dict[str, Any]) -> int:
-    import numpy as np
-
-    return math.prod(map(int, row["shape"])) * int(np.dtype(row["dtype"]).itemsize)
 
 
 def say_footprint(memory: dict[str, int | None]) -> dict[str, str]:
@@ -115,13 +109,27 @@ def _told(memory: dict[str, int | None], parts: dict[str, str]) -> str:
     return f"{whole}: {', '.join(shown)}"
 
 
-def say_map(placed: Sequence[Placed], out: Output) -> None:
-    """The memory map as a table."""
-    if not placed:
-        return
-    out.line("memory map:")
+def memory_map(record: ArtifactRecord) -> list[dict[str, Any]]:
+    """What the plan of memory places, by memory, offset and first step, for JSON."""
+    placed = (one for one in record.buffers if one.offset is not None and one.role != "constant")
     rows = [
-        (one.pool, one.buffer, one.role, str(one.offset), str(one.nbytes), str(one.first), str(one.last))
+        {
+            "pool": one.pool,
+            "buffer": one.name,
+            "role": one.role,
+            "offset": one.offset,
+            "bytes": one.bytes,
+            "first_step": one.first_step,
+            "last_step": one.last_step,
+        }
         for one in placed
     ]
-    out.columns(("memory", "buffer", "role", "offset", "bytes", "first step", "last step"), rows)
+    return sorted(rows, key=lambda row: [row[key] for key in ("pool", "offset", "first_step", "buffer")])
+
+
+def say_map(rows: Sequence[dict[str, Any]], out: Output) -> None:
+    """The same for people."""
+    if rows:
+        out.line("memory map:")
+        head = ("memory", "buffer", "role", "offset", "bytes", "first step", "last step")
+        out.columns(head, [tuple(map(str, row.values())) for row in rows])

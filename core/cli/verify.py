@@ -94,9 +94,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(f"--step-limit {args.step_limit:g} is no time", hint="give a positive number of seconds")
     members, loaded = read_model(args, out)
     artifact = build_loaded(loaded, members, progress=out.step)
-    declared = artifact.metadata["inputs"]
+    declared = artifact.record.inputs
     arrays = given_inputs(args, declared, LABELS)
-    given = data_set(arrays, declared, artifact.metadata["outputs"], str(args.inputs or "--input"))
+    given = data_set(arrays, declared, artifact.record.outputs, str(args.inputs or "--input"))
     count = args.samples
     if count is None and artifact.emulator is not None:
         count = max(SAMPLES_EMULATED, len(given))
@@ -104,7 +104,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     oracle = None
     if args.against != "builtin":
         kept = kept_states(loaded.form, states(args))
-        shapes_given = [tuple(row["shape"]) for row in declared]
+        shapes_given = [row.shape for row in declared]
         oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept, loaded.constants)
     with blaming_sources(members):
         found = verify(

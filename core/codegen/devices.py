@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..contract.drivers import Implementation, Routine, Runtime
 from ..errors import InternalError, ModelError, PluginError, UsageError
-from ..program import Plan, Program
+from ..program import Program
 from ..relay.extern import Extern, Field
 from ..target import Target
 from ..target.kind import shown, suggest
@@ -20,7 +18,6 @@ __all__ = [
     "Device",
     "Slot",
     "device_files",
-    "device_record",
     "device_tables",
     "fields_of",
     "slots",
@@ -252,26 +249,6 @@ def device_tables(model: str, every: Sequence[Slot]) -> Iterator[str]:
         ]
         rows.append(f"    {{{', '.join(fields)}}}, /* {c_comment(f'{device.kind}, {device.impl}')} */")
     yield "\n".join([f"static const uma_device_info {model}_device_table[] = {{", *rows, "};"])
-
-
-def device_record(device: Device, program: Program, plan: Plan) -> dict[str, Any]:
-    """What the metadata of an artifact say of the device."""
-    runtime = device.runtime
-    return {
-        "label": device.label,
-        "kind": device.kind,
-        "impl": device.impl,
-        "base": device.base,
-        "parameters": list(runtime.parameters),
-        "counters": list(runtime.counters),
-        "parts": runtime.parts and {**dataclasses.asdict(runtime.parts), "counters": list(runtime.parts.counters)},
-        "clock": runtime.clock and dataclasses.asdict(runtime.clock),
-        "faults": [{"code": code, "meaning": meaning} for code, meaning in sorted(runtime.faults.items())],
-        "memories": [
-            {"name": name, "bytes": memory.nbytes, "used_bytes": plan.pool_bytes.get(f"{device.label}.{name}", 0)}
-            for name, memory in sorted(program.memories(device.label).items())
-        ],
-    }
 
 
 def _int64_literal(value: int) -> str:

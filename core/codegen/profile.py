@@ -26,7 +26,13 @@ UMA_HIDDEN int uma_interrupted(void);
 """Stands in ``NAME.c``, before the functions that use it."""
 
 
-def profile_text(name: str, steps: Sequence[str | None], devices: Sequence[Slot], loaded: Weights | None = None) -> str:
+def profile_text(
+    name: str,
+    steps: Sequence[str | None],
+    devices: Sequence[Slot],
+    loaded: Weights | None = None,
+    included: Sequence[str] = (),
+) -> str:
     """The file: ``NAME.c`` with a clock, and the functions through which a shared library of it is used.
 
     The clock is read once after each step, which costs some 20 ns; a step is charged with one such reading. After a
@@ -37,7 +43,9 @@ def profile_text(name: str, steps: Sequence[str | None], devices: Sequence[Slot]
         steps: for each step the label of its device.
         devices: of the model.
         loaded: weights that are otherwise the caller's to load.
+        included: the files with the steps' hooks; by default ``NAME.c``.
     """
+    lines = "\n".join(f'#include "{file}"' for file in included or (f"{name}.c",))
     counted = _Counted(name, steps, [slot for slot in devices if slot.n_counters])
     return f"""\
 /* The model {name} with a clock: compile this file instead of {name}.c to see how long each step takes. A tool for
@@ -71,7 +79,7 @@ static void {name}_profile_step({counted.parameter}size_t step)
 #define UMA_RUN_BEGINS() ((void)({counted.begin}{name}_profile_last_ns = {name}_profile_clock_ns()))
 #define UMA_STEP_ENDS(step) {name}_profile_step({counted.argument}step)
 
-#include "{name}.c"
+{lines}
 
 const uint64_t *uma_profile_ns(size_t *steps);
 const uint64_t *uma_profile_counts(size_t *counts);

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from ..arguments import check_mapping, path_of, told
 from ..artifact import Artifact
-from ..artifact_record import SCHEMA_VERSION
-from ..codegen.devices import Device, device_record
+from ..artifact.describe import Work, buffer_records, call_records, device_record, tensor_records
+from ..artifact.record import SCHEMA_VERSION, ArtifactRecord, CompileRecord, HostRecord, LibraryRecord, StateRecord
+from ..codegen.devices import Device
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
 from ..compilers import KNOWN_COMPILERS, refused_flags
@@ -26,9 +28,7 @@ from ..hookspecs import Code, Library
 from ..lowering.members import Member, Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..plugins import PluginEntry, PluginHost, default_host
-from ..program import Buffer, Call, Plan, Program, check_plan, memory_map, plan
-from ..program.hazards import finish_positions
-from ..relay.extern import Extern
+from ..program import Call, Plan, Program, check_plan, plan
 from ..relay.module import IRModule
 from ..target.config import derivations
 from ..tir.form.nodes import PrimFunc
@@ -390,10 +390,9 @@ def finish_build(
     if progress is not None:
         progress("plan")
     memory = plan(program)
-    build.memory = memory_map(program, memory)
     if progress is not None:
         progress("generate")
-    artifact = make_artifact(program, memory, build.members, weights=weights)
+    artifact = make_artifact(program, memory, build.members, weights=weights, work=build.work(program))
     for member in build.members.all:
         member.plugin.check_installed()
     return artifact
@@ -406,6 +405,7 @@ def make_artifact(
     *,
     weights: WeightsForm = "assembly",
     stepwise: bool = False,
+    work: Mapping[int, Work] = MappingProxyType({}),
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -415,9 +415,10 @@ def make_artifact(
         members: the targets that it was built for.
         weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
+        work: what steps do of the model, by position, where that is known.
 
     Raises:
-        UsageError: ``weights`` is no such form.
+        UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
         PluginError: the target's plugin is at fault.
         ToolchainError: a library that a target needs is missing.
     """
@@ -430,44 +431,62 @@ def make_artifact(
     codes = {member.label: _code(member, program, members) for member in _running_hosts(program, members)}
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
-    remote = [label for label, code in codes.items() if code.machine != codes[members.host.label].machine]
-    files = emit_model(program, memory, devices, remote=remote, weights_form=weights, stepwise=stepwise)
-    metadata = {
-        "schema_version": SCHEMA_VERSION,
-        "name": program.name,
-        "uma_version": __version__,
-        "plugins": {member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
-        "targets": [str(member.target) for member in members.all],
-        "notes": [*members.notes, *derivations(member.target for member in members.all)],
-        "inputs": [_tensor(b, files.identifiers[b.name]) for b in program.inputs],
-        "outputs": [_tensor(b, files.identifiers[b.name]) for b in program.outputs],
-        "arena_bytes": memory.arena_bytes,
-        "constant_bytes": files.constant_bytes,
-        "state": _state(program, memory, files.identifiers),
-        "devices": [device_record(devices[label], program, memory) for label in devices if label in driven],
-        "calls": list(_call_records(program, devices, members.host.label)),
-        "compile": {
-            "hosts": [
-                {
-                    "label": label,
-                    "compiler": code.cc,
-                    "flags": ["-std=c99", *(code.cflags or DEFAULT_FLAGS)],
-                    "machine": code.machine,
-                    "runner": code.runner,
-                    "sources": list(files.hosts.get(label, files.sources)),
-                }
-                for label, code in codes.items()
-            ],
-            "libraries": [
-                {"name": library.name, "package": library.package, "symbols": list(library.symbols)}
-                for library in _libraries(devices.values(), codes[members.host.label])
-            ],
-            "library_entry": files.entry,
-            "profile": list(files.profile),
-            "example": files.example,
-        },
-    }
-    return Artifact(files.contents, metadata)
+    remote = [label for label, code in codes.items() if code.machine != codes[own].machine]
+    files = emit_model(
+        program, memory, devices, remote=remote, weights_form=weights, stepwise=stepwise, executor=_executor(members)
+    )
+    hosts = tuple(
+        HostRecord(
+            label,
+            code.cc,
+            ("-std=c99", *(code.cflags or DEFAULT_FLAGS)),
+            code.machine,
+            code.runner,
+            files.hosts.get(label, files.sources),
+        )
+        for label, code in codes.items()
+    )
+    libraries = _libraries(devices.values(), codes[own])
+    record = ArtifactRecord(
+        schema_version=SCHEMA_VERSION,
+        name=program.name,
+        uma_version=__version__,
+        plugins={member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
+        targets=tuple(str(member.target) for member in members.all),
+        notes=(*members.notes, *derivations(member.target for member in members.all)),
+        inputs=tensor_records(program.inputs, files.identifiers),
+        outputs=tensor_records(program.outputs, files.identifiers),
+        arena_bytes=memory.arena_bytes,
+        constant_bytes=files.constant_bytes,
+        state=_state(program, memory, files.identifiers),
+        buffers=buffer_records(program, memory),
+        devices=tuple(device_record(devices[label], program, memory) for label in devices if label in driven),
+        calls=tuple(call_records(program, devices, own, work)),
+        compile=CompileRecord(
+            hosts=hosts,
+            libraries=tuple(LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in libraries),
+            library_entry=files.entry,
+            profile=files.profile,
+            example=files.example,
+        ),
+        files={},
+    )
+    return Artifact(files.contents, record)
+
+
+def _executor(members: Members) -> str:
+    """What runs the steps of the model: that is the first host's to say.
+
+    Raises:
+        UsageError: another host says it.
+    """
+    for host in members.hosts:
+        if host is not members.host and "executor" in host.target.attrs:
+            raise UsageError(
+                f"host {host.label!r} has the attribute 'executor', but {members.host.label!r} runs the model's steps",
+                hint=f"give it to {members.host.label!r}",
+            )
+    return str(members.host.target.get_attr("executor"))
 
 
 def _running_hosts(program: Program, members: Members) -> list[Member]:
@@ -494,29 +513,6 @@ def _code(host: Member, program: Program, members: Members) -> Code:
     return code
 
 
-def _call_records(program: Program, devices: Mapping[str, Device], host: str) -> Iterator[dict[str, Any]]:
-    """What the metadata say of each step. A wait is for the layers of the launches that it finishes."""
-    finished: dict[int, list[str]] = {}
-    for at, position in enumerate(finish_positions(program)):
-        step = program.steps[at]
-        finished.setdefault(position, []).extend(step.layers if isinstance(step, Call) else ())
-    for position, step in enumerate(program.steps):
-        name = step.function if isinstance(step, Call) else f"wait_{step.queue}"
-        layers = step.layers if isinstance(step, Call) else finished[position]
-        runtime = None if step.device is None else devices[step.device].runtime
-        function = program.functions[step.function] if isinstance(step, Call) else None
-        parts: list[str] = []
-        if runtime is not None and runtime.parts is not None and isinstance(function, Extern):
-            parts = [layer for blob in function.blobs for _, layer in blob.marks]
-        yield {
-            "kernel": name,
-            "layers": list(dict.fromkeys(layers)),
-            "host": (step.host if isinstance(step, Call) else None) or host,
-            "device": step.device if runtime is not None and runtime.driver is not None else None,
-            "parts": parts,
-        }
-
-
 def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
     wanted = {library: device.label for device in devices for library in device.runtime.libraries}
@@ -531,11 +527,11 @@ def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
     return tuple(wanted)
 
 
-def _state(program: Program, memory: Plan, identifiers: Mapping[str, str]) -> dict[str, Any] | None:
+def _state(program: Program, memory: Plan, identifiers: Mapping[str, str]) -> StateRecord | None:
     if not program.states:
         return None
-    tensors = [_tensor(buffer, identifiers[buffer.name]) for buffer in program.states]
-    return {"bytes": memory.state_bytes, "model": program.model or _digest(program), "tensors": tensors}
+    tensors = tensor_records(program.states, identifiers)
+    return StateRecord(memory.state_bytes, program.model or _digest(program), tensors)
 
 
 def devices_of(program: Program, members: Members) -> dict[str, Device]:
@@ -574,14 +570,3 @@ def _check(code: Code, plugin: PluginEntry) -> None:
         raise plugin.fault(f"wants the compiler flag {refused[0]!r}, which is not allowed", remedy)
     if code.cc is not None and not KNOWN_COMPILERS.fullmatch(code.cc):
         raise plugin.fault(f"wants the compiler {code.cc!r}, which is not a known one", remedy)
-
-
-def _tensor(buffer: Buffer, identifier: str) -> dict[str, Any]:
-    quantised = buffer.quantisation
-    return {
-        "name": buffer.tensor or buffer.name,
-        "identifier": identifier,
-        "shape": list(buffer.shape),
-        "dtype": buffer.dtype,
-        "quantization": quantised and {"scale": quantised.scale, "zero_point": quantised.zero_point},
-    }

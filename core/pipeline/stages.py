@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..lowering.blame import blaming, located
@@ -22,8 +23,9 @@ from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import sequence_tracing
+from ..lowering.work import work_of
 from ..partition import Owner, Placement, Refusal, place
-from ..program import Placed, Program
+from ..program import Program
 from ..program import verify as verify_program
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
@@ -87,7 +89,6 @@ class Build:
         fused: the module as it was before it was lowered; None before.
         on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
         matches: what the regions of its modules are made of.
-        memory: where the buffers of the program are, once that was planned.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
@@ -97,7 +98,6 @@ class Build:
         self.members = members
         self.placement: Placement | None = None
         self.fused: IRModule | None = None
-        self.memory: tuple[Placed, ...] = ()
         self.rewriters: tuple[str, ...] = ()
         self.on_other_hosts: dict[Expr, str] = {}
         self._became: dict[Expr, Expr] = {}
@@ -152,6 +152,10 @@ class Build:
             None where the program has it nowhere: a plugin's pass put something else in its place.
         """
         return self._held(self._became.get(expr, expr))
+
+    def work(self, program: Program) -> dict[int, Work]:
+        """What the steps of ``program``, which this build made, do of the model, by position, where that is known."""
+        return {} if self.fused is None else work_of(self.fused, self.buffers_of, program)
 
     def _held(self, expr: Expr) -> tuple[str, ...] | None:
         if expr in self._where:

@@ -2,7 +2,6 @@
 
 from .check import check_plan
 from .hazards import place_waits
-from .memory_map import Placed, memory_map
 from .plan import Plan, live_ranges, plan
 from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait
 from .relocate import relocate
@@ -12,7 +11,6 @@ from .verify import verify
 __all__ = [
     "Buffer",
     "Call",
-    "Placed",
     "Plan",
     "Program",
     "Quantisation",
@@ -21,7 +19,6 @@ __all__ = [
     "Wait",
     "check_plan",
     "live_ranges",
-    "memory_map",
     "parse_program",
     "place_waits",
     "plan",

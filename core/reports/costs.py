@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..artifact import CallTime, Profile
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..errors import PluginError
 from ..lowering.blame import located
 from ..lowering.regions import label_of, layers_of, regions_of
 from ..pipeline.stages import Build
-from ..runtime.profile import CallTime, Profile
 
 __all__ = ["RegionCost", "counted_by_region", "counted_cycles", "region_costs"]
 

@@ -12,6 +12,7 @@ from ..artifact import Artifact
 from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of
+from ..lowering.work import StepsOf, called_function
 from ..pipeline.driver import LoadedModel, make_artifact
 from ..pipeline.stages import Build
 from ..program import Program, Wait, plan
@@ -112,11 +113,12 @@ class Inspected:
         self._members = members
         self.memory = plan(self.program, reuse=reuse, guarded=True)
         artifact = make_artifact(self.program, self.memory, members, stepwise=True)
-        self._calls = artifact.metadata["calls"]
+        self._calls = artifact.record.calls
         self.is_native = artifact.is_native
         self.runs = runs_of(artifact, isolation, self.program, self.memory.offsets)
         self._buffers = {buffer.name: buffer for buffer in self.program.buffers}
         self._finished = finish_positions(self.program)
+        self._steps_of = StepsOf(self.program)
         self._constants = self._constant_arrays()
         rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
         self.units, self.skipped = self._units(f"{rewriters} put something else in its place")
@@ -216,10 +218,10 @@ class Inspected:
             labels = self.program.devices
             return "", (), labels[0] if len(labels) == 1 else None
         rows = [self._calls[at] for at in (step, *flying)]
-        layers = tuple(dict.fromkeys(layer for row in rows for layer in row["layers"]))
+        layers = tuple(dict.fromkeys(layer for row in rows for layer in row.layers))
         one = self.program.steps[flying[0] if flying else step]
         host = None if isinstance(one, Wait) else one.host
-        return rows[0]["kernel"], layers, one.device or host or self._members.host.label
+        return rows[0].kernel, layers, one.device or host or self._members.host.label
 
     def _overrun(self, row: Written, sample: str) -> Overrun:
         flying = self._under_way(row.step)
@@ -390,8 +392,8 @@ class Inspected:
         for expr in post_order(self.fused.main.body):
             if not isinstance(expr, Call) or is_view(expr):
                 continue
-            function = self.fused.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
-            assert isinstance(function, Function)
+            function = called_function(self.fused, expr)
+            assert function is not None  # of loops there is no reference in relay
             label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
             results = self.buffers_of(expr)
             if results is None:
@@ -407,23 +409,8 @@ class Inspected:
 
     def _steps(self, expr: Call, results: tuple[str, ...]) -> tuple[int, ...]:
         """The steps that compute ``results`` from the operands of ``expr``, and the waits behind those on a queue."""
-        given = {name for arg in expr.args for name in self.buffers_of(arg) or ()}
-        writers = {
-            name: position
-            for position, step in self.program.calls
-            for param, name in arguments(self.program, step)
-            if param.role == "output"
-        }
-        steps: set[int] = set()
-        wanted = [name for name in results if name not in given]
-        while wanted:
-            position = writers.get(wanted.pop())
-            if position is None or position in steps:
-                continue
-            steps.add(position)
-            step = self.program.steps[position]
-            assert not isinstance(step, Wait)
-            wanted += [n for p, n in arguments(self.program, step) if p.role == "input" and n not in given]
+        given = [name for arg in expr.args for name in self.buffers_of(arg) or ()]
+        steps = set(self._steps_of(results, given))
         queues = {(s.device, s.queue): at for at in sorted(steps, reverse=True) for s in [self.program.steps[at]]}
         for position, one in enumerate(self.program.steps):
             if isinstance(one, Wait) and queues.get((one.device, one.queue), position) < position:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
 from .verification import Accuracy
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..artifact import TensorRecord
 
 __all__ = ["LABELS", "SAMPLES", "SAMPLES_EMULATED", "Sample", "Score", "check_count", "data_set", "filled", "rolled"]
 
@@ -42,15 +44,13 @@ class Sample:
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def filled(
-    given: Sequence[Sample], declared: Sequence[Mapping[str, Any]], count: int | None = None
-) -> Iterator[Sample]:
+def filled(given: Sequence[Sample], declared: Sequence[TensorRecord], count: int | None = None) -> Iterator[Sample]:
     """Samples of all inputs: those that are given, then generated ones. Floats lie in [-1, 1], but those of ``ends at
     random`` in [-8, 8], which drives most layers to where they clip.
 
     Args:
         given: they may lack inputs, which are random then. The first of them, or a random one, comes first.
-        declared: the inputs as an artifact's metadata have them: ``name``, ``shape``, ``dtype``, ``quantization``.
+        declared: the inputs, as the record of an artifact has them.
         count: how many in all; by default all that are given, and at least `SAMPLES`.
     """
     count = max(SAMPLES, len(given)) if count is None else count
@@ -59,38 +59,38 @@ def filled(
         kind = _KINDS[number] if sample is None and number < len(_KINDS) else "random"
         arrays = {}
         for position, row in enumerate(declared):
-            if sample is not None and row["name"] in sample.inputs:
-                arrays[row["name"]] = sample.inputs[row["name"]]
+            if sample is not None and row.name in sample.inputs:
+                arrays[row.name] = sample.inputs[row.name]
             else:
-                arrays[row["name"]] = _generated(row, kind, position + number * len(declared))
+                arrays[row.name] = _generated(row, kind, position + number * len(declared))
         if sample is not None:
             yield Sample(sample.name, arrays, sample.labels)
         elif declared or number == 0:
             yield Sample(f"random {number}" if kind == "random" else kind, arrays)
 
 
-def _generated(row: Mapping[str, Any], kind: str, seed: int) -> np.ndarray:
+def _generated(row: TensorRecord, kind: str, seed: int) -> np.ndarray:
     import numpy as np
 
     from ..runtime.tensors import ends, random_array
 
-    shape, dtype = tuple(row["shape"]), np.dtype(row["dtype"])
-    low, high = ends(row["dtype"])
+    shape, dtype = row.shape, np.dtype(row.dtype)
+    low, high = ends(row.dtype)
     match kind:
         case "all lowest":
             return np.full(shape, low, dtype)
         case "all highest":
             return np.full(shape, high, dtype)
         case "zero points":
-            quantised = row["quantization"]
-            return np.full(shape, 0 if quantised is None else quantised["zero_point"], dtype)
+            quantised = row.quantization
+            return np.full(shape, 0 if quantised is None else quantised.zero_point, dtype)
         case "alternating":
             return np.where(np.arange(int(np.prod(shape))) % 2 == 0, low, high).astype(dtype).reshape(shape)
         case "ends at random":
             if dtype.kind == "f":
-                return 8 * random_array(shape, row["dtype"], seed)
+                return 8 * random_array(shape, row.dtype, seed)
             return np.random.default_rng(seed).choice(np.array([low, high], dtype), shape)
-    return random_array(shape, row["dtype"], seed)
+    return random_array(shape, row.dtype, seed)
 
 
 def rolled(sample: Sample, count: int) -> list[Sample]:
@@ -108,8 +108,8 @@ def rolled(sample: Sample, count: int) -> list[Sample]:
 
 def data_set(
     arrays: Mapping[str, np.ndarray],
-    inputs: Sequence[Mapping[str, Any]],
-    outputs: Sequence[Mapping[str, Any]],
+    inputs: Sequence[TensorRecord],
+    outputs: Sequence[TensorRecord],
     where: str,
 ) -> list[Sample]:
     """The samples that arrays hold.
@@ -119,17 +119,17 @@ def data_set(
 
     Args:
         arrays: by the names of inputs, and labels under `LABELS`. None are needed.
-        inputs, outputs: as an artifact's metadata have them.
+        inputs, outputs: as the record of an artifact has them.
         where: names the arrays in errors.
 
     Raises:
         ModelError: an array has neither shape, two hold another number of samples, or labels do not fit their output.
     """
-    names = {row["name"] for row in inputs}
+    names = {row.name for row in inputs}
     parts: dict[str, list[np.ndarray]] = {}
     for row in inputs:
-        if row["name"] in arrays:
-            parts[row["name"]] = _split(arrays[row["name"]], row, where)
+        if row.name in arrays:
+            parts[row.name] = _split(arrays[row.name], row, where)
     counts = {name: len(split) for name, split in parts.items() if len(split) > 1}
     count = max(counts.values(), default=1 if parts else 0)
     for name, other in counts.items():
@@ -151,8 +151,8 @@ def data_set(
     ]
 
 
-def _split(array: np.ndarray, row: Mapping[str, Any], where: str) -> list[np.ndarray]:
-    shape = tuple(row["shape"])
+def _split(array: np.ndarray, row: TensorRecord, where: str) -> list[np.ndarray]:
+    shape = row.shape
     if array.shape == shape:
         return [array]
     if array.shape[1:] == shape and array.shape[0]:
@@ -162,15 +162,15 @@ def _split(array: np.ndarray, row: Mapping[str, Any], where: str) -> list[np.nda
     given, several = list(array.shape), f"[n{''.join(f', {extent}' for extent in shape)}]"
     longer = f", or [n * {', '.join(map(str, shape))}]" if shape else ""
     raise ModelError(
-        f"{row['name']!r} has the shape {given}, and the model's input {list(shape)}",
+        f"{row.name!r} has the shape {given}, and the model's input {list(shape)}",
         where=where,
         hint=f"give one sample, or several as {several}{longer}",
     )
 
 
-def _labelled(key: str, outputs: Sequence[Mapping[str, Any]], where: str) -> tuple[str, tuple[int, int]]:
+def _labelled(key: str, outputs: Sequence[TensorRecord], where: str) -> tuple[str, tuple[int, int]]:
     """The output that a key has the labels of, its rows and classes."""
-    known = {row["name"]: row for row in outputs}
+    known = {row.name: row for row in outputs}
     name = key.removeprefix(f"{LABELS}:")
     if key == LABELS:
         if len(outputs) > 1:
@@ -179,7 +179,7 @@ def _labelled(key: str, outputs: Sequence[Mapping[str, Any]], where: str) -> tup
         name = next(iter(known))
     if name not in known:
         raise ModelError(f"the model has no output {name!r} for labels", where=where, hint=", ".join(known))
-    shape = known[name]["shape"]
+    shape = known[name].shape
     classes = shape[-1] if shape else 1
     if classes < 2:
         raise ModelError(f"output {name!r} has no classes to label: its last axis has {classes} element", where=where)

@@ -102,11 +102,11 @@ def _checked(inputs: Mapping[str, np.ndarray] | Sequence[Sample], artifact: Arti
     """The samples, of the types that the model takes; of a model with states enough of them."""
     from ..runtime.tensors import TensorInfo, checked_inputs
 
-    metadata = artifact.metadata
-    wanted = [TensorInfo(row["name"], row["dtype"], tuple(row["shape"])) for row in metadata["inputs"]]
+    record = artifact.record
+    wanted = [TensorInfo(row.name, row.dtype, row.shape) for row in record.inputs]
     given = [Sample("as given", inputs)] if isinstance(inputs, Mapping) else list(inputs)
     samples = [Sample(one.name, checked_inputs(one.inputs, wanted, artifact.name), one.labels) for one in given]
-    if metadata["state"] is not None and len(samples) < _FRAMES:
+    if record.state is not None and len(samples) < _FRAMES:
         samples += rolled(samples[0], _FRAMES)[len(samples) :]
     return samples
 

@@ -156,10 +156,17 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
         "compiler", str, pattern=r"[A-Za-z_][A-Za-z0-9_]{0,63}", help="who compiles for it: refines the target"
     )
     accelerators = Attribute("accelerators", ListOf(Target), help="accelerators that this host drives, by priority")
+    executor = Attribute(
+        "executor",
+        ("aot", "graph"),
+        default="aot",
+        help="what runs a model's steps: C printed ahead of time for each; or a table that an interpreter in C runs, "
+        "over kernels that several models of one image share",
+    )
     impl = Attribute("impl", str, default="sim", pattern=name, help="which of its implementations reaches the device")
     base = Attribute("base", int, low=0, help="address of the first register, for an implementation in memory")
     host = Attribute("host", Target, help="what runs the rest of the model")
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
-    return (keys, device_type, compiler, *((accelerators,) if is_host else (impl, base)), host, tag)
+    return (keys, device_type, compiler, *((accelerators, executor) if is_host else (impl, base)), host, tag)

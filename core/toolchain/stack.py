@@ -3,7 +3,8 @@
 One definition, wherever a number of bytes of stack is shown: the largest sum of frames along any chain of calls that
 begins with the function, within the objects that are linked together. Frames are the compiler's own numbers
 (``-fstack-usage``); calls are those of the objects' relocations, to which end each function has a section of its own.
-What is called through pointers (drivers of devices) and what is in other libraries (the C library) is not in it.
+What is called through pointers (drivers of devices) and what is in other libraries (the C library) is not in it; but
+for what the interpreter of models with a table of steps calls, which is known by its names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from .elf import object_calls
 __all__ = ["Measured", "measuring_flags", "stack_bytes"]
 
 _CLANG_VERSION = re.compile(r"clang version ([0-9]+)")
+_INTERPRETER, _INTERPRETED = "uma_graph_run", "uma_step_"
+"""A function, and what the names of all begin with that it calls through pointers."""
+
 _FIRST_CLANG = 11
 """That knows ``-fstack-usage``; gcc has done so since 4.6."""
 
@@ -85,6 +89,8 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
             continue
         own = {(caller[0], name) for name in calls[caller] if (caller[0], name) in calls}
         others = {shared[name] for name in calls[caller] if (caller[0], name) not in calls and name in shared}
+        if caller[1] == _INTERPRETER:
+            others |= {one for one in calls if one[1].startswith(_INTERPRETED)}
         graph[caller] = (own | others) - {caller}
         waiting.extend(graph[caller])
     depths: dict[tuple[int, str], int] = {}

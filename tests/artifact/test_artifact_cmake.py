@@ -8,9 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, changed
-
-from uma.artifact import Artifact
+from tests.artifact.test_artifact import FILES, METADATA, artifact_of, changed
 
 CMAKE = shutil.which("cmake")
 needs_cmake = pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")
@@ -42,7 +40,7 @@ def another_host(machine: str | None, label: str = "other") -> list[dict[str, ob
 @needs_cmake
 def test_the_example_alone_and_the_library_in_a_project(tmp_path: Path) -> None:
     files = {**FILES, **HELPER, **WEIGHTS}
-    saved = Artifact(files, changed("compile.hosts", another_host(None))).save(tmp_path / "scale")
+    saved = artifact_of(files, changed("compile.hosts", another_host(None))).save(tmp_path / "scale")
     said = cmake(saved, tmp_path / "build")
     done = subprocess.run([tmp_path / "build" / "scale_example"], capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"1 2 3 4 "), said
@@ -59,7 +57,7 @@ def test_the_example_alone_and_the_library_in_a_project(tmp_path: Path) -> None:
 @needs_cmake
 def test_a_library_for_each_machine(tmp_path: Path) -> None:
     record = changed("compile.hosts", another_host("aarch64-linux-gnu"))
-    saved = Artifact({**FILES, **HELPER, **WEIGHTS}, record).save(tmp_path / "scale")
+    saved = artifact_of({**FILES, **HELPER, **WEIGHTS}, record).save(tmp_path / "scale")
     said = cmake(saved, tmp_path / "build")
     assert {path.name for path in (tmp_path / "build").glob("*.a")} == {"libscale.a"}, said
     said = cmake(saved, tmp_path / "other", "-Dscale_HOST=other")
@@ -68,7 +66,7 @@ def test_a_library_for_each_machine(tmp_path: Path) -> None:
 
 
 def test_it_names_no_cpu_of_this_machine_and_the_libraries() -> None:
-    text = Artifact(FILES, METADATA).source("CMakeLists.txt")
+    text = artifact_of(FILES, METADATA).source("CMakeLists.txt")
     assert "native" not in text
     assert "target_compile_options(scale PRIVATE -O3 -Wall -Wextra -Werror)" in text
     assert "target_link_libraries(scale PUBLIC m)" in text
@@ -77,8 +75,8 @@ def test_it_names_no_cpu_of_this_machine_and_the_libraries() -> None:
 
 def test_bare_machines_have_no_example() -> None:
     hosts = [{**METADATA["compile"]["hosts"][0], "machine": "arm-none-eabi cortex-m0"}]
-    assert "add_executable" not in Artifact(FILES, changed("compile.hosts", hosts)).source("CMakeLists.txt")
+    assert "add_executable" not in artifact_of(FILES, changed("compile.hosts", hosts)).source("CMakeLists.txt")
 
 
 def test_that_of_a_plugin_stays() -> None:
-    assert Artifact({**FILES, "CMakeLists.txt": "# mine"}, METADATA).source("CMakeLists.txt") == "# mine"
+    assert artifact_of({**FILES, "CMakeLists.txt": "# mine"}, METADATA).source("CMakeLists.txt") == "# mine"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, SCALE_C, X
+from tests.artifact.test_artifact import FILES, METADATA, SCALE_C, X, artifact_of
 
 from uma.artifact import Artifact, load
 from uma.errors import ToolchainError
@@ -32,7 +32,7 @@ def calling(package: str | None = None) -> Artifact:
     """The model ``scale``, which multiplies with what a library gives."""
     record: dict[str, Any] = copy.deepcopy(METADATA)
     record["compile"]["libraries"] = [{"name": "twice", "package": package, "symbols": ["twice"]}]
-    return Artifact({**FILES, "scale.c": CALLING_C}, record)
+    return artifact_of({**FILES, "scale.c": CALLING_C}, record)
 
 
 def made(folder: Path, factor: int) -> Path:
@@ -61,14 +61,14 @@ def test_another_one_makes_another_model(tmp_path: Path, monkeypatch: pytest.Mon
     models = []
     for factor in 2, 3:
         monkeypatch.setenv("UMA_LIBRARY_PATH", str(made(tmp_path / str(factor), factor)))
-        models.append(calling()._library())
+        models.append(calling()._compiled.library())
         np.testing.assert_array_equal(calling().run(X)["y:0"], np.array([1, -4, 9, 400]) * factor)
     assert models[0] != models[1]
-    assert calling()._library() == models[1]
+    assert calling()._compiled.library() == models[1]
     library = tmp_path / "3" / "libtwice.so"
     os.utime(library, ns=(0, 0))
     assert len(list((tmp_path / "cache").iterdir())) == 2
-    calling()._library()
+    calling()._compiled.library()
     keys = {entry.name.partition("-")[0] for entry in (tmp_path / "cache").iterdir()}
     assert len(keys) == 3
 
@@ -88,7 +88,7 @@ def test_a_library_that_goes_meanwhile(
     compilers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "libtwice.so"
-    monkeypatch.setattr("uma.artifact.require_library", lambda *given: gone)
+    monkeypatch.setattr("uma.artifact.compiled.require_library", lambda *given: gone)
     with pytest.raises(ToolchainError, match="a library cannot be read any more: No such file") as error:
         calling().run(X)
     assert error.value.where == str(gone)

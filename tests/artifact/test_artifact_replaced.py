@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, changed
+from tests.artifact.test_artifact import FILES, METADATA, artifact_of, changed
 
-from uma.artifact import Artifact, load
+from uma.artifact import load
 from uma.errors import UsageError
 from uma.runtime import replace
 from uma.runtime.replace import recover, replace_folder, staging
@@ -20,12 +20,15 @@ from uma.runtime.replace import recover, replace_folder, staging
 _KILLED = """
 import json, os, random, signal, sys, time
 
-from uma.artifact import Artifact, load
+from uma import json_record
+from uma.artifact import Artifact, ArtifactRecord, load
 from uma.runtime import replace
 
 folder, exchange, kills, seed = sys.argv[1], sys.argv[2] == "exchange", int(sys.argv[3]), int(sys.argv[4])
 files, metadata = json.load(sys.stdin)
-old, new = Artifact(files, metadata), Artifact({**files, "extra.h": "/* */"}, {**metadata, "targets": ["new"]})
+record = json_record.read(ArtifactRecord, {**metadata, "files": {}})
+other = json_record.read(ArtifactRecord, {**metadata, "files": {}, "targets": ["new"]})
+old, new = Artifact(files, record), Artifact({**files, "extra.h": "/* */"}, other)
 if not exchange:
     replace._exchange = lambda *_: False
 
@@ -109,11 +112,11 @@ def test_killed_200_times(tmp_path: Path, how: str, seed: int) -> None:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    return Artifact(FILES, METADATA).save(tmp_path / "scale")
+    return artifact_of(FILES, METADATA).save(tmp_path / "scale")
 
 
 def again(folder: Path) -> None:
-    Artifact(FILES, changed("targets", ["new"])).save(folder)
+    artifact_of(FILES, changed("targets", ["new"])).save(folder)
     assert load(folder).metadata["targets"] == ["new"]
     assert os.listdir(folder.parent) == [folder.name]
 
@@ -152,7 +155,7 @@ def test_an_exchange_that_fails(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(replace, "_exchange", fail)
     with pytest.raises(UsageError, match="cannot write the artifact: Input/output error"):
-        Artifact(FILES, changed("targets", ["new"])).save(saved)
+        artifact_of(FILES, changed("targets", ["new"])).save(saved)
     assert load(saved).metadata["targets"] == METADATA["targets"]
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -197,7 +200,7 @@ def test_those_of_processes_that_live_are_not_swept(saved: Path, tmp_path: Path)
     other = tmp_path / "other"
     with staging(other) as staged:
         (staged / "file").touch()
-        Artifact(FILES, METADATA).save(saved)
+        artifact_of(FILES, METADATA).save(saved)
         assert (staged / "file").exists()
         replace_folder(staged, other)
     assert os.listdir(other) == ["file"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests._support.programs import interpret_program, kernel, programs
 
 from uma.codegen import ModelFiles, emit_model
+from uma.codegen.executors import EXECUTORS
 from uma.codegen.header import float_literal, int32_literal
 from uma.errors import InternalError
 from uma.program import Buffer, Call, Plan, Program, Quantisation, check_plan, plan, verify
@@ -202,10 +203,12 @@ def test_the_example_program_computes_what_the_interpreter_does(case: str, compi
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(programs(max_steps=8), st.booleans(), st.integers(0, 1000))
-def test_random_programs(tmp_path_factory: pytest.TempPathFactory, program: Program, reuse: bool, seed: int) -> None:
+@given(programs(max_steps=8), st.booleans(), st.integers(0, 1000), st.sampled_from(sorted(EXECUTORS)))
+def test_random_programs(
+    tmp_path_factory: pytest.TempPathFactory, program: Program, reuse: bool, seed: int, executor: str
+) -> None:
     inputs = random_inputs(program, seed)
-    model = emit_model(program, plan(program, reuse=reuse))
+    model = emit_model(program, plan(program, reuse=reuse), executor=executor)
     found = run_example(tmp_path_factory.mktemp("model"), program, model, inputs, SANITIZED, "gcc")
     for name, array in interpret_program(program, inputs).items():
         np.testing.assert_array_equal(found[name], array)

@@ -13,10 +13,13 @@ from tests._support import fake_device as fake
 from tests._support.c_programs import CSRC
 from tests._support.programs import kernel
 
+from uma.artifact import ClockRecord, PartsRecord
+from uma.artifact.describe import device_record
 from uma.codegen import ModelFiles, emit_model
-from uma.codegen.devices import Device, device_record
+from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, Implementation, Parts
 from uma.errors import InternalError, PluginError, UsageError
+from uma.json_record import plain
 from uma.program import Program, plan
 from uma.target import Attribute, Target, TargetKind
 
@@ -324,7 +327,7 @@ def test_a_label_may_be_a_word_of_c(tmp_path: Path, compilers: tuple[str, ...]) 
 def test_what_the_metadata_say() -> None:
     program = fake.chain("npu", "npu", count=8)
     device = Device("npu", "fake", "mmio", fake.runtime("never", -3), base=4096)
-    assert device_record(device, program, plan(program)) == {
+    assert plain(device_record(device, program, plan(program))) == {
         "label": "npu",
         "kind": "fake",
         "impl": "mmio",
@@ -346,8 +349,8 @@ def test_parts_and_clock_are_in_the_metadata() -> None:
     parts, clock = Parts(2, ("bytes_moved",)), Clock(1e6, "operations")
     made = fake.devices(npu=fake.runtime(counters=("operations",), parts=parts, clock=clock))["npu"]
     record = device_record(made, program, plan(program))
-    assert record["parts"] == {"count": 2, "counters": ["bytes_moved"], "locates_faults": False}
-    assert record["clock"] == {"hz": 1e6, "cycles": "operations", "busy": None}
+    assert record.parts == PartsRecord(2, ("bytes_moved",), False)
+    assert record.clock == ClockRecord(1e6, "operations", None)
 
 
 class TestDevice:

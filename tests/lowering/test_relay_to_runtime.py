@@ -225,12 +225,12 @@ def test_kernels_are_verified_against_their_references() -> None:
 
 class TestArtifact:
     def test_metadata(self) -> None:
-        metadata = artifact_of(members_of(plugin())).metadata
-        assert [device["label"] for device in metadata["devices"]] == ["npu"]
-        assert metadata["calls"][2:5] == [
-            {"kernel": "wait_b", "layers": ["second"], "host": "plain", "device": "npu", "parts": []},
-            {"kernel": "add2", "layers": ["third"], "host": "plain", "device": "npu", "parts": []},
-            {"kernel": "wait_a", "layers": ["first", "third"], "host": "plain", "device": "npu", "parts": []},
+        record = artifact_of(members_of(plugin())).record
+        assert [device.label for device in record.devices] == ["npu"]
+        assert [(call.kernel, call.layers, call.host, call.device) for call in record.calls[2:5]] == [
+            ("wait_b", ("second",), "plain", "npu"),
+            ("add2", ("third",), "plain", "npu"),
+            ("wait_a", ("first", "third"), "plain", "npu"),
         ]
 
     def test_profile_has_the_waits(self) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from tests._support.plugins import installed_host
+from tests._support.records import without_work
 from tests._support.small_models import NET, PAIR
 
 import uma
@@ -129,7 +130,9 @@ class TestStages:
         for dump in dumps:
             again = uma.build(dump, "c", name=plain.name)
             assert again.files == plain.files
-            assert again.metadata == plain.metadata
+            if dumps.index(dump) < STAGES.index("lower"):
+                assert again.metadata == plain.metadata
+            assert without_work(again.metadata) == without_work(plain.metadata)
 
 
 class TestDumps:

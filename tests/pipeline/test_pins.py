@@ -11,6 +11,7 @@ import pytest
 from tests._support import fake_device
 from tests._support.partitions import inputs_of
 from tests._support.plugins import HOST, accelerator, built, checked, entry_of, module_of, taking, toy
+from tests._support.records import without_work
 from tests._support.regions import CHAIN, RELU, SUM, T, X
 from tests._support.te_lowerings import lowered
 
@@ -423,7 +424,7 @@ class TestTwoOfOneKind:
         assert "Compiler='Two'" in (tmp_path / "3-partition.py").read_text()
         for path in tmp_path.glob("*.py"):
             again = build_loaded(LoadedModel(read_dump(path), "model"), members)
-            assert again.metadata["calls"] == artifact.metadata["calls"], path.name
+            assert without_work(again.metadata)["calls"] == without_work(artifact.metadata)["calls"], path.name
             assert again.files["model.c"] == artifact.files["model.c"], path.name
 
     def test_limits_and_pins(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests._support.small_models import Uma
 from tests._support.te_lowerings import lowered
 from tests._support.tflite_builder import TFLiteBuilder
 
+from uma.artifact import QuantizationRecord, TensorRecord
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.relay import Function, Var, call
 from uma.relay.text import print_module
@@ -19,8 +21,8 @@ from uma.reports.samples import SAMPLES, Sample, filled
 from uma.reports.verify import verify
 from uma.runtime.tensors import random_array
 
-ROW = {"name": "x", "shape": [1, 4], "dtype": "int8", "quantization": {"scale": 0.5, "zero_point": -3}}
-ROWS = {"w": {"name": "w", "shape": [2, 3], "dtype": "float32", "quantization": None}, "x": ROW}
+ROW = TensorRecord("x", "x", (1, 4), "int8", QuantizationRecord(0.5, -3))
+ROWS = {"w": TensorRecord("w", "w", (2, 3), "float32", None), "x": ROW}
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ class TestGenerated:
         ],
     )
     def test_ends(self, dtype: str, ends: tuple[int, int]) -> None:
-        made = list(filled([], [{**ROW, "dtype": dtype, "quantization": None}]))
+        made = list(filled([], [replace(ROW, dtype=dtype, quantization=None)]))
         assert tuple(sample.inputs["x"][0, 0].item() for sample in made[1:3]) == ends
         assert not made[3].inputs["x"].any()
         assert all(sample.inputs["x"].dtype == dtype for sample in made)
@@ -89,7 +91,7 @@ def test_a_relu_that_clamps_at_126_is_found() -> None:
     module = module_of(call("nn.relu", x))
     members = members_of(toy("npu", patterns=lambda: [taking("npu", "nn.relu", clamped)]))
     loaded = LoadedModel(module, "m")
-    found = verify(loaded, build_loaded(loaded, members), members, list(filled([], [{**ROW, "name": "x"}])))
+    found = verify(loaded, build_loaded(loaded, members), members, list(filled([], [ROW])))
     [check] = found.kernels
     assert (check.sample, check.difference.got, check.difference.expected) == ("all highest", 126, 127)
     assert check.compared > SAMPLES and 1 <= check.differing < SAMPLES

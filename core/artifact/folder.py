@@ -6,14 +6,14 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from .artifact_record import METADATA_FILE, parse_record, problem
-from .codegen.makefile import makefile_products
-from .errors import ModelError, UmaError, UsageError
-from .runtime.files import read_plain
-from .runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
-from .runtime.replace import one_at_a_time, recover, replace_folder, staging
+from ..errors import ModelError, UmaError, UsageError
+from ..runtime.files import read_plain
+from ..runtime.objects import OBJECTS_FOLDER, is_as_written, write_objects
+from ..runtime.replace import one_at_a_time, recover, replace_folder, staging
+from .export.makefile import makefile_products
+from .record import METADATA_FILE, ArtifactRecord, FileRecord
+from .soundness import parse_record
 
 __all__ = ["MAX_METADATA_BYTES", "file_table", "read_folder", "write_folder"]
 
@@ -21,12 +21,9 @@ MAX_METADATA_BYTES = 1 << 25
 """What ``metadata.json`` may have; only names that come from the model can take it that far."""
 
 
-def file_table(contents: Mapping[str, bytes]) -> dict[str, dict[str, int | str]]:
-    """The size and the digest of each file, by its name, as the metadata has them."""
-    return {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in contents.items()
-    }
+def file_table(contents: Mapping[str, bytes]) -> dict[str, FileRecord]:
+    """The size and the digest of each file, by its name."""
+    return {name: FileRecord(len(content), hashlib.sha256(content).hexdigest()) for name, content in contents.items()}
 
 
 def write_folder(
@@ -63,8 +60,8 @@ def write_folder(
     return folder
 
 
-def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of an artifact, and its metadata without their table. Nothing of it is compiled or run.
+def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], ArtifactRecord]:
+    """The files of an artifact, and its record. Nothing of it is compiled or run.
 
     Raises:
         UsageError, ModelError: as for `uma.load`.
@@ -82,13 +79,10 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[st
             hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
         ) from error
     record = parse_record(read_plain(where, range(MAX_METADATA_BYTES + 1)), where)
-    if reason := problem(record):
-        raise ModelError(f"the artifact is not sound: {reason}", where=str(where))
-    table = record.pop("files")
     files = {}
-    for name, row in table.items():
-        files[name] = read_plain(folder / name, range(row["bytes"], row["bytes"] + 1))
-        if hashlib.sha256(files[name]).hexdigest() != row["sha256"]:
+    for name, row in record.files.items():
+        files[name] = read_plain(folder / name, range(row.bytes, row.bytes + 1))
+        if hashlib.sha256(files[name]).hexdigest() != row.sha256:
             raise ModelError(
                 "the file was changed or damaged: its digest is not the one in the metadata",
                 where=str(folder / name),

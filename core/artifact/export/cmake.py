@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from ..compilers import native_flags
-from .makefile import is_complete, remote_hosts
+from ...compilers import native_flags
+from ..record import ArtifactRecord, HostRecord
+from .makefile import is_complete
 
 __all__ = ["cmake_text"]
 
 
-def cmake_text(record: Mapping[str, Any]) -> str:
+def cmake_text(record: ArtifactRecord) -> str:
     """The text of the CMakeLists.txt.
 
     It builds a static library, with the flags of the metadata but for those that name the CPU of the machine that
@@ -19,13 +19,13 @@ def cmake_text(record: Mapping[str, Any]) -> str:
     ``-DNAME_HOST=LABEL`` it builds the library of another host, which is another machine.
 
     Args:
-        record: the metadata of an artifact, with its files.
+        record: of the artifact.
     """
-    how, name = record["compile"], record["name"]
-    first, *others = how["hosts"]
-    remote = remote_hosts(record)
+    how, name = record.compile, record.name
+    first, *others = how.hosts
+    remote = how.remote_hosts
     near = [host for host in others if host not in remote]
-    assembled = any(source.endswith(".S") for host in how["hosts"] for source in host["sources"])
+    assembled = any(source.endswith(".S") for host in how.hosts for source in host.sources)
     lines = [
         "# Builds the model as a static library. In a project: add_subdirectory(FOLDER), then",
         f"# target_link_libraries(PROGRAM {name}). Alone it builds the example program as well, in a folder outside of",
@@ -35,42 +35,42 @@ def cmake_text(record: Mapping[str, Any]) -> str:
         "",
     ]
     if remote:
-        labels = ", ".join(host["label"] for host in (first, *remote))
-        lines.append(f'set({name}_HOST {first["label"]} CACHE STRING "What to build for: {labels}")')
-        lines += [f"if({name}_HOST STREQUAL {first['label']})", ""]
+        labels = ", ".join(host.label for host in (first, *remote))
+        lines.append(f'set({name}_HOST {first.label} CACHE STRING "What to build for: {labels}")')
+        lines += [f"if({name}_HOST STREQUAL {first.label})", ""]
     for host in near:
-        lines += _target(f"{name}_on_{host['label']}", "OBJECT", host, [])
-    objects = [f"$<TARGET_OBJECTS:{name}_on_{host['label']}>" for host in near]
+        lines += _target(f"{name}_on_{host.label}", "OBJECT", host, [])
+    objects = [f"$<TARGET_OBJECTS:{name}_on_{host.label}>" for host in near]
     lines += _target(name, "STATIC", first, objects)
-    libraries = " ".join(dict.fromkeys(row["name"] for row in how["libraries"]))
+    libraries = " ".join(dict.fromkeys(row.name for row in how.libraries))
     if libraries:
         lines.append(f"target_link_libraries({name} PUBLIC {libraries})")
     lines += ["if(UNIX)", f"  target_link_libraries({name} PUBLIC m)", "endif()"]
     if is_complete(record):
         lines += [
             "if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)",
-            f"  add_executable({name}_example {how['example']})",
+            f"  add_executable({name}_example {how.example})",
             f"  target_link_libraries({name}_example PRIVATE {name})",
             "endif()",
         ]
     for host in remote:
-        library = _target(f"{name}_on_{host['label']}", "STATIC", host, [])
-        lines += ["", f"elseif({name}_HOST STREQUAL {host['label']})", "", *library]
+        library = _target(f"{name}_on_{host.label}", "STATIC", host, [])
+        lines += ["", f"elseif({name}_HOST STREQUAL {host.label})", "", *library]
     if remote:
         lines += ["", "else()", f'  message(FATAL_ERROR "{name}_HOST is no host of the model")', "endif()"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _target(target: str, kind: str, host: Mapping[str, Any], objects: Sequence[str]) -> list[str]:
+def _target(target: str, kind: str, host: HostRecord, objects: Sequence[str]) -> list[str]:
     """What compiles the sources of a host."""
     lines = [
-        f"add_library({target} {kind} {' '.join([*host['sources'], *objects])})",
+        f"add_library({target} {kind} {' '.join([*host.sources, *objects])})",
         f"target_include_directories({target} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
         f"set_target_properties({target} PROPERTIES C_STANDARD 99)",
     ]
     if flags := _flags(host):
         lines += ["if(NOT MSVC)", f"  target_compile_options({target} PRIVATE {' '.join(flags)})", "endif()"]
-    for source in host["sources"]:
+    for source in host.sources:
         if source.endswith(".S"):
             # Flags for C mean nothing to an assembler, which clang says of each of them.
             lines += [
@@ -80,7 +80,7 @@ def _target(target: str, kind: str, host: Mapping[str, Any], objects: Sequence[s
     return lines
 
 
-def _flags(host: Mapping[str, Any]) -> list[str]:
+def _flags(host: HostRecord) -> list[str]:
     """The flags of a host, but for those that name the CPU that compiles; C99 is said in CMake's own way."""
-    native = native_flags(host["flags"])
-    return [flag for flag in host["flags"] if flag not in native and not flag.startswith("-std=")]
+    native = native_flags(host.flags)
+    return [flag for flag in host.flags if flag not in native and not flag.startswith("-std=")]

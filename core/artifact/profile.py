@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..contract.drivers import Clock
+from .record import CallRecord
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .devices import DeviceInfo
+    from ..runtime.devices import DeviceInfo
 
 __all__ = ["CallTime", "PartCounts", "Profile", "call_times"]
 
@@ -72,7 +73,7 @@ class Profile:
 
 
 def call_times(
-    calls: Sequence[Mapping[str, Any]],
+    calls: Sequence[CallRecord],
     medians_ns: Sequence[float],
     counts: Sequence[int],
     devices: Mapping[str, DeviceInfo],
@@ -80,7 +81,7 @@ def call_times(
     """The calls of a run with what was measured of them.
 
     Args:
-        calls: as the metadata of an artifact have them.
+        calls: as the record of an artifact has them.
         medians_ns: of each call.
         counts: for each call of a device its counters, those of parts behind the others: see `NativeModel.step_counts`.
         devices: by label.
@@ -89,13 +90,12 @@ def call_times(
     for call, ns in zip(calls, medians_ns, strict=True):
         counted: Mapping[str, int] = {}
         parts: tuple[PartCounts, ...] = ()
-        if call["device"] is not None:
-            info = devices[call["device"]]
+        if call.device is not None:
+            info = devices[call.device]
             behind = first + info.n_counters
-            counted, parts = _named(info, call["parts"], counts[first:behind])
+            counted, parts = _named(info, call.parts, counts[first:behind])
             first = behind
-        layers = tuple(call["layers"])
-        made.append(CallTime(call["kernel"], layers, ns, call["host"], call["device"], counted, parts))
+        made.append(CallTime(call.kernel, call.layers, ns, call.host, call.device, counted, parts))
     return tuple(made)
 
 

@@ -1,0 +1,46 @@
+"""What a build returns: a compiled model that describes itself, runs, and is saved and loaded."""
+
+from .artifact import Artifact, load
+from .profile import CallTime, PartCounts, Profile
+from .record import (
+    ArtifactRecord,
+    BufferRecord,
+    CallRecord,
+    ClockRecord,
+    CompileRecord,
+    DeviceRecord,
+    FaultRecord,
+    FileRecord,
+    HostRecord,
+    LibraryRecord,
+    MemoryRecord,
+    PartsRecord,
+    QuantizationRecord,
+    StateRecord,
+    TensorRecord,
+)
+from .soundness import schema
+
+__all__ = [
+    "Artifact",
+    "ArtifactRecord",
+    "BufferRecord",
+    "CallRecord",
+    "CallTime",
+    "ClockRecord",
+    "CompileRecord",
+    "DeviceRecord",
+    "FaultRecord",
+    "FileRecord",
+    "HostRecord",
+    "LibraryRecord",
+    "MemoryRecord",
+    "PartCounts",
+    "PartsRecord",
+    "Profile",
+    "QuantizationRecord",
+    "StateRecord",
+    "TensorRecord",
+    "load",
+    "schema",
+]

@@ -1,0 +1,367 @@
+"""What a build returns: C sources, weights and a description, in one immutable object that runs, saves and loads.
+
+The sources are the artifact. The shared library that runs on this machine is made from them when it is first needed,
+kept in the cache, and made again where CPU or compiler differ; it is never part of what is saved.
+
+Loading an artifact reads it as hostile data and runs nothing of it. Running it compiles and executes its C: run only
+what you trust.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from .. import json_record
+from ..arguments import path_of, told
+from ..contract.drivers import Clock
+from ..errors import InternalError, ModelError, UsageError
+from ..toolchain.cache import on_trial
+from ..toolchain.compile import STACK_SYMBOL
+from ..toolchain.elf import code_bytes, symbol_value, text_bytes
+from ..toolchain.stack import stack_bytes
+from .compiled import Compiled
+from .export.cmake import cmake_text
+from .export.makefile import makefile_text
+from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
+from .profile import Profile, call_times
+from .record import ArtifactRecord
+from .soundness import problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ..runtime.emulator import EmulatedModel
+    from ..runtime.isolated import IsolatedModel, Isolation
+    from ..runtime.native import NativeModel
+    from ..runtime.session import ModelSession
+
+__all__ = ["Artifact", "load"]
+
+
+class Artifact:
+    """A compiled model.
+
+    Args:
+        files: name to content of every file: C sources, headers, weights, example. Text is kept as UTF-8. A Makefile
+            and a CMakeLists.txt are added if there are none.
+        record: what it says of itself, but for ``files``, which is computed here.
+
+    Attributes:
+        record: all that it says of itself; read only.
+        files: name to content of every file.
+
+    Raises:
+        InternalError: the two do not agree with the schema or with each other.
+        ModelError: the names in the record are too long to be written.
+    """
+
+    record: ArtifactRecord
+    files: Mapping[str, bytes]
+
+    def __init__(self, files: Mapping[str, str | bytes], record: ArtifactRecord) -> None:
+        try:
+            contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+            record = dataclasses.replace(record, files=file_table(contents))
+            plain = json.loads(json.dumps(json_record.plain(record), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise InternalError(f"the artifact cannot be written down: {error}") from error
+        if reason := problem(plain):
+            raise InternalError(f"the artifact is not sound: {reason}")
+        for name, text in (("Makefile", makefile_text), ("CMakeLists.txt", cmake_text)):
+            contents.setdefault(name, text(record).encode())
+        self.record = dataclasses.replace(record, files=file_table(contents))
+        self._text = json.dumps(json_record.plain(self.record), indent=1, sort_keys=True) + "\n"
+        if len(self._text) > MAX_METADATA_BYTES:  # only names that come from the model can be this long
+            raise ModelError(
+                f"the names of the model's layers take more than {MAX_METADATA_BYTES} bytes",
+                where=record.name,
+                hint="shorten the names in the model",
+            )
+        self.files = MappingProxyType(dict(sorted(contents.items())))
+        self._compiled = Compiled(self.record, self.files)
+        self._lock = threading.RLock()
+        self._model: NativeModel | EmulatedModel | None = None
+        self._session: ModelSession | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled and copied as its files: what was compiled or is running stays where it is."""
+        return Artifact, (dict(self.files), self.record)
+
+    def __repr__(self) -> str:
+        return f"<Artifact {self.name}: {', '.join(self.record.targets)}>"
+
+    @property
+    def name(self) -> str:
+        """The model's name, a C identifier."""
+        return self.record.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What ``metadata.json`` says, the `record` as JSON has it, as a copy that is the caller's own."""
+        copy: dict[str, Any] = json.loads(self._text)
+        return copy
+
+    @property
+    def arena_bytes(self) -> int:
+        """Working memory of one run, in bytes; inputs and outputs are not in it."""
+        return self.record.arena_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """What one context keeps from one run to the next, in bytes."""
+        return 0 if self.record.state is None else self.record.state.bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """Weights and tables, in bytes."""
+        return self.record.constant_bytes
+
+    @property
+    def code_bytes(self) -> int:
+        """Machine code of the library as this machine compiles it (its section ``.text``), in bytes; where other
+        machines run it, or some of it, that of its `objects`.
+
+        Raises:
+            ToolchainError: the library or the objects cannot be made, or are not ELF.
+        """
+        if objects := self.objects():
+            return sum(map(code_bytes, objects.values()))
+        library = self._compiled.library()
+        with on_trial(library):
+            return text_bytes(library)
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """Stack that one run takes, in bytes, as this machine compiles the library; where another machine runs it, as
+        its `objects` have it.
+
+        It is the largest sum of frames along any chain of calls from ``NAME_run``, as the compiler tells them. Drivers
+        of devices, which are called through pointers, and the C library are not in it.
+
+        Returns:
+            None where the compiler does not tell, or a frame has no bound.
+
+        Raises:
+            ToolchainError: the library or the objects cannot be made, or are not ELF.
+        """
+        if self.objects():
+            how = self.record.compile
+            apart = {host.label for host in how.remote_hosts}
+            made = [one for name, one in self._compiled.objects.items() if name.partition("/")[0] not in apart]
+            return stack_bytes(made, f"{self.name}_run")
+        library = self._compiled.library()
+        with on_trial(library):
+            return symbol_value(library, STACK_SYMBOL)
+
+    @property
+    def emulator(self) -> str | None:
+        """The emulator that runs it, by its name; None where it runs on this machine, or not at all."""
+        return None if self.is_native else self.record.compile.hosts[0].runner
+
+    @property
+    def is_native(self) -> bool:
+        """Whether this machine itself runs it."""
+        return self._compiled.machine is None
+
+    def objects(self) -> dict[str, bytes]:
+        """What is compiled where other machines than this one run the model, or some of it.
+
+        Returns:
+            ``LABEL/NAME.c.o`` to the object, for each host and source; nothing where this machine runs it all.
+
+        Raises:
+            ToolchainError: a compiler is missing, or does not take the sources.
+        """
+        with self._lock:
+            return {name: one.content for name, one in self._compiled.objects.items()}
+
+    def source(self, name: str) -> str:
+        """The text of the file `name`.
+
+        Raises:
+            UsageError: there is no such file, or it is not text.
+        """
+        if name not in self.files:
+            raise UsageError(f"the artifact {self.name!r} has no file {name!r}", hint=f"it has {', '.join(self.files)}")
+        try:
+            return self.files[name].decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"the file {name!r} is not text", hint="its bytes are in Artifact.files") from error
+
+    def session(self) -> ModelSession:
+        """A context of the model with buffers of its own: on this machine, or in the emulator that its target names.
+
+        Raises:
+            ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
+            ModelError: the sources hold another model than the metadata says.
+            RequirementError: the emulated board has less memory than the model takes.
+            UsageError: the model is for another machine, and names no emulator; or for a CPU with instructions that
+                this one's has not; or a device is at an address of the machine that it was built for.
+        """
+        with self._lock:
+            if self._model is None:
+                made = self._compiled
+                self._model = made.load(made.library()) if self.is_native else made.emulated()
+            return self._model.session()
+
+    def isolated(
+        self,
+        isolation: Isolation,
+        arena: Mapping[str, tuple[int, int]] | None = None,
+        state: Mapping[str, tuple[int, int]] | None = None,
+    ) -> IsolatedModel:
+        """A context of the model in a process of its own.
+
+        Args:
+            isolation: the process.
+            arena, state: of a model of which single steps can be run, the extents of its buffers; see `Image`.
+
+        Raises:
+            ToolchainError: the model cannot be compiled, or there is no room for what it works on.
+            UsageError: the model is for another machine or CPU, or a device is at an address of one.
+        """
+        from ..runtime.isolated import IsolatedModel
+
+        return IsolatedModel(isolation, self._compiled.image(arena, state))
+
+    def run(self, inputs: Any = None) -> dict[str, npt.NDArray[np.generic]]:
+        """Run the model once, on this machine or in the emulator that its target names.
+
+        It may be called from several threads, which then take turns.
+
+        All runs are those of one session. A model that keeps something from one run to the next goes on where the run
+        before left off, until `reset`; for several streams take a `session` for each.
+
+        Args:
+            inputs: input name to array; or one array, for a model with one input; or None, for one without. An array is
+                a numpy array or has ``__dlpack__``, and has exactly the model's shape and dtype.
+
+        Returns:
+            Output name to array, in the model's order.
+
+        Raises:
+            ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
+            ToolchainError, RequirementError: as for `session`.
+            DeviceError: a device stopped the run, or could not be opened.
+            UsageError: as for `session`; or a run was stopped half-way, and what it kept needs a `reset`.
+        """
+        with self._lock:
+            return self._own_session().run(inputs)
+
+    def reset(self) -> None:
+        """Have `run` begin again with what the model says it keeps before the first run.
+
+        Raises:
+            ToolchainError, DeviceError: as for `run`.
+        """
+        with self._lock:
+            self._own_session().reset()
+
+    def profile(self, inputs: Any = None, repeat: int = 10) -> Profile:
+        """Run the model with a clock between its calls, in a library of its own: about 20 ns more for each call.
+
+        These runs begin as after `reset`, and those of `run` do not see them.
+
+        Args:
+            inputs: as for `run`.
+            repeat: how many runs to measure, after one that is not.
+
+        Raises:
+            UsageError: `repeat` is not positive, or the model is for another machine.
+            ModelError, ToolchainError, DeviceError: as for `run`.
+        """
+        import numpy as np
+
+        from ..runtime.native import Session
+
+        if not isinstance(repeat, int):
+            raise UsageError(f"{told(repeat)} is no number of runs", hint="measure one or more")
+        if repeat < 1:
+            raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
+        if not self.is_native:
+            raise UsageError(
+                f"a model for {self._compiled.machine} cannot be timed here: emulators do not take the time that it "
+                "takes",
+                where=self.name,
+                hint="build it for this machine to compare layers, or time it on the machine",
+            )
+        calls = self.record.calls
+        with self._lock:
+            model = self._compiled.load(self._compiled.library("profile"))
+            kept = None
+            if self._session is not None and model.devices:  # hardware is there once
+                kept = self._session.save() if model.states else None
+                self._session.close()
+                self._session = None
+            try:
+                with Session(model) as session:
+                    outputs = session.run(inputs)
+                    totals_ns = [model.step_ns()]
+                    for _ in range(repeat):
+                        session.invoke()
+                        totals_ns.append(model.step_ns())
+                    counters = session.counters()
+                    counts = model.step_counts().tolist() if model.devices else []
+            finally:
+                if kept is not None:
+                    self._own_session().restore(kept)
+        if totals_ns[0].shape != (len(calls),):
+            what = f"the model has {totals_ns[0].size} steps, its metadata says {len(calls)} calls"
+            raise ModelError(what, where=self.name)
+        devices = {info.label: info for info in model.devices}
+        expected = sum(devices[call.device].n_counters for call in calls if call.device is not None)
+        if len(counts) != expected:
+            what = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
+            raise ModelError(what, where=self.name)
+        medians_ns = np.median(np.diff(totals_ns, axis=0), axis=0).tolist()
+        clocks = {
+            row.label: Clock(row.clock.hz, row.clock.cycles, row.clock.busy) for row in self.record.devices if row.clock
+        }
+        times = call_times(calls, medians_ns, counts, devices)
+        return Profile(times, outputs, counters, clocks)
+
+    def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
+        """Write the artifact as the folder `path`, whole or not at all.
+
+        An artifact that is there already is replaced, with what its Makefile made, unless it was changed or something
+        was added to it. Of several processes that save to one folder the last one's artifact stays; one that is killed
+        leaves the old artifact or the new one, whole.
+
+        Args:
+            path: the folder.
+            objects: write the `objects` as well, if there are any, into its folder ``objects``. They are not part of
+                the artifact: `load` does not read them.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UsageError: something else is at `path`, or it cannot be written.
+            ToolchainError: as for `objects`.
+        """
+        return write_folder(path_of(path, "an artifact"), self.files, self._text, self.objects() if objects else {})
+
+    def _own_session(self) -> ModelSession:
+        if self._session is None:
+            self._session = self.session()
+        return self._session
+
+
+def load(path: str | os.PathLike[str]) -> Artifact:
+    """Read an artifact that `Artifact.save` wrote. Nothing of it is compiled or run.
+
+    Only files that the metadata lists are read; each must be a plain file of the size and digest given there.
+
+    Raises:
+        UsageError: there is no artifact at `path`.
+        ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
+    """
+    return Artifact(*read_folder(path_of(path, "an artifact")))

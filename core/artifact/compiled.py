@@ -1,0 +1,239 @@
+"""An artifact as this machine compiles it: its objects, its shared library, and the model in that or in an emulator."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..contract.drivers import Library, Parts
+from ..errors import ModelError, UsageError
+from ..machines import Machine, find_runner, runners_for
+from ..toolchain.cache import Cache, library_key, on_trial
+from ..toolchain.compile import Part, compile_objects, compile_shared
+from ..toolchain.cpu import refuse_other_cpu
+from ..toolchain.discovery import find_compiler
+from ..toolchain.elf import check_machine
+from ..toolchain.libraries import require_library
+from ..toolchain.stack import Measured
+from .record import ArtifactRecord, HostRecord, TensorRecord
+
+if TYPE_CHECKING:
+    from ..runtime.emulator import EmulatedModel
+    from ..runtime.isolated import Image
+    from ..runtime.native import DeviceInfo, NativeModel, TensorInfo
+
+__all__ = ["Compiled"]
+
+
+class Compiled:
+    """What is made of an artifact on this machine, each thing when it is asked for.
+
+    Args:
+        record: of the artifact.
+        files: its files, by name.
+    """
+
+    def __init__(self, record: ArtifactRecord, files: Mapping[str, bytes]) -> None:
+        self._record, self._files = record, files
+        self._first = record.compile.hosts[0]
+        self._where = f"model {record.name}"
+
+    @functools.cached_property
+    def machine(self) -> Machine | None:
+        """What the first host is compiled for; None for this machine."""
+        return _foreign(self._first)
+
+    @functools.cached_property
+    def objects(self) -> Mapping[str, Measured]:
+        """``LABEL/NAME.c.o`` to the object, for each host and source; nothing where this machine runs it all.
+
+        Raises:
+            ToolchainError: a compiler is missing, or does not take the sources.
+        """
+        hosts = self._record.compile.hosts
+        made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
+        return {name: one for objects in made for name, one in objects.items()}
+
+    def _objects_of(self, host: HostRecord) -> dict[str, Measured]:
+        machine = host.own_machine
+        made = compile_objects([Part(find_compiler(host.compiler, machine), host.sources, host.flags)], self._files)
+        for name, one in made.items():
+            if machine is not None:
+                check_machine(one.content, machine, name)
+        return {f"{host.label}/{name}": one for name, one in made.items()}
+
+    def library(self, variant: Literal["plain", "profile"] = "plain") -> Path:
+        """The shared library for this machine, from the cache.
+
+        Raises:
+            ToolchainError: it cannot be made.
+            UsageError: the model is for several machines.
+        """
+        how = self._record.compile
+        parts = self._parts(how.profile if variant == "profile" else [*self._first.sources, how.library_entry])
+        if variant == "plain":
+            parts[0] = replace(parts[0], flags=[*parts[0].flags, "-DUMA_INTERRUPTIBLE"])  # by Ctrl-C, behind each step
+        digests = {name: row.sha256 for name, row in self._record.files.items()}
+        libraries = self._libraries(parts[0])
+        key = library_key(digests, parts, libraries)
+
+        def build(output: Path) -> None:
+            compile_shared(parts, self._files, output, libraries=libraries, stack_of=f"{self._record.name}_run")
+
+        return Cache().library(key, build)
+
+    def load(self, library: Path) -> NativeModel:
+        """The model in a library of it, loaded into this process.
+
+        Raises:
+            ToolchainError, ModelError, UsageError: as `Artifact.session`.
+        """
+        from ..runtime.native import NativeModel
+
+        self._check_here()
+        record = self._record
+        with on_trial(library):
+            model = NativeModel(
+                library,
+                name=record.name,
+                inputs=_tensors(record.inputs),
+                outputs=_tensors(record.outputs),
+                states=_tensors(record.states),
+                model_digest=None if record.state is None else record.state.model,
+                devices=self._devices(),
+                layers=record.layers,
+                parts=record.parts,
+            )
+        if model.arena_bytes != record.arena_bytes:
+            raise ModelError(
+                f"the model needs an arena of {model.arena_bytes} bytes, its metadata says {record.arena_bytes}",
+                where=record.name,
+            )
+        return model
+
+    def emulated(self) -> EmulatedModel:
+        """The model in a program for the emulator that its first host names.
+
+        Raises:
+            ToolchainError, UsageError: as `Artifact.session`.
+        """
+        from ..runtime.emulator import EmulatedModel
+        from ..runtime.image import make_image
+
+        record, first, machine = self._record, self._first, self.machine
+        assert machine is not None
+        if first.runner is None:
+            fits = runners_for(machine)
+            emulated = f"; to run it here, build it with -runner={' or -runner='.join(fits)}" if fits else ""
+            raise UsageError(
+                f"the model is compiled for {machine}, which this machine is not: it does not run here",
+                where=record.name,
+                hint=f"compile what Artifact.save writes for that machine{emulated}",
+            )
+        self._check_devices()
+        parts = self._parts([*first.sources, record.compile.library_entry])
+        runner = find_runner(first.runner, machine)
+        image = make_image(parts, self._files, runner, self._libraries(parts[0]), where=self._where)
+        return EmulatedModel(
+            image,
+            runner,
+            record.name,
+            _tensors(record.inputs),
+            _tensors(record.outputs),
+            _tensors(record.states),
+            self._devices(),
+            record.layers,
+            record.parts,
+            record.arena_bytes,
+            None if record.state is None else record.state.model,
+        )
+
+    def image(
+        self, arena: Mapping[str, tuple[int, int]] | None = None, state: Mapping[str, tuple[int, int]] | None = None
+    ) -> Image:
+        """The library as `runtime.isolated` takes it. For arguments and errors see `Artifact.isolated`."""
+        from ..runtime.isolated import Image
+
+        self._check_here()
+        record = self._record
+        return Image(
+            self.library(),
+            record.name,
+            _tensors(record.inputs),
+            _tensors(record.outputs),
+            _tensors(record.states),
+            self._devices(),
+            record.layers,
+            record.parts,
+            record.arena_bytes,
+            0 if record.state is None else record.state.bytes,
+            arena is not None,
+            arena or {},
+            state or {},
+        )
+
+    def _devices(self) -> tuple[DeviceInfo, ...]:
+        from ..runtime.native import DeviceInfo
+
+        infos = []
+        for device in self._record.devices:
+            told = device.parts
+            parts = None if told is None else Parts(told.count, told.counters, told.locates_faults)
+            meanings = {fault.code: fault.meaning for fault in device.faults}
+            infos.append(DeviceInfo(device.label, device.shown, meanings, device.counters, parts))
+        return tuple(infos)
+
+    def _check_here(self) -> None:
+        """UsageError where a device is not to be had on this machine, or its CPU is not one that a host is for."""
+        self._check_devices()
+        for host in self._record.compile.hosts:
+            refuse_other_cpu(find_compiler(host.compiler, host.own_machine), host.flags, self._where)
+
+    def _check_devices(self) -> None:
+        for device in self._record.devices:
+            if device.base is not None:
+                raise UsageError(
+                    f"device {device.label!r} ({device.shown}) is at address {device.base:#x} of another machine, "
+                    "which Python does not reach",
+                    where=self._record.name,
+                    hint="compile what Artifact.save writes for that machine; to run it here, build it for a simulator",
+                )
+
+    def _parts(self, sources: Sequence[str]) -> list[Part]:
+        """What is compiled for the machine of the first host, ``sources`` for that one.
+
+        Raises:
+            UsageError: another host is another machine.
+        """
+        how = self._record.compile
+        if how.remote_hosts:
+            raise UsageError(
+                f"the model is for several machines, {self._first.label!r} and {how.remote_hosts[0].label!r}: no one "
+                "process runs them",
+                where=self._record.name,
+                hint="compile what Artifact.save writes for each of them; or give all hosts one machine",
+            )
+        return [
+            Part(find_compiler(host.compiler, host.own_machine), names, host.flags)
+            for host, names in ((self._first, sources), *((other, other.sources) for other in how.hosts[1:]))
+        ]
+
+    def _libraries(self, part: Part) -> list[Path]:
+        """The files of the libraries that the model is linked with, ``part`` being what the first host runs."""
+        wanted = [Library(row.name, row.package, row.symbols) for row in self._record.compile.libraries]
+        return [require_library(library, part.compiler, self._where, part.flags, self.machine) for library in wanted]
+
+
+def _tensors(rows: Sequence[TensorRecord]) -> tuple[TensorInfo, ...]:
+    from ..runtime.native import TensorInfo
+
+    return tuple(TensorInfo(row.name, row.dtype, row.shape) for row in rows)
+
+
+def _foreign(host: HostRecord) -> Machine | None:
+    """The machine that a host is, where it is not this one."""
+    machine = host.own_machine
+    return None if machine is None or machine.is_this else machine

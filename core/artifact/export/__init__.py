@@ -1,0 +1,1 @@
+"""What projects of other build systems take an artifact by."""

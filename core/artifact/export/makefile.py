@@ -1,0 +1,105 @@
+"""The Makefile of an artifact: libraries of what its hosts run, and the example program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...compilers import native_flags
+from ..record import ArtifactRecord, HostRecord
+
+__all__ = ["is_complete", "makefile_products", "makefile_text"]
+
+
+def makefile_text(record: ArtifactRecord) -> str:
+    """The text of the Makefile.
+
+    It builds a static library, with the flags of the metadata but for those that name the CPU of the machine that
+    compiles, and the example program, where an image of it needs nothing besides; and a library for each host that is
+    another machine than the first.
+
+    Args:
+        record: of the artifact, with its files.
+    """
+    how, name = record.compile, record.name
+    first, *others = how.hosts
+    libraries = _libraries(record)
+    program, example = f"{name}_example", how.example
+    compiled = [*(source for host in how.hosts for source in host.sources), example]
+    apart = {*compiled, *how.profile, how.library_entry, "CMakeLists.txt", "Makefile"}
+    included = sorted(set(record.files) - apart)
+    linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row.name for row in how.libraries), "m"))
+    made = [*libraries]
+    if is_complete(record):
+        made.append(program)
+    own = [(f"{source}.o", line) for host in others for source in host.sources for line in _settings(host)]
+    own += [(f"lib{name}_on_{host.label}.a", line) for host in how.remote_hosts for line in _settings(host)]
+    lines = [
+        "# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...",
+        *_settings(first),
+        f"LDLIBS = {linked}",
+        f"INCLUDED = {' '.join(included)}",
+        "",
+        f"all: {' '.join(made)}",
+        "",
+        *(line for library, names in libraries.items() for line in _archive(library, names)),
+        f"{program}: {example}.o lib{name}.a",
+        f"\t$(CC) $(LDFLAGS) -o $@ {example}.o lib{name}.a $(LDLIBS)",
+        "",
+        *(line for source in compiled for line in _object(source)),
+        *(f"{target}: {line}" for target, line in own),
+        "clean:",
+        f"\trm -f {' '.join(makefile_products(record))}",
+        "",
+        ".PHONY: all clean",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def is_complete(record: ArtifactRecord) -> bool:
+    """Whether a program of the model needs nothing besides: start-up code, and what has another machine run something,
+    is the firmware's."""
+    machine = record.compile.hosts[0].own_machine
+    return not record.compile.remote_hosts and (machine is None or not machine.is_bare)
+
+
+def makefile_products(record: ArtifactRecord) -> list[str]:
+    """The names of the files that the Makefile makes."""
+    libraries = _libraries(record)
+    objects = [*(name for names in libraries.values() for name in names), f"{record.compile.example}.o"]
+    return [*libraries, f"{record.name}_example", *objects]
+
+
+def _libraries(record: ArtifactRecord) -> dict[str, list[str]]:
+    """Each library, and the objects that it consists of."""
+    how, name = record.compile, record.name
+    near = [host for host in how.hosts if host not in how.remote_hosts]
+    return {f"lib{name}.a": _objects(near)} | {
+        f"lib{name}_on_{host.label}.a": _objects([host]) for host in how.remote_hosts
+    }
+
+
+def _objects(hosts: Sequence[HostRecord]) -> list[str]:
+    return [f"{source}.o" for host in hosts for source in host.sources]
+
+
+def _archive(library: str, objects: Sequence[str]) -> list[str]:
+    return [f"{library}: {' '.join(objects)}", f"\t$(AR) rcs $@ {' '.join(objects)}", ""]
+
+
+def _object(source: str) -> list[str]:
+    # Flags for C mean nothing to an assembler, which clang says of each of them.
+    quiet = " -Wno-unused-command-line-argument" if source.endswith(".S") else ""
+    return [f"{source}.o: {source} $(INCLUDED)", f"\t$(CC) $(CPPFLAGS) $(CFLAGS){quiet} -c {source} -o $@", ""]
+
+
+def _settings(host: HostRecord) -> list[str]:
+    """The lines that choose the tools of a host, where there are any to choose, and the flags."""
+    name, machine, told = host.compiler, host.own_machine, ""
+    if machine is not None:
+        name = name or f"{machine.triple}-gcc"
+        told = f" --target={machine.triple}" if name.startswith("clang") else ""
+    lines = [f"CC = {name}{told}"] if name not in (None, "ziglang") else []
+    if name is not None and (prefix := name.rpartition("-gcc")[0]):
+        lines.append(f"AR = {prefix}-ar")
+    native = native_flags(host.flags)
+    return [*lines, f"CFLAGS = {' '.join(flag for flag in host.flags if flag not in native)}"]

@@ -1,0 +1,316 @@
+"""What an artifact says of itself: the record that ``metadata.json`` holds, declared once.
+
+The schema of the file, its check, what reads and what writes it derive from these classes (`uma.json_record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from ..json_record import Constraint
+from ..machines import Machine
+from ..program.program import ROLES
+from ..tir.form.dtype import DTYPES
+
+__all__ = [
+    "METADATA_FILE",
+    "SCHEMA_VERSION",
+    "ArtifactRecord",
+    "BufferRecord",
+    "CallRecord",
+    "ClockRecord",
+    "CompileRecord",
+    "DeviceRecord",
+    "FaultRecord",
+    "FileRecord",
+    "HostRecord",
+    "LibraryRecord",
+    "MemoryRecord",
+    "PartsRecord",
+    "QuantizationRecord",
+    "StateRecord",
+    "TensorRecord",
+]
+
+METADATA_FILE = "metadata.json"
+"""The one file of a saved artifact that describes all others."""
+
+SCHEMA_VERSION: Literal[5] = 5
+"""Of the metadata: raised when a reader of the version before would misread it."""
+
+Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
+Version = Annotated[str, Constraint(pattern="^[0-9A-Za-z][0-9A-Za-z.+!_-]{0,99}$")]
+File = Annotated[str, Constraint(pattern="^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}$")]
+Sha256 = Annotated[str, Constraint(pattern="^[0-9a-f]{64}$")]
+Pool = Annotated[str, Constraint(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[A-Za-z_][A-Za-z0-9_]{0,199})?$")]
+Size = Annotated[int, Constraint(minimum=0, maximum=2**63 - 1)]
+Int32 = Annotated[int, Constraint(minimum=-(2**31), maximum=2**31 - 1)]
+Int64 = Annotated[int, Constraint(minimum=-(2**63), maximum=2**63 - 1)]
+Position = Annotated[int, Constraint(minimum=0, maximum=2**31 - 1)]
+Shape = Annotated[tuple[Position, ...], Constraint(max_items=32)]
+DType = Annotated[str, Constraint(enum=DTYPES)]
+
+
+@dataclass(frozen=True)
+class QuantizationRecord:
+    """How the numbers of a tensor of integers are to be read."""
+
+    scale: float
+    zero_point: Int32
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """An input, an output, or a value that is kept from one run to the next."""
+
+    name: Annotated[str, "As the model calls it."]
+    identifier: Annotated[Identifier, "As the C interface calls it."]
+    shape: Shape
+    dtype: DType
+    quantization: Annotated[
+        QuantizationRecord | None,
+        "real value = scale * (stored value - zero_point); null where the tensor is not quantised.",
+    ]
+
+
+@dataclass(frozen=True)
+class StateRecord:
+    """What a context keeps from one run to the next."""
+
+    bytes: Annotated[Size, "Memory for it."]
+    model: Annotated[
+        Sha256, "Digest of the model as it was read, without pins, whatever it is built for: saved states carry it."
+    ]
+    tensors: Annotated[tuple[TensorRecord, ...], "In the order of the C interface."]
+
+
+@dataclass(frozen=True)
+class BufferRecord:
+    """A value, or memory that a call works in, in its place."""
+
+    name: Identifier
+    role: Annotated[str, Constraint(enum=ROLES)]
+    shape: Shape
+    dtype: DType
+    pool: Annotated[
+        Pool | None,
+        "The memory that it is in: of the host (the arena), DEVICE.MEMORY, state, or weights for constants; null for "
+        "an array of the caller.",
+    ]
+    offset: Annotated[Size | None, "Of its first byte in that memory; null for an array of the caller."]
+    bytes: Annotated[Size, "What its elements take."]
+    first_step: Annotated[
+        Position, "The call from which on it holds something: for an input, a state and a constant the first one."
+    ]
+    last_step: Annotated[
+        Position, "The last call that needs it, also where that is still under way; for what outlives the run the last."
+    ]
+
+
+@dataclass(frozen=True)
+class PartsRecord:
+    """What a driver counts of each part of a call."""
+
+    count: Annotated[int, Constraint(minimum=1, maximum=4096)]
+    counters: Annotated[tuple[Identifier, ...], Constraint(min_items=1)]
+    locates_faults: Annotated[
+        bool, "Whether it says by two more indices in which part a fault was, and in which cycle."
+    ]
+
+
+@dataclass(frozen=True)
+class ClockRecord:
+    """What the cycles of a device are in time."""
+
+    hz: Annotated[float, "Cycles per second, more than 0."]
+    cycles: Annotated[Identifier, "The counter of cycles."]
+    busy: Annotated[str | None, "The counter of those in which it did what it is there for; else null."]
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """What a fault code means."""
+
+    code: Int32
+    meaning: str
+
+
+@dataclass(frozen=True)
+class MemoryRecord:
+    """A memory of a device, and how much of it is used at once."""
+
+    name: Identifier
+    bytes: Size
+    used_bytes: Size
+
+
+@dataclass(frozen=True)
+class DeviceRecord:
+    """An accelerator that the model runs on."""
+
+    label: Annotated[Identifier, "What the build calls it."]
+    kind: Annotated[Identifier, "The kind of its target."]
+    impl: Annotated[Identifier, "How it is reached: sim, mmio."]
+    base: Annotated[
+        Annotated[int, Constraint(minimum=1, maximum=2**64 - 1)] | None,
+        "Address of its registers, where they are memory; else null.",
+    ]
+    parameters: Annotated[tuple[Int64, ...], "What its driver is told of it."]
+    counters: Annotated[tuple[Identifier, ...], "What its driver counts, by index."]
+    parts: Annotated[
+        PartsRecord | None,
+        "What its driver counts of each part of a call, by the indices after those; null for nothing.",
+    ]
+    clock: Annotated[ClockRecord | None, "What its cycles are in time; null where that is not known."]
+    faults: Annotated[tuple[FaultRecord, ...], "What its fault codes mean."]
+    memories: Annotated[tuple[MemoryRecord, ...], "Its own memories, and how much of each is used at once."]
+
+    @property
+    def shown(self) -> str:
+        """Kind and implementation, for people."""
+        return f"{self.kind}, {self.impl}"
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """A step of a run."""
+
+    kernel: Annotated[Identifier, "Its name, in which that of its C function ends; or wait_QUEUE."]
+    layers: Annotated[tuple[str, ...], "The model's layers that it computes, or waits for."]
+    host: Annotated[Identifier, "The label of the host that runs it, or drives the device."]
+    device: Annotated[str | None, "The label of the device that it drives; null for the host alone."]
+    parts: Annotated[tuple[str, ...], "The layers of the parts that its device counts, in order."]
+    arguments: Annotated[
+        tuple[Identifier, ...], "The buffers that it is given: inputs, outputs, constants, workspaces."
+    ]
+    op: Annotated[
+        str | None, "The op that most of its work is; null for a wait, a copy, and where only loops are known."
+    ]
+    shape: Annotated[
+        Shape | None, "Of its first output, as the model has it; flat where only loops are known, null for a wait."
+    ]
+    macs: Annotated[Size | None, "Multiply-accumulates of the model that it computes; null where only loops are known."]
+    constant_bytes: Annotated[Size, "Constants that it is given, weights and tables, in bytes."]
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """What is compiled for a host."""
+
+    label: Annotated[Identifier, "What the build calls it."]
+    compiler: Annotated[str | None, "The C compiler's name, or null for whichever is found."]
+    flags: tuple[str, ...]
+    machine: Annotated[
+        str | None,
+        "What it is compiled for: a triple, and a CPU where there is no operating system; null for the machine that "
+        "compiles it.",
+    ]
+    runner: Annotated[str | None, "The emulator that runs it, by its name; else null."]
+    sources: Annotated[
+        tuple[File, ...],
+        "The first host's are the model with its weights and drivers, another's what it runs of it.",
+        Constraint(min_items=1),
+    ]
+
+    @property
+    def own_machine(self) -> Machine | None:
+        """The machine that it names; None where it names none. Raises UsageError where there is no such machine."""
+        return None if self.machine is None else Machine.parse(self.machine)
+
+
+@dataclass(frozen=True)
+class LibraryRecord:
+    """A C library that the model calls."""
+
+    name: Annotated[str, "As for -l.", Constraint(pattern="^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$")]
+    package: Annotated[
+        Annotated[str, Constraint(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$")] | None,
+        "The Python distribution that may bring it; else null.",
+    ]
+    symbols: Annotated[tuple[Identifier, ...], "What the sources call of it."]
+
+
+@dataclass(frozen=True)
+class CompileRecord:
+    """How the sources become a program or a library."""
+
+    hosts: Annotated[
+        tuple[HostRecord, ...],
+        "What is compiled for each host that runs something; the first one runs the model.",
+        Constraint(min_items=1),
+    ]
+    libraries: Annotated[
+        tuple[LibraryRecord, ...],
+        "What it is linked with besides the C library; each machine finds them anew.",
+    ]
+    library_entry: Annotated[File, "Added for the shared library: uma_model_entry()."]
+    profile: Annotated[
+        tuple[File, ...],
+        "Compiled instead of the first host's sources and library_entry for a shared library that times its calls.",
+        Constraint(min_items=1),
+    ]
+    example: Annotated[File, "A program that runs the model."]
+
+    @property
+    def remote_hosts(self) -> tuple[HostRecord, ...]:
+        """The hosts that are another machine than the first."""
+        return tuple(host for host in self.hosts[1:] if host.machine != self.hosts[0].machine)
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file, as it was written."""
+
+    bytes: Annotated[int, Constraint(minimum=0, maximum=2**31 - 1)]
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class ArtifactRecord:
+    """All that an artifact says of itself."""
+
+    schema_version: Annotated[Literal[5], "Raised when a reader of the version before would misread."]
+    name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
+    uma_version: Annotated[Version, "The version of uma-core that built it."]
+    plugins: Annotated[
+        Mapping[str, Version], "Distribution name to version, of each plugin that took part in the build."
+    ]
+    targets: Annotated[
+        tuple[str, ...],
+        "The targets built for, in their string form: accelerators, then hosts, each in their order of priority.",
+        Constraint(min_items=1),
+    ]
+    notes: Annotated[
+        tuple[str, ...],
+        "What was decided about the targets: hosts that were added or overridden, what attributes follow.",
+    ]
+    inputs: Annotated[tuple[TensorRecord, ...], "In the order of the C interface."]
+    outputs: Annotated[tuple[TensorRecord, ...], "In the order of the C interface."]
+    arena_bytes: Annotated[Size, "Working memory of one run."]
+    constant_bytes: Annotated[Size, "Weights and tables."]
+    state: Annotated[StateRecord | None, "What a context keeps from one run to the next; null where that is nothing."]
+    buffers: Annotated[tuple[BufferRecord, ...], "Where everything is in memory, and when."]
+    devices: Annotated[tuple[DeviceRecord, ...], "The accelerators that it runs on, in the order of the C interface."]
+    calls: Annotated[tuple[CallRecord, ...], "What one run does, in order."]
+    compile: Annotated[
+        CompileRecord,
+        "How this machine makes the shared library; the Makefile leaves out flags that name its CPU 'native'.",
+    ]
+    files: Annotated[Mapping[File, FileRecord], "Every file but this one."]
+
+    @property
+    def states(self) -> tuple[TensorRecord, ...]:
+        """What is kept from one run to the next, in the order of the C interface."""
+        return () if self.state is None else self.state.tensors
+
+    @property
+    def layers(self) -> tuple[tuple[str, ...], ...]:
+        """Of each call."""
+        return tuple(call.layers for call in self.calls)
+
+    @property
+    def parts(self) -> tuple[tuple[str, ...], ...]:
+        """Of each call, the layers of the parts that its device counts."""
+        return tuple(call.parts for call in self.calls)

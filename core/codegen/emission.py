@@ -1,0 +1,132 @@
+"""A model on its way to C: its program and plan, what it runs on, and what the C calls each thing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..contract.drivers import Routine
+from ..program import Buffer, Call, Plan, Program
+from ..program.relocate import base_buffers
+from ..relay.extern import Extern
+from .devices import Device, Slot, slots
+from .externs import extern_source, takes_bases
+from .header import Port, ports
+from .hosts import OtherHost
+from .kernel import kernel_source
+from .weights import Weights
+
+__all__ = ["Emission"]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """What the C of a model is made from.
+
+    Args:
+        program: a verified program.
+        plan: where its buffers are.
+        weights: its constants.
+        used: what its calls are for, besides the first host.
+        hosts: the other hosts that run some of it, by label.
+        loads_weights: whether the caller brings the constants.
+        stepwise: whether single steps can be run.
+    """
+
+    program: Program
+    plan: Plan
+    weights: Weights
+    used: tuple[Device, ...]
+    hosts: Mapping[str, OtherHost]
+    loads_weights: bool = False
+    stepwise: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model's, prefix of all that it defines."""
+        return self.program.name
+
+    @cached_property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the caller gives."""
+        return ports(self.program.inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Port, ...]:
+        """What the caller is given."""
+        return ports(self.program.outputs)
+
+    @cached_property
+    def states(self) -> tuple[Port, ...]:
+        """What a context keeps."""
+        return ports(self.program.states)
+
+    @cached_property
+    def slots(self) -> dict[str, Slot]:
+        """The model's devices, by label."""
+        return {slot.device.label: slot for slot in slots(self.used)}
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """All buffers, by name."""
+        return {buffer.name: buffer for buffer in self.program.buffers}
+
+    @cached_property
+    def members(self) -> dict[str, str]:
+        """The pointers of inputs and outputs in `NAME_run`, by the buffers' names."""
+        return {
+            **{port.buffer.name: f"inputs->{port.identifier}" for port in self.inputs},
+            **{port.buffer.name: f"outputs->{port.identifier}" for port in self.outputs},
+        }
+
+    @cached_property
+    def uses_state(self) -> bool:
+        """Whether a step takes or writes a state."""
+        names = {state.name for state in self.program.states}
+        return any(not names.isdisjoint(step.args) for _, step in self.program.calls)
+
+    @cached_property
+    def own_functions(self) -> tuple[str, ...]:
+        """The functions that the first host runs, or has a device run."""
+        called = {step.function for _, step in self.program.calls if step.host is None}
+        return tuple(name for name in self.program.functions if name in called)
+
+    def kernel(self, function: str) -> str:
+        """What the C calls one of `own_functions`."""
+        return f"{self.name}_k_{function}"
+
+    def definition(self, function: str) -> str:
+        """The C of one of `own_functions`, for the model's own file alone."""
+        func = self.program.functions[function]
+        if isinstance(func, Extern):
+            source = extern_source(self.kernel(function), func, self.routine(function))
+        else:
+            source = kernel_source(self.kernel(function), func)
+        return "UMA_NOINLINE\n" + source.rstrip("\n")
+
+    def routine(self, function: str) -> Routine:
+        """The routine that a function, which is an extern, calls."""
+        extern, label = self.program.functions[function], self._labels[function]
+        assert isinstance(extern, Extern) and label is not None  # the program is verified
+        return self._targets[label].routine(extern)
+
+    def slot(self, step: Call) -> Slot | None:
+        """The device that a call drives; None where it is for a host alone, or a library."""
+        return None if step.device is None else self.slots.get(step.device)
+
+    def takes_bases(self, function: str) -> bool:
+        """Whether a call of the function comes with a table of the memory that it may touch."""
+        return isinstance(self.program.functions[function], Extern) and takes_bases(self.routine(function))
+
+    def base_buffers(self, step: Call) -> Iterator[Buffer]:
+        """The buffers of the caller, and the states, that stand in such a table behind weights and arena."""
+        return (self.buffers[name] for name in base_buffers(self.program, step))
+
+    @cached_property
+    def _labels(self) -> dict[str, str | None]:
+        return {step.function: step.device for _, step in self.program.calls}
+
+    @cached_property
+    def _targets(self) -> dict[str, Device]:
+        return {device.label: device for device in self.used}

@@ -1,0 +1,146 @@
+"""The steps of a model printed ahead of time, one statement of C for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...program import Buffer, Call, Wait
+from ...program.program import arguments as passed
+from ...tir.form import ctext
+from ..devices import Slot
+from ..emission import Emission
+from ..externs import bases_table
+from ..hosts import OtherHost
+from ..kernel import C_TYPES
+from ..names import c_comment
+from ..profile import HOOKS
+
+__all__ = ["Aot"]
+
+
+class Aot:
+    """Prints the steps. For its members see `Executor`.
+
+    Args:
+        model: what is printed.
+    """
+
+    is_apart = False
+    preamble = HOOKS
+
+    def __init__(self, model: Emission) -> None:
+        self.model = model
+
+    @property
+    def included(self) -> tuple[str, ...]:
+        return (f"{self.model.name}.c",)
+
+    def files(self) -> Mapping[str, str]:
+        return {}
+
+    def declarations(self) -> Iterator[str]:
+        yield from (host.prototypes() for host in self.model.hosts.values() if not host.is_remote)
+        yield from map(self.model.definition, self.model.own_functions)
+
+    def steps(self) -> Iterator[str]:
+        model = self.model
+        if model.slots:
+            used = [*(["arena"] if model.plan.arena_bytes else []), *(["state"] if model.uses_state else [])]
+            yield "const uma_float_mode mode = uma_float_now();"
+            yield from (f"unsigned char *const {memory} = context->{memory};" for memory in used)
+            yield "int32_t code = 0;" if model.stepwise else "int32_t code;"
+        yield ""
+        if model.slots and not model.inputs:
+            yield "(void)inputs;"
+        yield "UMA_RUN_BEGINS();"
+        for position, step in enumerate(model.program.steps):
+            yield from self._wait(position, step) if isinstance(step, Wait) else self._call(position, step)
+        yield "return UMA_OK;"
+
+    def _call(self, position: int, step: Call) -> Iterator[str]:
+        model = self.model
+        arguments = [self._argument(model.buffers[arg]) for arg in step.args]
+        host = None if step.host is None else model.hosts[step.host]
+        slot = model.slot(step)
+        if slot is not None:
+            arguments.insert(0, f"context->devices.{slot.identifier}")
+        regions: list[tuple[str, str, bool]] = []
+        if model.takes_bases(step.function):
+            regions = list(self._regions(step))
+            arguments += ["bases", str(len(regions))]
+        if host is not None and host.is_remote:
+            lines = list(self._remote_call(host, step, arguments))
+        else:
+            kernel = model.kernel(step.function) if host is None else host.kernel(step.function)
+            lines = [
+                f"{'' if slot is None else 'code = '}{kernel}(",
+                *(f"    {argument}," for argument in arguments[:-1]),
+                f"    {arguments[-1]});",
+            ]
+        if regions:
+            lines = ["{", *(f"    {line}" for line in [*bases_table(regions), *lines]), "}"]
+        place = "".join(
+            f"{word}{name}" for word, name in ((" on ", step.device or step.host), (", queue ", step.queue)) if name
+        )
+        layers = ": " + ", ".join(step.layers) if step.layers else ""
+        yield ""
+        yield f"/* {c_comment(f'step {position}{place}{layers}')} */"
+        yield from self._begins(position)
+        yield from [*lines, *self._ends(position, slot, step.device is not None)]
+
+    def _remote_call(self, host: OtherHost, step: Call, arguments: list[str]) -> Iterator[str]:
+        """Has another machine run a kernel."""
+        yield "{"
+        yield "    const uma_span spans[] = {"
+        for argument, (param, name) in zip(arguments, passed(self.model.program, step), strict=True):
+            written = int(param.role in ("output", "workspace"))
+            yield f"        {{(void *)(uintptr_t){argument}, {self.model.buffers[name].nbytes}u, {written}}},"
+        yield "    };"
+        call = f"{host.caller}({host.position(step.function)}, spans, {len(arguments)})"
+        yield f"    if ({call} != 0) return UMA_ERR_HOST;"
+        yield "}"
+
+    def _wait(self, position: int, step: Wait) -> Iterator[str]:
+        slot = self.model.slots[step.device]
+        queue = slot.device.runtime.launch_queue(step.queue)
+        assert queue is not None  # `targets` has checked
+        which = f"all but {step.pending}" if step.pending else "all"
+        values = {"device": f"context->devices.{slot.identifier}", "pending": str(step.pending)}
+        yield ""
+        yield f"/* {c_comment(f'step {position} on {step.device}: wait for {which} on queue {step.queue}')} */"
+        yield from self._begins(position)
+        yield f"code = {ctext.fill(queue.wait, values)};"
+        yield from self._ends(position, slot, True)
+
+    def _begins(self, position: int) -> Iterator[str]:
+        """What stands before the one statement that a step is."""
+        if self.model.stepwise:
+            yield f"UMA_STEP_BEGINS({position})"
+
+    def _ends(self, position: int, slot: Slot | None, by_others: bool) -> Iterator[str]:
+        if by_others:  # a library or a driver may have changed it
+            yield "uma_float_set(mode);"
+        if slot is not None:
+            yield f"if (code != 0) return uma_stopped(&context->fault, {slot.position}, {position}, code);"
+        yield f"UMA_STEP_ENDS({position});"
+
+    def _regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:
+        """The memory that a call may touch, as `bases_table` takes it: weights, arena, arrays of the caller, states."""
+        plan = self.model.plan
+        yield (f"{self.model.name}_weights" if plan.constant_bytes else "0"), f"{plan.constant_bytes}u", False
+        yield ("arena" if plan.arena_bytes else "0"), f"{plan.arena_bytes}u", True
+        for buffer in self.model.base_buffers(step):
+            yield self._argument(buffer), f"{buffer.nbytes}u", buffer.role != "input"
+
+    def _argument(self, buffer: Buffer) -> str:
+        """A pointer to the first element of ``buffer``; in the memory of a device, its offset there."""
+        c_type, model = C_TYPES[buffer.dtype], self.model
+        if buffer.in_scratch:
+            return f"{model.plan.offsets[buffer.name]}u"
+        if buffer.role == "constant":
+            return f"(const {c_type} *)(const void *)({model.name}_weights + {model.weights.offsets[buffer.name]})"
+        if buffer.role == "state":
+            return f"({c_type} *)(void *)(state + {model.plan.offsets[buffer.name]})"
+        if buffer.in_arena:
+            return f"({c_type} *)(void *)(arena + {model.plan.offsets[buffer.name]})"
+        return model.members[buffer.name]

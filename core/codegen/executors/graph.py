@@ -1,0 +1,259 @@
+"""The steps of a model as a table, which an interpreter in C runs: ``csrc/uma_graph.c``.
+
+The kernels of the host are files of their own, called by what they compute, so that several models of one image share
+them. What only one model has (routines of devices, waits, kernels of other hosts) is in its own file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ...errors import ModelError
+from ...program import Buffer, Call, Wait
+from ...program.program import arguments, parameters
+from ...tir.form import ctext
+from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc
+from ...tir.form.visit import uses_device
+from ..emission import Emission
+from ..externs import bases_table
+from ..kernel import C_TYPES, kernel_source
+from ..names import c_comment
+
+__all__ = ["STEP_PREFIX", "Graph"]
+
+STEP_PREFIX = "uma_step_"
+"""What the names of all functions begin with that the interpreter calls."""
+
+_CSRC = Path(__file__).parents[2] / "runtime" / "csrc"
+_FILES = ("uma_device.h", "uma_graph.c", "uma_graph.h")
+_MAX_STEPS = 2**15
+_MAX_OPERANDS = 2**16
+_MAX_OFFSET = 2**29
+"""Beyond it an operand does not fit into 32 bits."""
+
+_KERNEL = "uma_kernel"
+_SIGNATURE = "(uma_device *device, void *const *operands)"
+
+
+class Graph:
+    """Makes the table. For its members see `Executor`.
+
+    Args:
+        model: what it is of.
+
+    Raises:
+        ModelError: it has more operands in a step than the table can say.
+    """
+
+    is_apart = True
+    preamble = '#include "uma_graph.h"'
+
+    def __init__(self, model: Emission) -> None:
+        self.model = model
+        self._waits = list(dict.fromkeys(step for step in model.program.steps if isinstance(step, Wait)))
+        most = max(map(len, self._operands))
+        if most >= _MAX_OPERANDS or len(model.slots) >= _MAX_STEPS:
+            raise ModelError(
+                f"a step of {model.name!r} has {most} operands, and the executor 'graph' takes {_MAX_OPERANDS - 1}",
+                hint="build it with -executor=aot on its host",
+            )
+
+    @property
+    def included(self) -> tuple[str, ...]:
+        return ("uma_graph.c", f"{self.model.name}.c")
+
+    def files(self) -> Mapping[str, str]:
+        shared = {name: (_CSRC / name).read_text(encoding="utf-8") for name in _FILES}
+        return shared | {f"{STEP_PREFIX}{digest}.c": text for digest, text in self._shared.values()}
+
+    def declarations(self) -> Iterator[str]:
+        model = self.model
+        yield from (host.prototypes() for host in model.hosts.values() if not host.is_remote)
+        if self._shared:
+            yield "\n".join(f"{_prototype(digest)};" for digest in dict.fromkeys(d for d, _ in self._shared.values()))
+        yield from (model.definition(name) for name in model.own_functions if name not in self._shared)
+        made: dict[str, str] = {}
+        for position, step in enumerate(model.program.steps):
+            if isinstance(step, Wait):
+                made[self._called(position, step)] = self._wait(step)
+            elif step.host is not None or step.function not in self._shared:
+                made[self._called(position, step)] = self._body(step)
+        for name, body in made.items():
+            yield f"static int32_t {name}{_SIGNATURE}\n{{\n{body}}}"
+        yield self._table()
+
+    def steps(self) -> Iterator[str]:
+        model, most = self.model, max(map(len, self._operands))
+        yield from _array("const void *const given[]", [f"inputs->{port.identifier}" for port in model.inputs])
+        yield from _array("void *const wanted[]", [f"outputs->{port.identifier}" for port in model.outputs])
+        devices = [f"context->devices.{slot.identifier}" for slot in model.slots.values()]
+        yield from _array("uma_device *const devices[]", devices)
+        yield f"void *operands[{most}];"
+        values = {
+            f"{model.name}_weights": bool(model.weights.data),
+            "context->arena": bool(model.plan.arena_bytes),
+            "context->state": bool(model.states),
+            "given": bool(model.inputs),
+            "wanted": True,
+            "devices": bool(devices),
+            "&context->fault": bool(devices),
+            "operands": True,
+        }
+        yield "const uma_graph_memory memory = {"
+        yield from (f"    {value if is_there else 'NULL'}," for value, is_there in values.items())
+        yield "};"
+        yield ""
+        if not model.inputs:
+            yield "(void)inputs;"
+        yield f"return uma_graph_run(&{model.name}_graph, &memory, context);"
+
+    @cached_property
+    def _shared(self) -> dict[str, tuple[str, str]]:
+        """The kernels that any model may have, by function: the digest that is the end of their names, their files."""
+        functions = {name: self.model.program.functions[name] for name in self.model.own_functions}
+        return {
+            name: _shared_kernel(func)
+            for name, func in functions.items()
+            if isinstance(func, PrimFunc) and not uses_device(func)
+        }
+
+    @cached_property
+    def _operands(self) -> list[list[str]]:
+        """Of each step."""
+        return [list(self._operands_of(step)) if isinstance(step, Call) else [] for step in self.model.program.steps]
+
+    def _operands_of(self, step: Call) -> Iterator[str]:
+        model = self.model
+        yield from (self._operand(model.buffers[name]) for name in step.args)
+        if model.takes_bases(step.function):
+            yield "UMA_GRAPH_OPERAND(UMA_GRAPH_WEIGHTS, 0)"
+            yield "UMA_GRAPH_OPERAND(UMA_GRAPH_ARENA, 0)"
+            yield from map(self._operand, model.base_buffers(step))
+
+    def _operand(self, buffer: Buffer) -> str:
+        model, plan = self.model, self.model.plan
+        if buffer.in_scratch:
+            memory, offset = "DEVICE", plan.offsets[buffer.name]
+        elif buffer.role == "constant":
+            memory, offset = "WEIGHTS", model.weights.offsets[buffer.name]
+        elif buffer.role == "state":
+            memory, offset = "STATE", plan.offsets[buffer.name]
+        elif buffer.in_arena:
+            memory, offset = "ARENA", plan.offsets[buffer.name]
+        else:
+            same = model.inputs if buffer.role == "input" else model.outputs
+            memory, offset = buffer.role.upper(), [port.buffer.name for port in same].index(buffer.name)
+        return f"UMA_GRAPH_OPERAND(UMA_GRAPH_{memory}, {offset}u)"
+
+    def _called(self, position: int, step: Call | Wait) -> str:
+        """The function that the table has for a step."""
+        if isinstance(step, Wait):
+            return f"{STEP_PREFIX}wait_{self._waits.index(step)}"
+        if step.host is not None:
+            return f"{STEP_PREFIX}{self.model.hosts[step.host].number}_{step.function}"
+        if step.function in self._shared:
+            return f"{STEP_PREFIX}{self._shared[step.function][0]}"
+        # What it may touch differs from call to call, in number and size.
+        at = f"_{position}" if self.model.takes_bases(step.function) else ""
+        return f"{STEP_PREFIX}0_{step.function}{at}"
+
+    def _body(self, step: Call) -> str:
+        """The lines of a function of the model's own that makes a call."""
+        model, function = self.model, self.model.program.functions[step.function]
+        given = [_given(param, number) for number, param in enumerate(parameters(function))]
+        host = None if step.host is None else model.hosts[step.host]
+        if host is not None and host.is_remote:
+            lines = ["    const uma_span spans[] = {"]
+            for number, (param, name) in enumerate(arguments(model.program, step)):
+                written = int(param.role in ("output", "workspace"))
+                lines.append(f"        {{operands[{number}], {model.buffers[name].nbytes}u, {written}}},")
+            call = f"{host.caller}({host.position(step.function)}, spans, {len(given)})"
+            return "".join(f"{line}\n" for line in [*lines, "    };", "", "    (void)device;", f"    return {call};"])
+        lines = []
+        drives = model.slot(step) is not None
+        if drives:
+            given.insert(0, "device")
+        if model.takes_bases(step.function):
+            regions = list(self._regions(step))
+            lines += [*(f"    {line}" for line in bases_table(regions)), ""]
+            given += ["bases", str(len(regions))]
+        kernel = model.kernel(step.function) if host is None else host.kernel(step.function)
+        lines += _call(kernel, given, drives)
+        return "".join(f"{line}\n" for line in lines)
+
+    def _regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:
+        """The memory that a call may touch, as `bases_table` takes it: it stands behind the call's operands."""
+        plan, first = self.model.plan, len(step.args)
+        yield (f"operands[{first}]" if plan.constant_bytes else "0"), f"{plan.constant_bytes}u", False
+        yield (f"operands[{first + 1}]" if plan.arena_bytes else "0"), f"{plan.arena_bytes}u", True
+        for number, buffer in enumerate(self.model.base_buffers(step), first + 2):
+            yield f"operands[{number}]", f"{buffer.nbytes}u", buffer.role != "input"
+
+    def _wait(self, step: Wait) -> str:
+        queue = self.model.slots[step.device].device.runtime.launch_queue(step.queue)
+        assert queue is not None  # `targets` has checked
+        call = ctext.fill(queue.wait, {"device": "device", "pending": str(step.pending)})
+        return f"    (void)operands;\n    return {call};\n"
+
+    def _table(self) -> str:
+        model = self.model
+        lines = [f"static const size_t {model.name}_operands[] = {{"]
+        rows = [f"static const uma_graph_step {model.name}_table[] = {{"]
+        for position, (step, operands) in enumerate(zip(model.program.steps, self._operands, strict=True)):
+            lines += [f"    /* step {position} */", *(f"    {one}," for one in operands)]
+            slot = model.slots.get(step.device or "")
+            device = slot.position if slot else "UMA_GRAPH_LIBRARY" if step.device else "UMA_GRAPH_HOST"
+            told = f"step {position}" + (": " + ", ".join(step.layers) if isinstance(step, Call) else ": wait")
+            rows.append(f"    {{{self._called(position, step)}, {len(operands)}, {device}}}, /* {c_comment(told)} */")
+        graph = f"{{{model.name}_table, {model.name}_operands, {len(rows) - 1}}}"
+        rows += ["};", "", f"static const uma_graph {model.name}_graph = {graph};"]
+        text = "\n".join([*lines, "};", "", *rows])
+        largest = max(len(model.weights.data), *model.plan.pool_bytes.values(), 0)
+        if largest < _MAX_OFFSET:
+            return text
+        return f'#if SIZE_MAX >> 3 < {largest}u\n#error "{model.name} is too large for this machine"\n#endif\n\n{text}'
+
+
+def _shared_kernel(func: PrimFunc) -> tuple[str, str]:
+    """What a kernel is called by, and its file, in which nothing is of a model."""
+    source = kernel_source(_KERNEL, func)
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    call = "\n".join(_call(_KERNEL, [_given(param, number) for number, param in enumerate(func.params)], False))
+    return digest, (
+        "/* A kernel of models whose steps are a table; they share it. Generated by UMA; do not edit. */\n"
+        '#include "uma_graph.h"\n\n#include "uma_math.h"\n\n'
+        f"UMA_NOINLINE\n{source}\n{_prototype(digest)};\n\n{_definition(digest)}\n{{\n{call}\n}}\n"
+    )
+
+
+def _prototype(digest: str) -> str:
+    return f"UMA_HIDDEN {_definition(digest)}"
+
+
+def _definition(digest: str) -> str:
+    return f"int32_t {STEP_PREFIX}{digest}{_SIGNATURE}"
+
+
+def _call(kernel: str, given: Sequence[str], drives: bool) -> list[str]:
+    """The lines that call a kernel and give what it gave, or 0."""
+    unused = [] if drives else ["    (void)device;"]
+    unused += [] if any("operands" in one for one in given) else ["    (void)operands;"]
+    lines = [f"    {'return ' if drives else ''}{kernel}(", *(f"        {one}," for one in given)]
+    lines[-1] = f"{lines[-1][:-1]});" if given else f"{lines[-1]});"
+    return [*unused, *lines, *([] if drives else ["    return 0;"])]
+
+
+def _given(param: Param, number: int) -> str:
+    """An operand as a function takes it."""
+    if param.buffer.scope not in HOST_SCOPES:
+        return f"(uint32_t)(uintptr_t)operands[{number}]"
+    const = "const " if param.role in ("input", "constant") else ""
+    return f"({const}{C_TYPES[param.buffer.dtype]} *)operands[{number}]"
+
+
+def _array(declared: str, values: Sequence[str]) -> Iterator[str]:
+    if values:
+        yield f"{declared} = {{{', '.join(values)}}};"
