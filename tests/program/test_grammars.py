@@ -6,7 +6,7 @@ import textwrap
 
 import hypothesis
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, Phase, given
 from tests._support.grammar import Grammar
 from tests._support.programs import programs
 from tests._support.relay_strategies import modules
@@ -31,9 +31,14 @@ RELAY, PROGRAM = Grammar(relay_text, **LOOPS_OF_MODULES), Grammar(program_text, 
 
 
 def few(max_examples: int) -> hypothesis.settings:
-    """A grammar is slow to follow; a few texts of each form have all that it is of."""
+    """A grammar is slow to follow: a few texts of each form, ten times as many in the soak."""
     assert hypothesis.settings.default is not None
-    return hypothesis.settings(max_examples=max(1, max_examples * hypothesis.settings.default.max_examples // 50))
+    many = hypothesis.settings.default.max_examples > 50
+    return hypothesis.settings(
+        max_examples=10 * max_examples if many else max_examples,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    )
 
 
 def example(module: object) -> str:
@@ -48,13 +53,13 @@ def test_examples_follow_the_grammar_and_are_read() -> None:
     assert RELAY.accepts(example(relay_text)) and PROGRAM.accepts(example(program_text).split("\n@prim")[0])
 
 
-@few(6)
+@few(4)
 @given(prim_funcs() | device_funcs() | queued_funcs())
 def test_what_is_printed_of_loops_follows_the_grammar(func: PrimFunc) -> None:
     assert TIR.accepts(print_func(func, "f"))
 
 
-@few(6)
+@few(4)
 @given(modules(dtypes=("float32", "int8", "uint8"), max_steps=6))
 def test_what_is_printed_of_relay_follows_the_grammar(module: IRModule) -> None:
     assert RELAY.accepts(print_module(module)[0])
