@@ -52,8 +52,8 @@ from ..tir.form.nodes import (
     Wait,
 )
 from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
+from ..tir.proofs.accumulators import exact_sums
 from ..tir.proofs.bounds import Bounds
-from ..tir.proofs.sums import exact_sums
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer

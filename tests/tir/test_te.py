@@ -35,7 +35,7 @@ from uma.tir.form.text import print_func
 from uma.tir.form.verify import verify
 from uma.tir.form.visit import walk
 from uma.tir.proofs.affine import affine
-from uma.tir.rewrites.share import share
+from uma.tir.rewrites.common_subexpressions import share
 from uma.tir.rewrites.simplify import simplify
 
 

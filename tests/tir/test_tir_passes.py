@@ -20,7 +20,7 @@ from uma.tir.form.nodes import Alloc, For, PrimFunc
 from uma.tir.form.text import parse_func, print_func
 from uma.tir.form.verify import verify
 from uma.tir.form.visit import buffers, walk
-from uma.tir.proofs.sums import exact_sums
+from uma.tir.proofs.accumulators import exact_sums
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.scratch import hoist_scratch
 from uma.tir.rewrites.simplify import simplify

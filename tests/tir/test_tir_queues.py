@@ -54,8 +54,8 @@ from uma.tir.form.nodes import (
 from uma.tir.form.text import Definitions, parse_func, print_func
 from uma.tir.form.verify import faults, verify
 from uma.tir.form.visit import bodies, mapped, operands, rebuild, uses_device
+from uma.tir.proofs.accumulators import exact_sums
 from uma.tir.proofs.alias import may_alias
-from uma.tir.proofs.sums import exact_sums
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.scratch import hoist_scratch
 from uma.tir.rewrites.simplify import simplify

@@ -9,7 +9,8 @@
 - What is in an accelerator's memory is read and written by `Copy` and `Exec` only, and copied the ways that the memory
   has.
 - Queues are those of the function, and have no business in a parallel loop, whose steps have no order. What can be seen
-  to touch what is in flight, or never to wait for it, does not (`inflight`); the rest is for the interpreter to see.
+  to touch what is in flight, or never to wait for it, does not (`unfinished_work`); the rest is for the interpreter to
+  see.
 - An intrinsic's description is as good as a function: loops over its parameters, variables and local buffers, without
   copies, waits and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as
   that.
@@ -24,7 +25,7 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from ...errors import InternalError
-from ..proofs.inflight import flight_faults
+from ..proofs.unfinished_work import flight_faults
 from .nodes import (
     HOST_SCOPES,
     Alloc,

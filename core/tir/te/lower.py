@@ -50,7 +50,7 @@ from ..form.visit import may_fault, rewrite, variables, walk
 from ..proofs.affine import flat_index
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds, Interval
-from ..rewrites.share import share
+from ..rewrites.common_subexpressions import share
 from .layouts import lay_out_constants, seen_through
 from .stages import Nest, loads, nests, owns, plan_stages
 from .tensors import PARAM_ALIGNMENT, Constant, Definition, IterVar, Kernel, Reduce, Reduction, Tensor
