@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
-from .grid import constant_value
+from ...relay.qdq import constant_value
 from .proto import Node
 
 if TYPE_CHECKING:

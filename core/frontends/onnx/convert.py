@@ -14,6 +14,7 @@ from ...relay.custom import FindImporter, no_importer
 from ...relay.evaluate import evaluate
 from ...relay.expr import Expr, Function, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo
+from ...relay.qdq import to_integers
 from ...relay.types import TensorType
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
@@ -25,7 +26,6 @@ from .custom import convert_custom
 from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold
 from .moves import MOVES
 from .proto import OPSETS, Graph, Input, Node, read_graph
-from .qdq import to_integers
 from .quant import QUANT, Parameters, parameters
 from .shape import SHAPE
 from .windows import WINDOWS

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...relay.expr import Call, Constant, Expr, call, const
-from ...relay.op import Bounds, FloatScale
-from ...relay.transform import value_range
 from ...tir.form.dtype import bits, bounds
-from .grid import Grid, StaysFloat, constant_value, dequantised, grid_of
+from ..expr import Call, Constant, Expr, call, const
+from ..op import Bounds, FloatScale
+from ..transform import value_range
+from .quantised_type import QuantisedType, StaysFloat, constant_value, dequantised, quantised_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def fused_kernel(
     core: Expr,
     kernel: Call,
     bias: Expr | None,
-    output: Grid,
+    output: QuantisedType,
     lower: Callable[[Expr], Expr],
     ranges: dict[Expr, Bounds],
 ) -> list[tuple[Expr, Expr]]:
@@ -128,7 +128,7 @@ def _weight(kernel: Call, lower: Callable[[Expr], Expr]) -> _Weight:
         raise StaysFloat("the scales of its weight are not those of its output channels")
     data = weight.args[0]
     if not isinstance(data, Constant):
-        if grid_of(weight) is None:
+        if quantised_type(weight) is None:
             raise StaysFloat("its second operand is computed and has a scale per channel")
         data = lower(data)
     return _Weight(data, np.array(attrs.scale, np.float32), attrs.zero_point[0])

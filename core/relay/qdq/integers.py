@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...relay.expr import Call, Constant, Expr, Function, TupleGetItem, call
-from ...relay.module import IRModule, Spans
-from ...relay.op import Bounds, FloatScale
-from ...relay.transform.canonical import arrange
-from ...relay.transform.layout import permutation
-from ...relay.visit import children, post_order, rewrite, users, with_children
+from ..expr import Call, Constant, Expr, Function, TupleGetItem, call
+from ..module import IRModule, Spans
+from ..op import Bounds, FloatScale
+from ..transform.canonical import arrange
+from ..transform.layout import permutation
+from ..visit import children, post_order, rewrite, users, with_children
 from .averages import average
-from .exact import Exact
 from .fused import KERNELS, fused_kernel, kernel_of
-from .grid import Grid, StaysFloat, apply, dequantised, grid_of
+from .powers_of_two import PowersOfTwo
+from .quantised_type import QuantisedType, StaysFloat, apply, dequantised, quantised_type
 
 __all__ = ["to_integers"]
 
@@ -28,9 +28,9 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
        ``qnn.requantize`` with a `FloatScale`: what onnxruntime's fused kernels compute (see `fused_kernel`).
     3. An average pool or a mean before a quantisation becomes exact arithmetic (see `average`).
     4. Longer arithmetic before a quantisation becomes that of int32 where scales are powers of two that make floats
-       exact (see `Exact`).
+       exact (see `PowersOfTwo`).
 
-    All else stays in float.
+    All else stays in float, and so does what is rounded otherwise than half to even, as these kernels do.
 
     Args:
         module: with ``qnn.quantize`` and ``qnn.dequantize`` as in the file.
@@ -81,7 +81,7 @@ _MOVES = (
 
 
 def _on_integers(expr: Expr) -> Expr | None:
-    """An op that moves or compares elements of one grid, done before they are dequantised."""
+    """An op that moves or compares elements of one quantised type, done before they are dequantised."""
     source = expr.tuple if isinstance(expr, TupleGetItem) else expr
     if not isinstance(source, Call) or (source.op_name == "split" and source is expr):
         return None
@@ -90,9 +90,9 @@ def _on_integers(expr: Expr) -> Expr | None:
     if source.op_name == "take":
         moved, indices = source.args[:1], source.args[1:]
     found = [dequantised(arg) for arg in moved]
-    grids = {None if f is None else f[1] for f in found}
-    grid = grids.pop() if len(grids) == 1 else None
-    if grid is None:
+    qtypes = {None if f is None else f[1] for f in found}
+    qtype = qtypes.pop() if len(qtypes) == 1 else None
+    if qtype is None:
         return None
     integers = [f[0] for f in found if f is not None]
     attrs: dict[str, Any] = dict(source.attrs.items)
@@ -100,14 +100,14 @@ def _on_integers(expr: Expr) -> Expr | None:
     if source.op_name in _MOVES:
         made = call(source.op_name, *integers, *indices, **attrs)
     elif source.op_name == "nn.relu":
-        made = grid.clip(integers[0], 0.0, float("inf"))
-    elif source.op_name == "nn.pad" and grid.real(stored := grid.quantised(attrs["pad_value"])) == attrs["pad_value"]:
+        made = qtype.clip(integers[0], 0.0, float("inf"))
+    elif source.op_name == "nn.pad" and qtype.real(stored := qtype.quantised(attrs["pad_value"])) == attrs["pad_value"]:
         made = call("nn.pad", integers[0], **{**attrs, "pad_value": stored})
     else:
         return None
     if isinstance(expr, TupleGetItem):
         made = TupleGetItem(made, expr.index)
-    return call("qnn.dequantize", made, scale=grid.scale, zero_point=grid.zero_point)
+    return call("qnn.dequantize", made, scale=qtype.scale, zero_point=qtype.zero_point)
 
 
 # --- 2 to 4: what ends in a quantisation ----------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class _Rewriter:
         self._done: dict[Expr, Expr] = {}
         self._moved = _namer(spans)
         self._ranges: dict[Expr, Bounds] = {}
-        self._exact = Exact(self._done.__getitem__, self._moved, self._ranges)
+        self._by_powers = PowersOfTwo(self._done.__getitem__, self._moved, self._ranges)
         self._from_quantised: set[Expr] = set()
         self._noted: set[Expr] = set()
         self._told: set[str] = set()
@@ -155,48 +155,53 @@ class _Rewriter:
         if not isinstance(expr, Call) or expr.op_name != "qnn.quantize":
             return None
         core, tail = _without_tail(expr.args[0])
-        grid = grid_of(expr)
+        qtype = quantised_type(expr)
         try:
-            if grid is None:
+            if qtype is None:
                 raise StaysFloat("its result has a scale per channel")
-            result = self._core(core, grid, tail)
+            if expr.attrs.rounding != "even":
+                raise StaysFloat("its result is rounded half away from zero")
+            result = self._core(core, qtype, tail)
         except StaysFloat as reason:
             self._note_island(expr, reason.reason)
             return None
         for op in reversed(tail):
-            result = _after(op, result, grid)
+            result = _after(op, result, qtype)
             self._moved(op, result)
         return result
 
-    def _core(self, core: Expr, grid: Grid, between: Sequence[Expr]) -> Expr:
-        """``core`` on ``grid``; StaysFloat where it needs floats. ``between`` lies between it and the quantisation."""
+    def _core(self, core: Expr, qtype: QuantisedType, between: Sequence[Expr]) -> Expr:
+        """``core`` of type ``qtype``; StaysFloat where it needs floats.
+
+        ``between`` lies between it and the quantisation.
+        """
         found = dequantised(core)
-        if found is not None and found[1] == grid:
+        if found is not None and found[1] == qtype:
             return self._done[found[0]]
-        if found is not None and found[1].scale == grid.scale and found[1].dtype != "int32":
-            moved = self._rezeroed(found[0], found[1], grid)
+        if found is not None and found[1].scale == qtype.scale and found[1].dtype != "int32":
+            moved = self._rezeroed(found[0], found[1], qtype)
             self._moved(core, moved)
             return moved
-        averaged = average(core, grid, self._done.__getitem__, self._ranges)
+        averaged = average(core, qtype, self._done.__getitem__, self._ranges)
         if averaged is not None:
             self._moved(core, averaged)
             return averaged
         try:
-            return self._exact.quantised(core, grid)
+            return self._by_powers.quantised(core, qtype)
         except StaysFloat:
             parts = kernel_of(core)
             if parts is None:
                 raise
         if any(len(self._users[value]) > 1 for value in (parts[0], core, *between)):
             raise StaysFloat("its result is used as a float too")
-        pairs = fused_kernel(core, *parts, grid, self._done.__getitem__, self._ranges)
+        pairs = fused_kernel(core, *parts, qtype, self._done.__getitem__, self._ranges)
         for old, new in pairs:
             self._moved(old, new)
         return pairs[-1][1]
 
-    def _rezeroed(self, data: Expr, grid: Grid, output: Grid) -> Expr:
+    def _rezeroed(self, data: Expr, qtype: QuantisedType, output: QuantisedType) -> Expr:
         """Integers of 8 or 16 bits with another zero point or type: floats between equal scales round to them again."""
-        zero_points = {"input_zero_point": grid.zero_point, "output_zero_point": output.zero_point}
+        zero_points = {"input_zero_point": qtype.zero_point, "output_zero_point": output.zero_point}
         return apply("qnn.requantize", self._done[data], scale=FloatScale((1.0,)), **zero_points, dtype=output.dtype)
 
     # --- notes -------------------------------------------------------------------------------------------------------
@@ -242,10 +247,10 @@ def _without_tail(data: Expr) -> tuple[Expr, list[Call]]:
     return data, tail
 
 
-def _after(op: Call, data: Expr, grid: Grid) -> Expr:
-    """An op of `_without_tail` on integers of ``grid``."""
+def _after(op: Call, data: Expr, qtype: QuantisedType) -> Expr:
+    """An op of `_without_tail` on integers of type ``qtype``."""
     if op.op_name == "nn.relu":
-        return grid.clip(data, 0.0, float("inf"))
+        return qtype.clip(data, 0.0, float("inf"))
     if op.op_name == "clip":
-        return grid.clip(data, op.attrs.a_min, op.attrs.a_max)
+        return qtype.clip(data, op.attrs.a_min, op.attrs.a_max)
     return apply(op.op_name or "", data, **dict(op.attrs.items))

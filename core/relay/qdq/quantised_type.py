@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...relay.expr import Call, Constant, Expr, call, const
-from ...relay.op import Op
 from ...tir.form.dtype import bounds
+from ..expr import Call, Constant, Expr, call, const
+from ..op import Op
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Grid", "StaysFloat", "apply", "constant_value", "dequantised", "grid_of"]
+__all__ = ["QuantisedType", "StaysFloat", "apply", "constant_value", "dequantised", "quantised_type"]
 
 
 class StaysFloat(Exception):
@@ -24,7 +24,7 @@ class StaysFloat(Exception):
 
 
 @dataclass(frozen=True)
-class Grid:
+class QuantisedType:
     """The real numbers ``scale * (q - zero_point)`` of the integers q of a dtype.
 
     Args:
@@ -53,7 +53,7 @@ class Grid:
         return float(np.float32(stored - self.zero_point) * np.float32(self.scale))
 
     def clip(self, data: Expr, low: float, high: float) -> Expr:
-        """``data``, integers on this grid, between the integers that two real limits become.
+        """``data``, integers of this type, between the integers that two real limits become.
 
         Rounding is monotonous, so that limits and rounding may change places.
         """
@@ -71,21 +71,21 @@ def apply(op: str, *args: Expr, **attrs: Any) -> Expr:
     return made
 
 
-def grid_of(expr: Call) -> Grid | None:
-    """The grid of a ``qnn.quantize`` or ``qnn.dequantize``; None where it has one per channel."""
+def quantised_type(expr: Call) -> QuantisedType | None:
+    """The quantised type of a ``qnn.quantize`` or ``qnn.dequantize``; None where it has one per channel."""
     attrs = expr.attrs
     if len(attrs.scale) > 1 or len(attrs.zero_point) > 1:
         return None
     dtype = expr.dtype if expr.op_name == "qnn.quantize" else expr.args[0].dtype
-    return Grid(attrs.scale[0], attrs.zero_point[0], dtype)
+    return QuantisedType(attrs.scale[0], attrs.zero_point[0], dtype)
 
 
-def dequantised(expr: Expr) -> tuple[Expr, Grid] | None:
-    """The integers, and their grid, of a value that is a ``qnn.dequantize`` of computed ones; None for another."""
+def dequantised(expr: Expr) -> tuple[Expr, QuantisedType] | None:
+    """The integers, and their type, of a value that is a ``qnn.dequantize`` of computed ones; None for another."""
     if not isinstance(expr, Call) or expr.op_name != "qnn.dequantize" or isinstance(expr.args[0], Constant):
         return None
-    grid = grid_of(expr)
-    return None if grid is None else (expr.args[0], grid)
+    qtype = quantised_type(expr)
+    return None if qtype is None else (expr.args[0], qtype)
 
 
 def constant_value(expr: Expr) -> np.ndarray | None:

@@ -10,26 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ...relay.expr import Call, Constant, Expr, TupleGetItem, const
-from ...relay.op import Bounds, FloatScale
-from ...relay.ops.common import normalise_axes
-from ...relay.transform import value_range
-from ...relay.visit import children
 from ...tir.form.scalar import round_float32
+from ..expr import Call, Constant, Expr, TupleGetItem, const
+from ..op import Bounds, FloatScale
+from ..ops.common import normalise_axes
+from ..transform import value_range
+from ..visit import children
 from .averages import window_sums
+from .dyadic import EXPONENTS, LIMIT, dyadic_number, exponent_of, narrow, shifted, stored_constant
 from .fused import KERNELS
-from .grid import Grid, StaysFloat, apply, dequantised
+from .quantised_type import QuantisedType, StaysFloat, apply, dequantised
 
-if TYPE_CHECKING:
-    import numpy as np
-
-__all__ = ["Exact"]
-
-_LIMIT = 2**24
-_EXPONENTS = range(-100, 101)
-"""Of units: far from where float32 ends."""
+__all__ = ["PowersOfTwo"]
 
 
 @dataclass(frozen=True)
@@ -45,39 +38,7 @@ class _Number:
     shifts: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """A constant: ``integers * 2**exponent``, int32; where there are ``shifts``, element c along ``axis`` times
-    ``2**shifts[c]``.
-
-    The least of the shifts is 0. ``is_shifted`` tells that the integers are other ones than the model's.
-    """
-
-    integers: np.ndarray
-    exponent: int
-    shifts: tuple[int, ...] = ()
-    axis: int = -1
-    is_shifted: bool = False
-
-    def along(self, axis: int) -> _Stored:
-        """The same with shifts along ``axis``, of the positive ones, if it has any."""
-        import numpy as np
-
-        if not self.shifts or self.axis % self.integers.ndim == axis % self.integers.ndim:
-            return self
-        shape = [1] * self.integers.ndim
-        shape[self.axis] = len(self.shifts)
-        shifted = _shifted(self.integers, np.array(self.shifts).reshape(shape))
-        return _Stored(shifted, self.exponent, is_shifted=True)
-
-
-def exponent_of(scale: float) -> int | None:
-    """The exponent of a power of two that is a usable unit; None for another number."""
-    significand, exponent = math.frexp(scale)
-    return exponent - 1 if significand == 0.5 and exponent - 1 in _EXPONENTS else None
-
-
-class Exact:
+class PowersOfTwo:
     """Integers for floats, for as many values of one graph as are asked for.
 
     Args:
@@ -94,8 +55,8 @@ class Exact:
         self._found: dict[Expr, _Number | StaysFloat] = {}
         self._ranges = ranges
 
-    def quantised(self, data: Expr, output: Grid) -> Expr:
-        """``data``, floats, on the grid ``output``.
+    def quantised(self, data: Expr, output: QuantisedType) -> Expr:
+        """``data``, floats, of type ``output``.
 
         Raises:
             StaysFloat: that cannot be had exactly from integers.
@@ -105,7 +66,7 @@ class Exact:
         if exponent is None:
             raise StaysFloat(f"the scale {output.scale:g} of its result is no power of two")
         factors = [number.exponent + shift - exponent for shift in number.shifts or (0,)]
-        if any(factor not in _EXPONENTS for factor in factors):
+        if any(factor not in EXPONENTS for factor in factors):
             raise StaysFloat("its numbers leave the range of float32")
         attrs = {"output_zero_point": output.zero_point, "dtype": output.dtype}
         scale = FloatScale(tuple(2.0**factor for factor in factors))
@@ -143,7 +104,7 @@ class Exact:
         try:
             number = self._convert(expr)
             self._bounded(number.value)
-            if number.exponent not in _EXPONENTS:
+            if number.exponent not in EXPONENTS:
                 raise StaysFloat("its numbers leave the range of float32")
         except StaysFloat as reason:
             return reason
@@ -151,13 +112,13 @@ class Exact:
         return number
 
     def _convert(self, expr: Expr) -> _Number:
-        if (constant := _constant(expr)) is not None:
+        if (constant := stored_constant(expr)) is not None:
             constant = constant.along(-1)
             return _Number(const(constant.integers), constant.exponent, constant.shifts)
         if (found := dequantised(expr)) is not None:
-            data, grid = self._lower(found[0]), found[1]
+            data, qtype = self._lower(found[0]), found[1]
             wide = data if data.dtype == "int32" else apply("cast", data, dtype="int32")
-            return _Number(_difference(wide, grid.zero_point), _unit(grid))
+            return _Number(_difference(wide, qtype.zero_point), _unit(qtype))
         source = expr.tuple if isinstance(expr, TupleGetItem) else expr
         rule = _RULES.get(source.op_name or "") if isinstance(source, Call) else None
         if rule is None or not isinstance(source, Call):
@@ -167,7 +128,7 @@ class Exact:
             number = self._found[child]
             if isinstance(number, StaysFloat):
                 raise StaysFloat(number.reason)
-            numbers.append(number if rule is Exact.plus else self._uniform(number))
+            numbers.append(number if rule is PowersOfTwo.plus else self._uniform(number))
         number = rule(self, source, numbers)
         if isinstance(expr, TupleGetItem) and isinstance(number.value, Call):
             part = TupleGetItem(number.value, expr.index)
@@ -182,7 +143,7 @@ class Exact:
         return max(-low, high)
 
     def _bounded(self, value: Expr, times: int = 1) -> None:
-        if self._largest(value) * times >= _LIMIT:
+        if self._largest(value) * times >= LIMIT:
             raise StaysFloat("its numbers may need more than the 24 bits of a float32")
 
     def _uniform(self, number: _Number) -> _Number:
@@ -192,7 +153,7 @@ class Exact:
         if not number.shifts:
             return number
         if isinstance(number.value, Constant):
-            return _Number(const(_shifted(number.value.data, np.array(number.shifts))), number.exponent)
+            return _Number(const(shifted(number.value.data, np.array(number.shifts))), number.exponent)
         self._bounded(number.value, 1 << max(number.shifts))
         factors = const(np.array([1 << min(shift, 24) for shift in number.shifts], np.int32))
         return _Number(apply("multiply", number.value, factors), number.exponent)
@@ -239,7 +200,7 @@ class Exact:
             single = isinstance(one, Constant) and one.data.size == 1 and one.data.item() == 1
             if single and len(one.shape) <= len(other.shape):
                 return _Number(other, exponent)
-        if self._largest(a.value) * self._largest(b.value) >= _LIMIT:
+        if self._largest(a.value) * self._largest(b.value) >= LIMIT:
             raise StaysFloat("its numbers may need more than the 24 bits of a float32")
         return _Number(apply("multiply", a.value, b.value), exponent)
 
@@ -254,7 +215,7 @@ class Exact:
     def leaky(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """What is negative, times the slope, and what is not."""
         (number,) = numbers
-        slope, exponent = _dyadic_number(round_float32(expr.attrs.alpha))
+        slope, exponent = dyadic_number(round_float32(expr.attrs.alpha))
         below = apply("minimum", number.value, const(0))
         self._bounded(below, abs(slope))
         parts = _Number(apply("nn.relu", number.value), number.exponent), _times(below, slope)
@@ -264,18 +225,18 @@ class Exact:
     def clip(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """Limits, which must be multiples of the unit."""
         limits = {name: value for name, value in expr.attrs.items if math.isfinite(value)}
-        exact = [_dyadic_number(value) for value in limits.values()]
+        exact = [dyadic_number(value) for value in limits.values()]
         (value,), unit = self._aligned(numbers, *(exponent for _, exponent in exact))
         scaled = {name: limit * 2.0**-unit for name, limit in limits.items()}
-        if any(abs(limit) >= _LIMIT for limit in scaled.values()):
+        if any(abs(limit) >= LIMIT for limit in scaled.values()):
             raise StaysFloat("its limits need more than the 24 bits of a float32")
         return _Number(apply("clip", value, **scaled), unit)
 
     def pad(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A pad with a multiple of the unit."""
-        (value,), unit = self._aligned(numbers, _dyadic_number(expr.attrs.pad_value)[1])
+        (value,), unit = self._aligned(numbers, dyadic_number(expr.attrs.pad_value)[1])
         scaled = expr.attrs.pad_value * 2.0**-unit
-        if abs(scaled) >= _LIMIT:
+        if abs(scaled) >= LIMIT:
             raise StaysFloat("its padding needs more than the 24 bits of a float32")
         return _Number(apply("nn.pad", value, **expr.attrs.replace(pad_value=scaled)), unit)
 
@@ -324,9 +285,9 @@ class Exact:
         found = dequantised(expr.args[0])
         if found is None or found[1].dtype == "int32":
             raise StaysFloat("it averages windows of what is computed in between")
-        data, grid = self._lower(found[0]), found[1]
-        self._product_bound(data, grid.zero_point, math.prod(expr.attrs.pool_size))
-        return _Number(window_sums(expr, data, grid), _unit(grid))
+        data, qtype = self._lower(found[0]), found[1]
+        self._product_bound(data, qtype.zero_point, math.prod(expr.attrs.pool_size))
+        return _Number(window_sums(expr, data, qtype), _unit(qtype))
 
     def product(self, expr: Call, numbers: Sequence[_Number]) -> _Number:
         """A convolution or product of quantised data with a constant weight."""
@@ -335,8 +296,8 @@ class Exact:
         found = dequantised(expr.args[0])
         if found is None or found[1].dtype == "int32":
             raise StaysFloat("its data is computed in between, not quantised")
-        data, grid = self._lower(found[0]), found[1]
-        constant = _constant(expr.args[1])
+        data, qtype = self._lower(found[0]), found[1]
+        constant = stored_constant(expr.args[1])
         if constant is None:
             raise StaysFloat("its weight is no constant multiple of a power of two")
         # The weight of a dense layer is (units, in).
@@ -345,24 +306,24 @@ class Exact:
         # The dimensions that are summed over: all but the channels, of a stack of matrices the rows.
         summed = {"nn.dense": (1,), "matmul": (-2,)}.get(expr.op_name or "", tuple(range(weight.ndim - 1)))
         largest = int(np.abs(weight.astype(np.int64)).sum(axis=summed).max())
-        bound = self._product_bound(data, grid.zero_point, largest)
-        stored, zero_point = _narrow(weight, expr.args[1], constant)
-        attrs = {**dict(expr.attrs.items), "input_zero_point": grid.zero_point, "kernel_zero_point": zero_point}
+        bound = self._product_bound(data, qtype.zero_point, largest)
+        stored, zero_point = narrow(weight, expr.args[1], constant)
+        attrs = {**dict(expr.attrs.items), "input_zero_point": qtype.zero_point, "kernel_zero_point": zero_point}
         made = apply(KERNELS[expr.op_name or ""], data, const(stored), **attrs)
         if weight.ndim > 2 and expr.op_name == "matmul":
             self._ranges[made] = Bounds(-bound, bound)
-        return _Number(made, _unit(grid) + constant.exponent, constant.shifts)
+        return _Number(made, _unit(qtype) + constant.exponent, constant.shifts)
 
     def _product_bound(self, data: Expr, zero_point: int, weights: int) -> int:
         """The largest size of sums of data times weights whose sizes add up to ``weights``; StaysFloat if too large."""
         low, high = value_range(data, self._ranges)
         bound = max(abs(low - zero_point), abs(high - zero_point)) * weights
-        if bound >= _LIMIT:
+        if bound >= LIMIT:
             raise StaysFloat("its sums may need more than the 24 bits of a float32")
         return bound
 
 
-Rule = Callable[[Exact, Call, Sequence[_Number]], _Number]
+Rule = Callable[[PowersOfTwo, Call, Sequence[_Number]], _Number]
 
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
@@ -384,21 +345,21 @@ _RULES: Mapping[str, Rule] = {
             "concatenate",
             "split",
         ),
-        Exact.same,
+        PowersOfTwo.same,
     ),
-    **dict.fromkeys(("add", "subtract"), Exact.plus),
-    **dict.fromkeys(KERNELS, Exact.product),
-    "multiply": Exact.multiply,
-    "divide": Exact.divide,
-    "nn.leaky_relu": Exact.leaky,
-    "take": Exact.pick,
-    "clip": Exact.clip,
-    "nn.pad": Exact.pad,
-    "sum": Exact.total,
-    "mean": Exact.total,
-    "nn.global_avg_pool": Exact.global_average,
-    "nn.avg_pool1d": Exact.average,
-    "nn.avg_pool2d": Exact.average,
+    **dict.fromkeys(("add", "subtract"), PowersOfTwo.plus),
+    **dict.fromkeys(KERNELS, PowersOfTwo.product),
+    "multiply": PowersOfTwo.multiply,
+    "divide": PowersOfTwo.divide,
+    "nn.leaky_relu": PowersOfTwo.leaky,
+    "take": PowersOfTwo.pick,
+    "clip": PowersOfTwo.clip,
+    "nn.pad": PowersOfTwo.pad,
+    "sum": PowersOfTwo.total,
+    "mean": PowersOfTwo.total,
+    "nn.global_avg_pool": PowersOfTwo.global_average,
+    "nn.avg_pool1d": PowersOfTwo.average,
+    "nn.avg_pool2d": PowersOfTwo.average,
 }
 
 
@@ -410,10 +371,10 @@ def _not_exact(expr: Expr) -> str:
     return "it takes floats from outside"
 
 
-def _unit(grid: Grid) -> int:
-    exponent = exponent_of(grid.scale)
+def _unit(qtype: QuantisedType) -> int:
+    exponent = exponent_of(qtype.scale)
     if exponent is None:
-        raise StaysFloat(f"the scale {grid.scale:g} is no power of two")
+        raise StaysFloat(f"the scale {qtype.scale:g} is no power of two")
     return exponent
 
 
@@ -431,92 +392,6 @@ def _divided(number: _Number, count: int) -> _Number:
     return _Number(number.value, number.exponent - (count.bit_length() - 1))
 
 
-def _dyadic_number(value: float) -> tuple[int, int]:
-    import numpy as np
-
-    integers, exponent = _dyadic(np.array([value], np.float64))
-    return int(integers[0]), exponent
-
-
-def _dyadic(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Integers, int32, and an exponent: ``values`` is integers times a power of two, the largest one for which it is.
-
-    Raises:
-        StaysFloat: the integers do not fit 24 bits.
-    """
-    import numpy as np
-
-    if not np.isfinite(values).all():
-        raise StaysFloat("a constant is not finite")
-    wide = values.astype(np.float64)
-    used = wide[wide != 0]
-    if not used.size:
-        return np.zeros(values.shape, np.int32), 0
-    significands, exponents = np.frexp(used)
-    whole = np.abs(significands * 2.0**53).astype(np.int64)
-    trailing = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
-    exponent = int((exponents.astype(np.int64) - 53 + trailing).min())
-    if int(exponents.max()) - exponent > 24 or exponent not in _EXPONENTS:
-        raise StaysFloat("its constants need more than 24 bits")
-    return (wide * 2.0**-exponent).astype(np.int32), exponent
-
-
-def _constant(expr: Expr) -> _Stored | None:
-    """The integers of a constant; None for what is no constant. A quantised constant keeps its own.
-
-    Raises:
-        StaysFloat: it has no such integers.
-    """
-    import numpy as np
-
-    if isinstance(expr, Constant):
-        return _Stored(*_dyadic(expr.data))
-    if not isinstance(expr, Call) or expr.op_name != "qnn.dequantize" or not isinstance(expr.args[0], Constant):
-        return None
-    attrs, stored = expr.attrs, expr.args[0].data.astype(np.int64)
-    exponents = [exponent_of(scale) for scale in attrs.scale]
-    known = [exponent for exponent in exponents if exponent is not None]
-    if len(known) < len(exponents):
-        raise StaysFloat("a scale of a constant is no power of two")
-    zero_points = np.array(attrs.zero_point, np.int64)
-    if len(zero_points) > 1:
-        zero_points = zero_points.reshape([-1 if d == attrs.axis % stored.ndim else 1 for d in range(stored.ndim)])
-    centred = _shifted(stored - zero_points, np.zeros((), np.int64))
-    unit = min(known)
-    shifts = tuple(exponent - unit for exponent in known)
-    return _Stored(centred, unit, shifts, attrs.axis) if any(shifts) else _Stored(centred, unit)
-
-
-def _narrow(integers: np.ndarray, weight: Expr, found: _Stored) -> tuple[np.ndarray, int]:
-    """The integers of a weight in as few bits as they fit, less a zero point.
-
-    Raises:
-        StaysFloat: they need more than 16 bits.
-    """
-    import numpy as np
-
-    if np.array_equal(integers.astype(np.int8), integers):
-        return integers.astype(np.int8), 0
-    if isinstance(weight, Call) and not found.is_shifted:
-        data, zero_points = weight.args[0], set(weight.attrs.zero_point)
-        if isinstance(data, Constant) and data.dtype in ("int8", "uint8") and len(zero_points) == 1:
-            return data.data, zero_points.pop()
-    if not np.array_equal(integers.astype(np.int16), integers):
-        raise StaysFloat("its weight needs more than 16 bits")
-    return integers.astype(np.int16), 0
-
-
-def _shifted(integers: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """``integers * 2**shifts`` as int32; StaysFloat where they need more than 24 bits."""
-    import numpy as np
-
-    wide = integers.astype(np.int64) << np.minimum(shifts, 24)
-    if np.abs(wide).max() >= _LIMIT:
-        raise StaysFloat("its constants need more than 24 bits")
-    result: np.ndarray = wide.astype(np.int32)
-    return result
-
-
 def _in_units(number: _Number, shifts: tuple[int, ...]) -> _Number | None:
     """``number`` with these shifts; None where it has others, or is no constant that has them exactly."""
     import numpy as np
@@ -531,6 +406,6 @@ def _in_units(number: _Number, shifts: tuple[int, ...]) -> _Number | None:
     used = data[data != 0]
     coarse = int((used & -used).min()).bit_length() - 1 if used.size else 2 * most
     data >>= coarse
-    if np.abs(data).max() >= _LIMIT:
+    if np.abs(data).max() >= LIMIT:
         return None
     return _Number(const(data.astype(np.int32)), number.exponent - most + coarse, shifts)

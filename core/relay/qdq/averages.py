@@ -12,13 +12,13 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from ...errors import ModelError
-from ...relay.expr import Call, Expr, const
-from ...relay.op import Bounds, FloatScale
-from ...relay.ops.common import normalise_axes
-from ...relay.scaling import exact_fixed_point
-from ...relay.transform import value_range
 from ...tir.form.dtype import bits, bounds
-from .grid import Grid, StaysFloat, apply, dequantised
+from ..expr import Call, Expr, const
+from ..op import Bounds, FloatScale
+from ..ops.common import normalise_axes
+from ..scaling import exact_fixed_point
+from ..transform import value_range
+from .quantised_type import QuantisedType, StaysFloat, apply, dequantised
 
 __all__ = ["average", "window_sums"]
 
@@ -28,8 +28,10 @@ _MAX_ONES = 2**20
 """Weights that an average pool may cost."""
 
 
-def average(core: Expr, output: Grid, lower: Callable[[Expr], Expr], ranges: dict[Expr, Bounds]) -> Expr | None:
-    """``core`` on the grid ``output``; None where it is no average of quantised data.
+def average(
+    core: Expr, output: QuantisedType, lower: Callable[[Expr], Expr], ranges: dict[Expr, Bounds]
+) -> Expr | None:
+    """``core`` of type ``output``; None where it is no average of quantised data.
 
     Between equal scales it is a ``qnn.avg_pool`` that rounds half to even. Between others it is a sum and a
     ``qnn.requantize`` whose fixed point is proven to give, for every sum that there may be, what exact arithmetic does.
@@ -48,22 +50,22 @@ def average(core: Expr, output: Grid, lower: Callable[[Expr], Expr], ranges: dic
     found = dequantised(core.args[0])
     if found is None or found[1].dtype not in _OPERANDS:
         return None
-    data, grid = lower(found[0]), found[1]
-    if grid.scale != output.scale:
-        return _scaled(core, data, grid, output, ranges)
+    data, qtype = lower(found[0]), found[1]
+    if qtype.scale != output.scale:
+        return _scaled(core, data, qtype, output, ranges)
     try:
-        mean = _rounded(core, data, grid)
+        mean = _rounded(core, data, qtype)
     except ModelError as error:  # of its type: it is refused where a sum could overflow
         raise StaysFloat("its sums may overflow 32 bits") from error
-    if mean is None or grid == output:
+    if mean is None or qtype == output:
         return mean
-    zero_points = {"input_zero_point": grid.zero_point, "output_zero_point": output.zero_point}
+    zero_points = {"input_zero_point": qtype.zero_point, "output_zero_point": output.zero_point}
     return apply("qnn.requantize", mean, scale=FloatScale((1.0,)), **zero_points, dtype=output.dtype)
 
 
-def _rounded(core: Call, data: Expr, grid: Grid) -> Expr | None:
-    """Means on the grid of the data; None for one over axes that are not side by side."""
-    attrs = {"rounding": "even", "zero_point": grid.zero_point}
+def _rounded(core: Call, data: Expr, qtype: QuantisedType) -> Expr | None:
+    """Means of the type of the data; None for one over axes that are not side by side."""
+    attrs = {"rounding": "even", "zero_point": qtype.zero_point}
     if core.op_name in _WINDOWS:
         return apply(f"qnn.{(core.op_name or '').removeprefix('nn.')}", data, **dict(core.attrs.items), **attrs)
     shape = data.shape
@@ -84,9 +86,9 @@ def _averaged(core: Call) -> tuple[int, ...]:
     return normalise_axes(core.attrs.axis, rank) if core.op_name == "mean" else tuple(range(1, rank - 1))
 
 
-def _scaled(core: Call, data: Expr, grid: Grid, output: Grid, ranges: dict[Expr, Bounds]) -> Expr:
+def _scaled(core: Call, data: Expr, qtype: QuantisedType, output: QuantisedType, ranges: dict[Expr, Bounds]) -> Expr:
     attrs, is_window = core.attrs, core.op_name in _WINDOWS
-    low, high = (limit - grid.zero_point for limit in value_range(data, ranges))
+    low, high = (limit - qtype.zero_point for limit in value_range(data, ranges))
     if is_window:
         count = math.prod(attrs.pool_size)
         if any(attrs.padding) and not attrs.count_include_pad:
@@ -99,21 +101,21 @@ def _scaled(core: Call, data: Expr, grid: Grid, output: Grid, ranges: dict[Expr,
     # (What a type of a sum refuses is what could overflow, whatever the data.)
     if count * 2 ** bits(data.dtype) >= 2**31:
         raise StaysFloat("its sums may overflow 32 bits")
-    factor = Fraction(grid.scale) / Fraction(output.scale) / count
+    factor = Fraction(qtype.scale) / Fraction(output.scale) / count
     first, last = (limit - output.zero_point for limit in bounds(output.dtype))
     scale = exact_fixed_point(factor, sums, Bounds(first, last))
     if scale is None:
         raise StaysFloat(f"no fixed point that is known divides sums by {float(1 / factor):g} exactly")
     if is_window:
-        made = window_sums(core, data, grid)
+        made = window_sums(core, data, qtype)
     else:
         keepdims = core.op_name != "mean" or attrs.keepdims
-        made = apply("qnn.sum", data, input_zero_point=grid.zero_point, axis=axes, keepdims=keepdims)
+        made = apply("qnn.sum", data, input_zero_point=qtype.zero_point, axis=axes, keepdims=keepdims)
     return apply("qnn.requantize", made, scale=scale, output_zero_point=output.zero_point, dtype=output.dtype)
 
 
-def window_sums(core: Call, data: Expr, grid: Grid) -> Expr:
-    """Sums under the windows of an average pool of ``data``, on ``grid``: a depthwise convolution with ones.
+def window_sums(core: Call, data: Expr, qtype: QuantisedType) -> Expr:
+    """Sums under the windows of an average pool of ``data``, of type ``qtype``: a depthwise convolution with ones.
 
     Raises:
         StaysFloat: it takes too many of them.
@@ -126,4 +128,4 @@ def window_sums(core: Call, data: Expr, grid: Grid) -> Expr:
     ones = const(np.ones((*core.attrs.pool_size, 1, channels), np.int8))
     attrs = {"strides": core.attrs.strides, "padding": core.attrs.padding, "groups": channels}
     kernel = f"qnn.conv{len(core.attrs.pool_size)}d"
-    return apply(kernel, data, ones, **attrs, input_zero_point=grid.zero_point)
+    return apply(kernel, data, ones, **attrs, input_zero_point=qtype.zero_point)

@@ -1,0 +1,10 @@
+"""QDQ: from arithmetic between dequantisation and quantisation to arithmetic of integers, for any front-end.
+
+A front-end takes quantisation literally: ``qnn.dequantize``, ops on floats, ``qnn.quantize``. `to_integers` makes
+arithmetic of integers of that.
+"""
+
+from .integers import to_integers
+from .quantised_type import constant_value
+
+__all__ = ["constant_value", "to_integers"]
