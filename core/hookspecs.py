@@ -34,9 +34,11 @@ import pluggy
 from .contract.code import Code
 from .contract.cost import Cost
 from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
+from .contract.fusion import Fusion
 from .contract.lowered import Lowered, Refuse, Strategy
 from .contract.passes import Pass
 from .contract.region import MatchedRegion, TakenMatch, Unmatched
+from .relay.channels import ChannelBounds
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
 from .relay.pattern import Clause, Failed, Pattern
@@ -49,6 +51,7 @@ __all__ = [
     "BREAKS",
     "PLUGIN_API_VERSION",
     "Blob",
+    "ChannelBounds",
     "Clause",
     "Clock",
     "Code",
@@ -59,6 +62,7 @@ __all__ = [
     "Extern",
     "Failed",
     "Field",
+    "Fusion",
     "Implementation",
     "LaunchQueue",
     "Library",
@@ -363,10 +367,11 @@ def relay_to_runtime(
 
 @_hookspec(firstresult=True)
 def strategies(target: Target) -> Sequence[Strategy] | None:
-    """Say how the target computes ops, or what its patterns take, one at a time. Called once per build and target.
+    """Say how the target computes what its patterns take, or kernels around an op. Called once per build and target.
 
-    Asked where ``relay_to_runtime``, ``relay_to_tir`` and the pattern's ``lower`` give nothing. A host's strategy goes
-    before the op's own loops.
+    Asked where ``relay_to_runtime``, ``relay_to_tir`` and the pattern's ``lower`` give nothing: first those of the
+    pattern's name, then those of the op that is the anchor, whatever comes before and after it in the kernel. A host's
+    strategies go before the loops that the core makes.
 
     Args:
         target: the target, with the attributes that the user gave.
@@ -376,11 +381,9 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
     Example::
 
-        from uma.hookspecs import Lowered, Pattern, Strategy, hookimpl
-        from uma.relay import Function
+        from uma.hookspecs import Fusion, Lowered, Pattern, Strategy, hookimpl
         from uma.relay.pattern import op, wildcard
         from uma.target import Target, TargetKind
-        from uma.tir import maximum, te
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -390,14 +393,13 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
         def patterns() -> list[Pattern]:
             return [Pattern("my_device.relu", op("nn.relu")(wildcard("float32")))]
 
-        def relu(function: Function, target: Target) -> Lowered:
-            shape = function.params[0].shape
-            x = te.placeholder(shape, "float32", "x")
-            return Lowered(te.prim_func([x], [te.compute(shape, lambda *i: maximum(x[i], 0.0), "relu")]).func)
+        def plain(fusion: Fusion, target: Target) -> Lowered:
+            kernel = fusion.tensors.kernel()  # the loops that the core would make
+            return Lowered(kernel.func, kernel.constants)
 
         @hookimpl
         def strategies() -> list[Strategy]:
-            return [Strategy("my_device.relu", relu)]
+            return [Strategy("my_device.relu", plain)]
     """
 
 

@@ -14,7 +14,8 @@ from ..tir.form.nodes import PrimFunc
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..relay.expr import Expr, Function
+    from ..relay.expr import Expr
+    from .fusion import Fusion
 
 __all__ = ["Lowered", "Lowering", "Refuse", "Strategy"]
 
@@ -65,17 +66,17 @@ class Lowered:
         object.__setattr__(self, "constants", tuple(self.constants))
 
 
-Lowering = Callable[["Function", Target], "Lowered | None"]
+Lowering = Callable[["Fusion", Target], "Lowered | None"]
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """How a target computes an op, or what one of its patterns takes.
+    """How a target computes what one of its patterns takes, or kernels around an op.
 
     Args:
-        name: of the op (``qnn.conv2d``) or of the pattern (``my_device.conv2d_relu``).
-        lower: is given a function that does just that, and the target; gives its loops, or None where this one is not
-            for it. It may raise `Refuse`.
+        name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``).
+        lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, or None
+            where this one is not for it. It may raise `Refuse`.
 
     Raises:
         PluginError: a field is malformed.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
-from ..errors import InternalError, ModelError, RequirementError
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, const
+from ..errors import ModelError, RequirementError
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.transform.layout import reshape
-from ..relay.types import TensorType
 from ..relay.visit import children, post_order, with_children
-from ..tir import te
-from ..tir.form.nodes import Imm, PrimFunc
+from ..tir.form.nodes import PrimFunc
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
@@ -21,7 +20,7 @@ from .members import Member
 from .offers import lower_match
 from .regions import label_of
 
-__all__ = ["copy_of", "lower", "lower_tracing"]
+__all__ = ["lower", "lower_tracing"]
 
 
 def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None) -> IRModule:
@@ -126,21 +125,19 @@ def _lower_call(
     function = call.op if isinstance(call.op, Function) else as_function(call)
     args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
     name = "_".join(_op_names(function.body)) or "copy"
+    pairs = list(zip(function.params, args, strict=True))
+    fusion = Fusion(function, {param: arg for param, arg in pairs if isinstance(arg, Constant)})
     if host is not None:
-        given = lower_match(host, function, layers)
+        given = lower_match(host, fusion, layers)
         if given is not None:
             return Call(_named(given.func, name, kernels, taken), [*args, *map(const, given.constants)])
-    params: dict[Expr, te.Tensor] = {
-        param: te.placeholder(arg.shape, arg.dtype, param.name)
-        for param, arg in zip(function.params, args, strict=True)
-    }
-    outputs = _tensors(function.body, params, layers)
-    bound = [(params[param], arg) for param, arg in zip(function.params, args, strict=True)]
-    kernel = te.prim_func(
-        [tensor for tensor, arg in bound if not isinstance(arg, Constant)],
-        outputs,
-        constants=[tensor for tensor, arg in bound if isinstance(arg, Constant)],
-    )
+    try:
+        tensors = fusion.tensors
+    except ModelError as error:
+        error.where = error.where or ", ".join(layers) or None
+        raise
+    bound = list(zip(tensors.params, args, strict=True))
+    kernel = tensors.kernel([tensor for tensor, arg in bound if isinstance(arg, Constant)])
     var = _named(kernel.func, name, kernels, taken)
     computed = [arg for _, arg in bound if not isinstance(arg, Constant)]
     inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(computed, kernel.func.buffers("input"), strict=True)]
@@ -161,56 +158,6 @@ def _laid_out(constant: Constant, shape: tuple[int, ...], order: tuple[int, ...]
     """``constant`` as a kernel takes it: ``shape`` after its dimensions were brought into ``order``."""
     before = [shape[order.index(d)] for d in range(len(order))]
     return const(constant.data.reshape(before).transpose(order))
-
-
-def _tensors(body: Expr, known: dict[Expr, te.Tensor], layers: tuple[str, ...]) -> list[te.Tensor]:
-    """The tensor expressions of the results of ``body``, given those of its parameters. Each is one of its own."""
-    results: dict[Expr, tuple[te.Tensor, ...]] = {expr: (tensor,) for expr, tensor in known.items()}
-    for expr in post_order(body):
-        if expr in results:
-            continue
-        if isinstance(expr, Constant):
-            results[expr] = (_constant(expr),)
-        elif isinstance(expr, Tuple):
-            results[expr] = tuple(tensor for field in expr.fields for tensor in results[field])
-        elif isinstance(expr, TupleGetItem):
-            results[expr] = (results[expr.tuple][expr.index],)
-        elif isinstance(expr, Call) and isinstance(expr.op, Op):
-            results[expr] = _compute(expr, [results[arg][0] for arg in expr.args], layers)
-        else:
-            raise ModelError("a kernel consists of calls of ops", where=", ".join(layers) or None)
-    made: list[te.Tensor] = []
-    for tensor in results[body]:
-        computed = not isinstance(tensor.definition, (te.Placeholder, te.Constant))
-        made.append(tensor if computed and tensor not in made else copy_of(tensor))
-    return made
-
-
-def copy_of(tensor: te.Tensor) -> te.Tensor:
-    """What holds the same in memory of its own."""
-    return te.compute(tensor.shape, lambda *index: tensor[index], "copy")
-
-
-def _compute(call: Call, args: list[te.Tensor], layers: tuple[str, ...]) -> tuple[te.Tensor, ...]:
-    op = call.op
-    assert isinstance(op, Op)
-    if op.compute is None:
-        raise ModelError(f"{op.name} has no lowering for the host", where=", ".join(layers) or None)
-    made = op.compute(call.attrs, call.type, *args)
-    tensors = made if isinstance(made, tuple) else (made,)
-    expected = op.outputs(call.type)
-    if [TensorType(t.shape, t.dtype) for t in tensors] != list(expected):
-        found = ", ".join(f"{t.shape} {t.dtype}" for t in tensors)
-        raise InternalError(f"compute of {op.name} gives {found}, not {', '.join(map(str, expected))}")
-    return tensors
-
-
-def _constant(constant: Constant) -> te.Tensor:
-    """A constant of one element is part of the kernel's code, a larger one a parameter of it."""
-    if constant.tensor.size > 1:
-        return te.constant(constant.data, "constant")
-    value = Imm(constant.data.reshape(()).item(), constant.dtype)
-    return te.compute(constant.shape, lambda *_: value, "constant")
 
 
 def _op_names(body: Expr) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from ..contract.fusion import Fusion
 from ..contract.lowered import Lowered, Refuse
 from ..errors import InternalError, PluginError
-from ..relay.expr import Call, Expr, Function
-from ..relay.op import Op
+from ..relay.expr import Expr, Function
 from ..relay.pattern import Match
 from ..relay.types import TensorType, TupleType, Type
-from ..relay.visit import post_order
 from ..target.kind import shown
 from ..tir.form.verify import verify
 from ..tir.proofs.proof import unproven
@@ -24,13 +23,13 @@ __all__ = ["lower_match", "refusal_fault"]
 
 
 def lower_match(
-    member: Member, function: Function, layers: tuple[str, ...], match: Match | None = None
+    member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None
 ) -> Lowered | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none.
 
     Args:
         member: the target.
-        function: computes just that; where a pattern took it, its attribute ``Composite`` is the pattern's name.
+        fusion: just that; where a pattern took it, the attribute ``Composite`` of its function is the pattern's name.
         layers: of the model, for errors.
         match: what the function is a match of; by default that is looked for.
 
@@ -38,7 +37,8 @@ def lower_match(
         Refuse: the plugin refuses.
         PluginError: the plugin is at fault; names hook, pattern and layers.
     """
-    for what, lower in _lowerings(member, function, layers, match):
+    function = fusion.function
+    for what, lower in _lowerings(member, fusion, layers, match):
         try:
             result = member.plugin.run(what, lower, member.target, may_refuse=True)
         except PluginError as error:
@@ -65,19 +65,18 @@ def lower_match(
 
 
 def _lowerings(
-    member: Member, function: Function, layers: tuple[str, ...], match: Match | None
+    member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None
 ) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What a plugin may have for a function, with a name for errors: by its pattern, then by its only op."""
-    composite = function.attr("Composite")
-    ops = [expr.op.name for expr in post_order(function.body) if isinstance(expr, Call) and isinstance(expr.op, Op)]
+    """What a plugin may have for a function, with a name for errors: by its pattern, then by its anchor."""
+    composite, anchor = fusion.function.attr("Composite"), fusion.anchor
     pattern = None if composite is None else member.patterns.get(composite)
     if pattern is not None and pattern.lower is not None:
-        match = match or match_alone(member, pattern, function, layers)
+        match = match or match_alone(member, pattern, fusion.function, layers)
         if match is not None:
             yield f"lower of pattern {composite!r}", partial(pattern.lower, match, member.target)
-    for name in ([composite] if composite is not None else []) + (ops if len(ops) == 1 else []):
-        for strategy in member.strategies.get(name, ()):
-            yield f"strategy {name!r}", partial(strategy.lower, function, member.target)
+    for name in (composite, None if anchor is None else anchor.op_name):
+        for strategy in member.strategies.get(name, ()) if name is not None else ():
+            yield f"strategy {name!r}", partial(strategy.lower, fusion, member.target)
 
 
 def refusal_fault(refusal: Refuse, function: Function) -> str | None:

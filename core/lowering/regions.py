@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..contract.fusion import Fusion
 from ..contract.lowered import Lowered, Refuse
 from ..contract.region import TakenMatch, Unmatched
 from ..errors import InternalError, ModelError, PluginError
@@ -191,7 +192,7 @@ class _Region:
         key = self.member.label, function, tuple(match.captures.items()) if match else ()
         if key not in self.done:
             try:
-                made: Lowered | Refuse | None = lower_match(self.member, function, layers, match)
+                made: Lowered | Refuse | None = lower_match(self.member, Fusion(function), layers, match)
             except Refuse as refusal:
                 made = refusal
             if made is None and isinstance(one, Unmatched) and call.op is function:

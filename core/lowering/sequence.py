@@ -13,6 +13,7 @@ from ..program.program import Role, arguments, drives_device
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
 from ..relay.module import IRModule, Signature, TensorInfo
+from ..relay.tensors import copy_of
 from ..relay.types import TensorType, TupleType
 from ..relay.visit import post_order
 from ..tir import te
@@ -21,7 +22,6 @@ from ..tir.form.nodes import Buffer as TirBuffer
 from .fuse import is_view
 from .graph import unique_name
 from .keep import evaluation_order, in_place, moves
-from .lower import copy_of
 from .regions import label_of
 
 __all__ = ["sequence", "sequence_tracing"]

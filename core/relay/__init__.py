@@ -4,6 +4,7 @@ from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Blob, Extern, Field, Relocation
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .tensors import TensorFunction, tensor_function
 from .text import parse_module, print_module
 from .transform.value_range import value_range
 from .types import FuncType, TensorType, TupleType, Type
@@ -30,6 +31,7 @@ __all__ = [
     "Signature",
     "Spans",
     "StateInfo",
+    "TensorFunction",
     "TensorInfo",
     "TensorType",
     "Tuple",
@@ -48,6 +50,7 @@ __all__ = [
     "registered_ops",
     "rewrite",
     "substitute",
+    "tensor_function",
     "users",
     "value_range",
     "without_views",

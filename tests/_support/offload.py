@@ -137,7 +137,10 @@ class Machine:
     def strategies(self) -> list[Strategy]:
         """For the patterns that have no lowering, and for ops that no pattern took in what it was given."""
         names = [pattern.name for pattern in self.owner.patterns]
-        return [Strategy(name, self.lower) for name in (*names, "nn.relu", "add")]
+        return [
+            Strategy(name, lambda fusion, target: self.lower(fusion.function, target))
+            for name in (*names, "nn.relu", "add")
+        ]
 
     def lower(self, function: Function, target: Target) -> Lowered:
         assert target is Target.current() and target.kind.name == self.label

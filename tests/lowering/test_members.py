@@ -190,7 +190,7 @@ def test_a_plugin_that_says_nothing() -> None:
 
 
 def test_strategies_by_name() -> None:
-    made = [Strategy(name, lambda function, target: lowered(function)) for name in ("add", "npu.add", "add")]
+    made = [Strategy(name, lambda fusion, target: lowered(fusion.function)) for name in ("add", "npu.add", "add")]
     member = only(toy("npu", "add", strategies=lambda: made))
     assert dict(member.strategies) == {"add": (made[0], made[2]), "npu.add": (made[1],)}
 

@@ -12,7 +12,7 @@ from tests._support.regions import CHAIN, OPS, T, X, Y, fault, whole
 from tests._support.te_lowerings import lowered
 
 from uma.errors import ModelError, PluginError
-from uma.hookspecs import Lowered, Pass, Pattern, Refuse, Strategy
+from uma.hookspecs import Fusion, Lowered, Pass, Pattern, Refuse, Strategy
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import OpRecord
 from uma.plugins import PluginHost
@@ -115,11 +115,11 @@ class TestRefusals:
         assert found["second"].why[0].reason == "this one not"
 
     def test_a_strategy_refuses_what_a_later_one_would_give(self) -> None:
-        def refuse(function: Function, target: Target) -> Lowered:
+        def refuse(fusion: Fusion, target: Target) -> Lowered:
             raise Refuse("too slow there")
 
         def strategies() -> list[Strategy]:
-            return [Strategy("npu.add", refuse), Strategy("npu.add", lambda function, target: lowered(function))]
+            return [Strategy("npu.add", refuse), Strategy("npu.add", lambda fusion, target: lowered(fusion.function))]
 
         members = members_of(toy(patterns=lambda: [taking("npu", "add", None)], strategies=strategies))
         assert records(CHAIN, members)["second"].why[0].reason == "too slow there"
@@ -289,7 +289,7 @@ class TestRefusals:
             assert re.search("Refuse(:|\\b.*) no", fault(members).what)
 
     def test_by_the_host(self) -> None:
-        def refuse(function: Function, target: Target) -> Lowered:
+        def refuse(fusion: Fusion, target: Target) -> Lowered:
             raise Refuse("I am tired")
 
         entries = entry_of(host_kind("mine"), strategies=lambda: [Strategy("add", refuse)])

@@ -182,7 +182,7 @@ def test_what_a_lowering_of_a_match_may_not_give(case: str, hook: str) -> None:
         name = f"strategy '{of}'"
         hooks: dict[str, Any] = {
             "patterns": lambda: [taking("npu", "add", None)],
-            "strategies": lambda: [Strategy(of, lambda function, target: lower(function))],
+            "strategies": lambda: [Strategy(of, lambda fusion, target: lower(fusion.function))],
         }
         members = members_of(toy(**hooks))
     error = fault(members)
@@ -240,7 +240,7 @@ def test_a_pattern_of_the_hosts_that_fails() -> None:
 
 
 def test_a_hosts_lowering_at_fault_names_its_layer() -> None:
-    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda function, target: 3)])  # type: ignore[arg-type,return-value]
+    entries = entry_of(HOST, strategies=lambda: [Strategy("add", lambda fusion, target: 3)])  # type: ignore[arg-type,return-value]
     with pytest.raises(PluginError, match=r"uma-plain 1.0 gave int instead of Lowered from strategy 'add'") as caught:
         built(CHAIN, resolve_targets("plain", PluginHost(lambda: entries)))
     assert str(caught.value.where).startswith("second, ")

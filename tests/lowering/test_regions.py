@@ -26,7 +26,7 @@ from tests._support.te_lowerings import kernel_of, lowered
 
 import uma
 from uma.errors import ModelError, PluginError, UsageError
-from uma.hookspecs import Lowered, Pattern, Strategy
+from uma.hookspecs import Fusion, Lowered, Pattern, Strategy
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import LoadedModel, build_loaded
 from uma.pipeline.stages import Build, Form
@@ -92,7 +92,8 @@ class TestTheRoad:
         asked: list[str] = []
 
         def says(name: str, answer: Callable[[Function], Lowered | None] = lambda function: None) -> Any:
-            def lower(function: Function, target: Target) -> Lowered | None:
+            def lower(given: Function | Fusion, target: Target) -> Lowered | None:
+                function = given.function if isinstance(given, Fusion) else given
                 asked.append(name)
                 assert target is Target.current()
                 assert function.attr("Composite") == "npu.relu"
@@ -120,7 +121,7 @@ class TestTheRoad:
 
     def test_an_ops_strategy_is_for_the_op_alone(self) -> None:
         twice = Pattern("npu.twice", op("nn.relu")(op("add")(wildcard("int32"), wildcard("int32"))))
-        relu = Strategy("nn.relu", lambda function, target: pytest.fail("two ops are not one"))
+        relu = Strategy("nn.relu", lambda fusion, target: pytest.fail("neither op is the anchor"))
         members = members_of(toy(patterns=lambda: [twice], strategies=lambda: [relu]))
         error = fault(members, module_of(call("nn.relu", call("add", X, Y))))
         assert "took 'npu.twice' and lowers it by nothing" in error.what
@@ -135,9 +136,9 @@ class TestTheRoad:
     def test_the_host_is_asked_for_its_own_kernels(self) -> None:
         asked: list[str] = []
 
-        def relu(function: Function, target: Target) -> Lowered:
+        def relu(fusion: Fusion, target: Target) -> Lowered:
             asked.append(target.kind.name)
-            return lowered(function)
+            return lowered(fusion.function)
 
         host = host_kind("mine")
         entries = entry_of(host, strategies=lambda: [Strategy("nn.relu", relu)])
@@ -299,7 +300,7 @@ class TestCompilerFunctions:
     def test_is_respected_and_may_hold_raw_ops(self) -> None:
         mine = Function([X, Y], call("subtract", call("nn.relu", X), Y), {"Compiler": "npu"})
         body = call("nn.relu", Call(mine, [X, Y]))
-        strategies = lambda: [Strategy("subtract", lambda function, target: lowered(function))]  # noqa: E731
+        strategies = lambda: [Strategy("subtract", lambda fusion, target: lowered(fusion.function))]  # noqa: E731
         members = members_of(toy("npu", "nn.relu", strategies=strategies))
         build, program = checked(module_of(body), members)
         assert [step.function for step in program.steps] == ["relu", "subtract", "relu"]

@@ -64,7 +64,7 @@ def test_a_lowering_that_is_not_safe_is_its_plugins_fault(hook: str, loops: tir.
         hooks["relay_to_tir"] = relay_to_tir
     elif hook == "strategy":
         hooks["patterns"] = lambda: [taking("npu", "nn.relu", None)]
-        hooks["strategies"] = lambda: [Strategy("nn.relu", lambda function, target: Lowered(loops))]
+        hooks["strategies"] = lambda: [Strategy("nn.relu", lambda fusion, target: Lowered(loops))]
     error = fault(members_of(toy(**hooks)), RELU_ONLY)
     assert what in error.what and hook in error.what
     assert str(error.where).startswith("first, ")

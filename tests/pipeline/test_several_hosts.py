@@ -23,7 +23,7 @@ from tests._support.te_lowerings import lowered
 import uma
 from uma.codegen.model import emit_model
 from uma.errors import ModelError, PluginError, RequirementError, UsageError
-from uma.hookspecs import Code, Pass, Refuse, Strategy
+from uma.hookspecs import Code, Fusion, Pass, Refuse, Strategy
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, finish_build, load_model, lower_loaded, start_build
 from uma.pipeline.dump import read_dump
@@ -173,9 +173,9 @@ class TestWhoRunsWhat:
     def test_hooks_see_their_own_target(self) -> None:
         seen: list[str] = []
 
-        def strategy(function: Function, target: Target) -> Any:
+        def strategy(fusion: Fusion, target: Target) -> Any:
             seen.append(f"{target.name} {Target.current()}")
-            return lowered(function)
+            return lowered(fusion.function)
 
         members = hosts("plain", "left: other", "right: other", strategies=lambda: [Strategy("add", strategy)])
         checked(pinned({"second": "right"}, members), members)
@@ -189,7 +189,7 @@ class TestWhoRunsWhat:
         assert [step.host for _, step in program.calls] == ["other", None]
 
 
-def _refusing(function: Function, target: Target) -> Any:
+def _refusing(fusion: Fusion, target: Target) -> Any:
     raise Refuse("too hot")
 
 

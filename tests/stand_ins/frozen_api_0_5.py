@@ -12,6 +12,7 @@ from uma.hookspecs import (
     CustomLayer,
     CustomOp,
     Failed,
+    Fusion,
     Lowered,
     MatchedRegion,
     Pass,
@@ -128,8 +129,8 @@ def relay_to_tir(
 
 @hookimpl
 def strategies(target: Target) -> list[Strategy]:
-    def lower(function: Function, target: Target) -> Lowered:
-        return Lowered(relu(function.params[0].shape).func)
+    def lower(fusion: Fusion, target: Target) -> Lowered:
+        return Lowered(relu(fusion.function.params[0].shape).func)
 
     return [] if target.kind.is_host else [Strategy("frozen_npu.relu", lower)]
 
