@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -10,35 +11,41 @@ from ..relay.channels import ChannelBounds, channel_bounds
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.op import Op
 from ..relay.tensors import TensorFunction, tensor_function
+from ..relay.views import is_view
 from ..relay.visit import post_order
 
 __all__ = ["Fusion"]
 
+@dataclass(frozen=True, eq=False)
 class Fusion:
     """A function of ops that becomes one kernel.
 
     Args:
         function: its parameters are what the kernel is given, large constants among them.
-        known: what some of the parameters are in the model, of which only bounds are told.
-
-    Attributes:
-        function: the function.
-        calls: the calls of ops in it, each after what it needs.
+        known: what some of the parameters are in the model. A kernel is none of these alone: see `bounds`.
+        calls: the calls of ops in ``function``, each after what it needs.
         anchor: the one call that is neither elementwise nor broadcast, nor a reshape; of a function of one call that
             call. None where there is none, so that all is elementwise, and in a match of an accelerator's with several.
         prologue: what the anchor is computed from, in order.
         epilogue: all other calls, in order: what is computed from the anchor, and what these need besides.
     """
 
-    def __init__(self, function: Function, known: Mapping[Var, Constant] = MappingProxyType({})) -> None:
-        self.function = function
-        self._known = known
-        self.calls = tuple(expr for expr in post_order(function.body) if isinstance(expr, Call))
-        anchors = self.calls if len(self.calls) == 1 else tuple(call for call in self.calls if _is_anchor(call))
-        self.anchor = anchors[0] if len(anchors) == 1 else None
-        before = set() if self.anchor is None else set(post_order(*self.anchor.args))
-        self.prologue = tuple(call for call in self.calls if call in before)
-        self.epilogue = tuple(call for call in self.calls if call not in before and call is not self.anchor)
+    function: Function
+    known: Mapping[Var, Constant] = field(default_factory=dict, repr=False)
+    calls: tuple[Call, ...] = field(init=False, repr=False)
+    anchor: Call | None = field(init=False)
+    prologue: tuple[Call, ...] = field(init=False)
+    epilogue: tuple[Call, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        calls = tuple(expr for expr in post_order(self.function.body) if isinstance(expr, Call))
+        anchors = calls if len(calls) == 1 else tuple(call for call in calls if _is_anchor(call))
+        anchor = anchors[0] if len(anchors) == 1 else None
+        before = set() if anchor is None else set(post_order(*anchor.args))
+        object.__setattr__(self, "calls", calls)
+        object.__setattr__(self, "anchor", anchor)
+        object.__setattr__(self, "prologue", tuple(call for call in calls if call in before))
+        object.__setattr__(self, "epilogue", tuple(one for one in calls if one not in before and one is not anchor))
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -63,11 +70,11 @@ class Fusion:
         """
         inner = (expr for expr in post_order(self.function.body) if isinstance(expr, Constant))
         constants: dict[Expr, Constant] = {expr: expr for expr in inner if expr.tensor.size > 1}
-        constants.update(self._known.items())
+        constants.update(self.known.items())
         tensors = {self.tensors.of[expr][0]: expr for expr in constants}
         found = channel_bounds(self.tensors.results, {tensor: constants[expr] for tensor, expr in tensors.items()})
         return MappingProxyType({tensors[tensor]: bounds for tensor, bounds in found.items()})
 
 
 def _is_anchor(call: Call) -> bool:
-    return not (isinstance(call.op, Op) and (call.op.kind in ("elementwise", "broadcast") or call.op.name in _VIEWS))
+    return not (is_view(call) or (isinstance(call.op, Op) and call.op.kind in ("elementwise", "broadcast")))
