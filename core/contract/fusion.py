@@ -16,6 +16,7 @@ from ..relay.visit import post_order
 
 __all__ = ["Fusion"]
 
+
 @dataclass(frozen=True, eq=False)
 class Fusion:
     """A function of ops that becomes one kernel.

@@ -21,11 +21,11 @@ from heapq import heappop, heappush
 from operator import or_
 from typing import Literal
 
-from ..partition.record import FREE_OPS
 from ..relay.expr import Call, Expr
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.types import TensorType
+from ..relay.views import is_view
 
 __all__ = ["group"]
 
@@ -43,7 +43,7 @@ def _role(expr: Expr) -> Role | None:
     if op.kind in ("elementwise", "broadcast"):
         return "elementwise"
     if op.kind == "injective":
-        moves = len(op.inputs) == 1 and op.inputs[0] != "*data" and op.name not in FREE_OPS
+        moves = len(op.inputs) == 1 and op.inputs[0] != "*data" and not is_view(expr)
         return "move" if moves and isinstance(expr.type, TensorType) else None
     return "product" if op.macs is not None else "fold"
 

@@ -22,9 +22,7 @@ from .members import Member
 __all__ = ["lower_match", "refusal_fault"]
 
 
-def lower_match(
-    member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None
-) -> Lowered | None:
+def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Lowered | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none.
 
     Args:
