@@ -341,8 +341,18 @@ def test_the_lists_of_flags_emulators_and_cpus_are_complete() -> None:
 
 def test_the_guides_plugin_uses_only_the_public_face(chapters: tuple[Path, dict[str, str]]) -> None:
     files = sorted(chapters[0].glob("*/**/*.py"))
-    assert len(files) == 4
+    assert len(files) == 5
     assert not {file.name: faults for file in files if (faults := face_faults(file.read_text(encoding="utf-8")))}
+
+
+@pytest.mark.soak
+def test_the_guides_plugin_passes_mypy_strict(chapters: tuple[Path, dict[str, str]]) -> None:
+    pytest.importorskip("mypy")
+    folder, environment = chapters
+    path = os.pathsep.join([str(folder / "uma-vadd" / "src"), str(ROOT / "src")])
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "-p", "uma_vadd"]
+    done = subprocess.run(command, cwd=folder, env={**environment, "MYPYPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_expectation_may_leave_things_out() -> None:

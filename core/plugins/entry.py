@@ -73,16 +73,22 @@ class PluginEntry(NamedTuple):
     def repair(self) -> str:
         """What to do where its installation is at fault."""
         name = self.distribution
+        if self.editable:
+            return f"install its sources once more (pip install -e FOLDER), or remove it (pip uninstall {name})"
         return f"repair it (pip install --force-reinstall {name}) or remove it (pip uninstall {name})"
 
     @property
     def report(self) -> str:
-        """What to do where its code is at fault."""
+        """What to do where its code is at fault: whoever installed the sources themselves is its author."""
+        if self.editable:
+            return "it is an editable install: change its sources there, and run this again"
         return f"tell its authors, or look for a newer version: pip install --upgrade {self.distribution}"
 
     @property
     def mismatch(self) -> str:
         """What to do where it and the core do not fit each other."""
+        if self.editable:
+            return "it is an editable install: bring its sources to this core (docs/plugins.md, Versions)"
         return f"install a pair that fits: pip install --upgrade {CORE} {self.distribution}"
 
     def raised_at(self, error: BaseException) -> str | None:

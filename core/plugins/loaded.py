@@ -72,14 +72,27 @@ class LoadedPlugin:
         action = functools.partial(getattr(self.hooks, hook), **arguments)
         result = self.run(f"hook {hook}", action, current, may_refuse=hook in hookspecs.MAY_REFUSE)
         if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
-            raise self.fault(f"gave {shown(result)} from hook {hook}")
+            raise self._wrong(hook, f"gave {shown(result)} from hook {hook}")
         element = hookspecs.ELEMENTS.get(hook)
         if element is None:
             return result
         for item in result or ():
             if not isinstance(item, element):
-                raise self.fault(f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
+                raise self._wrong(hook, f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
         return result
+
+    def _wrong(self, hook: str, what: str) -> PluginError:
+        """`fault` of what a hook gave; to the author of an editable install it says where, and what is wanted."""
+        error = self.fault(what)
+        if self.entry.editable:
+            code = getattr(getattr(self.hooks, hook).get_hookimpls()[0].function, "__code__", None)
+            if code is not None:
+                error.where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, {error.where}"
+            kinds = hookspecs.RESULTS[hook]
+            wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+            of = f" of {hookspecs.ELEMENTS[hook].__name__}" if hook in hookspecs.ELEMENTS else ""
+            error.hint = f"have it give a {wanted}{of}, or None; the docstring of uma.hookspecs.{hook} has an example"
+        return error
 
     def run(
         self, what: str, action: Callable[[], Any], target: Target | None = None, *, may_refuse: bool = False

@@ -1,5 +1,6 @@
 """The graph form: types, expressions, modules, their text, traversal, and the operators."""
 
+from . import quantised
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .extern import Blob, Extern, Field, Relocation
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
@@ -47,6 +48,7 @@ __all__ = [
     "parse_module",
     "post_order",
     "print_module",
+    "quantised",
     "registered_ops",
     "rewrite",
     "substitute",

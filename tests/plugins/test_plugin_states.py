@@ -16,8 +16,9 @@ from uma import hookspecs
 from uma.errors import PluginError, UsageError
 from uma.hookspecs import PLUGIN_API_VERSION
 from uma.lowering.members import resolve_targets
-from uma.plugins import PluginEntry, PluginHost
+from uma.plugins import LoadedPlugin, PluginEntry, PluginHost
 from uma.relay import TensorType, Var, call
+from uma.target import Target
 
 MAJOR, MINOR = PLUGIN_API_VERSION
 
@@ -123,6 +124,48 @@ class TestPluginAPI:
         with pytest.raises(PluginError, match=r"has a hook that does not fit: .*'budget'") as caught:
             PluginHost(lambda: [entry]).plugin_for("npu")
         assert caught.value.hint == "install a pair that fits: pip install --upgrade uma-core uma-npu"
+
+
+class TestEditableInstalls:
+    """Who installed the sources themselves is told as their author: where, and what to change."""
+
+    def plugin_of(self, **hooks: Any) -> LoadedPlugin:
+        [entry] = entry_of(accelerator("npu"), **hooks)
+        return PluginHost(lambda: [entry._replace(editable=True)]).plugin_for("npu")
+
+    def test_what_a_hook_raised(self) -> None:
+        plugin = self.plugin_of(patterns=lambda: 1 // 0)
+        with pytest.raises(PluginError) as caught:
+            plugin.call("patterns", target=Target(plugin.kinds["npu"]))
+        assert caught.value.hint == "it is an editable install: change its sources there, and run this again"
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [(3, "gave 3 from hook patterns"), ([3], "gave 3 from hook patterns among its Pattern records")],
+    )
+    def test_what_a_hook_gave(self, given: object, said: str) -> None:
+        def patterns() -> object:
+            return given
+
+        plugin = self.plugin_of(patterns=patterns)
+        with pytest.raises(PluginError) as caught:
+            plugin.call("patterns", target=Target(plugin.kinds["npu"]))
+        assert caught.value.what == f"plugin uma-npu 1.0 {said}"
+        line = patterns.__code__.co_firstlineno
+        assert str(caught.value.where).startswith(f"{__file__}:{line} in patterns, entry point `npu = ")
+        assert caught.value.hint == (
+            "have it give a list or tuple of Pattern, or None; the docstring of uma.hookspecs.patterns has an example"
+        )
+
+    def test_one_for_another_contract_and_one_that_is_damaged(self) -> None:
+        entry = module_entry("npu", UMA_PLUGIN_API=(0, 1))._replace(editable=True)
+        with pytest.raises(PluginError) as caught:
+            PluginHost(lambda: [entry]).plugin_for("npu")
+        assert str(caught.value.hint).startswith("it is an editable install: bring its sources to this core")
+        assert (
+            entry.repair
+            == "install its sources once more (pip install -e FOLDER), or remove it (pip uninstall uma-npu)"
+        )
 
 
 def test_a_plugin_may_ask_for_the_kinds_of_others_while_it_is_imported(

@@ -92,7 +92,9 @@ def test_a_bias_has_a_number_for_each_channel() -> None:
 
 
 def test_a_residual_has_the_shape_of_the_sums_and_one_factor() -> None:
-    text = "clause residual_shape: a residual has the shape of the sums, and one factor; this has shape {}"
+    text = (
+        "clause residual_shape: a residual has the shape of the sums, one factor and one zero point; this has shape {}"
+    )
     assert reason(CONV, scaled(residual(conv(), shape=(1, 1, 1, 8)))) == text.format((1, 1, 1, 8))
     assert reason(CONV, scaled(residual(conv(), shape=(2, 4, 4, 8)))) == text.format((2, 4, 4, 8))
     assert reason(CONV, scaled(residual(conv(), factor=[2] * 8))) == text.format((8,))

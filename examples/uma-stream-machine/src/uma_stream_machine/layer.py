@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uma.relay import Bounds, Call, FixedPoint, FloatScale, value_range
+from uma.relay import Call, quantised
 from uma.relay.pattern import Match
 
 from .commands import ROUNDINGS
@@ -20,11 +20,7 @@ __all__ = [
     "block_need",
     "core_of",
     "drafts_of",
-    "factor_of",
     "kind_of",
-    "largest_sum",
-    "power_of_two",
-    "scale_of",
     "sizes_of",
 ]
 
@@ -58,60 +54,13 @@ def core_of(match: Match) -> Call:
     return match.call("core")
 
 
-_KINDS = {
-    "qnn.conv1d": "conv",
-    "qnn.conv2d": "conv",
-    "qnn.dense": "dense",
-    "qnn.add": "add",
-    "nn.max_pool1d": "max_pool",
-    "nn.max_pool2d": "max_pool",
-    "qnn.avg_pool1d": "average_pool",
-    "qnn.avg_pool2d": "average_pool",
-}
-
-
 def kind_of(match: Match) -> str:
     """The command that computes what was matched."""
     core = core_of(match)
-    kind = _KINDS[core.op_name or ""]
+    if core.op_name == "qnn.add":
+        return "add"
+    kind = quantised.kind_of(core)
     return "depthwise" if kind == "conv" and core.attrs.groups > 1 else kind
-
-
-def factor_of(match: Match) -> int:
-    """What the residual is multiplied by before it is added to the sums; the pattern's predicate wants one number."""
-    return _number(match, "factor", 1)
-
-
-def _number(match: Match, name: str, default: int) -> int:
-    """The one number of a constant that a layer's pattern may have or not."""
-    return int(match.constant(name).data.reshape(-1)[0]) if name in match else default
-
-
-def scale_of(match: Match) -> tuple[FixedPoint | FloatScale, int]:
-    """The scale of the requantisation, and the axis along which it goes."""
-    attrs = match.call("scaled").attrs
-    return attrs.scale, attrs.axis
-
-
-def largest_sum(match: Match) -> int:
-    """What no sum exceeds in size, whatever the data. Proven from the match alone: lowering sees no more than that."""
-    given = [match[name] for name in ("data", "residual") if name in match]
-    low, high = value_range(match.call("scaled").args[0], dict.fromkeys(given, Bounds(-128, 127)))
-    return max(-low, high)
-
-
-def power_of_two(scale: float) -> int | None:
-    """The shift by which the requantiser scales alike, half to even; None where there is none."""
-    fraction, shift = math.frexp(scale)
-    return shift if fraction == 0.5 and -31 <= shift <= 30 else None
-
-
-def _fixed_point(scale: FixedPoint | FloatScale) -> FixedPoint:
-    """A scale as the requantiser has it: it takes powers of two, for sums that a float32 holds."""
-    if isinstance(scale, FixedPoint):
-        return scale
-    shifts = tuple(shift for s in scale.scale if (shift := power_of_two(s)) is not None)
-    return FixedPoint((2**30,) * len(shifts), shifts, "even")
 
 
 @dataclass(frozen=True)
@@ -125,47 +74,37 @@ class _Pictures:
 
     @staticmethod
     def of(match: Match) -> _Pictures:
-        """Those of a layer or pool. A dense layer has one; so has what is 1-D, (batch, width, channels): a picture as
-        high as the batch is large, under a kernel of one row.
-        """
-        core = core_of(match)
+        """Those of a layer or pool. A dense layer has one."""
+        w, core = quantised.Window.of(match), core_of(match)
         if core.op_name == "qnn.dense":
-            return _Pictures(1, 0, 0, {"rows": math.prod(core.shape[:-1]), "depth": core.args[0].shape[-1]})
-        count, height, width, channels = (1, *core.args[0].shape)[-4:]
-        _, out_height, out_width, out_channels = (1, *core.shape)[-4:]
-        kernel = match["weight"].shape[:-2] if "weight" in match.captures else core.attrs.pool_size
-        strides, padding = core.attrs.strides, core.attrs.padding
-        if len(kernel) == 1:
-            kernel, strides, padding = (1, *kernel), (1, *strides), (0, padding[0], 0, padding[1])
+            return _Pictures(1, 0, 0, {"rows": w.batch * w.height * w.width, "depth": w.channels})
         fields = {
-            "in_height": height,
-            "in_width": width,
-            "out_height": out_height,
-            "out_width": out_width,
-            "kernel_height": kernel[0],
-            "kernel_width": kernel[1],
-            "stride_y": strides[0],
-            "stride_x": strides[1],
-            "pad_top": padding[0],
-            "pad_left": padding[1],
+            "in_height": w.height,
+            "in_width": w.width,
+            "out_height": w.out_height,
+            "out_width": w.out_width,
+            "kernel_height": w.kernel[0],
+            "kernel_width": w.kernel[1],
+            "stride_y": w.strides[0],
+            "stride_x": w.strides[1],
+            "pad_top": w.padding[0],
+            "pad_left": w.padding[1],
         }
-        return _Pictures(count, height * width * channels, out_height * out_width * out_channels, fields)
+        in_bytes, out_bytes = w.height * w.width * w.channels, w.out_height * w.out_width * w.out_channels
+        return _Pictures(w.batch, in_bytes, out_bytes, fields)
 
 
 def _limits(match: Match) -> dict[str, int]:
-    if "clip" in match:
-        attrs = match.call("clip").attrs
-        return {"low": int(max(attrs.a_min, -128)), "high": int(min(attrs.a_max, 127))}
-    return {"low": 0 if "relu" in match else -128, "high": 127}
+    return dict(zip(("low", "high"), quantised.limits_of(match), strict=True))
 
 
-def _requantiser(match: Match) -> dict[str, int]:
-    core, scaled = core_of(match), match.call("scaled")
+def _requantiser(layer: quantised.Layer) -> dict[str, int]:
     return {
-        "rounding": ROUNDINGS.index(_fixed_point(scale_of(match)[0]).rounding),
-        "input_zero_point": core.attrs.input_zero_point,
-        "output_zero_point": scaled.attrs.output_zero_point,
-        **_limits(match),
+        "rounding": ROUNDINGS.index(layer.fixed_point.rounding),
+        "input_zero_point": layer.input_zero_point,
+        "output_zero_point": layer.output_zero_point,
+        "low": layer.low,
+        "high": layer.high,
     }
 
 
@@ -198,7 +137,7 @@ def _values(match: Match) -> dict[str, int]:
             "headroom": core.attrs.left_shift,
             **_limits(match),
         }
-    layer = {**sizes, "out_pixel": sizes["out_channels"], **_requantiser(match)}
+    layer = {**sizes, "out_pixel": sizes["out_channels"], **_requantiser(quantised.Layer.of(match))}
     return layer if kind == "dense" else {**layer, "in_pixel": core.args[0].shape[-1]}
 
 
@@ -219,16 +158,16 @@ def drafts_of(match: Match, chunk_bytes: int) -> Iterator[Draft]:
     if kind == "add":
         yield Draft("add", values, {"output": ("out", 0), "left": ("left", 0), "right": ("right", 0)})
         return
-    name, residual = kind, match.captures.get("residual")
-    if residual:
-        name, values = f"{kind}_residual", {**values, "residual_factor": factor_of(match)}
+    name, residual = kind, quantised.Residual.of(match)
+    if residual is not None:
+        name, values = f"{kind}_residual", {**values, "residual_factor": residual.factor}
     pictures = _Pictures.of(match)
     for first, channels, chunk in _chunks(match, chunk_bytes):
         for number in range(pictures.count):
             output = number * pictures.out_bytes + first
             given = number * pictures.in_bytes + (first if kind == "depthwise" else 0)
             places = {"output": ("out", output), "input": ("data", given)}
-            if residual:
+            if residual is not None:
                 places["residual"] = ("residual", output)
             yield Draft(name, {**values, **channels}, places, chunk)
 
@@ -238,16 +177,10 @@ def _chunks(match: Match, chunk_bytes: int) -> Iterator[tuple[int, dict[str, int
     if "weight" not in match.captures:
         yield 0, {}, None
         return
-    core = core_of(match)
-    out_channels = core.shape[-1]
-    weight = match.constant("weight").data.astype(np.int8)
-    rows = weight.T if core.op_name == "qnn.dense" else weight.reshape(-1, out_channels)
-    scale = _fixed_point(scale_of(match)[0])
-    bias = match.constant("bias").data if "bias" in match else np.zeros(1, np.int64)
-    given = bias.reshape(-1).astype(np.int64)
-    # Sums are taken modulo 2**32, so what the residual's zero point adds to each goes into the bias.
-    given = (given - factor_of(match) * _number(match, "residual_zero_point", 0)).astype(np.int32)
-    numbers = [list(row) * (out_channels // len(row)) for row in (given.tolist(), scale.multiplier, scale.shift)]
+    layer = quantised.Layer.of(match)
+    out_channels, scale = layer.window.out_channels, layer.fixed_point
+    rows = layer.weights.reshape(-1, out_channels)
+    numbers = [layer.without_residual_zero_point.tolist(), list(scale.multiplier), list(scale.shift)]
     first, held = 0, b""
     for n, block in enumerate(pack(rows, *numbers)):
         if held and len(held) + len(block) > chunk_bytes:
