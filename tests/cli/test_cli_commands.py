@@ -316,7 +316,7 @@ class TestTargets:
         monkeypatch.setattr("uma.plugins.default_host", lambda: host)
         assert uma("targets", "--explain", "duo").out.splitlines() == [
             "composite -devices=npu,'b: npu' -host=plain",
-            "├─ host plain: a host that leaves everything to the core",
+            "├─ host plain: a plain host",
             "├─ accelerator npu: an accelerator",
             "│    -dim  8 (default)",
             "└─ accelerator b: an accelerator",
