@@ -84,7 +84,7 @@ def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -
     check_random(Choice(data.draw), name)
 
 
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 12)
 @given(data=st.data())
 def test_rows_compute_what_their_references_do(data: st.DataObject) -> None:
     choice = Choice(data.draw)
@@ -114,7 +114,7 @@ def test_integers_divide_as_they_should_whatever_they_are(name: str) -> None:
         assert found == (exact + 128) % 256 - 128
 
 
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 12)
 @given(data=st.data())
 def test_ranges_of_rows_hold(data: st.DataObject) -> None:
     """Bounds that are proven of a result from those of the arguments hold, unless something overflowed."""
