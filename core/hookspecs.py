@@ -221,7 +221,7 @@ def passes(target: Target) -> Sequence[Pass] | None:
     Example::
 
         from uma.hookspecs import Pass, hookimpl
-        from uma.relay import Call, Expr, Function, IRModule, Spans, rewrite
+        from uma.relay import Call, Expr, IRModule, Rewriter
         from uma.target import TargetKind
 
         def relu_once(module: IRModule) -> IRModule:
@@ -229,8 +229,7 @@ def passes(target: Target) -> Sequence[Pass] | None:
                 double = isinstance(expr, Call) and expr.op_name == "nn.relu" and isinstance(expr.args[0], Call)
                 return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None
 
-            main, spans = module.main, Spans(dict(module.spans))
-            return module.with_main(Function(main.params, rewrite(main.body, rule, spans.moved)), spans)
+            return Rewriter(module).rewrite(rule)
 
         @hookimpl
         def register_target() -> list[TargetKind]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.rewriter import Rewriter
 from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
-from ..relay.visit import children, nested_exprs, post_order, with_children
+from ..relay.visit import children, nested_exprs, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.flatten import flatten
 from ..tir.rewrites.scratch import hoist_scratch
@@ -55,29 +56,29 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
         if isinstance(function, PrimFunc):
             made = hoist_scratch(flatten(function))
             renamed[var] = flat.setdefault(made, GlobalVar(var.name, func_type(made)))
-    spans = Spans(dict(module.spans))
+    rewriter = Rewriter(module)
+
+    def rule(expr: Expr, rebuilt: Expr) -> Expr | None:
+        if is_view(expr):
+            return reshape(children(rebuilt)[0], expr.shape)
+        if isinstance(rebuilt, TupleGetItem) and isinstance(rebuilt.tuple, Tuple):
+            return rebuilt.tuple.fields[rebuilt.index]  # of results that are seen through reshapes
+        if isinstance(rebuilt, Call) and rebuilt.op in renamed:
+            return _through_views(rebuilt, renamed, rewriter.spans, module.spans[expr])
+        return None
+
     became: dict[Expr, Expr] = {}
     functions: dict[GlobalVar, AnyFunction] = {}
     for var, function in module.functions.items():
         if isinstance(function, Function):
-            done: dict[Expr, Expr] = {}
-            for expr in post_order(function.body):
-                rebuilt = with_children(expr, [done[child] for child in children(expr)])
-                if isinstance(rebuilt, TupleGetItem) and isinstance(rebuilt.tuple, Tuple):
-                    rebuilt = rebuilt.tuple.fields[rebuilt.index]  # of results that are seen through reshapes
-                if is_view(expr):
-                    rebuilt = reshape(done[children(expr)[0]], expr.shape)
-                elif isinstance(rebuilt, Call) and rebuilt.op in renamed:
-                    rebuilt = _through_views(rebuilt, renamed, spans, module.spans[expr])
-                spans.moved(expr, rebuilt)
-                done[expr] = rebuilt
-            functions[var] = Function(function.params, done[function.body], dict(function.attrs))
+            done = rewriter.rebuild(post_order(function.body), rule)
+            functions[var] = rewriter.function(function, done[function.body])
             if var.name == "main":
                 became = done
         elif isinstance(function, Extern):
             functions[var] = function
     functions.update({var: func for func, var in flat.items()})
-    kept = spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
+    kept = rewriter.spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
     return IRModule(functions, kept, module.signature), became
 
 

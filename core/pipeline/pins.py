@@ -17,6 +17,7 @@ from ..program import Program
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
+from ..relay.rewriter import Rewriter
 from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin, without_pin
 from ..target.values import shown, suggest
 
@@ -43,18 +44,19 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
     if isinstance(form, Program):
         raise UsageError("layers were pinned in a program, in which everything has its place", hint="pin the model's")
     wanted = _wanted(form, pins, members)
-    main, spans = form.main, Spans(dict(form.spans))
-    done: dict[Expr, Expr] = {}
-    for expr in post_order(main.body):
-        made = with_children(expr, [done[child] for child in children(expr)])
-        if isinstance(expr, Call) and isinstance(made, Call):
-            labels = _labels(_layers(form, expr), wanted)
-            if isinstance(made.op, Op) or _is_hosts(form, made.op, labels, members):
-                _check_same(labels)
-                made = made.pinned(next(iter(labels.values()), made.pin))
-        done[expr] = made
-        spans.moved(expr, made)
-    return form.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+
+    def rule(expr: Expr, made: Expr) -> Expr | None:
+        if not isinstance(expr, Call) or not isinstance(made, Call):
+            return None
+        labels = _labels(_layers(form, expr), wanted)
+        if not isinstance(made.op, Op) and not _is_hosts(form, made.op, labels, members):
+            return None
+        _check_same(labels)
+        return made.pinned(next(iter(labels.values()), made.pin))
+
+    rewriter = Rewriter(form)
+    body = form.main.body
+    return rewriter.with_main(rewriter.rebuild(post_order(body), rule)[body])
 
 
 def _wanted(module: IRModule, pins: Pins, members: Members) -> dict[str, str]:

@@ -5,6 +5,7 @@ from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Blob, Extern, Field, Relocation
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .rewriter import Rewriter
 from .tensors import TensorFunction, tensor_function
 from .text import parse_module, print_module
 from .transform.value_range import value_range
@@ -29,6 +30,7 @@ __all__ = [
     "IRModule",
     "Op",
     "Relocation",
+    "Rewriter",
     "Signature",
     "Spans",
     "StateInfo",

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, call, const
+from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import FixedPoint, Op
+from ..rewriter import Rewriter
 from ..types import TensorType, TupleType
 from ..visit import children, post_order, with_children
 
@@ -83,13 +84,11 @@ def to_signed(module: IRModule) -> IRModule:
     Parameters and results of ``main`` keep their types, states among them; so does what casts, wraps around or calls
     functions. Where both kinds meet stands a ``qnn.requantize`` by 1.
     """
-    main = module.main
-    order = post_order(main.body)
+    order = post_order(module.main.body)
     if not any(_is_unsigned(expr) for expr in order):
         return module
-    spans = Spans(dict(module.spans))
-    body = _Rewriter(order, spans).run()
-    return module.with_main(Function(main.params, body, dict(main.attrs)), spans)
+    rewriter = Rewriter(module)
+    return rewriter.with_main(_Signed(order, rewriter.spans).run())
 
 
 def _is_unsigned(expr: Expr) -> bool:
@@ -136,7 +135,7 @@ def _converted(order: Sequence[Expr]) -> set[Expr]:
     return found
 
 
-class _Rewriter:
+class _Signed:
     """Builds the graph anew, from the inputs on.
 
     Args:

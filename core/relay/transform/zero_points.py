@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from ..expr import Call, Constant, Expr, Function, const
+from ..expr import Call, Constant, Expr, const
 from ..module import IRModule, Spans
 from ..op import get_op
 from ..ops.conv import copies_rows
-from ..visit import rewrite
+from ..rewriter import Rewriter
 
 __all__ = ["zero_points_to_biases"]
 
@@ -22,20 +22,18 @@ _PRODUCTS = (*_CONVOLUTIONS, "qnn.dense", "qnn.matmul")
 
 def zero_points_to_biases(module: IRModule) -> IRModule:
     """``module`` with the data's zero points in what ``main`` itself adds to products; regions are left alone."""
-    main = module.main
-    spans = Spans(dict(module.spans))
+    rewriter = Rewriter(module)
     biased: set[Expr] = set()
 
     def rule(expr: Expr) -> Expr | None:
-        made = _product(expr, spans) if isinstance(expr, Call) else None
+        made = _product(expr, rewriter.spans) if isinstance(expr, Call) else None
         if made is None and isinstance(expr, Call) and expr.op_name == "add":
             made = _merged(expr, biased)
         if made is not None:
             biased.add(made)
         return made
 
-    body = rewrite(main.body, rule, spans.moved)
-    return module if body is main.body else module.with_main(Function(main.params, body, dict(main.attrs)), spans)
+    return rewriter.rewrite(rule)
 
 
 def _product(expr: Call, spans: Spans) -> Call | None:

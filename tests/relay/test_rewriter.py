@@ -1,0 +1,144 @@
+"""What rewrites hand on though no rule speaks of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests._support.partitions import Case, X, Y, cases, inputs_of
+
+from uma.errors import ModelError, PluginError
+from uma.relay import (
+    Call,
+    Expr,
+    Function,
+    IRModule,
+    Rewriter,
+    Signature,
+    Spans,
+    TensorInfo,
+    Tuple,
+    Var,
+    call,
+    post_order,
+    rewrite,
+)
+from uma.relay.evaluate import evaluate
+from uma.relay.verify import verify
+from uma.tir import te
+
+INNER = call("nn.relu", X).pinned("npu")
+BODY = call("add", call("nn.relu", INNER), Y)
+SIGNATURE = Signature((TensorInfo("the x"), TensorInfo("the y")), (TensorInfo("sum"),))
+
+
+def relu_once(expr: Expr) -> Expr | None:
+    double = isinstance(expr, Call) and expr.op_name == "nn.relu" and isinstance(expr.args[0], Call)
+    return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None  # type: ignore[union-attr]
+
+
+def module_of(body: Expr = BODY) -> IRModule:
+    layers = Spans({expr: [f"layer{number}"] for number, expr in enumerate(post_order(body))})
+    main = Function([X, Y], body, {"note": "kept"})
+    other = Function([X], call("nn.relu", call("nn.relu", X)), {"Compiler": "npu", "global_symbol": "one"})
+    return IRModule.of({"main": main, "one": other}, layers, SIGNATURE)
+
+
+def test_all_is_handed_on() -> None:
+    module = module_of()
+    made = Rewriter(module).rewrite(relu_once)
+    assert made.main.body is call("add", INNER, Y)
+    assert made.main.attr("note") == "kept" and made.signature is SIGNATURE
+    assert made.main.body.args[0].pin == "npu"  # type: ignore[attr-defined]
+    assert made.spans[INNER] == (*module.spans[INNER], *module.spans[BODY.args[0]])
+    assert made.spans[made.main.body] == module.spans[BODY]
+    assert {expr for expr, _ in made.spans} == {INNER, made.main.body}
+    assert made["one"] is module["one"]
+    assert module.main.body is BODY and len(dict(module.spans)) == 3
+
+
+def test_a_pin_goes_to_what_takes_the_place() -> None:
+    made = Rewriter(module_of()).rewrite(
+        lambda e: call("maximum", *e.args, *e.args) if isinstance(e, Call) and e.op_name == "nn.relu" else None
+    )
+    assert [e.pin for e in post_order(made.main.body) if isinstance(e, Call)] == ["npu", None, None]
+
+
+def test_functions_by_name() -> None:
+    module = module_of()
+    made = Rewriter(module).rewrite(relu_once, "one")
+    function = made["one"]
+    assert isinstance(function, Function) and function.body is call("nn.relu", X)
+    assert dict(function.attrs) == {"Compiler": "npu", "global_symbol": "one"}
+    assert made.main is module.main and made.spans == module.spans
+
+
+def test_a_module_without_main() -> None:
+    """As passes for regions are given."""
+    module = IRModule.of({"one": module_of()["one"]})
+    assert Rewriter(module).rewrite(relu_once, "one")["one"].body is call("nn.relu", X)  # type: ignore[union-attr]
+
+
+def test_what_changes_nothing_gives_the_module() -> None:
+    module = module_of()
+    assert Rewriter(module).rewrite(lambda expr: None) is module
+
+
+def test_rules_that_make_several_of_one_hand_layers_on_themselves() -> None:
+    rewriter = Rewriter(module_of())
+
+    def rule(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Call) or expr.op_name != "add":
+            return None
+        inner = call("nn.relu", expr.args[1])
+        rewriter.spans.moved(expr, inner)
+        return call("add", expr.args[0], inner)
+
+    made = rewriter.rewrite(rule)
+    assert made.spans[call("nn.relu", Y)] == module_of().spans[BODY] == made.spans[made.main.body]
+
+
+def test_what_no_rule_is_for() -> None:
+    module = module_of()
+    with pytest.raises(ModelError, match="the module has no function 'two'"):
+        Rewriter(module).rewrite(relu_once, "two")
+    x = te.placeholder((2,), "int32", "x")
+    loops = IRModule.of({"loops": te.prim_func([x], [te.compute((2,), lambda i: x[i], "y")]).func})
+    with pytest.raises(PluginError, match="'loops' is a PrimFunc, which no rule for expressions rewrites"):
+        Rewriter(loops).rewrite(relu_once, "loops")
+
+
+def test_a_rule_that_changes_a_type() -> None:
+    with pytest.raises(PluginError, match=r"a rewrite makes 'one', which is of type .*, one of type"):
+        Rewriter(module_of()).rewrite(
+            lambda e: Tuple([e, e]) if e is call("nn.relu", call("nn.relu", X)) else None, "one"
+        )
+
+
+@settings(max_examples=20)
+@given(cases())
+def test_random_models(case: Case) -> None:
+    """A rewrite that keeps the meaning gives a module that means the same, with every layer that there was."""
+
+    def rule(expr: Expr) -> Expr | None:
+        swap = isinstance(expr, Call) and expr.op_name in ("add", "multiply", "maximum")
+        return call(expr.op_name, *reversed(expr.args)) if swap else None  # type: ignore[attr-defined, arg-type]
+
+    layers = Spans({expr: [f"layer{n}"] for n, expr in enumerate(post_order(case.module.main.body))})
+    module = IRModule(case.module.functions, layers, case.module.signature)
+    made = Rewriter(module).rewrite(rule)
+    verify(made)
+    inputs = inputs_of(module.main)
+    for one, other in zip(evaluate(module, inputs), evaluate(made, inputs), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert {layer for _, names in made.spans for layer in names} == {layer for _, names in layers for layer in names}
+    assert made.main.body is rewrite(module.main.body, rule)
+
+
+def test_rebuilding_leaves_pins_to_the_rule() -> None:
+    rewriter = Rewriter(module_of())
+    p = Var("p", X.tensor)
+    done = rewriter.rebuild([INNER], lambda old, new: new.pinned(None) if isinstance(new, Call) else None, {X: p})
+    assert done == {X: p, INNER: call("nn.relu", p)}
+    assert rewriter.spans[done[INNER]] == rewriter.module.spans[INNER]
+    assert rewriter.rebuild([BODY])[BODY] is BODY
