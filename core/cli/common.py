@@ -90,6 +90,13 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "be repeated, the last that fits a layer counts",
     )
 
+    parser.add_argument(
+        "--partition",
+        metavar="NAME",
+        default="eager",
+        help="who decides what goes where: eager (the default), by which each target in turn takes all that it can, or "
+        "a partitioner that a plugin brings",
+    )
     add_plugin_arguments(parser)
 
 
@@ -141,12 +148,13 @@ def _find_members(args: argparse.Namespace, out: Output) -> Members:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        members = resolve_targets([target_text(text) for text in args.target], plugin_host(args))
+        targets = [target_text(text) for text in args.target]
+        members = resolve_targets(targets, plugin_host(args), args.partition)
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
     if not out.quiet:
-        targets = [member.target for member in members.all]
-        for note in (*members.notes, *(derivations(targets) if out.verbose else ())):
+        given = [member.target for member in members.all]
+        for note in (*members.notes, *(derivations(given) if out.verbose else ())):
             out.complain(f"note: {note}")
     return members
 

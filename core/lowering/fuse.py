@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..partition.claims import Claims
+from ..partition.candidates import Problem
+from ..partition.choice import Choice
+from ..partition.eager import take
 from ..partition.outline import outlined
-from ..partition.record import Claim, Owner
+from ..partition.record import Candidate, Owner
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
@@ -45,20 +47,20 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
     pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
     labels: dict[Expr, str] = {call: pins.get(call) or hosts[0].label for call in calls}
-    claims = Claims(graph, pins=labels if pins else {})
+    choice = Choice(Problem(graph, hosts, pins=labels if pins else {}))
     grouped: dict[Expr, tuple[Expr, ...]] = {}
     for host in hosts if pins else hosts[:1]:
-        claims.offer(host)
+        take(choice, host)
     for host in hosts if pins else hosts[:1]:
-        free = {call for call in calls if labels[call] == host.label and call not in claims.of}
+        free = {call for call in calls if labels[call] == host.label and call not in choice.of}
         for kernel in group(graph, free, host.limits.calls):
             # What is computed within a kernel is used by nothing else, so that it is in no cycle.
-            claims.quotient.contract(map(claims.node, kernel))
+            choice.quotient.contract(map(choice.node, kernel))
             grouped.update(dict.fromkeys(kernel, kernel))
     spans = Spans(dict(module.spans))
-    done: dict[Expr, Expr] = {expr: expr for expr in claims.graph.order if isinstance(expr, (Var, Constant))}
-    for part in claims.order():
-        if isinstance(part, Claim):
+    done: dict[Expr, Expr] = {expr: expr for expr in graph.order if isinstance(expr, (Var, Constant))}
+    for part in choice.order():
+        if isinstance(part, Candidate):
             pin = next((pins[node] for node in part.nodes if isinstance(node, Call) and node in pins), None)
             attrs = {"Composite": part.match.pattern.name}
             done.update(_kernel(part.nodes, part.match.roots, attrs, done, spans, pin))

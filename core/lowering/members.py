@@ -1,4 +1,7 @@
-"""The targets of one build: hosts, and the accelerators before them, in order of priority, each with its plugin."""
+"""The targets of one build: hosts, and the accelerators before them, in order of priority, each with its plugin.
+
+Who decides what goes where is told beside them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..errors import PluginError
 from ..hookspecs import Pass, Runtime, Strategy
-from ..partition import Owner
+from ..partition import Owner, Partitioner, eager, find_partitioner
 from ..plugins import LoadedPlugin, PluginHost
 from ..relay.extern import Extern
 from ..relay.op import known_ops
@@ -112,12 +115,14 @@ class Members:
         accelerators: in order of priority.
         notes: which host was added or overridden, in sentences.
         default: the label of the host that takes an op of which nothing is said; None for the first.
+        partition: decides what goes where.
     """
 
     hosts: tuple[Member, ...]
     accelerators: tuple[Member, ...] = ()
     notes: tuple[str, ...] = ()
     default: str | None = None
+    partition: Partitioner = eager
 
     @property
     def host(self) -> Member:
@@ -153,18 +158,20 @@ class Members:
         return next((member for member in self.all if member.label == label), None)
 
 
-def resolve_targets(target: TargetLike, host: PluginHost) -> Members:
+def resolve_targets(target: TargetLike, host: PluginHost, partition: str | Partitioner = "eager") -> Members:
     """The targets to build a whole model for.
 
     Args:
         target: in any form that `CompilationConfig.of` takes.
         host: where targets come from.
+        partition: decides what goes where, or the name of what does.
 
     Raises:
-        UsageError: one is malformed, there is no host, or two have one label.
-        PluginError: a target's plugin is at fault.
+        UsageError: one is malformed, there is no host, or two have one label; or there is no such partitioner.
+        PluginError: a target's plugin is at fault, or that of the partitioner.
     """
+    partitioner = find_partitioner(partition)
     config = CompilationConfig.of(target, host)
     members = [Member(one.name, one, host.plugin_for(one.kind.name)) for one in config.targets]
     count = len(config.accelerators)
-    return Members(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name)
+    return Members(tuple(members[count:]), tuple(members[:count]), config.notes, config.default.name, partitioner)

@@ -1,23 +1,58 @@
 """What runs where: the ops that accelerators take, in regions, and why the others stay on the host.
 
-`place` is the eager partitioner. What any partitioner gives is a `Placement`: the partitioned module, the regions, and
-a record of every op; `Placement.refuse` takes matches back.
+A partitioner is a function that is given a `Problem`, and gives regions of those of its candidates that it chose:
+finding them is apart from choosing. `eager` is the default one; `place` asks a partitioner, checks what it gives, and
+writes it down as a `Placement`: the partitioned module, the regions, and a record of every op. `Placement.refuse` takes
+matches back.
+
+    def one_by_one(problem: Problem) -> Regions:
+        choice = Choice(problem)
+        for owner in problem.owners:
+            for candidate in problem.candidates(owner, taken=choice.of):
+                choice.add(candidate)
+        return [[candidate] for candidate in choice.all]
+
+One job a file: `candidates` (finding), `choice` (trying and taking back, on `quotient`), `eager` and `grouping` (the
+default way of choosing), `plan` (checking what was decided), `materialise` (writing it down), `placement` (all
+together), `explain`, `named` (partitioners of plugins), `adopt` (what the model itself gave away).
 """
 
-from .placement import Partitioner, Placement, place
-from .record import Claim, OpRecord, Owner, PatternFault, Reason, ReasonKind, Refusal, Region, Withdrawn
+from .candidates import Problem
+from .choice import Choice
+from .eager import eager
+from .named import find_partitioner
+from .placement import Placement, place
+from .plan import Partitioner, Regions
+from .record import (
+    Candidate,
+    Note,
+    OpRecord,
+    Owner,
+    PatternFault,
+    Reason,
+    ReasonKind,
+    Refusal,
+    Region,
+    Withdrawn,
+)
 
 __all__ = [
-    "Claim",
+    "Candidate",
+    "Choice",
+    "Note",
     "OpRecord",
     "Owner",
     "Partitioner",
     "PatternFault",
     "Placement",
+    "Problem",
     "Reason",
     "ReasonKind",
     "Refusal",
     "Region",
+    "Regions",
     "Withdrawn",
+    "eager",
+    "find_partitioner",
     "place",
 ]

@@ -11,7 +11,9 @@ from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.pattern import Graph
 from ..relay.visit import children, nested_exprs, post_order, with_children
 from ..target.limits import Limits
-from .claims import Claims
+from .candidates import Problem
+from .choice import Choice
+from .eager import take
 from .materialise import Names, with_composites, without_tuples
 from .record import Owner
 from .twins import without_twins
@@ -87,6 +89,7 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], spans: 
                 hint="take one of the two away",
             )
     whole = without_tuples(without_twins(function, owners, spans), spans)
-    claims = Claims(Graph(whole))
-    claims.offer(replace(owners[label], limits=Limits()))
-    return with_composites(whole, claims.order(), spans) if claims.all or pins else function
+    owner = replace(owners[label], limits=Limits())
+    choice = Choice(Problem(Graph(whole), [owner]))
+    take(choice, owner)
+    return with_composites(whole, choice.order(), spans) if choice.all or pins else function

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from ..errors import PluginError, RequirementError
 from ..relay.expr import Call, Expr, Function, GlobalVar
-from ..relay.module import IRModule
+from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph, closest
 from ..relay.pattern.failure import described
 from ..relay.visit import post_order
-from .claims import Note
 from .form import form_of
-from .record import OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
+from .record import Note, OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 from .twins import is_movement
 
-__all__ = ["explained", "require_pins"]
+__all__ = ["explained", "obstacle_text", "require_pins"]
 
 _CLAUSE = "clause "
 
@@ -201,32 +200,14 @@ class _Explainer:
         note = self._notes.get((label, call))
         if note is None:
             return None
-        value: str | int | None = None
-        if note.kind == "limit":
-            value, unit = note.value, {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
-            what = f"it has {value} {unit}, and a region of {label} at most {note.most}"
-        elif note.kind == "cycle":
-            what = "one of its results is needed to compute another of its inputs"
-        elif note.kind == "pinned":
-            assert isinstance(note.at, Call)
-            value = note.at.pin
-            what = f"{described(note.at)} in it is pinned to {value}"
-        else:
-            what = self._escape(note)
+        what, value = obstacle_text(note, label, self._graph, self._spans)
         return Reason(label, note.pattern, note.kind, None, f"pattern {note.pattern} matches, but {what}", value)
-
-    def _escape(self, note: Note) -> str:
-        assert note.at is not None
-        value = f"the value of {described(note.at)} inside of it"
-        if note.user is None or note.user is self._graph.result:
-            return f"{value} is a result of the model, too"
-        layers = self._spans[note.user]
-        place = f" ({', '.join(layers)})" if layers else ""
-        return f"{value} is also used by {described(note.user)}{place}"
 
     def _overlap(self, label: str, pattern: str, nodes: Iterable[Expr]) -> Reason:
         places = (self._places[node] for node in nodes if node in self._places)
         takers = dict.fromkeys(f"pattern {place.pattern} of {place.owner}" for place in places)
+        if not takers:
+            return Reason(label, pattern, "left", None, f"pattern {pattern} matches, but the partitioner left it", None)
         text = f"pattern {pattern} matches, but {', '.join(takers)} came first"
         return Reason(label, pattern, "overlap", None, text, None)
 
@@ -243,3 +224,24 @@ class _Explainer:
             return self._overlap(owner.label, found.pattern, found.matched)
         clause = failure.subject.removeprefix(_CLAUSE) if failure.kind == "clause" else None
         return Reason(owner.label, found.pattern, failure.kind, clause, failure.reason, failure.found or None)
+
+
+def obstacle_text(note: Note, label: str, graph: Graph, spans: Spans) -> tuple[str, str | int | None]:
+    """What is in the way of a candidate of the owner ``label``, and the value that is, if one is."""
+    if note.kind == "limit":
+        unit = {"nbytes": "bytes", "outputs": "outputs"}[note.limit]
+        return f"it has {note.value} {unit}, and a region of {label} at most {note.most}", note.value
+    if note.kind == "cycle":
+        return "one of its results is needed to compute another of its inputs", None
+    assert note.at is not None
+    if note.kind == "overlap":
+        return f"{described(note.at)} in it is another's already", None
+    if note.kind == "pinned":
+        assert isinstance(note.at, Call)
+        return f"{described(note.at)} in it is pinned to {note.at.pin}", note.at.pin
+    value = f"the value of {described(note.at)} inside of it"
+    if note.user is None or note.user is graph.result:
+        return f"{value} is a result of the model, too", None
+    layers = spans[note.user]
+    place = f" ({', '.join(layers)})" if layers else ""
+    return f"{value} is also used by {described(note.user)}{place}", None

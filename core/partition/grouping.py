@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..relay.expr import Constant, Expr
-from ..relay.visit import children
-from .claims import Claims, outputs_of, tensors_of
-from .record import Claim, Owner, Port
+from .candidates import outputs_of, tensors_of, used_by
+from .choice import Choice
+from .record import Candidate, Owner, Port
 
 __all__ = ["group"]
 
@@ -44,51 +44,43 @@ class _Group:
     """
 
     owner: Owner
-    claims: list[Claim]
+    claims: list[Candidate]
     tensors: dict[Port, int] = field(default_factory=dict)
     nbytes: int = 0
     given: dict[Expr, int] = field(default_factory=dict)
     used: dict[Expr, int] = field(default_factory=dict)
 
 
-def group(claims: Claims, owners: Mapping[str, Owner]) -> list[Expr | tuple[Claim, ...]]:
-    """What is computed, each after what it needs: the matches of regions, and what is not claimed.
+def group(choice: Choice) -> list[tuple[Candidate, ...]]:
+    """The candidates of a choice in regions, each after what it needs, and its candidates likewise.
 
     Args:
-        claims: all that was claimed; each region becomes one node of its quotient.
-        owners: by label.
+        choice: each region becomes one node of its quotient.
     """
-    rank = {item: position for position, item in enumerate(claims.order()) if isinstance(item, Claim)}
-    grouping = _Grouping(claims, owners, rank)
+    rank = {item: position for position, item in enumerate(choice.order()) if isinstance(item, Candidate)}
+    grouping = _Grouping(choice, rank)
     grouping.merge()
-    result: list[Expr | tuple[Claim, ...]] = []
-    for item in claims.order():
-        if isinstance(item, Expr):
-            result.append(item)
-        else:
-            members = grouping.groups[claims.node(item.nodes[0])].claims
-            result.append(tuple(sorted(members, key=rank.__getitem__)))
-    return result
+    grouped = (grouping.groups[choice.node(one.nodes[0])] for one in choice.order() if isinstance(one, Candidate))
+    return [tuple(sorted(one.claims, key=rank.__getitem__)) for one in grouped]
 
 
 class _Grouping:
-    def __init__(self, claims: Claims, owners: Mapping[str, Owner], rank: Mapping[Claim, int]) -> None:
-        self._claims = claims
-        self._quotient = claims.quotient
-        self.groups = {claims.node(c.nodes[0]): self._single(c, owners[c.owner]) for c in claims.all}
+    def __init__(self, choice: Choice, rank: Mapping[Candidate, int]) -> None:
+        self._choice = choice
+        self._quotient = choice.quotient
+        owners = {owner.label: owner for owner in choice.problem.owners}
+        self.groups = {choice.node(c.nodes[0]): self._single(c, owners[c.owner]) for c in choice.all}
         self._rank = {node: rank[one.claims[0]] for node, one in self.groups.items()}
         self._pairs: deque[tuple[int, int]] = deque()
 
-    def _single(self, claim: Claim, owner: Owner) -> _Group:
+    def _single(self, claim: Candidate, owner: Owner) -> _Group:
         made = _Group(owner, [claim])
         if owner.limits.nbytes is not None:
             made.tensors = tensors_of(claim)
             made.nbytes = sum(made.tensors.values())
         if owner.limits.outputs is not None:
-            made.given = outputs_of(claim, self._claims.graph)
-            inside = set(claim.nodes)
-            for child in (child for node in claim.nodes for child in children(node) if child not in inside):
-                made.used[child] = made.used.get(child, 0) + 1
+            made.given = outputs_of(claim, self._choice.problem.graph)
+            made.used = used_by(claim)
         return made
 
     def merge(self) -> None:
@@ -98,7 +90,7 @@ class _Grouping:
             before = [other for other in self._quotient.predecessors[node] if self._are_alike(other, node)]
             self._pairs.extend((other, node) for other in sorted(before, key=rank.__getitem__, reverse=True))
         self._drain()
-        for value in self._claims.graph.order:
+        for value in self._choice.problem.graph.order:
             if not isinstance(value, Constant):
                 self._merge_users(value)
 
@@ -114,13 +106,13 @@ class _Grouping:
                 self._try(one, other)
 
     def _merge_users(self, value: Expr) -> None:
-        of = self._claims.of
-        users = [user for user in self._claims.graph.users(value) if user in of]
+        of = self._choice.of
+        users = [user for user in self._choice.problem.graph.users(value) if user in of]
         if len(users) < 2:
             return
         leaders: dict[str, list[int]] = {}
         for user in users:
-            node = self._claims.node(user)
+            node = self._choice.node(user)
             before = leaders.setdefault(of[user].owner, [])
             known = dict.fromkeys(map(self._quotient.find, before[-SIBLINGS:]))
             for leader in reversed(known):

@@ -12,7 +12,7 @@ from ..relay.pattern import Graph
 from ..relay.types import TupleType
 from ..relay.visit import children, post_order, with_children, without_pin
 from .outline import outlined
-from .record import Claim, Region
+from .record import Candidate, Region
 
 __all__ = ["Names", "materialised", "with_composites", "without_tuples"]
 
@@ -63,18 +63,18 @@ def _put_together(expr: Expr, spans: Spans) -> Expr:
     return whole
 
 
-def _called(claim: Claim, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
+def _called(claim: Candidate, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
     """A call of a match's composite function, constants being inside, and what the match's results are then."""
     args = [expr for expr in claim.match.inputs if not isinstance(expr, Constant)]
     attrs = {"Composite": claim.match.pattern.name}
     return outlined(claim.nodes, claim.match.roots, args, attrs, given, spans)
 
 
-def with_composites(function: Function, order: Sequence[Expr | Claim], spans: Spans) -> Function:
+def with_composites(function: Function, order: Sequence[Expr | Candidate], spans: Spans) -> Function:
     """``function``, which is its owner's, with matches replaced by calls of their composite functions; no pins."""
     done: dict[Expr, Expr] = _leaves(function)
     for item in order:
-        if isinstance(item, Claim):
+        if isinstance(item, Candidate):
             done.update(_called(item, done, spans)[1])
         else:
             done[item] = without_pin(with_children(item, [done[child] for child in children(item)]))
@@ -87,7 +87,7 @@ def _leaves(function: Function) -> dict[Expr, Expr]:
 
 
 def materialised(
-    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Claim, ...]], labels: Collection[str]
+    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Candidate, ...]], labels: Collection[str]
 ) -> tuple[IRModule, list[Region]]:
     """``module`` with a function for every region, and the regions.
 
@@ -134,7 +134,7 @@ class _RegionWriter:
         calls: of the composite functions, one per match.
     """
 
-    def __init__(self, claims: tuple[Claim, ...], graph: Graph, spans: Spans) -> None:
+    def __init__(self, claims: tuple[Candidate, ...], graph: Graph, spans: Spans) -> None:
         self.params: dict[Expr, Var] = {}
         self.outputs: list[Expr] = []
         self.calls: list[Call] = []

@@ -1,25 +1,26 @@
-"""A placement: what went where. The eager partitioner makes one; refusals make another of it."""
+"""A placement: what went where. A partitioner decides it; refusals make another of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..errors import ModelError, PluginError, UsageError
+from ..errors import ModelError, PluginError, RequirementError, UsageError
 from ..relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
 from .adopt import adopted
-from .claims import Claims, Note
+from .candidates import Problem
+from .eager import eager
 from .explain import explained, require_pins
-from .grouping import group
 from .materialise import materialised
-from .record import Claim, OpRecord, Owner, Refusal, Region, Withdrawn
+from .plan import Partitioner, decide, label_of_partitioner
+from .record import Candidate, Note, OpRecord, Owner, Refusal, Region, Withdrawn
 
-__all__ = ["Partitioner", "Placement", "place"]
+__all__ = ["Placement", "place"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,8 @@ class Placement:
     Args:
         source: the module that was placed; what it gave away itself are functions of it.
         owners: the accelerators, in order of priority.
-        claims: the matches that belong to an owner.
+        partitioner: who decided it.
+        claims: the candidates that were chosen, in the order in which they were found.
         withdrawn: the matches that were refused.
         notes: for the label of an owner and a node a match that it could not have, and why.
         regions: the matches that are one function, by its name.
@@ -41,7 +43,8 @@ class Placement:
 
     source: IRModule
     owners: tuple[Owner, ...]
-    claims: tuple[Claim, ...]
+    partitioner: Partitioner
+    claims: tuple[Candidate, ...]
     withdrawn: tuple[Withdrawn, ...]
     notes: Mapping[tuple[str, Expr], Note] = field(repr=False)
     regions: Mapping[str, Region]
@@ -50,8 +53,8 @@ class Placement:
     def refuse(self, refusals: Iterable[Refusal]) -> Placement:
         """The placement without some of the matches: no owner is offered again what it gave back.
 
-        Every other match stays. What was in the refused ones is offered to smaller matches, other patterns, other
-        owners; what nobody takes is the host's.
+        The partitioner decides once more, without them. The eager one lets every other match stay; what was in the
+        refused ones is offered to smaller matches, other patterns, other owners; what nobody takes is the host's.
 
         Args:
             refusals: of regions of ``module``. An expression inside of several matches of a region is refused in all
@@ -61,7 +64,7 @@ class Placement:
             PluginError: a refusal names no region, or what is not in it.
             RequirementError: what is pinned to an owner was refused, and nothing else of that owner's takes it.
         """
-        refused: dict[Claim, str] = {}
+        refused: dict[Candidate, str] = {}
         for refusal in refusals:
             if refusal.region not in self.regions:
                 raise PluginError(f"{refusal.region!r} is refused, which is no region of the partitioner's")
@@ -71,15 +74,15 @@ class Placement:
             *self.withdrawn,
             *(Withdrawn(c.owner, c.match.pattern.name, c.match.nodes, reason) for c, reason in refused.items()),
         )
-        claims = Claims(Graph(self.source.main), withdrawn)
-        for claim in self.claims:
-            if claim not in refused:
-                claims.keep(claim)
-        freed = [node for claim in refused for node in claim.nodes]
-        claims.offer_pinned(self.owners, freed)
-        for owner in self.owners:
-            claims.offer(owner, freed)
-        return _placed(self.source, self.owners, claims, withdrawn, {**self.notes, **claims.notes})
+        problem = Problem(
+            Graph(self.source.main),
+            self.owners,
+            withdrawn=withdrawn,
+            kept=[claim for claim in self.claims if claim not in refused],
+            freed=[node for claim in refused for node in claim.nodes],
+            spans=self.source.spans,
+        )
+        return _placed(self.source, problem, self.partitioner, self.notes)
 
     def records(self, *, reasons: bool = True) -> tuple[OpRecord, ...]:
         """Where each op of the model went, and why not elsewhere, in the order in which ``main`` computes them.
@@ -94,26 +97,16 @@ class Placement:
         return explained(self.source, self.owners, regions, self.withdrawn, self.notes, reasons=reasons)
 
 
-Partitioner = Callable[[IRModule, Sequence[Owner], Sequence[str]], Placement]
-"""Decides what goes where. Accelerators come in order of priority; what none of them gets is a host's. What is pinned
-goes nowhere else. The labels of the hosts come last."""
-
-
-def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) -> Placement:
-    """The eager partitioner: every owner in turn takes all that its patterns match.
-
-    An owner's patterns come in the order in which they were registered, each at every place where it may be laid, from
-    the results of the model backwards; at a place the largest match is taken that overlaps no other, keeps to itself
-    what is not among its outputs, is no larger than the owner's limits, and needs nothing that is computed from it.
-    Then the matches of an owner become regions, as large as can be.
-
-    Before all that each owner takes the matches that have something in them that is pinned to it. What is pinned is in
-    no match of another.
+def place(
+    module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = (), partitioner: Partitioner = eager
+) -> Placement:
+    """What goes where, by the decision of a partitioner.
 
     Args:
         module: canonical relay. Functions with the attribute ``Compiler`` stay what they are: see `adopted`.
         owners: the accelerators, in order of priority.
         hosts: the labels that stand for a host: what is pinned to one of them no owner gets.
+        partitioner: chooses among the candidates.
 
     Raises:
         UsageError: two owners have one label.
@@ -121,6 +114,7 @@ def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) 
             to what is neither an owner nor a host.
         RequirementError: something is pinned to an owner that does not take it.
         PatternFault: a test or a predicate of a plugin's is at fault.
+        PluginError: the partitioner is.
     """
     labels = [owner.label for owner in owners]
     for label in labels:
@@ -128,11 +122,7 @@ def place(module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = ()) 
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
     _check_labels(module, [*labels, *hosts], hosts)
     source = adopted(module, {owner.label: owner for owner in owners})
-    claims = Claims(Graph(source.main))
-    claims.offer_pinned(owners)
-    for owner in owners:
-        claims.offer(owner)
-    return _placed(source, tuple(owners), claims, (), claims.notes)
+    return _placed(source, Problem(Graph(source.main), owners, spans=source.spans), partitioner, {})
 
 
 def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
@@ -154,20 +144,36 @@ def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str])
 
 
 def _placed(
-    source: IRModule,
-    owners: tuple[Owner, ...],
-    claims: Claims,
-    withdrawn: tuple[Withdrawn, ...],
-    notes: Mapping[tuple[str, Expr], Note],
+    source: IRModule, problem: Problem, partitioner: Partitioner, noted: Mapping[tuple[str, Expr], Note]
 ) -> Placement:
-    order = group(claims, {owner.label: owner for owner in owners})
-    module, regions = materialised(source, claims.graph, order, {owner.label for owner in owners})
-    require_pins(source, owners, regions, withdrawn, notes)
+    owners, withdrawn = problem.owners, problem.withdrawn
+    order = decide(partitioner, problem)
+    module, regions = materialised(source, problem.graph, order, problem.limits)
+    notes = {**noted, **problem.notes}
+    try:
+        require_pins(source, owners, regions, withdrawn, notes)
+    except RequirementError as error:
+        _blame_choice(source, problem, partitioner, error)
+        raise
+    chosen = {claim for region in regions for claim in region.claims}
+    claims = tuple(candidate for candidate in problem.found if candidate in chosen)
     by_name = MappingProxyType({region.name: region for region in regions})
-    return Placement(source, owners, tuple(claims.all), withdrawn, MappingProxyType(dict(notes)), by_name, module)
+    return Placement(source, owners, partitioner, claims, withdrawn, MappingProxyType(notes), by_name, module)
 
 
-def _refused(region: Region, refusal: Refusal, module: IRModule) -> list[Claim]:
+def _blame_choice(source: IRModule, problem: Problem, partitioner: Partitioner, error: RequirementError) -> None:
+    """Raises PluginError where what is pinned could have been had: the eager partitioner, for one, finds a way."""
+    if partitioner is eager:
+        return
+    try:
+        _placed(source, problem, eager, {})
+    except RequirementError:
+        return
+    who, hint = label_of_partitioner(partitioner), "the partitioner 'eager' finds a place for all of it"
+    raise PluginError(f"{who} loses ops that are pinned: {error.what}", where=error.where, hint=hint) from error
+
+
+def _refused(region: Region, refusal: Refusal, module: IRModule) -> list[Candidate]:
     """The matches of a region that a refusal is about."""
     at, whole = refusal.at, module[region.name]
     assert isinstance(whole, Function)

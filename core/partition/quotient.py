@@ -87,6 +87,20 @@ class Quotient:
         members = dict.fromkeys(map(self.find, nodes))
         if len(members) == 1:
             return Contraction(next(iter(members)), ())
+        if (aside := self._aside(members, patience)) is None:
+            return None
+        anchor, moved, before = aside
+        merged, shared = self._join(members)
+        self._reorder(merged, members, anchor, sorted(moved, key=self._label.__getitem__), before=before)
+        return Contraction(merged, shared)
+
+    def can_contract(self, nodes: Iterable[int]) -> bool:
+        """Whether no cycle would come of making one node of several. Nothing changes."""
+        members = dict.fromkeys(map(self.find, nodes))
+        return len(members) == 1 or self._aside(members, None) is not None
+
+    def _aside(self, members: Collection[int], patience: int | None) -> tuple[int, set[int], bool] | None:
+        """Whose place contracted nodes would take, and what has to stand before (True) or after (False) them then."""
         first, last = min(members, key=self._label.__getitem__), max(members, key=self._label.__getitem__)
         below, above = self._label[first], self._label[last]
         behind: set[int] = set()
@@ -96,21 +110,16 @@ class Quotient:
         steps = 0
         while True:
             if (found := next(backwards, None)) is None:
-                anchor, moved = first, behind
-                break
+                return first, behind, True
             if found in members or found in ahead:
                 return None
             if (found := next(forwards, None)) is None:
-                anchor, moved = last, ahead
-                break
+                return last, ahead, False
             if found in members or found in behind:
                 return None
             steps += 2
             if patience is not None and steps > patience:
                 return None
-        merged, shared = self._join(members)
-        self._reorder(merged, members, anchor, sorted(moved, key=self._label.__getitem__), before=moved is behind)
-        return Contraction(merged, shared)
 
     def _walk(
         self,

@@ -18,7 +18,8 @@ from ..target.values import is_label, shown
 
 __all__ = [
     "FREE_OPS",
-    "Claim",
+    "Candidate",
+    "Note",
     "OpRecord",
     "Owner",
     "PatternFault",
@@ -88,12 +89,12 @@ def port_of(expr: Expr) -> Port:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
-    """A match that belongs to an owner.
+class Candidate:
+    """A match that an owner could have. A value: those of one owner and pattern with the same nodes are equal.
 
     Args:
         owner: the owner's label.
-        match: the match, in ``main`` as it was placed.
+        match: the match, in ``main`` as it is placed.
         nodes: the nodes of the match, and the fields of what it gives as a tuple.
     """
 
@@ -101,10 +102,44 @@ class Claim:
     match: Match
     nodes: tuple[Expr, ...]
 
+    @property
+    def _key(self) -> tuple[str, str, tuple[Expr, ...]]:
+        return self.owner, self.match.pattern.name, self.nodes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     def values(self) -> Iterator[tuple[Expr, tuple[TensorType, ...]]]:
         """The match's results, one per root, and the tensors that each consists of."""
         for root in self.match.roots:
             yield root, root.type.fields if isinstance(root.type, TupleType) else (root.tensor,)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why a candidate cannot be had although its predicate holds.
+
+    Args:
+        kind: what is in the way, see `ReasonKind`.
+        pattern: the name of its pattern.
+        at: the node that is used outside too, that is pinned to another target, or that another candidate has; None
+            where there is none.
+        user: who uses it outside; None where it is a result of the function.
+        limit: the name of the limit.
+        value: how much of it the match would need.
+        most: how much it may.
+    """
+
+    kind: Literal["pinned", "overlap", "escapes", "limit", "cycle"]
+    pattern: str
+    at: Expr | None = None
+    user: Expr | None = None
+    limit: str = ""
+    value: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +155,7 @@ class Region:
 
     name: str
     owner: str
-    claims: tuple[Claim, ...]
+    claims: tuple[Candidate, ...]
     calls: tuple[Call, ...]
 
 
@@ -175,6 +210,7 @@ ReasonKind = Literal[
     "output",
     "clause",
     "steps",
+    "left",
     "none",
 ]
 """Why an owner does not take an op:
@@ -184,6 +220,7 @@ ReasonKind = Literal[
 - ``limit``: the match alone is larger than a region may be;
 - ``taken``: another owner has it; ``overlap``: another match has something that a match of it needs;
 - ``escapes``: a value that would be inside is used outside; ``cycle``: the match would need what is computed from it;
+- ``left``: a match could be had, and the partitioner chose otherwise;
 - ``none``: no pattern looks at it here; the others are those of `uma.relay.pattern.FailureKind`, of the pattern that
   came closest.
 """

@@ -27,6 +27,7 @@ from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
 from ..lowering.members import Member, Members, TargetLike, resolve_targets
 from ..machines import Machine
+from ..partition import Partitioner
 from ..plugins import PluginEntry, PluginHost, default_host
 from ..program import Call, Plan, Program, check_plan, plan
 from ..relay.module import IRModule
@@ -93,6 +94,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
     plugins: PluginHost | None = None,
@@ -110,6 +112,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
     plugins: PluginHost | None = None,
@@ -126,6 +129,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
     plugins: PluginHost | None = None,
@@ -148,6 +152,7 @@ def build(
             may be what shapes depend on.
         pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
             are named by their labels. Of several that are about one layer the last counts.
+        partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
             ``file`` that the program loads.
@@ -159,10 +164,10 @@ def build(
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin or a stage is wrong.
+        UsageError: a target, the name, a path, a pin, the partitioner or a stage is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
-        PluginError: a target's plugin is at fault.
+        PluginError: a target's plugin, or the partitioner, is at fault.
         ToolchainError: a library that a target needs is missing.
     """
     if plugins is not None and not isinstance(plugins, PluginHost):
@@ -171,7 +176,8 @@ def build(
         dump = path_of(dump, "the folder for dumps")
     if stop_after is not None:
         _check_stage(stop_after)
-    members = resolve_targets(target, plugins or default_host())  # before the model is read, which may take long
+    # Before the model is read, which may take long.
+    members = resolve_targets(target, plugins or default_host(), partition)
     with default_mode():
         loaded = load_model(model, members, name=name, shapes=shapes, states=states, constants=constants, pins=pins)
         if stop_after is not None:

@@ -210,7 +210,8 @@ class Build:
                     if has_loops(module):
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
-                        self.placement = place(module, owners, [member.label for member in self.members.hosts])
+                        labels = [member.label for member in self.members.hosts]
+                        self.placement = place(module, owners, labels, self.members.partition)
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":

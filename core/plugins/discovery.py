@@ -17,8 +17,8 @@ __all__ = ["installed_plugins", "installed_version"]
 _FOLDER = re.compile(r"(?:(?P<name>.+?)(?:-[^-]*)?\.dist-info|(?P<egg>[^-]+).*\.egg-info)", re.IGNORECASE)
 
 
-def installed_plugins() -> list[PluginEntry]:
-    """Every entry point of `GROUP`, from the metadata of what is installed; imports no plugin.
+def installed_plugins(group: str = GROUP) -> list[PluginEntry]:
+    """Every entry point of a group, from the metadata of what is installed; imports no plugin.
 
     Of distributions with one name, in any spelling, the first on the path counts, as it does when they are imported.
     What cannot be read of one distribution is that one's loss: the others are found all the same.
@@ -29,7 +29,7 @@ def installed_plugins() -> list[PluginEntry]:
         name = _name(found)
         if not name or name not in seen:
             seen.add(name)
-            entries += _entries(found)
+            entries += _entries(found, group)
     return entries
 
 
@@ -44,7 +44,7 @@ def installed_version(entry: PluginEntry) -> str | None:
     path = [entry.location]
     # Those of its name come first: others are read only where it is gone.
     everything = chain(distributions(name=entry.distribution, path=path), distributions(path=path))
-    entries = (one for found in everything for one in _entries(found))
+    entries = (one for found in everything for one in _entries(found, GROUP))
     return next((one.version for one in entries if (one.kind, one.plugin) == (entry.kind, entry.plugin)), None)
 
 
@@ -56,8 +56,8 @@ def _name(found: Distribution) -> str:
     return normalised((folder["name"] or folder["egg"]) if folder else headers(found, "Name")[0] or "")
 
 
-def _entries(found: Distribution) -> list[PluginEntry]:
-    points, folder = _points(found), _name(found)
+def _entries(found: Distribution, group: str) -> list[PluginEntry]:
+    points, folder = _points(found, group), _name(found)
     # pip renames what it removes to ~NAME first; what it could not remove after that is no distribution any more.
     if not points or folder.startswith("~"):
         return []
@@ -69,11 +69,11 @@ def _entries(found: Distribution) -> list[PluginEntry]:
     return [PluginEntry(kind or name, value, name, version, requires, location, editable) for kind, value in points]
 
 
-def _points(found: Distribution) -> list[tuple[str, str]]:
-    """Names and values of the entry points of `GROUP`; where their list cannot be understood, one without both."""
-    points = read(found, lambda one: [(point.name, point.value) for point in one.entry_points.select(group=GROUP)])
+def _points(found: Distribution, group: str) -> list[tuple[str, str]]:
+    """Names and values of the entry points of a group; where their list cannot be understood, one without both."""
+    points = read(found, lambda one: [(point.name, point.value) for point in one.entry_points.select(group=group)])
     if points is None:
-        return [("", "")] if GROUP in (read(found, lambda one: one.read_text("entry_points.txt")) or "") else []
+        return [("", "")] if group in (read(found, lambda one: one.read_text("entry_points.txt")) or "") else []
     return [(name, value.partition("[")[0].strip()) for name, value in points]
 
 

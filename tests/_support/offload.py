@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from uma.errors import RequirementError
 from uma.hookspecs import Lowered, Pattern, Refuse, Strategy
 from uma.lowering.members import Members, resolve_targets
-from uma.partition import Claim, Owner, Placement
+from uma.partition import Candidate, Owner, Placement
 from uma.pipeline.driver import make_artifact
 from uma.pipeline.stages import Build, Form
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
@@ -314,7 +314,7 @@ class Offload:
         check_records(explain(self._build), last, self.reasons)
         return program
 
-    def _given_back(self, placement: Placement) -> Iterator[Claim]:
+    def _given_back(self, placement: Placement) -> Iterator[Candidate]:
         """What the refusals mean for a placement."""
         for region in placement.regions.values():
             function = placement.module[region.name]

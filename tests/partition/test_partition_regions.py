@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from tests._support.partitions import BOTH, FULL, ONES, X, Y, check, function_of, model, owner, regions, relu, w
 
-from uma.errors import InternalError, PluginError, UsageError
+from uma.errors import PluginError, UsageError
 from uma.partition import Owner, Placement, place
-from uma.partition.claims import Claims
 from uma.relay import (
     Call,
     Constant,
@@ -29,7 +26,6 @@ from uma.relay import (
 )
 from uma.relay.pattern import (
     Clause,
-    Graph,
     Pattern,
     PatternTable,
     Term,
@@ -459,20 +455,6 @@ def test_a_label_is_an_identifier(label: str) -> None:
 def test_two_owners_of_one_label() -> None:
     with pytest.raises(UsageError, match="two targets have the label 'npu'"):
         place(model(X), [BOTH, owner("npu")])
-
-
-def test_a_claim_that_is_kept_must_still_be_possible() -> None:
-    """Two matches that need each other's results cannot both be kept."""
-    x, y = wildcard("int32"), wildcard("int32")
-    npu = owner("npu", outputs(op("nn.relu")(x), op("add")(x, w())))
-    dsp = owner("dsp", outputs(op("clip")(y, a_min=any_, a_max=any_), op("maximum")(y, w())))
-    a, b = call("nn.relu", X), call("clip", Y, a_min=0, a_max=9)
-    module = model(call("subtract", call("add", X, b), call("maximum", Y, a)))
-    kept = Claims(Graph(module.main))
-    (one,), (other,) = place(module, [npu]).claims, place(module, [dsp]).claims
-    kept.keep(one)
-    with pytest.raises(InternalError, match=re.escape("a match of 'dsp.p0' that was claimed makes a cycle now")):
-        kept.keep(other)
 
 
 def test_a_predicate_that_raises_stops_the_build() -> None:

@@ -1,0 +1,191 @@
+"""Finding: which matches of which patterns each owner could have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+
+from ..errors import PluginError
+from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var
+from ..relay.module import Spans
+from ..relay.pattern import Graph, Match, Pattern, find, roots_of
+from ..relay.types import TensorType
+from ..relay.visit import children
+from .record import Candidate, Note, Owner, PatternFault, Port, Withdrawn, port_of
+
+__all__ = ["Problem", "outputs_of", "tensors_of", "used_by"]
+
+
+class Problem:
+    """What is to be placed: whose candidates there are, and what must hold of a choice among them.
+
+    Args:
+        graph: of the function that is placed.
+        owners: in order of priority.
+        pins: what is pinned, and to what label; by default what the calls say.
+        withdrawn: what was refused, and is no candidate any more.
+        kept: what was chosen before something was refused, and is not refused itself.
+        freed: the nodes of what was refused last; None where nothing was.
+        spans: the layers of the function's expressions.
+
+    Attributes:
+        limits: of the owners' regions, by label.
+        computed: what the function computes, in order: its expressions without variables and constants.
+        notes: for the label of an owner and a node why a candidate that has the node was not chosen, for explanations.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        owners: Sequence[Owner],
+        *,
+        pins: Mapping[Expr, str] | None = None,
+        withdrawn: Iterable[Withdrawn] = (),
+        kept: Iterable[Candidate] = (),
+        freed: Iterable[Expr] | None = None,
+        spans: Spans | None = None,
+    ) -> None:
+        if pins is None:
+            pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
+        self.graph = graph
+        self.owners = tuple(owners)
+        self.limits = {owner.label: owner.limits for owner in self.owners}
+        self.pins = pins
+        self.withdrawn = tuple(withdrawn)
+        self.kept = tuple(kept)
+        self.freed = None if freed is None else tuple(freed)
+        self.spans = spans or Spans()
+        self.notes: dict[tuple[str, Expr], Note] = {}
+        self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]
+        self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
+        self._found = dict.fromkeys(self.kept)
+
+    @property
+    def found(self) -> Collection[Candidate]:
+        """What was kept, then the candidates that were asked for, in that order."""
+        return self._found.keys()
+
+    def candidates(
+        self,
+        owner: Owner,
+        *,
+        roots: Container[Expr] | None = None,
+        taken: Container[Expr] = (),
+        pinned_only: bool = False,
+    ) -> Iterator[Candidate]:
+        """What an owner could have, each once, as they are looked for.
+
+        Patterns come in the order of their priority; for each the places where it may be laid from the result of the
+        function backwards; at each the largest match first. Whether one can be had is for `Choice` to say.
+
+        Args:
+            owner: the owner.
+            roots: where given, patterns of one output are laid at these places only.
+            taken: what no candidate may compute; may change meanwhile, and is looked at again then.
+            pinned_only: whether only candidates count in which something is pinned to the owner.
+
+        Raises:
+            PatternFault: a test or a predicate of the owner's is at fault.
+        """
+        given: set[Candidate] = set()
+        for pattern in owner.patterns:
+            for root in roots_of(pattern, self.graph):
+                if root in taken or not (roots is None or root in roots or len(pattern.roots) > 1):
+                    continue
+                for match in self._matches(owner, pattern, root, taken):
+                    if (owner.label, pattern.name, match.nodes) in self._withdrawn:
+                        continue
+                    if pinned_only and all(self.pins.get(node) != owner.label for node in match.nodes):
+                        continue
+                    found = Candidate(owner.label, match, self._with_fields(match))
+                    if found in given:  # the same with its operands in another order
+                        continue
+                    given.add(found)
+                    self._found[found] = None
+                    yield found
+                    if root in taken:
+                        break
+
+    def _matches(self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]) -> Iterator[Match]:
+        """The matches of a pattern at a place; its owner's target is current while they are looked for only."""
+        matches = find(pattern, root, self.graph, taken=taken)
+        while True:
+            try:
+                with owner.asked():
+                    match = next(matches, None)
+            except PluginError as error:
+                raise PatternFault(error, owner.label, root) from error
+            if match is None:
+                return
+            yield match
+
+    def _with_fields(self, match: Match) -> tuple[Expr, ...]:
+        """The nodes of a match, and the fields of roots that are tuples."""
+        fields = [
+            user
+            for root in match.roots
+            if not isinstance(root.type, TensorType)
+            for user in self.graph.users(root)
+            if isinstance(user, TupleGetItem)
+        ]
+        return self.graph.sorted([*match.nodes, *fields]) if fields else match.nodes
+
+    def obstacle(self, candidate: Candidate) -> Note | None:
+        """What of a candidate itself is in the way: pins, uses from outside, limits of its owner. None for nothing."""
+        match, name = candidate.match, candidate.match.pattern.name
+        if self.pins:
+            foreign = (node for node in match.nodes if self.pins.get(node, candidate.owner) != candidate.owner)
+            if (at := next(foreign, None)) is not None:
+                return Note("pinned", name, at=at)
+        for node in match.escapes:
+            # A field of a root is a result as much as the root.
+            if not (isinstance(node, TupleGetItem) and node.tuple in match.roots):
+                inside = set(match.nodes)
+                outside = (user for user in self.graph.users(node) if user not in inside)
+                return Note("escapes", name, at=node, user=next(outside, None))
+        limits = self.limits[candidate.owner]
+        if limits.nbytes is not None and (nbytes := sum(tensors_of(candidate).values())) > limits.nbytes:
+            return Note("limit", name, limit="nbytes", value=nbytes, most=limits.nbytes)
+        if limits.outputs is not None and (outputs := len(outputs_of(candidate, self.graph))) > limits.outputs:
+            return Note("limit", name, limit="outputs", value=outputs, most=limits.outputs)
+        return None
+
+
+def tensors_of(candidate: Candidate) -> dict[Port, int]:
+    """The tensors that a match touches, those inside of it left aside, and their sizes in bytes."""
+    match = candidate.match
+    found = {port_of(expr): expr.tensor.nbytes for expr in (*match.inputs, *match.constants)}
+    for root, types in candidate.values():
+        if isinstance(root.type, TensorType):
+            found[port_of(root)] = types[0].nbytes
+        else:
+            found.update({(root, index): type_.nbytes for index, type_ in enumerate(types)})
+    return found
+
+
+def outputs_of(candidate: Candidate, graph: Graph) -> dict[Expr, int]:
+    """The tensors that a match gives and that are used outside of it, and how often; the result counts as a use."""
+    inside = set(candidate.nodes)
+    found: dict[Expr, int] = {}
+    for expr in _results(candidate):
+        uses = sum(user not in inside for user in graph.users(expr)) + (expr is graph.result)
+        if uses:
+            found[expr] = uses
+    return found
+
+
+def used_by(candidate: Candidate) -> dict[Expr, int]:
+    """What a match uses from outside of it, and how often."""
+    inside = set(candidate.nodes)
+    found: dict[Expr, int] = {}
+    for child in (child for node in candidate.nodes for child in children(node) if child not in inside):
+        found[child] = found.get(child, 0) + 1
+    return found
+
+
+def _results(candidate: Candidate) -> Iterator[Expr]:
+    """The roots that are tensors, and the fields of those that are tuples."""
+    roots: Mapping[Expr, None] = dict.fromkeys(candidate.match.roots)
+    for expr in candidate.nodes:
+        is_field = isinstance(expr, TupleGetItem) and expr.tuple in roots
+        if is_field or (expr in roots and isinstance(expr.type, TensorType)):
+            yield expr
