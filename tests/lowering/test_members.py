@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -280,6 +281,6 @@ def test_what_loops_use_of_a_device() -> None:
     assert only(toy("npu", "nn.relu")).undeclared(func) == "a device, for which hook runtime gives no driver"
     assert only(toy("npu", "nn.relu", runtime=lambda: fake_device.runtime())).undeclared(func) is None
     for field, what in (("memories", "the memory 'spad'"), ("intrinsics", "the intrinsic 'add'")):
-        changes: dict[str, Any] = {field: ()}
-        member = only(toy("npu", "nn.relu", runtime=lambda changes=changes: fake_device.runtime(**changes)))
+        fewer = replace(fake_device.runtime().machine, **{"intrinsics": (), field: ()})
+        member = only(toy("npu", "nn.relu", runtime=lambda fewer=fewer: fake_device.runtime(machine=fewer)))
         assert member.undeclared(func) == f"{what}, which its Runtime does not declare"

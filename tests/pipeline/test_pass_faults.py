@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -376,9 +377,9 @@ def test_what_must_not_be_at_a_phase(case: str, phase: Phase) -> None:
     ("missing", "what"), [("memories", "the memory 'spad'"), ("intrinsics", "the intrinsic 'add'"), (None, "")]
 )
 def test_a_device_that_is_driven_as_its_plugin_does_not_say(missing: str | None, what: str) -> None:
-    changes: dict[str, Any] = {} if missing is None else {missing: ()}
+    machine = replace(fake_device.runtime().machine, **({"intrinsics": (), missing: ()} if missing else {}))
     made = Pass("TIR_0", "odd", driving("relu"), scope="regions")
-    members = members_of(passing("npu", made, runtime=lambda: fake_device.runtime(**changes)))
+    members = members_of(passing("npu", made, runtime=lambda: fake_device.runtime(machine=machine)))
     if missing is None:
         assert [step.device for step in built_program(CHAIN, members).steps] == ["npu", None, None]
     else:
