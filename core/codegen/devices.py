@@ -14,6 +14,7 @@ from ..target.kind import shown, suggest
 from .names import c_comment, c_identifier, c_string
 
 __all__ = [
+    "CORE_BUSES",
     "MMIO_BUS",
     "Device",
     "Slot",
@@ -23,6 +24,9 @@ __all__ = [
     "slots",
     "targets",
 ]
+
+CORE_BUSES = {"uma_mmio_bus": "uma_mmio.h", "uma_uio_bus": "uma_uio.h"}
+"""The buses that are the core's own, by their names in C, and the headers that have them."""
 
 MMIO_BUS = "uma_mmio_bus"
 """The bus that is the core's own, by its name in C: registers in memory, from the target's ``base`` on."""
@@ -62,8 +66,9 @@ class Device:
                 hint=suggest(self.impl, offered) + f"impl takes {', '.join(offered)}",
             )
         in_memory = self.implementation.bus == MMIO_BUS
-        if in_memory and self.implementation.state_bytes:
-            raise PluginError(f"implementation {self.impl!r} asks for memory, but {MMIO_BUS} has its own", where=where)
+        if self.implementation.bus in CORE_BUSES and self.implementation.state_bytes:
+            what = f"implementation {self.impl!r} asks for memory, but {self.implementation.bus} has its own"
+            raise PluginError(what, where=where)
         if in_memory and (self.base is None or not 0 < self.base < 2**64 or self.base % 4):
             given = "has no base" if self.base is None else f"cannot have its registers at {self.base}"
             raise UsageError(
@@ -96,6 +101,12 @@ class Device:
     def driver(self) -> str | None:
         """The C object that drives it; None where nothing does."""
         return self.runtime.driver and (self.implementation.driver or self.runtime.driver)
+
+    @property
+    def memory_bytes(self) -> str:
+        """In C, the bytes of memory that its implementation is given."""
+        uio = self.implementation.bus == "uma_uio_bus"
+        return "sizeof(uma_uio)" if uio else f"{self.implementation.state_bytes}u"
 
     @property
     def sources(self) -> dict[str, str]:
@@ -242,7 +253,7 @@ def device_tables(model: str, every: Sequence[Slot]) -> Iterator[str]:
             c_string(device.label),
             f"&{device.driver}",
             device.implementation.bus or "NULL",
-            f"{device.implementation.state_bytes}u",
+            device.memory_bytes,
             base,
             parameters,
             str(len(device.runtime.parameters)),

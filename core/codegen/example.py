@@ -83,6 +83,7 @@ def example_text(
 {"#include <stdlib.h>" + chr(10) if slots else ""}\
 
 #include "{name}.h"
+{_lines(['#include "uma_uio.h"'] * any(slot.device.implementation.bus == "uma_uio_bus" for slot in slots))}\
 
 static {name}_context context;
 {arena}
@@ -128,7 +129,13 @@ def _devices(model: str, slots: Sequence[Slot]) -> str:
     for slot in slots:
         size = f"{model}_DEVICE_{slot.identifier}_BUS_BYTES"
         memories.append("NULL")
-        if slot.device.implementation.state_bytes:
+        if slot.device.implementation.bus == "uma_uio_bus":
+            memories[-1] = f"&bus_{slot.identifier}"
+            lines.append(
+                "/* The files, and the buffer that arena, inputs and outputs are to be placed in, are yours. */"
+            )
+            lines.append(f'static uma_uio bus_{slot.identifier} = {{"/dev/uio0", 4096, NULL, 0, 0, NULL, NULL}};')
+        elif slot.device.implementation.state_bytes:
             memories[-1] = f"bus_{slot.identifier}"
             lines.append(f"UMA_ALIGNAS(64) static unsigned char bus_{slot.identifier}[{size}];")
     lines.append(f"static void *const buses[{len(slots)}] = {{{', '.join(memories)}}};")

@@ -45,11 +45,20 @@ def extern_source(name: str, extern: Extern, routine: Routine) -> str:
     values |= {f"{blob.name}_bytes": f"{len(blob.data)}u" for blob in extern.blobs}
     values |= {scalar: _number(value) for scalar, value in extern.scalars.items()}
     call = fill(routine.call, values)
-    result, ends = ("int32_t", f"return {call};") if routine.drives_device else ("void", f"(void)({call});")
+    result, lines = "void", [f"(void)({call});"]
+    if routine.drives_device:
+        operands = [param for param in extern.parameters if param.buffer.scope in HOST_SCOPES]
+        results = [param for param in operands if param.role == "output" and extern.queue is None]
+        cleaned, invalidated = (
+            [f"{function}({values['device']}, {values[one.buffer.name]}, {one.buffer.nbytes}u);" for one in params]
+            for function, params in (("uma_clean", operands), ("uma_invalidate", results))
+        )
+        result = "int32_t"
+        lines = [*cleaned, f"UMA_TRY({call});", *invalidated, "return 0;"]
+        unused = [line for line in unused if line.strip() != f"(void){values['device']};"]
     separator = ",\n    "
-    return "\n".join(
-        [f"static {result} {name}(", f"    {separator.join(declared)})", "{", *unused, f"    {ends}", "}", ""]
-    )
+    body = [*unused, *(f"    {line}" for line in lines)]
+    return "\n".join([f"static {result} {name}(", f"    {separator.join(declared)})", "{", *body, "}", ""])
 
 
 def bases_table(regions: Sequence[tuple[str, str, bool]]) -> Iterator[str]:

@@ -243,7 +243,7 @@ def _device_macros(model: str, slots: Sequence[Slot]) -> str:
         lines += [
             f"/* {about}; its position in the table of devices, and memory for its bus */",
             f"#define {model}_DEVICE_{slot.identifier}_INDEX {slot.position}",
-            f"#define {model}_DEVICE_{slot.identifier}_BUS_BYTES {slot.device.implementation.state_bytes}u",
+            f"#define {model}_DEVICE_{slot.identifier}_BUS_BYTES {slot.device.memory_bytes}",
             "",
         ]
     return "".join(f"{line}\n" for line in lines)

@@ -15,7 +15,7 @@ are waited for, the function counts the transfers of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -55,6 +55,7 @@ from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebui
 from ..tir.proofs.accumulators import exact_sums
 from ..tir.proofs.bounds import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
+from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
 
@@ -131,9 +132,15 @@ class _Writer:
                 self.pending[part.queue] = max(self.pending[part.queue], part.pending)
         self.counts = {queue: _name(Var(fresh_name(queue.name, self.names))) for queue in counted}
         self.uneven: dict[Queue, None] = {}
+        self.shared = shared(func)
+        self.reached = {param.buffer for param in func.params}  # what has a name where the text is now
 
     def function(self, name: str) -> str:
         self.stmt(self.func.body, Bounds({}))
+        self.invalidate(buffer for buffer, is_result in self.shared.alone.items() if is_result)
+        body, self.lines = self.lines, []
+        self.clean(self.shared.alone)
+        self.lines += body
         head = []
         if uses_device(self.func):
             self.line("return 0;")
@@ -194,7 +201,9 @@ class _Writer:
             what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
             raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
         self.line(f"{_local(stmt.buffer)};")
+        self.reached.add(stmt.buffer)
         self.declared(stmt.buffer, stmt.body, known)
+        self.reached.remove(stmt.buffer)
 
     def store(self, stmt: Store, known: Bounds) -> None:
         # Compilers warn of a variable that is assigned to itself.
@@ -229,12 +238,14 @@ class _Writer:
         queue = stmt.queue
         if queue is not None and queue in self.counts:
             self.count_start(self.counts[queue], self.pending[queue])
-        if into is not None:
-            self.transfers(transfer(stmt), into.copy_in if queue is None else into.start_in, known, queue)
-        elif out_of is not None:
-            self.transfers(transfer(stmt), out_of.copy_out if queue is None else out_of.start_out, known, queue)
-        else:
+        if into is None and out_of is None:
             self.stmt(_as_loops(stmt, self.names), known)
+            return
+        with self.given(stmt):
+            if into is not None:
+                self.transfers(transfer(stmt), into.copy_in if queue is None else into.start_in, known, queue)
+            elif out_of is not None:
+                self.transfers(transfer(stmt), out_of.copy_out if queue is None else out_of.start_out, known, queue)
 
     def count_start(self, counts: str, length: int) -> None:
         """Of what was started last, the numbers of transfers, for one more that has none yet."""
@@ -249,6 +260,28 @@ class _Writer:
         if stmt.queue in self.counts and stmt.pending:
             pending = " + ".join(f"{self.counts[stmt.queue]}[{position}]" for position in range(stmt.pending))
         self.attempt(stmt.queue.wait, {"pending": pending})
+        self.invalidate(buffer for buffer in self.shared.started.get(stmt.queue, ()) if buffer in self.reached)
+
+    @contextmanager
+    def given(self, stmt: Copy | Exec) -> Iterator[None]:
+        """What is written within has the device use memory that the host uses as well."""
+        uses = [use for use in by_device(stmt) if use.buffer in self.shared.mixed]
+        self.clean(dict.fromkeys(use.buffer for use in uses))
+        yield
+        if stmt.queue is None:
+            self.invalidate(dict.fromkeys(use.buffer for use in uses if use.writes))
+
+    def clean(self, buffers: Iterable[Buffer]) -> None:
+        self.maintain("uma_clean", buffers)
+
+    def invalidate(self, buffers: Iterable[Buffer]) -> None:
+        self.maintain("uma_invalidate", buffers)
+
+    def maintain(self, function: str, buffers: Iterable[Buffer]) -> None:
+        for buffer in buffers:
+            self.mentions_device = True
+            at = _name(buffer) if buffer.scope == "global" or buffer.shape else f"&{_name(buffer)}"
+            self.line(f"{function}(device, {at}, {buffer.nbytes}u);")
 
     def transfers(self, work: Transfer, text: str, known: Bounds, queue: Queue | None) -> None:
         """Loops around single transfers, none of which is empty."""
@@ -296,10 +329,11 @@ class _Writer:
             values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
             for number, stride in enumerate(view.strides()):
                 values[f"{param.name}_stride{number}"] = str(stride * itemsize(param.dtype))
-        if queue is None:
-            self.attempt(intrinsic.code, values)
-            return
-        self.attempt(intrinsic.start, {**values, "queue": str(queue.index)})
+        with self.given(stmt):
+            if queue is None:
+                self.attempt(intrinsic.code, values)
+                return
+            self.attempt(intrinsic.start, {**values, "queue": str(queue.index)})
         if queue in self.counts:
             self.line(f"++{self.counts[queue]}[0];")
 

@@ -31,7 +31,7 @@ __all__ = ["ModelFiles", "emit_model"]
 
 _CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
 _SHARED_HEADERS = ("uma_math.h", "uma_runtime.h")
-_DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h")
+_DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h", "uma_uio.h")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def emit_model(
         if weights_form == "assembly":
             others.append(f"{name}_weights.S")
             contents[others[0]] = assembly_text(name, weights)
-    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS if driven else ())):
+    on_linux = any(slot.device.implementation.bus == "uma_uio_bus" for slot in slots(used))
+    for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS[: 2 + on_linux] if driven else ())):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     contents |= run.files()
     drivers = device_files(used, contents)

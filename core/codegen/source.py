@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .devices import MMIO_BUS, device_tables
+from .devices import CORE_BUSES, device_tables
 from .emission import Emission
 from .executors import Executor
 from .header import Port, float_literal, int32_literal
@@ -57,12 +57,11 @@ class _Source:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
-        if MMIO_BUS in buses:
-            yield '#include "uma_mmio.h"'
+        yield from (f'#include "{header}"' for bus, header in CORE_BUSES.items() if bus in buses)
         headers = [target.runtime.header for target in model.used]
         yield from (f'#include "{header}"' for header in dict.fromkeys(headers) if header is not None)
         # The simulator of a device may be known to its implementation's file alone.
-        for bus in sorted(buses - {MMIO_BUS}):
+        for bus in sorted(buses - set(CORE_BUSES)):
             yield f"\nint32_t {bus}(uma_device *device, void *memory, size_t bytes);"
         own = {slot.device.driver for slot in model.slots.values() if slot.device.implementation.driver}
         yield from (f"\nextern const uma_driver {driver};" for driver in sorted(filter(None, own)))

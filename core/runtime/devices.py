@@ -14,6 +14,11 @@ from .abi import abi, aligned, text
 __all__ = ["DeviceInfo", "Devices", "device_error", "device_infos", "miscounted", "run_error"]
 
 _BUS_ALIGNMENT = 64
+_FAULTS = {
+    -101: "memory was to be given to it that it does not reach",
+    -102: "its registers, or the buffer that it shares, could not be mapped",
+}
+"""What the codes of ``csrc/uma_device.h`` mean that are not a device's own."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def device_error(
     info: DeviceInfo, model: str, code: int, doing: str, layers: tuple[str, ...] = (), cycle: int | None = None
 ) -> DeviceError:
     """The fault ``code`` of a device; ``doing`` says what did not work, as a predicate."""
-    meaning = info.faults.get(code, "which its plugin does not explain")
+    meaning = info.faults.get(code, _FAULTS.get(code, "which its plugin does not explain"))
     if cycle is not None:
         meaning += f", in cycle {cycle}"
     place = f"model {model}"

@@ -117,7 +117,7 @@ const uma_driver fake_driver = {"fake", sizeof(fake_state), 32, fake_open, fake_
 int32_t fake_load(uma_device *device, uint32_t to, const void *from, int32_t bytes)
 {
     uma_write32(device, FAKE_TO, to);
-    uma_write_address(device, FAKE_HOST, from);
+    UMA_TRY(uma_write_address(device, FAKE_HOST, from));
     uma_write32(device, FAKE_BYTES, (uint32_t)bytes);
     return fake_do(device, FAKE_LOAD);
 }
@@ -125,7 +125,7 @@ int32_t fake_load(uma_device *device, uint32_t to, const void *from, int32_t byt
 int32_t fake_save(uma_device *device, void *to, uint32_t from, int32_t bytes)
 {
     uma_write32(device, FAKE_A, from);
-    uma_write_address(device, FAKE_HOST, to);
+    UMA_TRY(uma_write_address(device, FAKE_HOST, to));
     uma_write32(device, FAKE_BYTES, (uint32_t)bytes);
     return fake_do(device, FAKE_SAVE);
 }

@@ -87,9 +87,9 @@ const uma_driver lag_driver = {"lag", 0, 1, lag_open, lag_activate, lag_deactiva
 int32_t lag_start(uma_device *device, uint32_t queue, const void *commands, size_t bytes, const uma_region *bases,
                   int32_t n_bases)
 {
-    uma_write_address(device, COMMANDS, commands);
+    UMA_TRY(uma_write_address(device, COMMANDS, commands));
     uma_write32(device, BYTES, (uint32_t)bytes);
-    uma_write_address(device, BASES, bases);
+    UMA_TRY(uma_write_address(device, BASES, bases));
     uma_write32(device, N_BASES, (uint32_t)n_bases);
     uma_write32(device, START, queue);
     return (int32_t)uma_read32(device, FAULT);

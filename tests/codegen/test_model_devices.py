@@ -239,10 +239,85 @@ def test_registers_in_memory(compilers: tuple[str, ...], tmp_path: Path) -> None
     running = 0;
     pthread_join(thread, NULL);
     CHECK(opened == 0 && ran == UMA_OK && y[0] == 4 && y[1] == -8 && y[2] == 12)
-    CHECK(device[0].bus.wait == NULL)
+    CHECK(device[0].bus.wait == NULL && device[0].bus.clean == NULL && device[0].bus.invalidate == NULL)
     """
     for compiler in compilers:
         run_c(tmp_path, [machine], body, compiler, SERVER)
+
+
+LINUX = """
+#include "uma_uio.h"
+/* The other side of the two files: what it has at 0x1f000000 is the buffer. */
+static fake_machine *hardware;
+static unsigned char *shared;
+static volatile int running = 1;
+
+void *hardware_address(uint64_t address);
+void *hardware_address(uint64_t address) { return shared + (address - 0x1f000000); }
+
+static void *serve(void *unused)
+{
+    while (running) fake_machine_step(hardware);
+    return unused;
+}
+"""
+
+
+def test_registers_and_buffer_are_files(compilers: tuple[str, ...], tmp_path: Path) -> None:
+    """The bus for Linux; a thread that has mapped the same two files is the hardware."""
+    linux = fake.runtime(implementations={"uio": Implementation("uma_uio_bus")})
+    model = emit(fake.chain("npu", "npu"), {"npu": Device("npu", "fake", "uio", linux)})
+    host = "void *host = (void *)(uintptr_t)("
+    assert host in fake.MACHINE
+    machine = fake.MACHINE.replace(host, "void *host = hardware_address(")
+    sources = {"fake_machine.c": f"#include <stdint.h>\nvoid *hardware_address(uint64_t address);\n{machine}"}
+    made = replace(
+        model,
+        contents={**model.contents, "fake_machine.h": fake.MACHINE_H, **sources},
+        sources=(*model.sources, "fake_machine.c"),
+    )
+    for name, size in (("registers", 4096), ("buffer", 8192)):
+        (tmp_path / name).write_bytes(bytes(size))
+    files = f'"{tmp_path}/registers", 4096, "{tmp_path}/buffer", 8192, 0x1f000000, NULL, NULL'
+    body = f"""
+    uma_uio uio = {{{files}}}, absent = {{"/nowhere/uio0", 4096, NULL, 0, 0, NULL, NULL}}, empty;
+    const uma_device_info *info = net_model()->devices;
+    const net_devices devices = {{&device[0]}};
+    net_inputs in = {{x}};
+    net_outputs out = {{y}};
+    net_context context;
+    pthread_t thread;
+    int32_t opened, ran, outside, i;
+    memset(&empty, 0, sizeof empty);
+    CHECK(info->bus_bytes == sizeof(uma_uio) && net_DEVICE_npu_BUS_BYTES == sizeof(uma_uio))
+    CHECK(uma_device_open(&device[0], info, state[0], &empty) == UMA_FAULT_UNMAPPED)
+    CHECK(uma_device_open(&device[0], info, state[0], &absent) == UMA_FAULT_UNMAPPED)
+    CHECK(uma_uio_map(&uio) == 0)
+    hardware = (fake_machine *)(void *)uma_uio_file("{tmp_path}/registers", 4096);
+    shared = uma_uio_file("{tmp_path}/buffer", 8192);
+    CHECK(hardware != NULL && shared != NULL && shared != uio.mapped_buffer)
+    CHECK(uma_device_open(&device[0], info, state[0], &uio) == FAKE_NOT_FAKE)
+    fake_machine_start(hardware);
+    pthread_create(&thread, NULL, serve, NULL);
+    opened = uma_device_open(&device[0], info, state[0], &uio);
+    ran = net_init(&context, uio.mapped_buffer, 1024, &devices);
+    outside = net_run(&context, &in, &out);
+    in.x = (int32_t *)(void *)(uio.mapped_buffer + 1024);
+    out.y = (int32_t *)(void *)(uio.mapped_buffer + 2048);
+    for (i = 0; i < 4; i++) ((int32_t *)(void *)(uio.mapped_buffer + 1024))[i] = i - 1;
+    if (ran == UMA_OK) ran = net_run(&context, &in, &out);
+    running = 0;
+    pthread_join(thread, NULL);
+    CHECK(opened == 0 && outside == UMA_ERR_DEVICE && ran == UMA_OK)
+    CHECK(context.fault.code == 0 || context.fault.code == UMA_FAULT_UNREACHABLE)
+    for (i = 0; i < 4; i++) CHECK(out.y[i] == 4 * (i - 1))
+    uma_uio_unmap(&uio);
+    CHECK(uio.mapped_buffer == NULL && uio.mapped_registers == NULL)
+    """
+    for compiler in compilers:
+        for name in ("registers", "buffer"):
+            (tmp_path / name).write_bytes(bytes((tmp_path / name).stat().st_size))
+        run_c(tmp_path, [made], body, compiler, LINUX)
 
 
 @pytest.mark.parametrize(
@@ -389,6 +464,9 @@ class TestDevice:
         wrong = {"mmio": Implementation("uma_mmio_bus", state_bytes=4)}
         with pytest.raises(PluginError, match="implementation 'mmio' asks for memory"):
             Device("npu", "fake", "mmio", fake.runtime(implementations=wrong), base=4)
+        wrong = {"uio": Implementation("uma_uio_bus", state_bytes=4)}
+        with pytest.raises(PluginError, match="implementation 'uio' asks for memory, but uma_uio_bus has its own"):
+            Device("npu", "fake", "uio", fake.runtime(implementations=wrong))
 
     def test_two_drivers_of_one_kind_are_not_in_one_image(self) -> None:
         runtime = fake.direct_runtime()

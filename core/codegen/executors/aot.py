@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from ...program import Buffer, Call, Wait
 from ...program.program import arguments as passed
 from ...tir.form import ctext
+from ..coherence import arrived
 from ..devices import Slot
 from ..emission import Emission
 from ..externs import bases_table
@@ -111,6 +112,8 @@ class Aot:
         yield from self._begins(position)
         yield f"code = {ctext.fill(queue.wait, values)};"
         yield from self._ends(position, slot, True)
+        for buffer in arrived(self.model.program)[position]:
+            yield f"uma_invalidate({values['device']}, {self._argument(buffer)}, {buffer.nbytes}u);"
 
     def _begins(self, position: int) -> Iterator[str]:
         """What stands before the one statement that a step is."""

@@ -17,6 +17,7 @@ from ...program.program import arguments, parameters
 from ...tir.form import ctext
 from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc
 from ...tir.form.visit import uses_device
+from ..coherence import arrived
 from ..emission import Emission
 from ..externs import bases_table
 from ..kernel import C_TYPES, kernel_source
@@ -53,7 +54,7 @@ class Graph:
 
     def __init__(self, model: Emission) -> None:
         self.model = model
-        self._waits = list(dict.fromkeys(step for step in model.program.steps if isinstance(step, Wait)))
+        self._arrived = arrived(model.program)
         most = max(map(len, self._operands))
         if most >= _MAX_OPERANDS or len(model.slots) >= _MAX_STEPS:
             raise ModelError(
@@ -78,7 +79,7 @@ class Graph:
         made: dict[str, str] = {}
         for position, step in enumerate(model.program.steps):
             if isinstance(step, Wait):
-                made[self._called(position, step)] = self._wait(step)
+                made[self._called(position, step)] = self._wait(position, step)
             elif step.host is not None or step.function not in self._shared:
                 made[self._called(position, step)] = self._body(step)
         for name, body in made.items():
@@ -123,7 +124,10 @@ class Graph:
     @cached_property
     def _operands(self) -> list[list[str]]:
         """Of each step."""
-        return [list(self._operands_of(step)) if isinstance(step, Call) else [] for step in self.model.program.steps]
+        return [
+            list(self._operands_of(step) if isinstance(step, Call) else map(self._operand, self._arrived[position]))
+            for position, step in enumerate(self.model.program.steps)
+        ]
 
     def _operands_of(self, step: Call) -> Iterator[str]:
         model = self.model
@@ -151,7 +155,7 @@ class Graph:
     def _called(self, position: int, step: Call | Wait) -> str:
         """The function that the table has for a step."""
         if isinstance(step, Wait):
-            return f"{STEP_PREFIX}wait_{self._waits.index(step)}"
+            return f"{STEP_PREFIX}wait_{position}"
         if step.host is not None:
             return f"{STEP_PREFIX}{self.model.hosts[step.host].number}_{step.function}"
         if step.function in self._shared:
@@ -192,11 +196,14 @@ class Graph:
         for number, buffer in enumerate(self.model.base_buffers(step), first + 2):
             yield f"operands[{number}]", f"{buffer.nbytes}u", buffer.role != "input"
 
-    def _wait(self, step: Wait) -> str:
+    def _wait(self, position: int, step: Wait) -> str:
         queue = self.model.slots[step.device].device.runtime.launch_queue(step.queue)
         assert queue is not None  # `targets` has checked
         call = ctext.fill(queue.wait, {"device": "device", "pending": str(step.pending)})
-        return f"    (void)operands;\n    return {call};\n"
+        results = list(enumerate(self._arrived[position]))
+        lines = [f"uma_invalidate(device, operands[{n}], {buffer.nbytes}u);" for n, buffer in results]
+        lines = [*([] if results else ["(void)operands;"]), f"UMA_TRY({call});", *lines, "return 0;"]
+        return "".join(f"    {line}\n" for line in lines)
 
     def _table(self) -> str:
         model = self.model

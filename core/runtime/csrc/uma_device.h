@@ -36,7 +36,19 @@ typedef struct uma_bus {
     /* Blocks until the device raises its interrupt, or gives up sooner: the driver reads its status again in either
      * case. Null where there is no interrupt: the driver polls. */
     void (*wait)(void *self);
+    /* For memory that the device shares with a processor whose cache does not see what the device does; null where the
+     * two see the same. After `clean` what the processor wrote to these bytes is in memory. `invalidate` does that too,
+     * and what the processor reads there next comes from memory. */
+    void (*clean)(void *self, const void *at, size_t bytes);
+    void (*invalidate)(void *self, void *at, size_t bytes);
+    /* The address at which the device has memory of the processor's; UMA_FAULT_UNREACHABLE where it does not. Null where
+     * it is the same for both. */
+    int32_t (*address)(void *self, const void *host, uint64_t *address);
 } uma_bus;
+
+/* Fault codes that are not a device's own: those are positive. */
+#define UMA_FAULT_UNREACHABLE (-101) /* the device does not reach memory that it was to be given */
+#define UMA_FAULT_UNMAPPED (-102)    /* registers or buffer could not be mapped */
 
 /* Constant data and code of a plugin. What a device does not need is null. */
 typedef struct uma_driver {
@@ -111,11 +123,15 @@ static inline void uma_write32(const uma_device *device, uint32_t offset, uint32
     device->bus.write32(device->bus.self, offset, value);
 }
 
-/* The address of host memory into two registers, the low half into the first one. */
-static inline void uma_write_address(const uma_device *device, uint32_t offset, const void *host)
+/* The address of host memory into two registers, the low half into the first one: 0, or UMA_FAULT_UNREACHABLE. */
+static inline int32_t uma_write_address(const uma_device *device, uint32_t offset, const void *host)
 {
-    uma_write32(device, offset, (uint32_t)(uint64_t)(uintptr_t)host);
-    uma_write32(device, offset + 4, (uint32_t)((uint64_t)(uintptr_t)host >> 32));
+    uint64_t address = (uint64_t)(uintptr_t)host;
+
+    if (device->bus.address != NULL) UMA_TRY(device->bus.address(device->bus.self, host, &address));
+    uma_write32(device, offset, (uint32_t)address);
+    uma_write32(device, offset + 4, (uint32_t)(address >> 32));
+    return 0;
 }
 
 /* Waits for the device's interrupt, where there is one; the driver reads its status again in either case. */
@@ -166,6 +182,18 @@ static inline int32_t uma_device_close(uma_device *device)
 }
 
 /* For generated code. */
+
+/* Before a device is given memory of the processor's, be it to read or to write. */
+static inline void uma_clean(const uma_device *device, const void *at, size_t bytes)
+{
+    if (device->bus.clean != NULL) device->bus.clean(device->bus.self, at, bytes);
+}
+
+/* Before the processor reads what the device has written. */
+static inline void uma_invalidate(const uma_device *device, void *at, size_t bytes)
+{
+    if (device->bus.invalidate != NULL) device->bus.invalidate(device->bus.self, at, bytes);
+}
 
 /* Whether `device` is one for which a model was built that describes it as `info`. */
 static inline int uma_device_fits(const uma_device *device, const uma_device_info *info)

@@ -1,7 +1,8 @@
 /* The bus of a device whose registers are memory of this machine, from an address on.
  *
- * The device must see host memory as the processor does: at the same addresses, without caches in between that are not
- * coherent. A program that can wait for the device's interrupt sets device->bus.wait after the device was opened.
+ * The device must see host memory at the addresses at which the processor does. A program that can wait for the device's
+ * interrupt sets device->bus.wait after the device was opened; one with caches that do not see what the device does sets
+ * device->bus.clean and device->bus.invalidate.
  */
 #ifndef UMA_MMIO_H
 #define UMA_MMIO_H

@@ -15,7 +15,7 @@ static int32_t run(uma_device *device, uint32_t command)
 static int32_t transfer(uma_device *device, uint32_t command, const void *host, int32_t host_stride, uint32_t address,
                         int32_t stride, int32_t rows, int32_t row_bytes)
 {
-    uma_write_address(device, MXU_HOST, host);
+    UMA_TRY(uma_write_address(device, MXU_HOST, host));
     uma_write32(device, MXU_HOST_STRIDE, host_stride);
     uma_write32(device, MXU_ADDRESS, address);
     uma_write32(device, MXU_STRIDE, stride);

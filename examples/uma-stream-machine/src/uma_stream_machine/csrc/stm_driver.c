@@ -14,12 +14,12 @@ int32_t stm_start(uma_device *device, const void *stream, size_t bytes, const um
     for (i = 0; i < n_regions; i++) {
         const uint32_t at = STM_REGION + 16u * (uint32_t)i;
         if (regions[i].bytes > UINT32_MAX) return STM_FAULT_REGIONS;
-        uma_write_address(device, at, regions[i].at);
+        UMA_TRY(uma_write_address(device, at, regions[i].at));
         uma_write32(device, at + STM_REGION_BYTES, (uint32_t)regions[i].bytes);
         uma_write32(device, at + STM_REGION_WRITABLE, regions[i].writable != 0);
     }
     uma_write32(device, STM_REGION_COUNT, (uint32_t)n_regions);
-    uma_write_address(device, STM_STREAM, stream);
+    UMA_TRY(uma_write_address(device, STM_STREAM, stream));
     uma_write32(device, STM_STREAM_BYTES, (uint32_t)bytes);
     uma_write32(device, STM_CONTROL, STM_START);
     return (int32_t)uma_read32(device, STM_FAULT);
