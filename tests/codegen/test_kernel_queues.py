@@ -36,10 +36,11 @@ from uma.tir.rewrites.unroll import unroll
 
 
 def body(text: str) -> list[str]:
-    """The C within the function of these loops, by lines."""
+    """The C within the function of these loops, by lines, but for what caches need."""
     func = parse_func(f"{QUEUED}\n@prim_func\n{dedent(text).strip()}\n")[1]
     whole = kernel_source("f", hoist_scratch(func))
-    return dedent(whole[whole.index("\n{\n") + 3 : whole.rindex("}")]).strip().splitlines()
+    lines = whole[whole.index("\n{\n") + 3 : whole.rindex("}")].splitlines()
+    return dedent("\n".join(line for line in lines if "uma_clean(" not in line)).strip().splitlines()
 
 
 def test_a_pipeline_reads_well() -> None:
@@ -48,6 +49,8 @@ def test_a_pipeline_reads_well() -> None:
         """\
         static int32_t f(uma_device *device, const int8_t *restrict x_, int8_t *restrict y_, uint32_t t_, uint32_t r_)
         {
+            uma_clean(device, x_, 64u);
+            uma_clean(device, y_, 64u);
             UMA_TRY(toy_start_in(device, 0, t_, x_, 8, 1, 1, 1));
             for (int32_t i_ = 0; i_ < 8; ++i_) {
                 if (i_ < 7) {
@@ -63,6 +66,7 @@ def test_a_pipeline_reads_well() -> None:
                 UMA_TRY(toy_start_out(device, 1, &y_[i_ * 8], r_ + i_ % 2 * 8, 8, 1, 1, 1));
             }
             UMA_TRY(toy_wait(device, 1, 0));
+            uma_invalidate(device, y_, 64u);
             return 0;
         }
         """

@@ -253,7 +253,10 @@ static unsigned char *shared;
 static volatile int running = 1;
 
 void *hardware_address(uint64_t address);
-void *hardware_address(uint64_t address) { return shared + (address - 0x1f000000); }
+void *hardware_address(uint64_t address)
+{
+    return address < 0x1f000000 ? NULL : shared + (size_t)(address - 0x1f000000);
+}
 
 static void *serve(void *unused)
 {
