@@ -55,6 +55,10 @@ static int32_t m_residual_on_matrix_unit_k_conv2d(
     uint32_t held_records_,
     uint32_t sums_)
 {
+    uma_clean(device, data_, 1296u);
+    uma_clean(device, out_, 1296u);
+    uma_clean(device, weight_, 2304u);
+    uma_clean(device, record_, 192u);
     UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
     UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
     UMA_TRY(mxu_fill(device, taken_, 1936, 0));
@@ -65,6 +69,7 @@ static int32_t m_residual_on_matrix_unit_k_conv2d(
         UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, -128, 127));
     }
     UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    uma_invalidate(device, out_, 1296u);
     return 0;
 }
 
@@ -81,6 +86,10 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_1(
     uint32_t held_records_,
     uint32_t sums_)
 {
+    uma_clean(device, data_, 1296u);
+    uma_clean(device, out_, 1296u);
+    uma_clean(device, weight_, 2304u);
+    uma_clean(device, record_, 192u);
     UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
     UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
     UMA_TRY(mxu_fill(device, taken_, 1936, 0));
@@ -91,6 +100,7 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_1(
         UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, 0, 127));
     }
     UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    uma_invalidate(device, out_, 1296u);
     return 0;
 }
 
@@ -110,6 +120,12 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
     uint32_t held_records_,
     uint32_t sums_)
 {
+    uma_clean(device, data_, 1296u);
+    uma_clean(device, residual_, 1296u);
+    uma_clean(device, out_, 1296u);
+    uma_clean(device, weight_, 2304u);
+    uma_clean(device, record_, 192u);
+    uma_clean(device, diagonal_, 128u);
     UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
     UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
     UMA_TRY(mxu_load_weights(device, held_, diagonal_, 1, 128, 1, 1));
@@ -123,6 +139,7 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
         UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, 0, 127));
     }
     UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    uma_invalidate(device, out_, 1296u);
     return 0;
 }
 

@@ -57,7 +57,13 @@ static int32_t m_residual_on_stream_machine_k_stream(
     (void)uma_output0_;
     (void)uma_weights_;
     (void)uma_features_;
-    return stm_start(uma_device_, uma_stream_, 232u, uma_bases_, uma_n_bases_);
+    uma_clean(uma_device_, uma_input0_, 1296u);
+    uma_clean(uma_device_, uma_output0_, 1296u);
+    uma_clean(uma_device_, uma_stream_, 232u);
+    uma_clean(uma_device_, uma_weights_, 7392u);
+    uma_clean(uma_device_, uma_features_, 2592u);
+    UMA_TRY(stm_start(uma_device_, uma_stream_, 232u, uma_bases_, uma_n_bases_));
+    return 0;
 }
 
 UMA_NOINLINE
@@ -125,6 +131,7 @@ static uma_status m_residual_on_stream_machine_steps(m_residual_on_stream_machin
     uma_float_set(mode);
     if (code != 0) return uma_stopped(&context->fault, 0, 2, code);
     UMA_STEP_ENDS(2);
+    uma_invalidate(context->devices.stream_machine, (int8_t *)(void *)(arena + 3888), 1296u);
 
     /* step 3: n_Conv_11, n_Conv_2 */
     m_residual_on_stream_machine_k_transpose(

@@ -51,7 +51,12 @@ static int32_t m_tc_resnet8_on_ultra_trail_k_network0(
 {
     (void)uma_input0_;
     (void)uma_output0_;
-    return ut_run(uma_device_, uma_network_, 49004u, uma_bases_, uma_n_bases_);
+    uma_clean(uma_device_, uma_input0_, 4040u);
+    uma_clean(uma_device_, uma_output0_, 12u);
+    uma_clean(uma_device_, uma_network_, 49004u);
+    UMA_TRY(ut_run(uma_device_, uma_network_, 49004u, uma_bases_, uma_n_bases_));
+    uma_invalidate(uma_device_, uma_output0_, 12u);
+    return 0;
 }
 
 uma_status m_tc_resnet8_on_ultra_trail_init(m_tc_resnet8_on_ultra_trail_context *context, void *arena, size_t arena_bytes, const m_tc_resnet8_on_ultra_trail_devices *devices)
