@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* What the program says of a device that it has from Linux, and where it has mapped that. */
 typedef struct uma_uio {
     const char *registers; /* the file of the registers */
     size_t register_bytes;
@@ -62,11 +63,13 @@ static inline int32_t uma_uio_map(uma_uio *uio)
     return UMA_FAULT_UNMAPPED;
 }
 
+/* A register's value; `self` is the `uma_uio`. */
 static inline uint32_t uma_uio_read32(void *self, uint32_t offset)
 {
     return uma_mmio_read32(((const uma_uio *)self)->mapped_registers, offset);
 }
 
+/* Sets a register. */
 static inline void uma_uio_write32(void *self, uint32_t offset, uint32_t value)
 {
     uma_mmio_write32(((const uma_uio *)self)->mapped_registers, offset, value);
