@@ -198,7 +198,8 @@ def test_ops_that_are_declared_commutative_are() -> None:
             a, b = rng.integers(-128, 128, (2, 3, 5)).astype(np.int8)
             attrs = declared.make_attrs({})
             assert np.array_equal(declared.reference(attrs, a, b), declared.reference(attrs, b, a)), name
-    assert names == ["add", "maximum", "minimum", "multiply"]
+    logical = ["logical_and", "logical_or", "logical_xor"]
+    assert names == ["add", "equal", *logical, "maximum", "minimum", "multiply", "not_equal"]
 
 
 def test_the_order_that_fits_more_comes_first() -> None:
