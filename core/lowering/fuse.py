@@ -9,10 +9,11 @@ from ..partition.choice import Choice
 from ..partition.eager import take
 from ..partition.outline import outlined
 from ..partition.record import Candidate, Owner
-from ..relay.expr import Call, Constant, Expr, Function, Var
+from ..relay.expr import Call, Constant, Expr, Var
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph
+from ..relay.rewriter import Rewriter
 from ..relay.views import is_view
 from ..relay.visit import children, with_children
 from .kernels import group
@@ -57,7 +58,8 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
             # What is computed within a kernel is used by nothing else, so that it is in no cycle.
             choice.quotient.contract(map(choice.node, kernel))
             grouped.update(dict.fromkeys(kernel, kernel))
-    spans = Spans(dict(module.spans))
+    rewriter = Rewriter(module)
+    spans = rewriter.spans
     done: dict[Expr, Expr] = {expr: expr for expr in graph.order if isinstance(expr, (Var, Constant))}
     for part in choice.order():
         if isinstance(part, Candidate):
@@ -71,7 +73,7 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
         else:
             done[part] = with_children(part, [done[child] for child in children(part)])
             spans.moved(part, done[part])
-    return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+    return rewriter.with_main(done[main.body])
 
 
 def _kernel(

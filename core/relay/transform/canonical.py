@@ -28,11 +28,12 @@ from collections.abc import Callable, Sequence
 
 from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_float
-from ..expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, call, const
+from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import Op
 from ..ops.activation import clip_limits
 from ..ops.common import normalise_axes
+from ..rewriter import Rewriter
 from ..visit import children, post_order, with_children, with_pin
 from .idioms import put_together
 from .layout import permutation, permute, reshape, sink_permutation, sink_reshape
@@ -59,14 +60,13 @@ def arrange(module: IRModule) -> IRModule:
 
 
 def _rewritten(module: IRModule, rules: Sequence[Rule]) -> IRModule:
-    main = module.main
-    spans = Spans(dict(module.spans))
+    rewriter, body = Rewriter(module), module.main.body
     done: dict[Expr, Expr] = {}
-    for expr in post_order(main.body):
+    for expr in post_order(body):
         rebuilt = with_children(expr, [done[child] for child in children(expr)])
-        spans.moved(expr, rebuilt)
-        done[expr] = _canonical(rebuilt, rules, spans)
-    return module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+        rewriter.spans.moved(expr, rebuilt)
+        done[expr] = _canonical(rebuilt, rules, rewriter.spans)
+    return rewriter.with_main(done[body])
 
 
 def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
