@@ -9,6 +9,8 @@ from ..contract.fusion import Fusion
 from ..contract.lowered import Lowered, Refuse
 from ..errors import InternalError, PluginError
 from ..relay.expr import Expr, Function
+from ..relay.extern import Extern
+from ..relay.module import func_type
 from ..relay.pattern import Match
 from ..relay.types import TensorType, TupleType, Type
 from ..target.kind import shown
@@ -19,7 +21,7 @@ from .graph import parts_of
 from .matches import match_alone
 from .members import Member
 
-__all__ = ["lower_match", "refusal_fault"]
+__all__ = ["extern_of", "lower_match", "refusal_fault"]
 
 
 def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Lowered | None:
@@ -37,16 +39,7 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
     """
     function = fusion.function
     for what, lower in _lowerings(member, fusion, layers, match):
-        try:
-            result = member.plugin.run(what, lower, member.target, may_refuse=True)
-        except PluginError as error:
-            located(error, *layers)
-            raise
-        except Refuse as refusal:
-            wrong = refusal_fault(refusal, function)
-            if wrong is not None:
-                raise located(member.plugin.fault(f"{wrong} in {what}"), *layers) from refusal
-            raise
+        result = _asked(member, what, lower, function, layers)
         if result is None:
             continue
         wrong = _lowered_fault(result, function)
@@ -60,6 +53,49 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
             raise located(unsafe, *layers)
         return result
     return None
+
+
+def extern_of(member: Member, function: Function, layers: tuple[str, ...], match: Match) -> Extern | None:
+    """What the pattern of a match makes of it as a whole; None where it has nothing for that.
+
+    Args:
+        member: the target, an accelerator.
+        function: computes the match.
+        layers: of the model, for errors.
+        match: of the pattern.
+
+    Raises:
+        Refuse: the plugin refuses.
+        PluginError: the plugin is at fault; names hook, pattern and layers.
+    """
+    composite = function.attr("Composite")
+    pattern = None if composite is None else member.patterns.get(composite)
+    if pattern is None or pattern.extern is None:
+        return None
+    what = f"extern of pattern {composite!r}"
+    result = _asked(member, what, partial(pattern.extern, match, member.target), function, layers)
+    if result is None or (isinstance(result, Extern) and func_type(result) is function.type):
+        return result
+    wrong = f"{type(result).__name__} instead of Extern"
+    if isinstance(result, Extern):
+        wrong = f"an extern of type {func_type(result)}, not {function.type},"
+    raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
+
+
+def _asked(
+    member: Member, what: str, lower: Callable[[], object], function: Function, layers: tuple[str, ...]
+) -> object:
+    """What a plugin gives for a function."""
+    try:
+        return member.plugin.run(what, lower, member.target, may_refuse=True)
+    except PluginError as error:
+        located(error, *layers)
+        raise
+    except Refuse as refusal:
+        wrong = refusal_fault(refusal, function)
+        if wrong is not None:
+            raise located(member.plugin.fault(f"{wrong} in {what}"), *layers) from refusal
+        raise
 
 
 def _lowerings(

@@ -27,7 +27,7 @@ from .fuse import is_view
 from .graph import as_function, unique_name
 from .matches import Matches
 from .members import Member, Members
-from .offers import lower_match, refusal_fault
+from .offers import extern_of, lower_match, refusal_fault
 
 __all__ = ["RegionLowering", "label_of", "layers_of", "regions_of"]
 
@@ -100,7 +100,7 @@ class RegionLowering:
         return result
 
 
-_Lowered = dict[tuple[object, ...], "Lowered | Refuse"]
+_Lowered = dict[tuple[object, ...], "Lowered | Extern | Refuse"]
 """What plugins gave for matches, by label, composite function and captures."""
 
 
@@ -151,7 +151,7 @@ class _Region:
 
     def by_matches(self) -> _Body | list[Refuse]:
         """Every match by itself."""
-        loops: dict[PrimFunc, GlobalVar] = {}
+        kernels: dict[Kernel, GlobalVar] = {}
         taken: set[str] = set()
         spans = Spans()
         refused: list[Refuse] = []
@@ -168,16 +168,18 @@ class _Region:
                     refused.append(Refuse(lowered.reason, expr))
                     done[expr] = expr
                     continue
-                if lowered.func not in loops:
-                    loops[lowered.func] = GlobalVar(unique_name(name, taken), func_type(lowered.func))
+                kernel, constants = (lowered, ()) if isinstance(lowered, Extern) else (lowered.func, lowered.constants)
+                if kernel not in kernels:
+                    kernels[kernel] = GlobalVar(unique_name(name, taken), func_type(kernel))
                 args = rebuilt.args if isinstance(rebuilt.op, Function) else tuple(dict.fromkeys(rebuilt.args))
-                call = Call(loops[lowered.func], [*args, *map(const, lowered.constants)])
+                call = Call(kernels[kernel], [*args, *map(const, constants)])
                 spans.add(call, self.module.spans[expr])
                 rebuilt = Tuple([call]) if call.type is not expr.type else call
             done[expr] = rebuilt
-        return refused or _Body(done[self.function.body], tuple((var, func) for func, var in loops.items()), spans)
+        named = tuple((var, kernel) for kernel, var in kernels.items())
+        return refused or _Body(done[self.function.body], named, spans)
 
-    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Lowered | Refuse, str]:
+    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Lowered | Extern | Refuse, str]:
         """What the plugin gives for one match, or one op, and a name for it."""
         call, layers = one.value, self.module.spans[one.value]
         if isinstance(call.op, GlobalVar):
@@ -192,7 +194,11 @@ class _Region:
         key = self.member.label, function, tuple(match.captures.items()) if match else ()
         if key not in self.done:
             try:
-                made: Lowered | Refuse | None = lower_match(self.member, Fusion(function), layers, match)
+                made: Lowered | Extern | Refuse | None = None
+                if match is not None:
+                    made = extern_of(self.member, function, layers, match)
+                if made is None:
+                    made = lower_match(self.member, Fusion(function), layers, match)
             except Refuse as refusal:
                 made = refusal
             if made is None and isinstance(one, Unmatched) and call.op is function:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests._support import stream_device as lag
-from tests._support.plugins import HOST, built, entry_of, members_of, module_of, taking
+from tests._support.plugins import HOST, built, entry_of, lowered, members_of, module_of, taking
 from tests._support.stream_plugin import addition, lowering, plugin
 
 from uma.artifact import Artifact
@@ -26,12 +26,14 @@ from uma.program import verify as verify_program
 from uma.relay import Call, Expr, Function, GlobalVar, IRModule, Var, call, const
 from uma.relay.evaluate import evaluate
 from uma.relay.module import func_type
+from uma.relay.pattern import Match
 from uma.relay.types import TensorType
 from uma.relay.visit import post_order
 from uma.reports.explain import explain
 from uma.reports.streams import streams
 from uma.reports.verify import verify
-from uma.tir import Buffer, Param
+from uma.target import Target
+from uma.tir import Buffer, Param, PrimFunc
 
 X, Y = (Var(name, TensorType((2, 4), "int32")) for name in "xy")
 SUM = call("add", X, const(np.arange(4, dtype=np.int32)))
@@ -71,6 +73,57 @@ def shown(program: Program) -> list[tuple[str, ...]]:
         (step.function, step.device or "", step.queue or "") if isinstance(step, Step) else ("wait", step.queue)
         for step in program.steps
     ]
+
+
+def by_pattern(extern: Any, lower: Any = None) -> Members:
+    """The device with a pattern that makes an extern of each match."""
+    pattern = replace(taking("npu", "add", lower), extern=extern)
+    return members_of(plugin(lambda: None, patterns=lambda: [pattern]))
+
+
+def test_a_pattern_makes_one_extern_of_one_match() -> None:
+    members = by_pattern(lambda match, target: addition(match.root, None, [target.kind.name]))
+    additions = [step for step in shown(program_of(members)) if step[1] == "npu"]
+    assert len(additions) == 3 and not any(step[0] == "wait" for step in shown(program_of(members)))
+    check(members)
+
+
+def test_where_a_pattern_makes_no_extern_its_loops_are_asked_for() -> None:
+    asked: list[object] = []
+
+    def some(match: Match, target: Target) -> Extern | None:
+        asked.append(match.root)
+        return addition(match.root, None, ["npu"]) if match.root.shape == (4,) else None
+
+    members = by_pattern(some, lowered)
+    functions = program_of(members).functions.values()
+    assert asked and all(isinstance(function, PrimFunc) for function in functions)
+    check(members)
+
+
+@pytest.mark.parametrize(
+    ("extern", "what"),
+    [
+        (lambda match, target: 3, "gave int instead of Extern from extern of pattern 'npu.add'"),
+        (
+            lambda match, target: Extern((Param(Buffer("y", (2, 4), "int32"), "output"),), "run", blobs=()),
+            "gave an extern of type () -> Tensor[(2, 4), int32], not",
+        ),
+        (lambda match, target: 1 // 0, "failed in extern of pattern 'npu.add'"),
+    ],
+)
+def test_a_pattern_that_makes_something_else(extern: Any, what: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        program_of(by_pattern(extern))
+    assert what in str(caught.value) and "first" in (caught.value.where or "")
+
+
+def test_a_pattern_may_refuse_instead_of_an_extern() -> None:
+    def refuse(match: Match, target: Target) -> Extern:
+        raise Refuse("not today")
+
+    members = by_pattern(refuse)
+    assert all(step[1] != "npu" for step in shown(program_of(members)))
 
 
 @pytest.mark.parametrize("mode", ["lazy", "eager", "random"])

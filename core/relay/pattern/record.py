@@ -89,6 +89,8 @@ class Pattern:
         lower: turns a match into loops: is given the match, whose parts are expressions of `Match.function`, and the
             target; gives a `uma.hookspecs.Lowered` that takes the match's ``inputs``, in order, or None where this one
             is not for it. It may raise `uma.hookspecs.Refuse`. None leaves that to the plugin's other hooks.
+        extern: turns a match of an accelerator into one `uma.relay.Extern`, a command stream or a call of a library:
+            likewise, and asked before ``lower``. The extern takes the match's ``inputs``, in order.
 
     Raises:
         PluginError: a field is malformed; the pattern computes nothing.
@@ -98,6 +100,7 @@ class Pattern:
     pattern: Term | Outputs
     predicate: Predicate = None
     lower: Callable[..., Any] | None = None
+    extern: Callable[..., Any] | None = None
     roots: tuple[Term, ...] = field(init=False, repr=False)
     """One term per output."""
     ties: tuple[Term, ...] = field(init=False, repr=False)
@@ -117,8 +120,10 @@ class Pattern:
             raise PluginError(f"{shown(name)} cannot name a pattern", hint='names look like "my_device.conv2d_relu"')
         if not isinstance(self.pattern, (Term, Outputs)):
             raise PluginError(f"pattern {name!r} is {shown(self.pattern)}, not made of uma.relay.pattern's terms")
-        if self.lower is not None and not callable(self.lower):
-            raise PluginError(f"lower of pattern {name!r} is {shown(self.lower)}, not a function")
+        for way in ("lower", "extern"):
+            made = getattr(self, way)
+            if made is not None and not callable(made):
+                raise PluginError(f"{way} of pattern {name!r} is {shown(made)}, not a function")
         roots = self.pattern.roots if isinstance(self.pattern, Outputs) else (self.pattern,)
         if any(root.heads is None or CONSTANT in root.heads for root in roots):
             raise PluginError(
