@@ -123,6 +123,12 @@ def _stages(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     return STAGES
 
 
+def _partitioners(prefix: str, args: argparse.Namespace) -> Iterable[str]:
+    from ..partition.named import partitioner_names
+
+    return partitioner_names()
+
+
 def _nothing(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     """For what only its user can know."""
     return ()
@@ -135,6 +141,7 @@ _COMPLETERS: dict[str, Completer] = {
     "pin": _pins,
     "plugin": _plugins,
     "disable_plugin": _plugins,
+    "partition": _partitioners,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload"), _nothing),
     **dict.fromkeys(("samples", "step_limit"), _nothing),

@@ -15,7 +15,7 @@ from .candidates import Problem
 from .eager import eager
 from .plan import Partitioner, Regions
 
-__all__ = ["GROUP", "find_partitioner"]
+__all__ = ["GROUP", "find_partitioner", "partitioner_names"]
 
 GROUP = "uma.partitioners"
 """The entry-point group: an entry point's name is that of the partitioner, its value ``module:function``."""
@@ -52,10 +52,9 @@ def find_partitioner(given: str | Partitioner) -> Partitioner:
         return given
     if given in _OWN:
         return _OWN[given]
-    entries = _installed()
-    found = [entry for entry in entries if entry.kind == given]
+    found = [entry for entry in _installed() if entry.kind == given]
     if not found:
-        names = sorted({*_OWN, *(entry.kind for entry in entries)})
+        names = partitioner_names()
         hint = f"{suggest(given, names)}there are {', '.join(names)}; a plugin may bring others"
         raise UsageError(f"there is no partitioner {shown(given)}", hint=hint)
     if len(found) > 1:
@@ -63,6 +62,11 @@ def find_partitioner(given: str | Partitioner) -> Partitioner:
         hint = "keep one of them: remove the rest (pip uninstall PLUGIN)"
         raise PluginError(f"{owners} both have a partitioner {given!r}", where=f"entry points of {GROUP}", hint=hint)
     return _Named(found[0], _imported(found[0]))
+
+
+def partitioner_names() -> list[str]:
+    """The names that `find_partitioner` knows, in alphabetical order; imports no plugin."""
+    return sorted({*_OWN, *(entry.kind for entry in _installed())})
 
 
 def _installed() -> list[PluginEntry]:
