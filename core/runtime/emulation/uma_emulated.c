@@ -153,7 +153,7 @@ static closing close_devices(run *all)
 
     while (all->opened > 0) {
         uma_device *device = &all->devices[--all->opened];
-        const int32_t code = device->driver->close(device);
+        const int32_t code = uma_device_close(device);
 
         if (code != 0 && found.code == 0) {
             found.device = all->opened;
