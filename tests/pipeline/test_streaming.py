@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from tests._support.onnx_builder import OnnxBuilder
+from tests._support.records import without_work
 from tests._support.small_models import Uma
 from tests._support.tflite_builder import TFLiteBuilder
 from tests._support.tflite_builder import run as run_litert
@@ -307,7 +308,8 @@ def test_going_on_from_any_stage_gives_the_same_bytes_and_takes_the_same_states(
     assert len(dumps) == len(STAGES)
     for path in dumps:
         made = build(path, "c", name="m")
-        assert (made.metadata, made.files) == (direct.metadata, direct.files), path.name
+        assert without_work(made.metadata) == without_work(direct.metadata), path.name
+        assert made.files == direct.files, path.name
         other = made.session()
         other.restore(state)
         assert [y.tobytes() for y in other.run(x).values()] == [y.tobytes() for y in expected.values()]
