@@ -6,7 +6,6 @@ import binascii
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,8 +51,7 @@ def damaged(artifact: Artifact, damage: Callable[[bytearray, int], None]) -> Art
     content = bytearray(artifact.files[name])
     at = content.index(struct.pack("<I", MAGIC))
     damage(content, at)
-    metadata: dict[str, Any] = {**artifact.metadata}
-    return Artifact({**artifact.files, name: bytes(content)}, metadata)
+    return Artifact({**artifact.files, name: bytes(content)}, artifact.record)
 
 
 def stopped(artifact: Artifact) -> DeviceError:
