@@ -33,16 +33,12 @@ def strategies(target: Target) -> list[Strategy]:
 
 
 @hookimpl
-def relay_to_runtime(
-    module: IRModule, function: Function, region: MatchedRegion, target: Target
-) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar] | None:
     return None
 
 
 @hookimpl
-def relay_to_tir(
-    module: IRModule, function: Function, region: MatchedRegion, target: Target
-) -> tuple[IRModule, GlobalVar] | None:
+def relay_to_tir(region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar] | None:
     return None
 
 
