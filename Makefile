@@ -27,11 +27,12 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs $(VENV)/.dev
 	rm -rf build/docs
 	$(PY) -m docs.generate build/docs/source
 	$(PY) -m sphinx -W --keep-going -q -c docs build/docs/source build/docs/html
-	@echo "the documentation is in build/docs/html/index.html"
+	UMA_DOCS=1 $(PY) -m pytest -n 2 --dist worksteal -q tests/test_docs.py
+	@echo "the documentation is in build/docs/html/index.html; its commands do what it says"
 
 bench: $(VENV)/.dev
 	$(PY) benchmarks/run.py

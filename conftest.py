@@ -13,14 +13,14 @@ import pytest
 
 pytest_plugins = ("pytester",)
 
-FOR_TESTS = ("UMA_MODELS", "UMA_PYTHONS", "UMA_SOAK")
+FOR_TESTS = ("UMA_DOCS", "UMA_MODELS", "UMA_PYTHONS", "UMA_SOAK")
 """What says something to the tests. Every other variable of ours is a user's, and the tests are nobody's."""
 
 FOREIGN = re.compile(
     r"UMA_.*|CC|CPP|CXX|LD|AR|.*FLAGS|LDLIBS|TARGET_ARCH|MAKE.*|CPATH|(C|OBJC|CPLUS)_INCLUDE_PATH|LIBRARY_PATH"
     r"|(GCC|CLANG|CCC)_.*|PYTHON(WARNINGS|UTF8|COERCECLOCALE|IOENCODING|DEVMODE|UNBUFFERED|STARTUP|INSPECT|SAFEPATH"
-    r"|OPTIMIZE|VERBOSE|PROFILEIMPORTTIME)|LANG|LANGUAGE|LC_.*|TZ|TERM|COLORTERM|COLUMNS|LINES|NO_COLOR|.*FORCE_COLOR.*"
-    r"|CLICOLOR|PAGER|XDG_.*|SOURCE_DATE_EPOCH|PYTEST_ADDOPTS|PIP_.*|UV_.*|POSIXLY_CORRECT|CDPATH|ENV|BASH_ENV",
+    r"|OPTIMIZE|VERBOSE|PROFILEIMPORTTIME|DONTWRITEBYTECODE)|LANG|LANGUAGE|LC_.*|TZ|TERM|COLORTERM|COLUMNS|LINES"
+    r"|NO_COLOR|.*FORCE_COLOR.*|CLICOLOR|PAGER|XDG_.*|SOURCE_DATE_EPOCH|PYTEST_ADDOPTS|PIP_.*|UV_.*|POSIXLY_CORRECT|CDPATH|ENV|BASH_ENV",
     re.ASCII,
 )
 """Variables of the environment that change what compilers, make, shells, Python, pip or UMA do or print."""
@@ -35,7 +35,7 @@ os.umask(0o022)  # a folder that all may write to is no cache, and makes for war
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(
-    "default", max_examples=50, deadline=None, derandomize="CI" in os.environ, print_blob=True
+    "default", max_examples=30, deadline=None, derandomize="CI" in os.environ, print_blob=True
 )
 hypothesis.settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("soak" if _SOAK else "default")

@@ -116,7 +116,7 @@ def test_the_environment_does_not_matter(pytester: pytest.Pytester) -> None:
         "PYTHONWARNINGS": "error", "PYTHONIOENCODING": "latin-1", "PYTEST_ADDOPTS": "-q", "SOURCE_DATE_EPOCH": "0",
         "UMA_DISABLE_PLUGINS": "c", "UMA_CACHE_DIR": "/no", "UMA_LIBRARY_PATH": "/no", "UMA_MODELS": "kept",
         "LANG": "tr_TR.ISO-8859-9", "TZ": "Asia/Kathmandu", "XDG_CACHE_HOME": "/no", "UV_OFFLINE": "1",
-        "NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "dumb",
+        "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "dumb",
     }  # fmt: skip
     environment = {**os.environ, **hostile, "NAMES": ",".join(hostile)}
     command = ["sh", "-c", 'umask 000 && exec "$0" -W ignore -m pytest -p no:cacheprovider', sys.executable]

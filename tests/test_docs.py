@@ -206,6 +206,7 @@ def chapters(
     return folder, {**shell_environment, "PYTHONPATH": path}
 
 
+@pytest.mark.skipif(os.environ.get("UMA_DOCS") != "1", reason="set UMA_DOCS=1, or run `make docs`")
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page not in FROM_A_CLONE],

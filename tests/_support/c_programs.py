@@ -19,6 +19,9 @@ CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
 """What all generated C must stand; floats as the interpreter computes them."""
 
+UNSIMPLIFIED = ("-Wno-unknown-warning-option", "-Wno-tautological-compare", "-Wno-bool-compare")
+"""What compilers say of comparisons that the simplifier, which every build runs, decides."""
+
 NATIVE = ("-O3", f"-m{'arch' if platform.machine() in ('x86_64', 'AMD64') else 'cpu'}=native")
 """How a build for this machine is compiled: with all that its vector unit can do."""
 

@@ -326,11 +326,11 @@ def check(
                 assert same_bits(wanted[name], got[name]), message
 
 
-def batches(max_examples: int) -> hypothesis.settings:
+def batches() -> hypothesis.settings:
     """Settings for examples that are whole C programs. Shrinking them takes minutes and says little more."""
     assert hypothesis.settings.default is not None
     return hypothesis.settings(
-        max_examples=max(1, max_examples * hypothesis.settings.default.max_examples // 50),
+        max_examples=max(1, hypothesis.settings.default.max_examples // 30),
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
@@ -348,7 +348,7 @@ def calls(draw: st.DrawFn) -> Run:
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
-@batches(2)
+@batches()
 @given(st.lists(calls(), min_size=10, max_size=25))
 def test_functions_compute_what_the_interpreter_does(
     tmp_path: Path, compilers: tuple[str, ...], runs: list[Run]
@@ -361,7 +361,7 @@ def test_functions_compute_what_the_interpreter_does(
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
-@batches(2)
+@batches()
 @given(st.lists(computations(), min_size=10, max_size=25))
 def test_tensor_expressions_compute_what_they_mean(
     tmp_path: Path, compilers: tuple[str, ...], drawn: list[Computation]

@@ -83,7 +83,7 @@ def quiet() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize("sizes", [SIZES[:1], pytest.param(SIZES, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("sizes", [(2_500,), pytest.param(SIZES, marks=pytest.mark.soak)])
 def test_chains(sizes: tuple[int, ...], quiet: None, record_property: Callable[[str, object], None]) -> None:
     # Times are shown, not asserted: they should be the same at every length.
     times = {length: dict(steps(length)) for length in sizes}

@@ -142,7 +142,7 @@ def chain(length: int) -> Expr:
 
 
 def test_a_deep_chain_is_walked_without_recursion() -> None:
-    deep = chain(50_000)
+    deep = chain(10_000)
     steps: list[Callable[[], object]] = [
         lambda: post_order(deep),
         lambda: users(post_order(deep)),

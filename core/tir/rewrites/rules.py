@@ -263,6 +263,18 @@ def _mask(expr: Expr, bounds: Bounds) -> Expr | None:
     return expr.a if keeps_all else None
 
 
+def _bits(expr: Expr, _: Bounds) -> Expr | None:
+    """``(x | 5) != 0`` is true, and ``(x & 5) == 2`` false, whatever ``x`` is; compilers warn of them."""
+    if not isinstance(expr, Bin) or expr.op not in ("eq", "ne") or not isinstance(expr.b, Imm):
+        return None
+    made = expr.a
+    if not isinstance(made, Bin) or made.op not in ("bitand", "bitor") or not isinstance(made.b, Imm):
+        return None
+    mask, value = int(made.b.value), int(expr.b.value)
+    differs = value & ~mask if made.op == "bitand" else mask & ~value
+    return Imm(expr.op == "ne", "bool") if differs else None
+
+
 def _floor_division(expr: Expr, bounds: Bounds) -> Expr | None:
     """``truncdiv`` rounds as ``floordiv`` does where nothing is negative."""
     if not isinstance(expr, Bin) or expr.op != "truncdiv":
@@ -449,6 +461,7 @@ _RULES: tuple[Rule, ...] = (
     _cast_of_cast,
     _extremum,
     _mask,
+    _bits,
     _floor_division,
     _divide_twice,
     _divide,

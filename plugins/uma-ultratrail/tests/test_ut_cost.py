@@ -13,7 +13,7 @@ from uma_ultratrail.machine import Machine
 from uma_ultratrail.packing import bias_words, weight_words
 from uma_ultratrail.registers import Layer
 
-LAYERS = 500
+LAYERS = 120
 
 
 def random_shape(rng: np.random.Generator, machine: Machine) -> Shape:
