@@ -35,7 +35,7 @@ os.umask(0o022)  # a folder that all may write to is no cache, and makes for war
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(
-    "default", max_examples=30, deadline=None, derandomize="CI" in os.environ, print_blob=True
+    "default", max_examples=25, deadline=None, derandomize="CI" in os.environ, print_blob=True
 )
 hypothesis.settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("soak" if _SOAK else "default")

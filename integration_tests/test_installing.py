@@ -48,6 +48,7 @@ def plugins(files: Mapping[str, bytes]) -> Mapping[str, str]:
     return found
 
 
+@pytest.mark.soak
 def test_upgrade_downgrade_uninstall(env: Environment, folder: Path, tmp_path: Path) -> None:
     wheels = {version: relu_unit(tmp_path, version) for version in ("1.0", "2.0")}
     assert "there is no target kind 'relu_unit'" in env.uma(*BUILD).error(2)

@@ -67,6 +67,7 @@ def together(processes: Sequence[subprocess.Popen[str]]) -> list[Done]:
     return [finished(process) for process in processes]
 
 
+@pytest.mark.soak
 def test_two_that_start_with_a_cold_cache(env: Environment, cold: Path, folder: Path) -> None:
     run = ("run", "net.py", *TARGETS, "--input", "image:0=random:7", "--outputs")
     done = together([env.start("uma", *run, f"{name}.npz", UMA_CACHE_DIR=str(cold)) for name in "ab"])

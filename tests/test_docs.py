@@ -31,6 +31,9 @@ CHAPTERS = [ROOT / "docs" / f"{name}.md" for name in ("accelerators", "lowering"
 FROM_A_CLONE = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
 """Pages whose reader stands in a fresh clone; the reader of the others has the folder that getting-started.md makes."""
 
+AS_DOCS = pytest.mark.skipif(os.environ.get("UMA_DOCS") != "1", reason="set UMA_DOCS=1, or run `make docs`")
+"""Pages are run with the rest of the documentation; of the README, every test run sees that it is true."""
+
 NOT_CLONED = ("build", "dist", "tests", "integration_tests", "__pycache__", "*.egg-info", ".*")
 
 PIP = """
@@ -160,7 +163,11 @@ def run_step(step: Step, folder: Path, environment: dict[str, str]) -> tuple[int
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("page", FROM_A_CLONE, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [FROM_A_CLONE[0], *(pytest.param(page, marks=AS_DOCS) for page in FROM_A_CLONE[1:])],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_commands_work_where_the_reader_stands(page: Path, clone: tuple[Path, dict[str, str]]) -> None:
     folder, environment = clone
     for step in steps(page.read_text(encoding="utf-8")):
@@ -206,7 +213,7 @@ def chapters(
     return folder, {**shell_environment, "PYTHONPATH": path}
 
 
-@pytest.mark.skipif(os.environ.get("UMA_DOCS") != "1", reason="set UMA_DOCS=1, or run `make docs`")
+@AS_DOCS
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page not in FROM_A_CLONE],

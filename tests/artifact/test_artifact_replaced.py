@@ -100,7 +100,7 @@ def kill(folder: Path, how: str, kills: int, seed: int) -> None:
 
 @pytest.mark.parametrize("how", ["exchange", "two renames"])
 def test_killed(tmp_path: Path, how: str) -> None:
-    kill(tmp_path / "scale", how, kills=20, seed=0)
+    kill(tmp_path / "scale", how, kills=8, seed=0)
 
 
 @pytest.mark.soak

@@ -330,7 +330,7 @@ def batches() -> hypothesis.settings:
     """Settings for examples that are whole C programs. Shrinking them takes minutes and says little more."""
     assert hypothesis.settings.default is not None
     return hypothesis.settings(
-        max_examples=max(1, hypothesis.settings.default.max_examples // 30),
+        max_examples=max(1, hypothesis.settings.default.max_examples // 25),
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,

@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 @settings(
-    max_examples=max(1, settings.default.max_examples // 30),
+    max_examples=max(1, settings.default.max_examples // 25),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole C programs takes minutes
     suppress_health_check=list(HealthCheck),
 )
