@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -32,6 +33,8 @@ for _name in [name for name in os.environ if FOREIGN.fullmatch(name) and name no
     del os.environ[_name]
 os.environ["LC_ALL"] = "C.UTF-8"  # as in most places: what is read and printed is UTF-8
 os.umask(0o022)  # a folder that all may write to is no cache, and makes for warnings
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so shells start what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(

@@ -102,13 +102,14 @@ def test_the_environment_does_not_matter(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nmarkers = soak: long")
     pytester.makepyfile(
         """
-        import os, subprocess, sys
+        import os, signal, subprocess, sys
         HERE = "import os; print(*sorted(set(os.environ) & set(%r)), oct(os.umask(0)))"
         def test_it():
             names = os.environ["NAMES"].split(",")
             out = subprocess.run([sys.executable, "-c", HERE % names], capture_output=True, text=True, check=True)
             assert (out.stdout.split(), out.stderr) == (["UMA_MODELS", "0o22"], "")
             assert os.environ["LC_ALL"] == "C.UTF-8"
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         """
     )
     hostile = {
@@ -119,6 +120,11 @@ def test_the_environment_does_not_matter(pytester: pytest.Pytester) -> None:
         "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "dumb",
     }  # fmt: skip
     environment = {**os.environ, **hostile, "NAMES": ",".join(hostile)}
-    command = ["sh", "-c", 'umask 000 && exec "$0" -W ignore -m pytest -p no:cacheprovider', sys.executable]
+    command = [
+        "sh",
+        "-c",
+        'trap "" INT; umask 000 && exec "$0" -W ignore -m pytest -p no:cacheprovider',
+        sys.executable,
+    ]
     done = subprocess.run(command, cwd=pytester.path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -114,8 +114,8 @@ def test_max_pool(window: tuple[list[int], list[int], dict[str, Any]], ceil_mode
 def test_average_pool(
     window: tuple[list[int], list[int], dict[str, Any]], ceil_mode: bool, counted: bool, opset: int, seed: int
 ) -> None:
-    # onnxruntime 1.23 counts what lies beyond the padding too.
-    assume(not (ceil_mode and counted and ORT_IS_OLD))
+    # onnxruntime 1.23 counts what lies beyond the padding too; and from opset 19 on, not what is padded at the end.
+    assume(not (counted and ORT_IS_OLD and (ceil_mode or opset >= 19)))
     spatial, kernel, attrs = window
     b = OnnxBuilder(opset)
     shape = [2, 3, *spatial]
