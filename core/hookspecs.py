@@ -34,6 +34,7 @@ import pluggy
 from .contract.code import Code
 from .contract.cost import Cost
 from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
+from .contract.exporter import Exporter
 from .contract.fusion import Fusion
 from .contract.lowered import Lowered, Refuse, Strategy
 from .contract.passes import Pass
@@ -59,6 +60,7 @@ __all__ = [
     "CustomLayer",
     "CustomOp",
     "CustomTensor",
+    "Exporter",
     "Extern",
     "Failed",
     "Field",
@@ -78,7 +80,9 @@ __all__ = [
     "Strategy",
     "TakenMatch",
     "Unmatched",
+    "command",
     "estimate_cost",
+    "exporters",
     "hookimpl",
     "ops",
     "passes",
@@ -514,8 +518,78 @@ def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> 
     """
 
 
+@_hookspec(firstresult=True)
+def exporters() -> Sequence[Exporter] | None:
+    """Name forms in which artifacts can be handed on, for ``uma export`` and `Artifact.export`.
+
+    Called when a user names a format that begins with one of the plugin's kinds, or asks which there are for an
+    artifact that the plugin took part in.
+
+    Returns:
+        A list or tuple. Names begin with one of the plugin's kinds: ``my_device.payload``.
+
+    Example::
+
+        from pathlib import Path
+
+        from uma import Artifact
+        from uma.hookspecs import Exporter, hookimpl
+        from uma.target import TargetKind
+
+        def export_weights(artifact: Artifact, folder: Path) -> None:
+            for name, content in artifact.files.items():
+                if name.endswith(".bin"):
+                    (folder / name).write_bytes(content)
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="a device", device_type="npu")]
+
+        @hookimpl
+        def exporters() -> list[Exporter]:
+            return [Exporter("my_device.weights", "the constants, for the device's flash", export_weights)]
+    """
+
+
+@_hookspec(firstresult=True)
+def command(name: str, arguments: Sequence[str]) -> int | None:
+    """Do what ``uma KIND ARGUMENTS...`` asks for, a command of the plugin's own.
+
+    Standard output is the command's; what it raises of `uma.errors` is reported as of any command. The commands of the
+    core go before kinds of their names.
+
+    Args:
+        name: of the kind or alias by which it was called.
+        arguments: what follows it, ``--help`` included.
+
+    Returns:
+        The exit status, from 0 to 125; None is 0. `SystemExit`, with which argparse ends, is taken for it too.
+
+    Example::
+
+        import argparse
+        from collections.abc import Sequence
+        from pathlib import Path
+
+        from uma.hookspecs import hookimpl
+        from uma.target import TargetKind
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            return [TargetKind("my_device", help="a device", device_type="npu")]
+
+        @hookimpl
+        def command(name: str, arguments: Sequence[str]) -> None:
+            parser = argparse.ArgumentParser(f"uma {name}", description="Count the words of a command stream.")
+            parser.add_argument("stream", type=Path)
+            print(parser.parse_args(arguments).stream.stat().st_size // 4)
+    """
+
+
 RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    "command": int,
     "estimate_cost": Cost,
+    "exporters": (list, tuple),
     "ops": (list, tuple),
     "passes": (list, tuple),
     "patterns": (list, tuple),
@@ -532,6 +606,7 @@ MAY_REFUSE = frozenset({"estimate_cost", "relay_to_runtime", "relay_to_tir"})
 """The hooks that may raise `Refuse`: estimates of what lowering will refuse are not known."""
 
 ELEMENTS: Mapping[str, type[Any]] = {
+    "exporters": Exporter,
     "ops": CustomOp,
     "passes": Pass,
     "patterns": Pattern,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ..plugins import PluginHost
     from ..runtime.emulator import EmulatedModel
     from ..runtime.isolated import IsolatedModel, Isolation
     from ..runtime.native import NativeModel
@@ -348,6 +349,29 @@ class Artifact:
             ToolchainError: as for `objects`.
         """
         return write_folder(path_of(path, "an artifact"), self.files, self._text, self.objects() if objects else {})
+
+    def export(self, format: str, path: str | os.PathLike[str], *, plugins: PluginHost | None = None) -> Path:
+        """Write the artifact as the folder `path`, whole or not at all, in a form that a plugin brings.
+
+        The plugin is imported, and its code runs.
+
+        Args:
+            format: the name of an exporter, which begins with a target kind of its plugin: ``KIND.NAME``.
+            path: the folder; it is new, or empty.
+            plugins: where to find plugins; those that are installed, by default.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UsageError: there is no such format, the artifact has no such form, something is at `path`, or it cannot be
+                written.
+            PluginError: the plugin cannot be used, or its exporter is at fault.
+            ToolchainError: what the exporter needs is missing on this machine.
+        """
+        from .export.formats import export
+
+        return export(self, format, path_of(path, "an export"), plugins)
 
     def _own_session(self) -> ModelSession:
         if self._session is None:

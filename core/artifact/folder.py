@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import ModelError, UmaError, UsageError
@@ -15,7 +16,7 @@ from .export.makefile import makefile_products
 from .record import METADATA_FILE, ArtifactRecord, FileRecord
 from .soundness import parse_record
 
-__all__ = ["MAX_METADATA_BYTES", "file_table", "read_folder", "write_folder"]
+__all__ = ["MAX_METADATA_BYTES", "file_table", "read_folder", "write_folder", "written_whole"]
 
 MAX_METADATA_BYTES = 1 << 25
 """What ``metadata.json`` may have; only names that come from the model can take it that far."""
@@ -43,21 +44,37 @@ def write_folder(
     Raises:
         UsageError: something else is at ``path``, or it cannot be written.
     """
+    with written_whole(path, "the artifact", _refuse_to_replace) as staged:
+        for name, content in files.items():
+            staged.joinpath(name).write_bytes(content)
+        staged.joinpath(METADATA_FILE).write_text(metadata, encoding="utf-8", newline="\n")
+        if objects:
+            write_objects(staged / OBJECTS_FOLDER, objects)
+    return Path(os.path.realpath(path))
+
+
+@contextlib.contextmanager
+def written_whole(path: str | os.PathLike[str], what: str, refuse: Callable[[Path], None]) -> Iterator[Path]:
+    """Within, an empty folder; behind it, it is the folder ``path``, with all that was written into it.
+
+    Args:
+        path: the folder.
+        what: names what it is, in errors.
+        refuse: raises UsageError unless what is at a path, without symbolic links, may be replaced.
+
+    Raises:
+        UsageError: something is there that may not be replaced, or it cannot be written. Then nothing is left.
+    """
     try:
         folder = Path(os.path.realpath(path))
         with staging(folder) as staged:
-            for name, content in files.items():
-                staged.joinpath(name).write_bytes(content)
-            staged.joinpath(METADATA_FILE).write_text(metadata, encoding="utf-8", newline="\n")
-            if objects:
-                write_objects(staged / OBJECTS_FOLDER, objects)
+            yield staged
             with one_at_a_time(folder.parent):
-                _refuse_to_replace(folder)
+                refuse(folder)
                 replace_folder(staged, folder)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot write the artifact: {reason}", where=os.fspath(path)) from error
-    return folder
+        raise UsageError(f"cannot write {what}: {reason}", where=os.fspath(path)) from error
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], ArtifactRecord]:

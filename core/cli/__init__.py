@@ -1,9 +1,9 @@
-"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma targets``,
-``uma plugins``, ``uma doctor``.
+"""The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma export``, ``uma targets``,
+``uma plugins``, ``uma doctor``; and ``uma KIND``, the command that the plugin of a target kind brings.
 
-Each command is a module with ``add(commands)``, which declares its arguments and must be cheap, and a function
-that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal ends
-gives 128 and the signal's number, as shells do.
+Each command is a module of its name with ``add(commands)``, which declares its arguments and must be cheap, and a
+function that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal
+ends gives 128 and the signal's number, as shells do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UsageError
 from ..version import __version__
-from . import build, doctor, explain, plugins, run, targets, verify
+from . import build, doctor, explain, export, plugins, run, targets, verify
 from .output import Output, own_stdout
 
 __all__ = ["main"]
@@ -29,7 +29,11 @@ __all__ = ["main"]
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment where a shell asks for completions of the line that is being written."""
 
+_COMMANDS = (build, run, verify, explain, export, targets, plugins, doctor)
+
 EPILOG = """\
+uma KIND ... runs the command that the plugin of a target kind brings, if it has one: see uma KIND --help
+
 exit codes: 0 done; 1 a fault of UMA; 2 usage; 3 bad model or input; 4 a stated requirement is not met; 5 plugin;
 6 toolchain; 7 verification differs
 """
@@ -52,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"uma {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (build, run, verify, explain, targets, plugins, doctor):
+    for command in _COMMANDS:
         command.add(commands)
     return parser
 
@@ -79,10 +83,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _signals() as received, warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.showwarning = warn
         try:
+            if given and _is_of_a_plugin(given[0]):
+                from .own import run_own
+
+                code: int = run_own(given[0], given[1:])
+                out.finish()
+                return code
             args = _parser().parse_args(given)
             stdout = stack.enter_context(own_stdout())
             out = Output(stdout, as_json=args.json, quiet=args.quiet, verbose=args.verbose)
-            code: int = args.run(args, out)
+            code = args.run(args, out)
             out.finish()
             return code
         except UmaError as error:
@@ -104,6 +114,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint=hint)
             fault.__cause__ = error
             return out.fail(fault)
+
+
+def _is_of_a_plugin(word: str) -> bool:
+    """Whether the first word of the arguments is a kind of an installed plugin, and no command of the core."""
+    if word.startswith("-") or word in {module.__name__.rpartition(".")[2] for module in _COMMANDS}:
+        return False
+    from ..plugins import default_host
+
+    return default_host().promises(word)
 
 
 def _interrupted(out: Output, received: Sequence[int]) -> int:

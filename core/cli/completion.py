@@ -143,7 +143,7 @@ _COMPLETERS: dict[str, Completer] = {
     "disable_plugin": _plugins,
     "partition": _partitioners,
     "stop_after": _stages,
-    **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload"), _nothing),
+    **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),
     **dict.fromkeys(("samples", "step_limit"), _nothing),
 }
 """By the names of arguments; the others have choices, or are paths."""

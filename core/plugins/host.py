@@ -119,6 +119,10 @@ class PluginHost:
         """The kinds that installed plugins promise, sorted; imports no plugin."""
         return tuple(sorted({entry.kind for entry in self._usable}))
 
+    def promises(self, kind: str) -> bool:
+        """Whether an installed plugin, disabled or not, has an entry point of this name; imports no plugin."""
+        return any(entry.kind == kind for entry in self._found.entries)
+
     def plugins(self) -> tuple[PluginStatus, ...]:
         """Every plugin as it is now, sorted by distribution; imports none."""
         keys = dict.fromkeys(sorted(entry.plugin for entry in self._found.entries))

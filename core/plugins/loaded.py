@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pluggy
 
@@ -21,6 +21,8 @@ from .entry import PluginEntry
 from .guard import guarded
 
 __all__ = ["LoadedPlugin"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,16 @@ class LoadedPlugin:
         action = functools.partial(getattr(self.hooks, hook), **arguments)
         result = self.run(f"hook {hook}", action, current, may_refuse=hook in hookspecs.MAY_REFUSE)
         if result is not None and not isinstance(result, hookspecs.RESULTS[hook]):
-            raise self._wrong(hook, f"gave {shown(result)} from hook {hook}")
+            raise self.wrong(hook, f"gave {shown(result)} from hook {hook}")
         element = hookspecs.ELEMENTS.get(hook)
         if element is None:
             return result
         for item in result or ():
             if not isinstance(item, element):
-                raise self._wrong(hook, f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
+                raise self.wrong(hook, f"gave {shown(item)} from hook {hook} among its {element.__name__} records")
         return result
 
-    def _wrong(self, hook: str, what: str) -> PluginError:
+    def wrong(self, hook: str, what: str) -> PluginError:
         """`fault` of what a hook gave; to the author of an editable install it says where, and what is wanted."""
         error = self.fault(what)
         if self.entry.editable:
@@ -125,6 +127,29 @@ class LoadedPlugin:
                 if may_refuse and isinstance(error, hookspecs.Refuse):
                     raise
                 raise self.entry.fault(f"failed in {what}", self.entry.report, error) from error
+
+    def named(self, what: str, given: Iterable[T], name_of: Callable[[T], str]) -> dict[str, T]:
+        """What a hook gave by its names, each of which is in the plugin's own namespace.
+
+        Args:
+            what: names one of them in errors: ``op``.
+            given: all of them.
+            name_of: gives the name of one.
+
+        Raises:
+            PluginError: a name does not begin with one of the plugin's kinds, or comes twice.
+        """
+        found: dict[str, T] = {}
+        for item in given:
+            name = name_of(item)
+            kind, _, rest = name.partition(".")
+            if kind not in self.kinds or not rest:
+                begin = " or ".join(f"{kind}." for kind in self.kinds)
+                raise self.fault(f"declares the {what} {shown(name)}, the name of which does not begin with {begin}")
+            if name in found:
+                raise self.fault(f"declares the {what} {name!r} twice")
+            found[name] = item
+        return found
 
     def check_installed(self) -> None:
         """See that what was imported is what is installed: files that it reads later are those of today.

@@ -13,7 +13,6 @@ import pluggy
 
 from .. import hookspecs
 from ..errors import ToolchainError, UsageError
-from ..relay.custom import CustomOp
 from ..target import Alias, TargetKind
 from ..target.kind import COMPOSITE, shown
 from .api import declared_api, later_api
@@ -57,7 +56,7 @@ def load(entry: PluginEntry, promised: Iterable[str]) -> LoadedPlugin:
         given_ops = loaded.call("ops") or ()
     except (ToolchainError, UsageError) as error:  # nobody has asked for anything yet that could be wrong
         raise entry.fault("failed in hook ops", entry.report, error) from error
-    return replace(loaded, ops=_ops(loaded, given_ops))
+    return replace(loaded, ops=loaded.named("op", given_ops, lambda custom: custom.op.name))
 
 
 def _attempt(entry: PluginEntry, what: str, hint: str, action: Callable[[], Any]) -> Any:
@@ -129,17 +128,3 @@ def _declared(entry: PluginEntry, promised: set[str], given: object) -> tuple[di
         )
     kinds = {kind.name: kind for kind in given if isinstance(kind, TargetKind)}
     return kinds, {kind.name: kind for kind in given if isinstance(kind, Alias)}
-
-
-def _ops(plugin: LoadedPlugin, given: Iterable[CustomOp]) -> dict[str, CustomOp]:
-    ops: dict[str, CustomOp] = {}
-    for custom in given:
-        name = custom.op.name
-        kind, _, rest = name.partition(".")
-        if kind not in plugin.kinds or not rest:
-            begin = " or ".join(f"{kind}." for kind in plugin.kinds)
-            raise plugin.fault(f"declares the op {shown(name)}, the name of which does not begin with {begin}")
-        if name in ops:
-            raise plugin.fault(f"declares the op {name!r} twice")
-        ops[name] = custom
-    return ops

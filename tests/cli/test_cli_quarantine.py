@@ -143,7 +143,7 @@ def test_two_that_claim_one_kind_and_a_way_out(
 
 def test_there_is_one_in_each_way() -> None:
     assert len(BROKEN) >= 12 and {broken.at for broken in BROKEN.values()} == {"metadata", "load", "build", "compile"}
-    assert len((NOTHING / "src" / "uma_nothing" / "__init__.py").read_text(encoding="utf-8").splitlines()) < 60
+    assert len((NOTHING / "src" / "uma_nothing" / "__init__.py").read_text(encoding="utf-8").splitlines()) < 72
 
 
 def test_finding_them_imports_none(site: Path) -> None:

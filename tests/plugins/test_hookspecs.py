@@ -15,7 +15,9 @@ import pluggy
 import pytest
 from tests._support.plugins import checked, members_of, module_of
 
+import uma
 from uma import hookspecs
+from uma.cli import main
 from uma.codegen.devices import Device
 from uma.hookspecs import Code, Cost, CustomLayer, CustomTensor
 from uma.lowering.members import Members
@@ -160,6 +162,29 @@ def test_the_example_of_runtime_works(tmp_path: Path, monkeypatch: pytest.Monkey
     device = Device.of("npu", target, made)
     assert (device.impl, device.base) == ("mmio", 0x40000000)
     assert sorted(device.sources) == ["my_driver.c", "my_driver.h"]
+
+
+def test_the_example_of_exporters_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = host_of(load_example("exporters", "my_device", tmp_path, monkeypatch))
+    weights = const(np.arange(4, dtype=np.float32))
+    artifact = uma.build(module_of(call("add", X, weights)), "c", name="m")
+    made = artifact.export("my_device.weights", tmp_path / "out", plugins=host)
+    assert [(path.name, path.read_bytes()[:16]) for path in made.iterdir()] == [
+        ("m_weights.bin", np.arange(4, dtype=np.float32).tobytes())
+    ]
+
+
+def test_the_example_of_command_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = host_of(load_example("command", "my_device", tmp_path, monkeypatch))
+    monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+    (tmp_path / "stream").write_bytes(bytes(12))
+    assert main(["my_device", str(tmp_path / "stream")]) == 0
+    assert main(["my_device", "--help"]) == 0
+    assert main(["my_device"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("3\nusage: uma my_device [-h] stream\n") and "stream" in printed.err
 
 
 def lowered(members: Members, body: Expr) -> str:

@@ -13,6 +13,7 @@ from uma.hookspecs import (
     Clock,
     Code,
     Cost,
+    Exporter,
     Field,
     Implementation,
     LaunchQueue,
@@ -52,6 +53,7 @@ GOOD: dict[type, dict[str, Any]] = {
     Code: {},
     Pass: {"phase": "TIR_0", "name": "tidy", "fn": same},
     Cost: {"cycles": 12.5, "bytes_moved": 3, "energy_j": 0.0},
+    Exporter: {"name": "my_device.flash-image", "help": "what is flashed", "export": lambda artifact, folder: None},
     Library: {"name": "stdc++", "package": "a.wheel_of-it", "symbols": ("f", "g")},
     Strategy: {"name": "nn.relu", "lower": lambda function, target: None},
     Implementation: {"bus": "my_sim_bus"},
@@ -90,6 +92,12 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Cost, {"seconds": True}, "Cost.seconds is True, not a number from 0 on"),
         (Cost, {"cycles": 1, "bytes_moved": 2.0}, "Cost.bytes_moved is 2.0, not a whole number from 0 on"),
         (Cost, {"cycles": 1, "energy_j": "2"}, "Cost.energy_j is '2', not a number from 0 on"),
+        *(
+            (Exporter, {"name": name}, "cannot name an exporter")
+            for name in ("", "My", "a.b.c", "a.", ".a", "a b", "../a", "a\n", 3)
+        ),
+        *((Exporter, {"help": text}, "not a line of text") for text in ("", " ", "a\nb", None)),
+        (Exporter, {"export": "it"}, "export of exporter 'my_device.flash-image' is 'it', not a function of artifact"),
         *(
             (Library, {"name": name}, "cannot name a library")
             for name in ("", "-x", "../x", "/x", "a b", "a;b", "$(x)", "a\n", ":x.a", "a,b", "ä", 3)

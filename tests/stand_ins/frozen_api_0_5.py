@@ -5,12 +5,17 @@ Two kinds: ``frozen_npu``, an accelerator whose loops run on the host, and ``fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from uma import Artifact
 from uma.hookspecs import (
     Clause,
     Code,
     Cost,
     CustomLayer,
     CustomOp,
+    Exporter,
     Failed,
     Fusion,
     Lowered,
@@ -148,3 +153,19 @@ def tir_to_runtime(module: IRModule, target: Target) -> Code:
 @hookimpl
 def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> Cost:
     return Cost(cycles=10.0 * len(region.matches))
+
+
+def export_names(artifact: Artifact, folder: Path) -> None:
+    """An exporter."""
+    folder.joinpath("names.txt").write_text("\n".join(artifact.files))
+
+
+@hookimpl
+def exporters() -> list[Exporter]:
+    return [Exporter("frozen_npu.names", "the names of the files", export_names)]
+
+
+@hookimpl
+def command(name: str, arguments: Sequence[str]) -> int:
+    print(name, *arguments)
+    return len(arguments)

@@ -1,6 +1,8 @@
 """Target kind ``nothing``: an accelerator that takes no op. The smallest plugin that has every hook."""
 
-from uma.hookspecs import Code, Cost, CustomOp, MatchedRegion, Pass, Pattern, Runtime, Strategy, hookimpl
+from collections.abc import Sequence
+
+from uma.hookspecs import Code, Cost, CustomOp, Exporter, MatchedRegion, Pass, Pattern, Runtime, Strategy, hookimpl
 from uma.relay import Function, GlobalVar, IRModule
 from uma.target import Target, TargetKind
 
@@ -55,3 +57,12 @@ def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> 
 @hookimpl
 def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
     return None
+
+
+@hookimpl
+def exporters() -> list[Exporter]:
+    return []
+
+
+@hookimpl
+def command(name: str, arguments: Sequence[str]) -> None: ...

@@ -1,0 +1,73 @@
+"""Forms of an artifact that plugins bring, by their names."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from ...target.values import shown, suggest
+from ..folder import written_whole
+
+if TYPE_CHECKING:
+    from ...contract.exporter import Exporter
+    from ...plugins import LoadedPlugin, PluginHost
+    from ..artifact import Artifact
+
+__all__ = ["export"]
+
+
+def export(artifact: Artifact, name: str, path: Path, host: PluginHost | None = None) -> Path:
+    """Write an artifact as the folder ``path``, in the form ``name``; see `Artifact.export`."""
+    if host is None:
+        from ...plugins import default_host
+
+        host = default_host()
+    plugin, exporter = _find(artifact, name, host)
+    with written_whole(path, "the export", _refuse_to_replace) as staged:
+        _refuse_to_replace(Path(os.path.realpath(path)))  # before the work as well
+        plugin.run(f"exporter {name}", functools.partial(exporter.export, artifact, staged))
+        if not any(staged.iterdir()):
+            raise plugin.fault(f"wrote nothing in exporter {name}")
+    return Path(os.path.realpath(path))
+
+
+def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlugin, Exporter]:
+    """The exporter of that name, and its plugin, which is the only one that is imported, unless there is none."""
+    kind, dot, _ = name.partition(".") if isinstance(name, str) else ("", "", "")
+    there: dict[str, Exporter] = {}
+    if dot and host.promises(kind):
+        plugin = host.plugin_for(kind)
+        there = _exporters(plugin)
+        if name in there:
+            return plugin, there[name]
+    for plugin in _builders(artifact, host):
+        there |= _exporters(plugin)
+    guess = suggest(name, there) if isinstance(name, str) else ""
+    known = "; ".join(f"{one.name} ({one.help})" for one in there.values())
+    none = f"none of the plugins that it was built with has one: {', '.join(artifact.record.plugins)}"
+    raise UsageError(
+        f"there is no format {shown(name)} to export to",
+        where=artifact.name,
+        hint=f"{guess}for this artifact there is: {known}" if known else none,
+    )
+
+
+def _exporters(plugin: LoadedPlugin) -> dict[str, Exporter]:
+    return plugin.named("exporter", plugin.call("exporters") or (), lambda exporter: exporter.name)
+
+
+def _builders(artifact: Artifact, host: PluginHost) -> list[LoadedPlugin]:
+    """The plugins that the artifact was built with, as far as they are here and can be used; imports them."""
+    here = {status.entry.distribution for status in host.plugins()}
+    wanted = [name for name in artifact.record.plugins if name in here]
+    return [status.plugin for name in wanted for status in host.examine(name) if status.plugin is not None]
+
+
+def _refuse_to_replace(folder: Path) -> None:
+    """UsageError unless ``folder`` is free or empty."""
+    if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    raise UsageError("there is something already", where=str(folder), hint="name a folder that is new or empty")

@@ -1,0 +1,42 @@
+"""``uma export``: an artifact in a form that a plugin brings."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .common import add_output_arguments, add_plugin_arguments, plugin_host
+from .output import Output
+
+__all__ = ["add"]
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "export",
+        help="hand an artifact on in another form",
+        description="Write an artifact in a form that the plugin of a target kind brings: for its tools, for a board.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path, help="folder of the artifact")
+    parser.add_argument(
+        "--format", metavar="KIND.NAME", default="", help="the form; without it, the error says which there are"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", type=Path, help="a folder that is new or empty (default: build/NAME-FORMAT)"
+    )
+    add_plugin_arguments(parser)
+    add_output_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..artifact import load
+
+    artifact = load(args.artifact)
+    folder = args.output or Path("build", f"{artifact.name}-{args.format}")
+    folder = artifact.export(args.format, folder, plugins=plugin_host(args))
+    out.line(f"{artifact.name}: exported to {folder}")
+    out.result({"name": artifact.name, "format": args.format, "folder": str(folder)})
+    return 0

@@ -1,0 +1,213 @@
+"""``uma export`` and `Artifact.export`: forms that plugins bring, written whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests._support.plugins import entry_of, host_kind, module_of, toy
+from tests._support.small_models import Uma
+
+import uma as uma_package
+from uma.errors import PluginError, ToolchainError, UmaError, UsageError
+from uma.hookspecs import Exporter
+from uma.plugins import PluginEntry, PluginHost
+from uma.relay import TensorType, Var, call
+
+Export = Callable[[uma_package.Artifact, Path], object]
+
+
+def write_names(artifact: uma_package.Artifact, folder: Path) -> None:
+    folder.joinpath("sub").mkdir()
+    folder.joinpath("sub", "name.txt").write_text(artifact.name)
+
+
+def with_exporters(*given: Exporter, kind: str = "npu") -> list[PluginEntry]:
+    return toy(kind, "nn.relu", exporters=lambda: list(given))
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PluginHost]:
+    """Has these plugins installed, besides a plain host."""
+
+    def install(*plugins: Sequence[PluginEntry]) -> PluginHost:
+        entries = [*(entry for plugin in plugins for entry in plugin), *entry_of(host_kind("plain"))]
+        host = PluginHost(lambda: entries)
+        monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+        return host
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def net() -> uma_package.Artifact:
+    """A model for ``npu`` and ``plain``."""
+    x = Var("x", TensorType((4,), "float32"))
+    host = PluginHost(lambda: [*toy("npu", "nn.relu"), *entry_of(host_kind("plain"))])
+    return uma_package.build(module_of(call("nn.relu", x)), ["npu", "plain"], name="net", plugins=host)
+
+
+@pytest.fixture
+def built(net: uma_package.Artifact, folder: Path, installed: Callable[..., PluginHost]) -> PluginHost:
+    """It is saved as ``net``; its plugin has the formats ``npu.names`` and ``npu.image``."""
+    names = Exporter("npu.names", "a name", write_names)
+    image = Exporter("npu.image", "what is flashed", write_names)
+    host = installed(
+        with_exporters(names, image), with_exporters(Exporter("other.names", "x", write_names), kind="other")
+    )
+    net.save("net")
+    return host
+
+
+def test_a_format_is_written(uma: Uma, built: PluginHost, folder: Path) -> None:
+    done = uma("export", "net", "--format", "npu.names", "-o", "out")
+    assert (done.code, done.out, done.err) == (0, f"net: exported to {folder / 'out'}\n", "")
+    assert [str(path.relative_to(folder / "out")) for path in sorted(folder.glob("out/**/*"))] == [
+        "sub",
+        "sub/name.txt",
+    ]
+    assert (folder / "out" / "sub" / "name.txt").read_text() == "net"
+    record = uma("export", "net", "--format", "npu.names", "--json").json
+    assert record["folder"] == str(folder / "build" / "net-npu.names") and record["format"] == "npu.names"
+
+
+def test_a_plugin_that_is_named_needs_no_part_in_the_artifact(uma: Uma, built: PluginHost, folder: Path) -> None:
+    assert uma("export", "net", "--format", "other.names", "-o", "out").code == 0
+    active = {status.entry.kind: status.state for status in built.plugins()}
+    assert active["other"] == "loaded"
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "guess"),
+    [
+        ([], "there is no format '' to export to", ""),
+        (["--format", "npu.name"], "there is no format 'npu.name' to export to", "did you mean 'npu.names'? "),
+        (["--format", "cmake"], "there is no format 'cmake' to export to", ""),
+    ],
+)
+def test_without_a_format_there_is_a_list(
+    options: list[str], what: str, guess: str, uma: Uma, built: PluginHost, folder: Path
+) -> None:
+    said = uma("export", "net", *options).error(2)
+    formats = "npu.names (a name); npu.image (what is flashed)"
+    assert said == f"{what}\n  where: net\n  hint: {guess}for this artifact there is: {formats}\n"
+    assert not (folder / "build").exists()
+
+
+def test_there_may_be_none(uma: Uma, installed: Callable[..., PluginHost], folder: Path) -> None:
+    installed()
+    uma("build", "net.py", "--target", "plain", "-o", "net", "--no-compile", "-q")
+    said = uma("export", "net", "--format", "plain.x").error(2)
+    assert said.endswith("hint: none of the plugins that it was built with has one: uma-plain\n")
+
+
+def test_a_plugin_that_is_gone_has_none(uma: Uma, built: PluginHost, installed: Callable[..., PluginHost]) -> None:
+    installed()
+    said = uma("export", "net", "--format", "npu.names").error(2)
+    assert "none of the plugins that it was built with has one: uma-npu, uma-plain" in said
+
+
+def test_a_disabled_plugin_has_none(uma: Uma, built: PluginHost) -> None:
+    said = uma("export", "net", "--format", "npu.names", "--disable-plugin", "npu").error(2)
+    assert "target kind 'npu' is not there: plugin uma-npu 1.0 is disabled on request" in said
+    assert "has one: uma-npu, uma-plain" in uma("export", "net", "--disable-plugin", "npu").error(2)
+
+
+@pytest.mark.parametrize("there", ["file", "folder"])
+def test_nothing_is_replaced(there: str, uma: Uma, built: PluginHost, folder: Path) -> None:
+    goal = folder / "out"
+    if there == "file":
+        goal.write_text("mine")
+    else:
+        goal.mkdir()
+        (goal / "mine").touch()
+    said = uma("export", "net", "--format", "npu.names", "-o", "out").error(2)
+    assert said == f"there is something already\n  where: {goal}\n  hint: name a folder that is new or empty\n"
+    assert goal.is_file() or [path.name for path in goal.iterdir()] == ["mine"]
+
+
+def test_what_appears_meanwhile_is_not_replaced(
+    uma: Uma, built: PluginHost, installed: Callable[..., PluginHost], folder: Path
+) -> None:
+    def slow(artifact: uma_package.Artifact, staged: Path) -> None:
+        write_names(artifact, staged)
+        (folder / "out").write_text("mine")
+
+    installed(with_exporters(Exporter("npu.slow", "x", slow)))
+    assert "there is something already" in uma("export", "net", "--format", "npu.slow", "-o", "out").error(2)
+    assert (folder / "out").read_text() == "mine" and not list(folder.glob(".uma-save-*"))
+
+
+def test_an_empty_folder_is_filled(uma: Uma, built: PluginHost, folder: Path) -> None:
+    (folder / "out").mkdir()
+    assert uma("export", "net", "--format", "npu.names", "-o", "out").code == 0
+    assert (
+        uma("export", "net", "--format", "npu.names", "-o", "net.py/out").error(2).startswith("cannot write the export")
+    )
+
+
+def fail(artifact: uma_package.Artifact, folder: Path) -> None:
+    write_names(artifact, folder)
+    raise OSError("no room")
+
+
+def refuse(artifact: uma_package.Artifact, folder: Path) -> None:
+    raise UsageError("nothing of it runs there")
+
+
+def lack(artifact: uma_package.Artifact, folder: Path) -> None:
+    raise ToolchainError("objcopy is missing")
+
+
+@pytest.mark.parametrize(
+    ("export", "error", "said"),
+    [
+        (fail, PluginError, r"plugin uma-npu 1\.0 failed in exporter npu\.x: OSError: no room"),
+        (lambda artifact, folder: None, PluginError, r"plugin uma-npu 1\.0 wrote nothing in exporter npu\.x"),
+        (refuse, UsageError, r"nothing of it runs there\n  where: exporter npu\.x of plugin uma-npu 1\.0"),
+        (lack, ToolchainError, r"objcopy is missing\n  where: exporter npu\.x of plugin uma-npu 1\.0"),
+    ],
+)
+def test_what_fails_leaves_nothing(
+    export: Export, error: type[UmaError], said: str, built: PluginHost, folder: Path
+) -> None:
+    host = PluginHost(lambda: with_exporters(Exporter("npu.x", "x", export)))
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(error, match=said):
+        uma_package.load("net").export("npu.x", "deep/out", plugins=host)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([Exporter("other.x", "x", write_names)], "declares the exporter 'other.x', the name of which does not begin"),
+        (
+            [Exporter("npu", "x", write_names)],
+            "declares the exporter 'npu', the name of which does not begin with npu.",
+        ),
+        ([Exporter("npu.x", "x", write_names)] * 2, "declares the exporter 'npu.x' twice"),
+        (["npu.x"], "gave 'npu.x' from hook exporters among its Exporter records"),
+        ("npu.x", "gave 'npu.x' from hook exporters"),
+    ],
+)
+def test_what_is_no_exporter_is_the_plugins_fault(given: object, said: str, built: PluginHost, folder: Path) -> None:
+    host = PluginHost(lambda: toy("npu", "nn.relu", exporters=lambda: given))
+    with pytest.raises(PluginError, match=re.escape(said)):
+        uma_package.load("net").export("npu.x", "out", plugins=host)
+
+
+@pytest.mark.parametrize("name", [None, 3, "npu.names\n", "npu.", "../x"])
+def test_a_format_is_a_name(name: object, built: PluginHost, folder: Path) -> None:
+    with pytest.raises(UsageError, match="there is no format"):
+        uma_package.load("net").export(name, "out", plugins=built)  # type: ignore[arg-type]  # what is wrong is meant
+
+
+def test_a_path_is_one(built: PluginHost, folder: Path) -> None:
+    artifact = uma_package.load("net")
+    with pytest.raises(UsageError, match="3 is no path of an export"):
+        artifact.export("npu.names", 3, plugins=built)  # type: ignore[arg-type]  # what is wrong is meant
+    with pytest.raises(UsageError, match="cannot write the export: embedded null"):
+        artifact.export("npu.names", "a\0b", plugins=built)
