@@ -8,10 +8,11 @@ from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
-from ..relay.module import IRModule, Spans, func_type
+from ..relay.module import IRModule, func_type
 from ..relay.op import Op
+from ..relay.rewriter import Rewriter
 from ..relay.transform.layout import reshape
-from ..relay.visit import children, post_order, with_children
+from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from .blame import located
 from .fuse import is_view
@@ -50,12 +51,11 @@ def lower_tracing(
 ) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower`; also what each expression of ``main`` became."""
     main = module.main
-    spans = Spans(dict(module.spans))
+    rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
     taken = {var.name for var in module.functions}
-    done: dict[Expr, Expr] = {}
-    for expr in post_order(main.body):
-        rebuilt = with_children(expr, [done[child] for child in children(expr)])
+
+    def rule(expr: Expr, rebuilt: Expr) -> Expr | None:
         layers = module.spans[expr]
         if isinstance(rebuilt, Call) and isinstance(rebuilt.op, GlobalVar):
             called = module.functions[rebuilt.op]
@@ -63,15 +63,16 @@ def lower_tracing(
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt):
-            rebuilt = _on_host(rebuilt, kernels, taken, layers, hosts, first)
-            if rebuilt.type is not expr.type:  # a PrimFunc with one output gives a tensor, not a tuple of one
-                spans.add(rebuilt, layers)
-                rebuilt = Tuple([rebuilt])
-        spans.moved(expr, rebuilt)
-        done[expr] = rebuilt
-    made = module.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
-    functions = {**made.functions, **{var: func for func, var in kernels.items()}}
-    return IRModule(functions, made.spans, made.signature), done
+            made = _on_host(rebuilt, kernels, taken, layers, hosts, first)
+            if made.type is expr.type:
+                return made
+            rewriter.spans.add(made, layers)
+            return Tuple([made])  # a PrimFunc with one output gives a tensor, not a tuple of one
+        return None
+
+    done = rewriter.rebuild(post_order(main.body), rule)
+    loops = {var.name: function for function, var in kernels.items()}
+    return rewriter.with_functions({"main": rewriter.function(main, done[main.body]), **loops}), done
 
 
 def _on_host(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ..errors import PluginError
 from .expr import Expr, Function, GlobalVar
 from .module import AnyFunction, IRModule, Spans, func_type
-from .visit import Rule, children, nested_exprs, rewrite, with_children
+from .visit import Rule, children, nested_exprs, post_order, rewrite, with_children
 
 __all__ = ["Rewriter"]
 
@@ -32,6 +32,7 @@ class Rewriter:
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self.spans = Spans(dict(module.spans))
+        self._there = set(_exprs(module.functions.values()))
 
     def rewrite(self, rule: Rule, *names: str) -> IRModule:
         """The module with ``rule`` applied to every expression of some functions, children first.
@@ -39,7 +40,7 @@ class Rewriter:
         Args:
             rule: is given an expression whose children are rewritten already; gives its replacement, or None to leave
                 it. What it gives is not rewritten again. A new call in the place of a pinned one has its pin, and what
-                takes the place of an expression has its layers.
+                takes the place of an expression has its layers, with all that is new in it.
             names: of functions of the graph form; by default ``main``.
 
         Raises:
@@ -51,17 +52,24 @@ class Rewriter:
             function = self.module[name]
             if not isinstance(function, Function):
                 raise PluginError(f"{name!r} is a {type(function).__name__}, which no rule for expressions rewrites")
-            functions[name] = self.function(function, rewrite(function.body, rule, self.spans.moved))
+            functions[name] = self.function(function, rewrite(function.body, rule, self.moved))
             if functions[name].type is not function.type:
                 what = f"a rewrite makes {name!r}, which is of type {function.type}, one of type {functions[name].type}"
                 raise PluginError(what, hint="what others call keeps what it takes and gives")
         return self.with_functions(functions)
 
+    def moved(self, old: Expr, new: Expr) -> None:
+        """Note that ``new``, with all that is new in it, stands for ``old``: it belongs to the layers of that."""
+        self.spans.moved(old, new)
+        for part in post_order(new, known=self._there.__contains__):
+            self.spans.moved(old, part)
+            self._there.add(part)
+
     def rebuild(
         self,
         order: Iterable[Expr],
         rule: Callable[[Expr, Expr], Expr | None] = lambda old, made: None,
-        given: Mapping[Expr, Expr] | None = None,
+        done: dict[Expr, Expr] | None = None,
     ) -> dict[Expr, Expr]:
         """What expressions become, one after the other; who takes the place of one has its layers. Pins are the rule's.
 
@@ -69,15 +77,19 @@ class Rewriter:
             order: the expressions, each after its children.
             rule: is given an expression, and the same with children that were rebuilt; gives what it becomes, or None
                 for that.
-            given: what is known already; these are left alone, and so is every child that is not in ``order``.
+            done: what is known already, which is left alone, as is every child that is not in ``order``. Is added to.
+
+        Returns:
+            ``done``.
         """
-        done = dict(given or {})
+        done = {} if done is None else done
         for expr in order:
             if expr not in done:
                 rebuilt = with_children(expr, [done.get(child, child) for child in children(expr)])
                 made = rule(expr, rebuilt)
                 done[expr] = rebuilt if made is None else made
                 self.spans.moved(expr, done[expr])
+                self._there.add(done[expr])
         return done
 
     def function(self, function: Function, body: Expr) -> Function:
@@ -88,15 +100,20 @@ class Rewriter:
         """The module with this body of ``main``, with the layers of what is left, and all else as it was."""
         return self.with_functions({"main": self.function(self.module.main, body)})
 
-    def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
-        """The module with these in the place of functions of the same names, with the layers of what is left."""
-        module = self.module
-        named: dict[str, AnyFunction] = {var.name: function for var, function in module.functions.items()}
-        if all(named[name] is made for name, made in functions.items()) and self.spans == module.spans:
-            return module
-        named.update(functions)
-        every = {var: named[var.name] for var in module.functions if var.name != "main"}
-        if "main" in named:
-            every = {GlobalVar("main", func_type(named["main"])): named["main"], **every}
-        kept = (expr for made in every.values() if isinstance(made, Function) for expr in nested_exprs(made))
-        return IRModule(every, self.spans.only(kept), module.signature)
+    def with_functions(self, functions: Mapping[str, AnyFunction]) -> IRModule:
+        """The module with these in the place of functions of the same names, or behind all others, with the layers of
+        what is left."""
+        named = {var.name: (var, function) for var, function in self.module.functions.items()}
+        made = {name: (GlobalVar(name, func_type(function)), function) for name, function in functions.items()}
+        if all(named.get(name) == pair for name, pair in made.items()) and self.spans == self.module.spans:
+            return self.module
+        named.update(made)
+        return self.module_of(dict(sorted(named.values(), key=lambda pair: pair[0].name != "main")))
+
+    def module_of(self, functions: Mapping[GlobalVar, AnyFunction]) -> IRModule:
+        """A module of these functions and no others, with their layers, and what the model calls its inputs."""
+        return IRModule(functions, self.spans.only(_exprs(functions.values())), self.module.signature)
+
+
+def _exprs(functions: Iterable[AnyFunction]) -> Iterable[Expr]:
+    return (expr for function in functions if isinstance(function, Function) for expr in nested_exprs(function))

@@ -84,18 +84,35 @@ def test_what_changes_nothing_gives_the_module() -> None:
     assert Rewriter(module).rewrite(lambda expr: None) is module
 
 
-def test_rules_that_make_several_of_one_hand_layers_on_themselves() -> None:
-    rewriter = Rewriter(module_of())
+def test_all_that_takes_the_place_of_one_has_its_layers() -> None:
+    """Also where what it is computed from was rewritten before; and nothing else, that has no layers, gets them."""
+    unnamed = call("abs", X)
+    body = call("add", call("nn.relu", unnamed), Y)
+    module = IRModule.of({"main": Function([X, Y], body)}, Spans({body: ["sum"]}))
 
     def rule(expr: Expr) -> Expr | None:
-        if not isinstance(expr, Call) or expr.op_name != "add":
+        if not isinstance(expr, Call) or expr.op_name == "abs":
             return None
-        inner = call("nn.relu", expr.args[1])
-        rewriter.spans.moved(expr, inner)
-        return call("add", expr.args[0], inner)
+        if expr.op_name == "nn.relu":
+            return call("clip", *expr.args, a_min=0, a_max=3)
+        return call("add", expr.args[0], call("nn.relu", expr.args[1]))
 
-    made = rewriter.rewrite(rule)
-    assert made.spans[call("nn.relu", Y)] == module_of().spans[BODY] == made.spans[made.main.body]
+    changed = call("add", call("clip", unnamed, a_min=0, a_max=3), call("nn.relu", Y))
+    made = Rewriter(module).rewrite(rule)
+    assert made.main.body is changed
+    assert dict(made.spans) == dict.fromkeys((changed, call("nn.relu", Y)), ("sum",))
+
+
+def test_functions_may_come_behind_others() -> None:
+    module = module_of()
+    two = Function([X], call("abs", X))
+    rewriter = Rewriter(module)
+    rewriter.moved(BODY, two.body)
+    made = rewriter.with_functions({"two": two, "main": module.main})
+    assert [var.name for var in made.functions] == ["main", "one", "two"] and made["two"] is two
+    assert made.spans[two.body] == module.spans[BODY] and made.signature is SIGNATURE
+    only = rewriter.module_of({made.global_var("two"): two})
+    assert dict(only.spans) == {two.body: module.spans[BODY]} and list(only.functions.values()) == [two]
 
 
 def test_what_no_rule_is_for() -> None:
@@ -142,3 +159,5 @@ def test_rebuilding_leaves_pins_to_the_rule() -> None:
     assert done == {X: p, INNER: call("nn.relu", p)}
     assert rewriter.spans[done[INNER]] == rewriter.module.spans[INNER]
     assert rewriter.rebuild([BODY])[BODY] is BODY
+    assert rewriter.rebuild([BODY.args[0], BODY], done=done) is done
+    assert done[BODY] is call("add", call("nn.relu", done[INNER]), Y)

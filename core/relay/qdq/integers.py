@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from ..expr import Call, Constant, Expr, Function, TupleGetItem, call
-from ..module import IRModule, Spans
+from ..expr import Call, Constant, Expr, TupleGetItem, call
+from ..module import IRModule
 from ..op import Bounds, FloatScale
+from ..rewriter import Rewriter
 from ..transform.canonical import arrange
 from ..transform.layout import permutation
-from ..visit import children, post_order, rewrite, users, with_children
+from ..visit import children, post_order, users
 from .averages import average
 from .fused import KERNELS, fused_kernel, kernel_of
 from .powers_of_two import PowersOfTwo
@@ -39,27 +39,8 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
         The module, arranged in the canonical dialect, and for each layer that stays in float though it lies between
         quantised values a note that says why.
     """
-    arranged = arrange(module)
-    spans = Spans(dict(arranged.spans))
-    main = arranged.main
-    body = rewrite(main.body, _on_integers, _namer(spans))
-    rewriter = _Rewriter(body, spans)
-    result = arranged.with_main(Function(main.params, rewriter.run(), dict(main.attrs)), spans)
-    return replace(result, spans=spans.only(post_order(result.main.body))), tuple(rewriter.notes)
-
-
-def _namer(spans: Spans) -> Callable[[Expr, Expr], None]:
-    """An observer of rewrites that hands layers on, to all that is new below the new expression too."""
-
-    def moved(old: Expr, new: Expr) -> None:
-        stack = [new] if old in spans else []
-        while stack:
-            expr = stack.pop()
-            spans.add(expr, spans[old])
-            new_ones = (child for child in children(expr) if child not in spans)
-            stack += [child for child in new_ones if isinstance(child, (Call, TupleGetItem))]
-
-    return moved
+    quantisations = _Quantisations(Rewriter(arrange(module)).rewrite(_on_integers))
+    return quantisations.run(), tuple(quantisations.notes)
 
 
 # --- 1: ops that take integers as they are ---------------------------------------------------------------------------
@@ -113,45 +94,33 @@ def _on_integers(expr: Expr) -> Expr | None:
 # --- 2 to 4: what ends in a quantisation ----------------------------------------------------------------------------
 
 
-class _Rewriter:
-    """Replaces quantisations, from the inputs on.
+class _Quantisations:
+    """Replaces the quantisations of ``main``, from the inputs on."""
 
-    Args:
-        body: the graph.
-        spans: of the graph; what takes the place of its expressions is added.
-    """
-
-    def __init__(self, body: Expr, spans: Spans) -> None:
+    def __init__(self, module: IRModule) -> None:
         self.notes: list[str] = []
-        self._body = body
-        self._spans = spans
-        self._order = post_order(body)
+        self._rewriter = Rewriter(module)
+        self._moved = self._rewriter.moved
+        self._order = post_order(module.main.body)
         self._users = users(self._order)
         self._done: dict[Expr, Expr] = {}
-        self._moved = _namer(spans)
         self._ranges: dict[Expr, Bounds] = {}
         self._by_powers = PowersOfTwo(self._done.__getitem__, self._moved, self._ranges)
         self._from_quantised: set[Expr] = set()
         self._noted: set[Expr] = set()
         self._told: set[str] = set()
 
-    def run(self) -> Expr:
-        """The graph on integers. Fills ``notes``."""
-        for expr in self._order:
-            if _is_dequantised(expr) or not self._from_quantised.isdisjoint(children(expr)):
-                self._from_quantised.add(expr)
-            result = self._quantised(expr)
-            if result is None:
-                result = with_children(expr, [self._done[child] for child in children(expr)])
-            self._done[expr] = result
-            if result is not expr:
-                self._moved(expr, result)
-        result = self._done[self._body]
+    def run(self) -> IRModule:
+        """The module on integers. Fills ``notes``."""
+        self._rewriter.rebuild(self._order, self._quantised, self._done)
+        result = self._done[self._order[-1]]
         self._note_kernels(result)
-        return result
+        return self._rewriter.with_main(result)
 
-    def _quantised(self, expr: Expr) -> Expr | None:
+    def _quantised(self, expr: Expr, rebuilt: Expr) -> Expr | None:
         """What ``expr``, a quantisation, becomes; None for anything else, and for what stays in float."""
+        if _is_dequantised(expr) or not self._from_quantised.isdisjoint(children(expr)):
+            self._from_quantised.add(expr)
         if not isinstance(expr, Call) or expr.op_name != "qnn.quantize":
             return None
         core, tail = _without_tail(expr.args[0])
@@ -168,6 +137,7 @@ class _Rewriter:
         for op in reversed(tail):
             result = _after(op, result, qtype)
             self._moved(op, result)
+        self._moved(expr, result)
         return result
 
     def _core(self, core: Expr, qtype: QuantisedType, between: Sequence[Expr]) -> Expr:
@@ -215,7 +185,7 @@ class _Rewriter:
             if expr in self._noted or (isinstance(expr, Call) and expr.op_name == "qnn.dequantize"):
                 continue
             self._noted.add(expr)
-            layers += self._spans[expr]
+            layers += self._rewriter.spans[expr]
             stack += children(expr)
         self._note(dict.fromkeys(reversed(layers)), reason)
 
@@ -223,7 +193,7 @@ class _Rewriter:
         """Note the convolutions and products of quantised values whose results are not quantised."""
         for expr in post_order(body):
             if isinstance(expr, Call) and expr.op_name in KERNELS and dequantised(expr.args[0]) is not None:
-                self._note(dict.fromkeys(self._spans[expr]), "its result is not quantised")
+                self._note(dict.fromkeys(self._rewriter.spans[expr]), "its result is not quantised")
 
     def _note(self, layers: dict[str, None], reason: str) -> None:
         new = [layer for layer in layers if layer not in self._told]

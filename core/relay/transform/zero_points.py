@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..expr import Call, Constant, Expr, const
-from ..module import IRModule, Spans
+from ..module import IRModule
 from ..op import get_op
 from ..ops.conv import copies_rows
 from ..rewriter import Rewriter
@@ -22,21 +22,20 @@ _PRODUCTS = (*_CONVOLUTIONS, "qnn.dense", "qnn.matmul")
 
 def zero_points_to_biases(module: IRModule) -> IRModule:
     """``module`` with the data's zero points in what ``main`` itself adds to products; regions are left alone."""
-    rewriter = Rewriter(module)
     biased: set[Expr] = set()
 
     def rule(expr: Expr) -> Expr | None:
-        made = _product(expr, rewriter.spans) if isinstance(expr, Call) else None
+        made = _product(expr) if isinstance(expr, Call) else None
         if made is None and isinstance(expr, Call) and expr.op_name == "add":
             made = _merged(expr, biased)
         if made is not None:
             biased.add(made)
         return made
 
-    return rewriter.rewrite(rule)
+    return Rewriter(module).rewrite(rule)
 
 
-def _product(expr: Call, spans: Spans) -> Call | None:
+def _product(expr: Call) -> Call | None:
     """A product without its zero point, and what that adds to it."""
     import numpy as np
 
@@ -52,7 +51,6 @@ def _product(expr: Call, spans: Spans) -> Call | None:
     else:
         sums = weight.reshape(-1, weight.shape[-1]).sum(axis=0)
     product = Call(expr.op, expr.args, expr.attrs.replace(input_zero_point=0), expr.pin)
-    spans.moved(expr, product)
     bias = const((-expr.attrs.input_zero_point * sums).astype(np.int32))
     return Call(get_op("add"), [product, bias], pin=expr.pin)
 
