@@ -456,17 +456,22 @@ def runtime(target: Target) -> Runtime | None:
 
 
 @_hookspec(firstresult=True)
-def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
-    """Say how the loops of a host become machine code. Accelerators are not asked: their loops run on the host.
+def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None:
+    """Say how the loops of a target become machine code, or make it.
 
-    Called once per build, after the last pass.
+    Called once per build, after the last pass: of each accelerator that has loops of its own, which run on its host,
+    whether they drive the device or not; and of each host that runs something.
 
     Args:
-        module: every function is a ``PrimFunc`` that the host runs; read-only.
+        module: every function is a ``PrimFunc``; read-only. A host has what it runs, without the loops of accelerators
+            that gave a `Code` themselves.
         target: the target, with the attributes that the user gave.
+        prefix: what symbols and files begin with that the plugin brings, so that models, and targets of one kind,
+            share an image: the name of the model, ``_on_``, and the label of the target.
 
     Returns:
-        A `Code`, or ``None`` for the core's C, compiled as the core sees fit.
+        A `Code`: flags for the core's C, or functions that the plugin brings itself. ``None`` leaves both to the core:
+        the loops of an accelerator are then compiled as those of its host are.
 
     Example::
 

@@ -126,8 +126,21 @@ class Machine:
         """Whether this Python runs on such a machine, so that it can load a library for it."""
         if self.is_bare or sys.platform != "linux":
             return False
-        own = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
-        return alike(self.triple, own)
+        return alike(self.triple, _own_triple())
+
+
+def this_machine() -> Machine | None:
+    """The machine that this Python runs on; None where objects are not ELF, or where it is none that is known."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return Machine.parse(_own_triple())
+    except UsageError:
+        return None
+
+
+def _own_triple() -> str:
+    return str(sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu")
 
 
 def alike(triple: str, other: str) -> bool:

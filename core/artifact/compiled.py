@@ -59,7 +59,9 @@ class Compiled:
 
     def _objects_of(self, host: HostRecord) -> dict[str, Measured]:
         machine = host.own_machine
-        made = compile_objects([Part(find_compiler(host.compiler, machine), host.sources, host.flags)], self._files)
+        made = compile_objects(
+            [Part(find_compiler(host.compiler, machine), host.sources, host.flags, host.objects)], self._files
+        )
         for name, one in made.items():
             if machine is not None:
                 check_machine(one.content, machine, name)
@@ -217,7 +219,7 @@ class Compiled:
                 hint="compile what Artifact.save writes for each of them; or give all hosts one machine",
             )
         return [
-            Part(find_compiler(host.compiler, host.own_machine), names, host.flags)
+            Part(find_compiler(host.compiler, host.own_machine), names, host.flags, host.objects)
             for host, names in ((self._first, sources), *((other, other.sources) for other in how.hosts[1:]))
         ]
 

@@ -37,7 +37,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[5] = 5
+SCHEMA_VERSION: Literal[6] = 6
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -179,7 +179,11 @@ class CallRecord:
 
     kernel: Annotated[Identifier, "Its name, in which that of its C function ends; or wait_QUEUE."]
     layers: Annotated[tuple[str, ...], "The model's layers that it computes, or waits for."]
-    host: Annotated[Identifier, "The label of the host that runs it, or drives the device."]
+    host: Annotated[
+        Identifier,
+        "The label of the host that runs it, or drives the device; or of the accelerator the loops of which it runs, "
+        "where these are compiled apart.",
+    ]
     device: Annotated[str | None, "The label of the device that it drives; null for the host alone."]
     parts: Annotated[tuple[str, ...], "The layers of the parts that its device counts, in order."]
     arguments: Annotated[
@@ -197,7 +201,7 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """What is compiled for a host."""
+    """What is compiled for a host; or for an accelerator that says how its loops are compiled, which its host runs."""
 
     label: Annotated[Identifier, "What the build calls it."]
     compiler: Annotated[str | None, "The C compiler's name, or null for whichever is found."]
@@ -210,8 +214,13 @@ class HostRecord:
     runner: Annotated[str | None, "The emulator that runs it, by its name; else null."]
     sources: Annotated[
         tuple[File, ...],
-        "The first host's are the model with its weights and drivers, another's what it runs of it.",
-        Constraint(min_items=1),
+        "The first host's are the model with its weights and drivers, another's what it runs of it. None where all of "
+        "it is in objects.",
+    ]
+    objects: Annotated[tuple[File, ...], "Files that are linked as they are: a plugin made them."]
+    brought: Annotated[
+        tuple[Identifier, ...],
+        "The kernels that a plugin made itself of their loops: what is proven of these ends there.",
     ]
 
     @property
@@ -238,7 +247,7 @@ class CompileRecord:
 
     hosts: Annotated[
         tuple[HostRecord, ...],
-        "What is compiled for each host that runs something; the first one runs the model.",
+        "What is compiled for each host that runs something, the first one runs the model; then for accelerators.",
         Constraint(min_items=1),
     ]
     libraries: Annotated[
@@ -271,7 +280,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[5], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[6], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[

@@ -114,7 +114,10 @@ def _file_problems(record: ArtifactRecord) -> Iterator[str]:
     how, files = record.compile, record.files
     if bad := refused_file_names([METADATA_FILE, *{**files, "CMakeLists.txt": None, "Makefile": None}]):
         yield f"files has {bad[0]!r}, a name that is not allowed or there twice"
-    plain = [*(name for host in how.hosts for name in host.sources), how.library_entry, how.example]
+    for host in how.hosts:
+        if not host.sources and (host is how.hosts[0] or not host.objects):
+            yield f"host {host.label!r} has no sources"
+    plain = [*(name for host in how.hosts for name in (*host.sources, *host.objects)), how.library_entry, how.example]
     for name in (*plain, *how.profile):
         if name not in files:
             yield f"compile names {name!r}, which is not among the files"

@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.stages import STAGES
-    from ..reports.explain import explain, require_offload
+    from ..reports.explain import end_of_proofs, explain, require_offload
 
     if args.stop_after is not None:
         if args.stop_after not in STAGES:
@@ -143,6 +143,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if shares:
         out.line("accelerators have:")
         say_shares(shares, out)
+    for line in end_of_proofs({host.label: host.brought for host in record.compile.hosts}):
+        out.line(line)
     if out.verbose:
         say_map(memory_map(record), out)
     out.notes(loaded.notes)

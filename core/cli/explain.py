@@ -63,15 +63,18 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.driver import finish_build, start_build
+    from ..pipeline.machine_code import machine_code
     from ..pipeline.stages import STAGES
     from ..program import Program, plan
     from ..reports.costs import counted_by_region
-    from ..reports.explain import explain
+    from ..reports.explain import end_of_proofs, explain
     from ..reports.streams import streams
     from ..runtime.tensors import random_array
 
     members, loaded = read_model(args, out)
-    until = STAGES[-1] if args.stream or args.count else "lower"
+    # Who compiles loops itself is known once these are what is compiled, which takes time.
+    asks = out.verbose or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
+    until = STAGES[-1] if args.stream or args.count or asks else "lower"
     build = start_build(loaded, members, until, progress=out.step)
     form = build.run(loaded.form, until)
     found = explain(build, costs=True)
@@ -106,7 +109,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.columns(
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
-    record = {**found.record(), "notes": list(loaded.notes)}
+    brought = machine_code(form, members).brought if isinstance(form, Program) else {}
+    for line in end_of_proofs(brought):
+        out.line(line)
+    record = {**found.record(), "brought": {k: list(v) for k, v in brought.items()}, "notes": list(loaded.notes)}
     if counted:
         record["regions"] = [{**row, "counted_cycles": counted[row["name"]]} for row in record["regions"]]
     if isinstance(form, Program) and args.stream:

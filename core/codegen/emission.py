@@ -10,11 +10,12 @@ from ..contract.drivers import Routine
 from ..program import Buffer, Call, Plan, Program
 from ..program.relocate import base_buffers
 from ..relay.extern import Extern
+from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
 from .externs import extern_source, takes_bases
 from .header import Port, ports
-from .hosts import OtherHost
 from .kernel import kernel_source
+from .units import Own, Unit
 from .weights import Weights
 
 __all__ = ["Emission"]
@@ -29,18 +30,20 @@ class Emission:
         plan: where its buffers are.
         weights: its constants.
         used: what its calls are for, besides the first host.
-        hosts: the other hosts that run some of it, by label.
+        units: what is compiled apart from it, by label.
         loads_weights: whether the caller brings the constants.
         stepwise: whether single steps can be run.
+        own: what the first host's plugin brings of the functions that it runs; None where the core prints them.
     """
 
     program: Program
     plan: Plan
     weights: Weights
     used: tuple[Device, ...]
-    hosts: Mapping[str, OtherHost]
+    units: Mapping[str, Unit]
     loads_weights: bool = False
     stepwise: bool = False
+    own: Own | None = None
 
     @property
     def name(self) -> str:
@@ -88,21 +91,40 @@ class Emission:
 
     @cached_property
     def own_functions(self) -> tuple[str, ...]:
-        """The functions that the first host runs, or has a device run."""
-        called = {step.function for _, step in self.program.calls if step.host is None}
-        return tuple(name for name in self.program.functions if name in called)
+        """The functions that the first host runs, or has a device run, and that the core prints."""
+        called = {step.function for _, step in self.program.calls if self.unit(step) is None}
+        return tuple(name for name in self.program.functions if name in called and name not in self._brought)
 
-    def kernel(self, function: str) -> str:
-        """What the C calls one of `own_functions`."""
-        return f"{self.name}_k_{function}"
+    def unit(self, step: Call) -> Unit | None:
+        """What has the kernel of a call; None where the model's own file has it, or the first host's plugin."""
+        unit = self.units.get(step.host or step.device or "")
+        return unit if unit is not None and step.function in unit.kernels else None
+
+    def kernel(self, step: Call) -> str:
+        """What the C calls the function of a call."""
+        unit = self.unit(step)
+        return self._own_kernel(step.function) if unit is None else unit.kernel(step.function)
+
+    @cached_property
+    def brought(self) -> dict[str, PrimFunc]:
+        """The functions that the first host's plugin brings, by name."""
+        functions = {name: self.program.functions[name] for name in self._brought}
+        return {name: function for name, function in functions.items() if isinstance(function, PrimFunc)}
+
+    @property
+    def _brought(self) -> Mapping[str, str]:
+        return {} if self.own is None else self.own.symbols
+
+    def _own_kernel(self, function: str) -> str:
+        return self._brought.get(function, f"{self.name}_k_{function}")
 
     def definition(self, function: str) -> str:
         """The C of one of `own_functions`, for the model's own file alone."""
         func = self.program.functions[function]
         if isinstance(func, Extern):
-            source = extern_source(self.kernel(function), func, self.routine(function))
+            source = extern_source(self._own_kernel(function), func, self.routine(function))
         else:
-            source = kernel_source(self.kernel(function), func)
+            source = kernel_source(self._own_kernel(function), func)
         return "UMA_NOINLINE\n" + source.rstrip("\n")
 
     def routine(self, function: str) -> Routine:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..program import Buffer, Plan, Program
 from .devices import Slot
-from .hosts import OtherHost
 from .kernel import C_TYPES
 from .names import c_comment, c_identifier
+from .units import Unit
 from .weights import Weights, weights_header
 
 __all__ = [
@@ -88,7 +88,7 @@ def header_text(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     slots: Sequence[Slot] = (),
-    remote: Sequence[OtherHost] = (),
+    remote: Sequence[Unit] = (),
     loaded: Weights | None = None,
 ) -> str:
     """``NAME.h``; ``loaded`` are weights that the caller loads."""

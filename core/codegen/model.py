@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ..errors import InternalError
+from ..errors import InternalError, PluginError
 from ..program import Plan, Program, relocate
+from ..tir.form.visit import uses_device
 from ..weights_forms import WeightsForm
 from .devices import Device, device_files, fields_of, slots, targets
 from .emission import Emission
@@ -20,11 +21,11 @@ from .entry import entry_text
 from .example import example_text
 from .executors import EXECUTORS
 from .header import header_text
-from .hosts import other_hosts
 from .names import c_identifier
 from .profile import profile_text
 from .source import source_text
 from .stepwise import stepwise_text
+from .units import Own, units_of
 from .weights import array_text, assemble, assembly_text
 
 __all__ = ["ModelFiles", "emit_model"]
@@ -41,7 +42,8 @@ class ModelFiles:
     Args:
         contents: every file by name, the headers that all models share and the files of devices included.
         sources: which of the files to compile into an image.
-        hosts: which of them for other hosts, by label.
+        units: which of them for what is compiled apart, by label: of other hosts, and of accelerators.
+        objects: files to link that plugins made, by the label of the target; None for the first host's.
         entry: the file that is compiled too where a shared library holds this model alone: ``uma_model_entry()``.
         profile: which of the files to compile instead, for a shared library that times its steps, and notes what the
             devices count in each.
@@ -52,7 +54,8 @@ class ModelFiles:
 
     contents: Mapping[str, str | bytes]
     sources: tuple[str, ...]
-    hosts: Mapping[str, tuple[str, ...]]
+    units: Mapping[str, tuple[str, ...]]
+    objects: Mapping[str | None, tuple[str, ...]]
     entry: str
     profile: tuple[str, ...]
     example: str
@@ -66,6 +69,8 @@ def emit_model(
     devices: Mapping[str, Device] = MappingProxyType({}),
     *,
     remote: Collection[str] = (),
+    apart: Collection[str] = (),
+    own: Mapping[str | None, Own] = MappingProxyType({}),
     weights_form: WeightsForm = "assembly",
     stepwise: bool = False,
     executor: str = "aot",
@@ -77,6 +82,8 @@ def emit_model(
         plan: where its buffers are; one that `check_plan` accepts.
         devices: by label, at least those that the program runs on; others do not get into the model.
         remote: the labels of hosts that are other machines than the first host.
+        apart: the labels of accelerators whose loops are compiled by themselves.
+        own: what plugins bring of the functions themselves, by label; None for the first host's.
         weights_form: how the weights get into the image.
         stepwise: write a model of which single steps can be run; see `stepwise_text`.
         executor: what runs the steps, one of `EXECUTORS`.
@@ -98,26 +105,28 @@ def emit_model(
         )
     used = targets(program, devices)
     driven = slots(used)
-    hosts = other_hosts(program, remote)
+    units = units_of(program, remote, devices, own, apart)
     weights = assemble(program, plan, relocate(program, plan, fields_of(program, devices)))
     loaded = weights if weights.data and weights_form == "file" else None
-    model = Emission(program, plan, weights, used, hosts, loaded is not None, stepwise)
+    model = Emission(program, plan, weights, used, units, loaded is not None, stepwise, own.get(None))
     run = EXECUTORS[executor](model)
-    apart = [host for host in hosts.values() if host.is_remote]
+    elsewhere = [unit for unit in units.values() if unit.is_remote]
     inputs, outputs = model.inputs, model.outputs
     devices_of_steps = [step.device for step in program.steps]
     contents: dict[str, str | bytes] = {
         f"{name}.c": source_text(model, run),
-        f"{name}.h": header_text(program, plan, inputs, outputs, driven, apart, loaded),
+        f"{name}.h": header_text(program, plan, inputs, outputs, driven, elsewhere, loaded),
         f"{name}_entry.c": entry_text(name, loaded),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven, loaded is not None),
         f"{name}_profile.c": profile_text(name, devices_of_steps, driven, loaded, run.included),
     }
     if stepwise:
         contents[f"{name}_stepwise.c"] = stepwise_text(name, len(program.steps), run.included)
-    for host in hosts.values():
-        contents |= host.files()
-    others = []
+    for unit in units.values():
+        contents |= unit.files()
+    others: list[str] = []
+    if model.own is not None:
+        others += model.own.sources
     if weights.data and weights_form == "array":
         others.append(f"{name}_weights.c")
         contents[others[0]] = array_text(name, weights)
@@ -131,12 +140,18 @@ def emit_model(
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     contents |= run.files()
     drivers = device_files(used, contents)
+    brought = _brought(model)
+    taken = {name.lower() for name in (*contents, *drivers)}
+    if both := [name for name in brought if name.lower() in taken]:
+        raise PluginError(f"the plugin's file {both[0]!r} has the name of a file that the model has already")
+    contents |= brought
     others += sorted(file for file in (*run.files(), *drivers) if file.endswith(".c") and file not in run.included)
     contents |= drivers
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),
         sources=((f"{name}_stepwise.c",) if stepwise else run.included[::-1]) + tuple(others),
-        hosts=MappingProxyType({label: (f"{host.stem}.c",) for label, host in hosts.items()}),
+        units=MappingProxyType({label: unit.sources for label, unit in units.items()}),
+        objects=MappingProxyType({label: tuple(sorted(one.code.objects)) for label, one in own.items()}),
         entry=f"{name}_entry.c",
         profile=(f"{name}_profile.c", *others),
         example=f"{name}_main.c",
@@ -145,3 +160,17 @@ def emit_model(
         ),
         constant_bytes=len(weights.data),
     )
+
+
+def _brought(model: Emission) -> dict[str, str | bytes]:
+    """The files that plugins bring, with the headers of what is in them, by name."""
+    files: dict[str, str | bytes] = {}
+    if model.own is not None:
+        devices = any(map(uses_device, model.brought.values()))
+        headers = [target.runtime.header for target in model.used if target.runtime.header is not None]
+        includes = ("uma_device.h", *dict.fromkeys(headers)) if devices else ("uma_runtime.h",)
+        files |= model.own.files(model.brought, includes)
+    for unit in model.units.values():
+        if unit.own is not None:
+            files |= unit.own.files(unit.kernels, unit.includes)
+    return files

@@ -1,35 +1,53 @@
-"""How the functions of a host become machine code."""
+"""How the loops of a target become machine code."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from ..compilers import FILE_NAME
 from ..errors import PluginError, UsageError
 from ..machines import Machine, find_runner
 from ..target.kind import shown
+from .drivers import Library
 
 __all__ = ["Code"]
 
 _COMPILER = re.compile(r"[a-z][a-z0-9_.+-]{0,63}")
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
+_SOURCES = (".c", ".h", ".S")
 
 
 @dataclass(frozen=True)
 class Code:
-    """How the functions of a host become machine code.
+    """How the loops of a target become machine code.
 
-    The C is the core's own, printed from the functions of the module. What the fields do not say is the core's choice
-    as well, so ``Code()`` means the same as no answer at all.
+    Without ``symbols`` the C is the core's own, printed from the functions of the module, and what the fields do not
+    say is the core's choice as well: ``Code()`` means the same as no answer at all.
+
+    With ``symbols`` the plugin brings the functions, all of them: in sources, which the core compiles with these flags;
+    in objects that it has made; or in libraries. Each has the signature of the function that the core would print, as
+    the header ``PREFIX_functions.h`` declares it, which the core writes beside the sources. What the core proves of
+    loops it cannot prove of what a plugin made of them; ``uma verify`` runs both and compares.
 
     Args:
         cflags: flags for the C compiler, one argument each, in order. Only flags on the core's published list are
             accepted; none goes through a shell.
         cc: the C compiler by its known name (``gcc``, ``clang``, ``arm-none-eabi-gcc``), never a path; ``None`` leaves
             it to the core.
+        symbols: name of each function of the module to the C symbol under which the plugin brings it. Symbols begin
+            with the ``prefix`` that the hook was given.
+        sources: name to text: C (``.c``) and assembly (``.S``), which are compiled, and headers (``.h``). The names
+            begin with the prefix.
+        objects: name (``.o``) to content, for the machine that the host is. The names begin with the prefix.
+        libraries: what it is linked with.
         machine: the machine that the code is for, as `uma.machines.Machine.parse` takes it: ``aarch64-linux-gnu``, and
             ``arm-none-eabi cortex-m0`` where there is no operating system; ``None`` for this one. Hosts of one machine
-            run in one process or image, others do not.
-        runner: the emulator that runs the code here, one of `uma.machines.RUNNERS`; only with ``machine``.
+            run in one process or image, others do not. For hosts alone: the loops of an accelerator run on its host.
+        runner: the emulator that runs the code here, one of `uma.machines.RUNNERS`; only with ``machine``. For hosts
+            alone.
 
     Raises:
         PluginError: a field is malformed.
@@ -39,6 +57,10 @@ class Code:
     cc: str | None = None
     machine: str | None = None
     runner: str | None = None
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+    libraries: tuple[Library, ...] = ()
 
     def __post_init__(self) -> None:
         cflags: object = self.cflags
@@ -61,3 +83,44 @@ class Code:
                 find_runner(self.runner, machine)
         except UsageError as error:
             raise PluginError(f"Code: {error.what}", hint=error.hint) from error
+        self._check_texts("symbols", self.symbols, str)
+        for name, symbol in self.symbols.items():
+            if not _SYMBOL.fullmatch(symbol):
+                raise PluginError(f"Code.symbols: {shown(symbol)}, of {name!r}, is no symbol of C")
+        if twice := _twice(self.symbols):
+            raise PluginError(f"Code.symbols has {twice!r} twice", hint="each function has a symbol of its own")
+        self._check_texts("sources", self.sources, str)
+        self._check_texts("objects", self.objects, bytes)
+        for names, endings in ((self.sources, _SOURCES), (self.objects, (".o",))):
+            for name in names:
+                if not (FILE_NAME.fullmatch(name) and name.endswith(endings)):
+                    raise PluginError(
+                        f"Code: {shown(name)} is no name for a file here", hint=f"names end in {', '.join(endings)}"
+                    )
+        libraries: object = self.libraries
+        if not (isinstance(libraries, (tuple, list)) and all(isinstance(one, Library) for one in libraries)):
+            raise PluginError("Code.libraries must be a tuple of Library")
+        object.__setattr__(self, "libraries", tuple(libraries))
+        if not self.symbols and (self.sources or self.objects or self.libraries):
+            raise PluginError(
+                "Code brings files or libraries, and no functions",
+                hint="symbols names what is in them, function by function",
+            )
+
+    def _check_texts(self, field: str, given: object, content: type[str] | type[bytes]) -> None:
+        """PluginError where a field is no mapping of names to texts, or bytes; else it is frozen."""
+        if not isinstance(given, Mapping) or not all(
+            isinstance(name, str) and isinstance(value, content) for name, value in given.items()
+        ):
+            raise PluginError(f"Code.{field} must be a dict from str to {content.__name__}")
+        object.__setattr__(self, field, MappingProxyType(dict(given)))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the plugin brings the functions itself."""
+        return bool(self.symbols)
+
+
+def _twice(symbols: Mapping[str, str]) -> str | None:
+    listed = list(symbols.values())
+    return next((symbol for symbol in listed if listed.count(symbol) > 1), None)

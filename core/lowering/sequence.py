@@ -156,6 +156,8 @@ class _Sequencer:
         if drives_device(function) and label is None:
             what = f"{name!r} drives a device, and is called outside of a region, so that nobody knows which"
             raise ModelError(what, where=", ".join(layers) or None, hint="call it in a function with Compiler=LABEL")
+        if device is None and label is not None:
+            host = label  # loops of an accelerator that its host runs; it may say how they are compiled
         queue, constants = None, args[len(inputs) :]
         if isinstance(function, Extern):
             queue = function.queue

@@ -19,26 +19,25 @@ from ..artifact.record import SCHEMA_VERSION, ArtifactRecord, CompileRecord, Hos
 from ..codegen.devices import Device
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
-from ..compilers import KNOWN_COMPILERS, refused_flags
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..frontends.states import keep_states
 from ..hookspecs import Code, Library
-from ..lowering.members import Member, Members, TargetLike, resolve_targets
+from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..partition import Partitioner
-from ..plugins import PluginEntry, PluginHost, default_host
-from ..program import Call, Plan, Program, check_plan, plan
+from ..plugins import PluginHost, default_host
+from ..program import Plan, Program, check_plan, plan
 from ..relay.module import IRModule
 from ..target.config import derivations
-from ..tir.form.nodes import PrimFunc
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
 from ..version import __version__
 from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
+from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
 from .stages import STAGES, Build, Form
 
@@ -431,15 +430,22 @@ def make_artifact(
     check_plan(program, memory)
     if weights not in WEIGHTS_FORMS:
         raise UsageError(f"{weights!r} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
-    own = members.host.label  # the text of a program may be built for hosts in another order
-    steps = [replace(s, host=None) if isinstance(s, Call) and s.host == own else s for s in program.steps]
-    program = replace(program, steps=tuple(steps))
-    codes = {member.label: _code(member, program, members) for member in _running_hosts(program, members)}
+    own = members.host.label
+    made = machine_code(program, members)
+    program, codes = made.program, made.codes
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}
     remote = [label for label, code in codes.items() if code.machine != codes[own].machine]
     files = emit_model(
-        program, memory, devices, remote=remote, weights_form=weights, stepwise=stepwise, executor=_executor(members)
+        program,
+        memory,
+        devices,
+        remote=remote,
+        apart=made.apart,
+        own=made.own(own),
+        weights_form=weights,
+        stepwise=stepwise,
+        executor=_executor(members),
     )
     hosts = tuple(
         HostRecord(
@@ -448,11 +454,13 @@ def make_artifact(
             ("-std=c99", *(code.cflags or DEFAULT_FLAGS)),
             code.machine,
             code.runner,
-            files.hosts.get(label, files.sources),
+            files.sources if label == own else files.units[label],
+            files.objects.get(None if label == own else label, ()),
+            tuple(code.symbols),
         )
         for label, code in codes.items()
     )
-    libraries = _libraries(devices.values(), codes[own])
+    libraries = _libraries(devices.values(), codes, own)
     record = ArtifactRecord(
         schema_version=SCHEMA_VERSION,
         name=program.name,
@@ -495,34 +503,12 @@ def _executor(members: Members) -> str:
     return str(members.host.target.get_attr("executor"))
 
 
-def _running_hosts(program: Program, members: Members) -> list[Member]:
-    """The first host, and those that steps are for.
-
-    Raises:
-        ModelError: a step is for a host that is none of the build.
-    """
-    labels = dict.fromkeys(step.host for _, step in program.calls if step.host is not None)
-    known = {host.label: host for host in members.hosts}
-    for label in labels:
-        if label not in known:
-            hint = f"hosts: {', '.join(known)}"
-            raise ModelError(f"the program runs on {label!r}, which is no host of this build", hint=hint)
-    return [members.host, *(known[label] for label in labels if known[label] is not members.host)]
-
-
-def _code(host: Member, program: Program, members: Members) -> Code:
-    """How what a host runs becomes machine code."""
-    own = {step.function for _, step in program.calls if (step.host or members.host.label) == host.label}
-    functions = {name: func for name, func in program.functions.items() if name in own and isinstance(func, PrimFunc)}
-    code = host.plugin.call("tir_to_runtime", module=IRModule.of(functions), target=host.target) or Code()
-    _check(code, host.plugin.entry)
-    return code
-
-
-def _libraries(devices: Iterable[Device], code: Code) -> tuple[Library, ...]:
+def _libraries(devices: Iterable[Device], codes: Mapping[str, Code], own: str) -> tuple[Library, ...]:
     """What the model is linked with: on this machine it is there, so that the build fails and not the first run."""
     wanted = {library: device.label for device in devices for library in device.runtime.libraries}
+    wanted |= {library: label for label, code in codes.items() for library in code.libraries}
     if wanted:
+        code = codes[own]
         machine = None if code.machine is None else Machine.parse(code.machine)
         try:
             compiler = find_compiler(code.cc, machine)
@@ -567,12 +553,3 @@ def _device(label: str, members: Members) -> Device:
     if member.runtime is None:
         raise member.plugin.fault(f"gave functions for {label!r}, and nothing from hook runtime")
     return Device.of(label, member.target, member.runtime)
-
-
-def _check(code: Code, plugin: PluginEntry) -> None:
-    """PluginError where a plugin wants what is not allowed."""
-    remedy = f"tell its authors, or look for a newer version: pip install --upgrade {plugin.distribution}"
-    if refused := refused_flags(code.cflags):
-        raise plugin.fault(f"wants the compiler flag {refused[0]!r}, which is not allowed", remedy)
-    if code.cc is not None and not KNOWN_COMPILERS.fullmatch(code.cc):
-        raise plugin.fault(f"wants the compiler {code.cc!r}, which is not a known one", remedy)

@@ -137,7 +137,8 @@ class Call:
         device: label of the target that it is for: of the device that loops drive, of any that an extern is for; None
             for loops of the host alone.
         queue: of the device, on which it is started; None where it has finished when the step ends.
-        host: label of the host that runs it; None for the one that the program runs on, which also drives devices.
+        host: label of the target whose loops they are: of the host that runs them, or of an accelerator the loops of
+            which use no device; None for the host that the program runs on, which also drives devices.
     """
 
     function: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,6 +195,20 @@ def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, 
         )
         for one in records
     )
+
+
+def end_of_proofs(brought: Mapping[str, Sequence[str]]) -> list[str]:
+    """Where the verifier's guarantees end, in sentences.
+
+    Args:
+        brought: the kernels that a target's plugin made itself of their loops, by the label of the target.
+    """
+    return [
+        f"{label}: its plugin makes {len(names)} kernel{'s' * (len(names) > 1)} itself ({', '.join(names)}); what is "
+        "proven of loops ends with them: `uma verify` compares what they compute"
+        for label, names in brought.items()
+        if names
+    ]
 
 
 def require_offload(found: Explanation, least: float) -> None:

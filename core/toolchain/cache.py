@@ -59,7 +59,7 @@ def library_key(
     groups: tuple[Sequence[str], ...] = (
         [__version__],
         [text for name in sorted(files) for text in (name, files[name])],
-        *(group for part in parts for group in (part.sources, part.flags, [part.compiler.identity])),
+        *(group for part in parts for group in (part.sources, part.objects, part.flags, [part.compiler.identity])),
         [flag for part in parts for flag in measuring_flags(part.compiler)],
         [host_cpu_id()] if any(native_flags(part.flags) for part in parts) else [],
         [_stamp(library) for library in libraries],

@@ -37,11 +37,13 @@ class Part:
         compiler: from `find_compiler`.
         sources: names of the files, one object each.
         flags: for each compilation, in order.
+        objects: names of files that are objects already.
     """
 
     compiler: Compiler
     sources: Sequence[str]
     flags: Sequence[str] = ()
+    objects: Sequence[str] = ()
 
 
 def compile_shared(
@@ -122,7 +124,8 @@ def compile_objects(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> 
         parts, files: as for `compile_shared`.
 
     Returns:
-        Name of each object to its content, with what the compiler says of its stack, in the order of the sources.
+        Name of each object to its content, with what the compiler says of its stack, in the order of the sources; then
+        those that were there.
 
     Raises:
         UsageError, ToolchainError: as for `compile_shared`.
@@ -164,9 +167,9 @@ def _check(parts: Sequence[Part], files: Mapping[str, str | bytes]) -> None:
     if bad_names := refused_file_names([*files]):
         raise UsageError(f"{bad_names[0]!r} is not an allowed name of a source file")
     sources = [name for part in parts for name in part.sources]
-    if missing := [name for name in sources if name not in files]:
+    if missing := [name for part in parts for name in (*part.sources, *part.objects) if name not in files]:
         raise UsageError(f"the source {missing[0]!r} is not among the files")
-    if not sources:
+    if not sources and not any(part.objects for part in parts):
         raise UsageError("there is no source to compile")
 
 
@@ -233,7 +236,7 @@ class _Folder:
         return Measured(self.path.joinpath(made).read_bytes(), text)
 
     def compile(self, parts: Sequence[Part], flags: Sequence[str] = (), jobs: int = 2) -> list[str]:
-        """Compile the sources of `parts`, with `flags` besides their own; gives the names of the objects."""
+        """Compile the sources of `parts`, with `flags` besides their own; gives the names of all objects."""
 
         def compile_one(part: Part, source: str) -> str:
             made = f"{source}.o"
@@ -245,7 +248,8 @@ class _Folder:
 
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             try:
-                return list(pool.map(compile_one, *zip(*((p, s) for p in parts for s in p.sources), strict=True)))
+                made = [pool.submit(compile_one, part, source) for part in parts for source in part.sources]
+                return [*(one.result() for one in made), *(name for part in parts for name in part.objects)]
             except BaseException as error:  # an interrupt must not wait for compilers that may take minutes
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._running.stop()

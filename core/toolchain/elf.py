@@ -11,7 +11,16 @@ from typing import NamedTuple
 from ..errors import ToolchainError
 from ..machines import Machine
 
-__all__ = ["Segment", "check_machine", "code_bytes", "object_calls", "segments", "symbol_value", "text_bytes"]
+__all__ = [
+    "Segment",
+    "check_machine",
+    "code_bytes",
+    "is_object_for",
+    "object_calls",
+    "segments",
+    "symbol_value",
+    "text_bytes",
+]
 
 _EXECINSTR = 4
 _PT_LOAD = 1
@@ -112,20 +121,31 @@ def check_machine(data: bytes, machine: Machine, where: str) -> None:
     Raises:
         ToolchainError: it is for another machine, or is not ELF.
     """
-    wanted = machine.architecture
     try:
         file = _File(data)
     except (struct.error, ValueError) as error:
         what = f"the compiler for {machine} made something else than an object: {error}"
         raise ToolchainError(what, where=where) from error
-    found = (file.machine, file.bits, file.order)
-    if found != (wanted.elf_machine, wanted.bits, "<"):
+    if not _is_for(file, machine):
         order = "lowest" if file.order == "<" else "highest"
         raise ToolchainError(
             f"the compiler for {machine} made an object for another machine: ELF machine {file.machine} of "
             f"{file.bits} bits, {order} byte first",
             where=where,
         )
+
+
+def is_object_for(data: bytes, machine: Machine) -> bool:
+    """Whether some bytes are an object for a machine."""
+    try:
+        return _is_for(_File(data), machine)
+    except (struct.error, ValueError):
+        return False
+
+
+def _is_for(file: _File, machine: Machine) -> bool:
+    wanted = machine.architecture
+    return (file.machine, file.bits, file.order) == (wanted.elf_machine, wanted.bits, "<")
 
 
 @dataclass(frozen=True)

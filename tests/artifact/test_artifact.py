@@ -97,7 +97,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 5,
+    "schema_version": 6,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -146,6 +146,8 @@ METADATA: dict[str, Any] = {
                 "machine": None,
                 "runner": None,
                 "sources": ["scale.c"],
+                "objects": [],
+                "brought": [],
             }
         ],
         "libraries": [{"name": "m", "package": None, "symbols": ["cos"]}],
@@ -246,7 +248,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 3, "schema_version is 3, expected 5"),
+            ("schema_version", 3, "schema_version is 3, expected 6"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),

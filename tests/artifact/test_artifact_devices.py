@@ -70,6 +70,8 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
                     "machine": None,
                     "runner": None,
                     "sources": list(files.sources),
+                    "objects": [],
+                    "brought": [],
                 }
             ],
             "libraries": [],

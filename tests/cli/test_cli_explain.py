@@ -19,12 +19,14 @@ from tests._support.te_lowerings import as_declared, kernel_of, lowered
 from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
 from uma.cli.run import _show_parts
-from uma.hookspecs import Clock, Cost, Lowered, Pattern, Refuse
+from uma.codegen.kernel import kernel_source
+from uma.hookspecs import Clock, Code, Cost, Lowered, Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
-from uma.relay import Call, Function
+from uma.relay import Call, Function, IRModule
 from uma.relay.pattern import Clause, Failed, Match, op, wildcard
 from uma.reports.costs import RegionCost, counted_by_region, counted_cycles
 from uma.runtime.tensors import random_array
+from uma.target import Target
 from uma.tir import te
 from uma.tir.form import nodes as tir
 
@@ -97,6 +99,24 @@ why layers are not on accelerators:
 """
         )
 
+    def test_where_guarantees_end(self, uma: Uma, install: Install) -> None:
+        """A plugin that makes machine code itself is named by explain and build, in words and in JSON."""
+
+        def own(module: IRModule, target: Target, prefix: str) -> Code:
+            made = {var.name: f"{prefix}_{var.name}" for var in module.functions}
+            text = "\n".join(kernel_source(made[v.name], f, is_static=False) for v, f in module.functions.items())
+            return Code(symbols=made, sources={f"{prefix}.c": f'#include "{prefix}_functions.h"\n\n{text}'})
+
+        install(toy("npu", "nn.relu", tir_to_runtime=own))
+        line = "npu: its plugin makes 1 kernel itself (relu); what is proven of loops ends with them: `uma verify`"
+        for command in ("explain", "build"):
+            done = uma(command, "m.py", "--target", "npu", "--target", "plain")
+            assert (done.code, done.err) == (0, "") and line in done.out, done
+        assert uma("explain", "m.py", "--target", "npu", "--target", "plain", "--json").json["brought"] == {
+            "npu": ["relu"]
+        }
+        assert uma("verify", "m.py", "--target", "npu", "--target", "plain", "-q").code == 0
+
     def test_json(self, uma: Uma, install: Install) -> None:
         install(npu("nn.relu"), toy("dsp", "add"))
         done = uma("explain", "m.py", *TARGETS, "--json")
@@ -112,6 +132,7 @@ why layers are not on accelerators:
             "reasons",
             "layers",
             "ops",
+            "brought",
             "notes",
         ]
         assert list(record) == keys

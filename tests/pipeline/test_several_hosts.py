@@ -167,7 +167,7 @@ class TestWhoRunsWhat:
     def test_accelerators_come_first(self) -> None:
         members = hosts("npu", "plain", "other")
         _, program = checked(pinned({"first": "other"}, members), members)
-        assert ran(program) == {"first": "other", "second": None, "third": None}
+        assert ran(program) == {"first": "other", "second": None, "third": "npu"}
         assert [m.label for m in members.all] == ["npu", "plain", "other"]
 
     def test_hooks_see_their_own_target(self) -> None:

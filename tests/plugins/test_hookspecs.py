@@ -88,7 +88,7 @@ def test_the_example_of_register_target_works(tmp_path: Path, monkeypatch: pytes
 def test_the_example_of_tir_to_runtime_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = host_of(load_example("tir_to_runtime", "my_host", tmp_path, monkeypatch))
     plugin = host.plugin_for("my_host")
-    code = plugin.call("tir_to_runtime", module=object(), target=host.target("my_host -opt=1"))
+    code = plugin.call("tir_to_runtime", module=object(), prefix="m_on_x", target=host.target("my_host -opt=1"))
     assert code == Code(cflags=("-O1",), cc="gcc")
 
 
@@ -211,4 +211,4 @@ def test_specifications_are_never_run() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     plugin = LoadedPlugin(PluginEntry("k", "m", "d", "1"), MappingProxyType({}), manager.hook)
-    assert plugin.call("tir_to_runtime", module=object(), target=object()) is None
+    assert plugin.call("tir_to_runtime", module=object(), prefix="m_on_x", target=object()) is None

@@ -336,7 +336,7 @@ def test_the_users_interrupt_is_not_the_plugins_fault(where: str, write: Write) 
     }[where]
     host = host_of(entry("slow", write("slow", source)))
     with pytest.raises(KeyboardInterrupt):
-        host.plugin_for("slow").call("tir_to_runtime", module=None, target=host.target("slow"))
+        host.plugin_for("slow").call("tir_to_runtime", module=None, prefix="m_on_x", target=host.target("slow"))
 
 
 # Compatibility
@@ -392,7 +392,7 @@ HOOKED = kind_source("hooked") + "@hookimpl\ndef tir_to_runtime(module, target):
 
 
 def call(host: PluginHost, kind: str, module: object = None) -> Any:
-    return host.plugin_for(kind).call("tir_to_runtime", module=module, target=host.target(kind))
+    return host.plugin_for(kind).call("tir_to_runtime", module=module, prefix="m_on_x", target=host.target(kind))
 
 
 def test_a_hook_goes_to_the_owner_only(write: Write) -> None:

@@ -146,7 +146,7 @@ def runtime(target: Target) -> Runtime | None:
 
 
 @hookimpl
-def tir_to_runtime(module: IRModule, target: Target) -> Code:
+def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code:
     return Code(cflags=("-O1",))
 
 

@@ -64,12 +64,14 @@ def cmake_text(record: ArtifactRecord) -> str:
 def _target(target: str, kind: str, host: HostRecord, objects: Sequence[str]) -> list[str]:
     """What compiles the sources of a host."""
     lines = [
-        f"add_library({target} {kind} {' '.join([*host.sources, *objects])})",
+        f"add_library({target} {kind} {' '.join([*host.sources, *host.objects, *objects])})",
         f"target_include_directories({target} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
         f"set_target_properties({target} PROPERTIES C_STANDARD 99)",
     ]
     if flags := _flags(host):
         lines += ["if(NOT MSVC)", f"  target_compile_options({target} PRIVATE {' '.join(flags)})", "endif()"]
+    for brought in host.objects:
+        lines.append(f"set_source_files_properties({brought} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED FALSE)")
     for source in host.sources:
         if source.endswith(".S"):
             # Flags for C mean nothing to an assembler, which clang says of each of them.

@@ -25,7 +25,8 @@ def makefile_text(record: ArtifactRecord) -> str:
     libraries = _libraries(record)
     program, example = f"{name}_example", how.example
     compiled = [*(source for host in how.hosts for source in host.sources), example]
-    apart = {*compiled, *how.profile, how.library_entry, "CMakeLists.txt", "Makefile"}
+    brought = [name for host in how.hosts for name in host.objects]
+    apart = {*compiled, *brought, *how.profile, how.library_entry, "CMakeLists.txt", "Makefile"}
     included = sorted(set(record.files) - apart)
     linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row.name for row in how.libraries), "m"))
     made = [*libraries]
@@ -65,7 +66,9 @@ def is_complete(record: ArtifactRecord) -> bool:
 def makefile_products(record: ArtifactRecord) -> list[str]:
     """The names of the files that the Makefile makes."""
     libraries = _libraries(record)
-    objects = [*(name for names in libraries.values() for name in names), f"{record.compile.example}.o"]
+    brought = {name for host in record.compile.hosts for name in host.objects}
+    objects = [name for names in libraries.values() for name in names if name not in brought]
+    objects.append(f"{record.compile.example}.o")
     return [*libraries, f"{record.name}_example", *objects]
 
 
@@ -79,7 +82,7 @@ def _libraries(record: ArtifactRecord) -> dict[str, list[str]]:
 
 
 def _objects(hosts: Sequence[HostRecord]) -> list[str]:
-    return [f"{source}.o" for host in hosts for source in host.sources]
+    return [*(f"{s}.o" for host in hosts for s in host.sources), *(name for host in hosts for name in host.objects)]
 
 
 def _archive(library: str, objects: Sequence[str]) -> list[str]:

@@ -11,10 +11,10 @@ from ..coherence import arrived
 from ..devices import Slot
 from ..emission import Emission
 from ..externs import bases_table
-from ..hosts import OtherHost
 from ..kernel import C_TYPES
 from ..names import c_comment
 from ..profile import HOOKS
+from ..units import Unit
 
 __all__ = ["Aot"]
 
@@ -40,7 +40,7 @@ class Aot:
         return {}
 
     def declarations(self) -> Iterator[str]:
-        yield from (host.prototypes() for host in self.model.hosts.values() if not host.is_remote)
+        yield from (unit.prototypes() for unit in self.model.units.values() if not unit.is_remote)
         yield from map(self.model.definition, self.model.own_functions)
 
     def steps(self) -> Iterator[str]:
@@ -61,7 +61,7 @@ class Aot:
     def _call(self, position: int, step: Call) -> Iterator[str]:
         model = self.model
         arguments = [self._argument(model.buffers[arg]) for arg in step.args]
-        host = None if step.host is None else model.hosts[step.host]
+        unit = model.unit(step)
         slot = model.slot(step)
         if slot is not None:
             arguments.insert(0, f"context->devices.{slot.identifier}")
@@ -69,12 +69,11 @@ class Aot:
         if model.takes_bases(step.function):
             regions = list(self._regions(step))
             arguments += ["bases", str(len(regions))]
-        if host is not None and host.is_remote:
-            lines = list(self._remote_call(host, step, arguments))
+        if unit is not None and unit.is_remote:
+            lines = list(self._remote_call(unit, step, arguments))
         else:
-            kernel = model.kernel(step.function) if host is None else host.kernel(step.function)
             lines = [
-                f"{'' if slot is None else 'code = '}{kernel}(",
+                f"{'' if slot is None else 'code = '}{model.kernel(step)}(",
                 *(f"    {argument}," for argument in arguments[:-1]),
                 f"    {arguments[-1]});",
             ]
@@ -89,7 +88,7 @@ class Aot:
         yield from self._begins(position)
         yield from [*lines, *self._ends(position, slot, step.device is not None)]
 
-    def _remote_call(self, host: OtherHost, step: Call, arguments: list[str]) -> Iterator[str]:
+    def _remote_call(self, host: Unit, step: Call, arguments: list[str]) -> Iterator[str]:
         """Has another machine run a kernel."""
         yield "{"
         yield "    const uma_span spans[] = {"

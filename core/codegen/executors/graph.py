@@ -72,7 +72,7 @@ class Graph:
 
     def declarations(self) -> Iterator[str]:
         model = self.model
-        yield from (host.prototypes() for host in model.hosts.values() if not host.is_remote)
+        yield from (unit.prototypes() for unit in model.units.values() if not unit.is_remote)
         if self._shared:
             yield "\n".join(f"{_prototype(digest)};" for digest in dict.fromkeys(d for d, _ in self._shared.values()))
         yield from (model.definition(name) for name in model.own_functions if name not in self._shared)
@@ -80,7 +80,7 @@ class Graph:
         for position, step in enumerate(model.program.steps):
             if isinstance(step, Wait):
                 made[self._called(position, step)] = self._wait(position, step)
-            elif step.host is not None or step.function not in self._shared:
+            elif model.unit(step) is not None or step.function not in self._shared:
                 made[self._called(position, step)] = self._body(step)
         for name, body in made.items():
             yield f"static int32_t {name}{_SIGNATURE}\n{{\n{body}}}"
@@ -156,8 +156,9 @@ class Graph:
         """The function that the table has for a step."""
         if isinstance(step, Wait):
             return f"{STEP_PREFIX}wait_{position}"
-        if step.host is not None:
-            return f"{STEP_PREFIX}{self.model.hosts[step.host].number}_{step.function}"
+        unit = self.model.unit(step)
+        if unit is not None:
+            return f"{STEP_PREFIX}{unit.number}_{step.function}"
         if step.function in self._shared:
             return f"{STEP_PREFIX}{self._shared[step.function][0]}"
         # What it may touch differs from call to call, in number and size.
@@ -168,13 +169,13 @@ class Graph:
         """The lines of a function of the model's own that makes a call."""
         model, function = self.model, self.model.program.functions[step.function]
         given = [_given(param, number) for number, param in enumerate(parameters(function))]
-        host = None if step.host is None else model.hosts[step.host]
-        if host is not None and host.is_remote:
+        unit = model.unit(step)
+        if unit is not None and unit.is_remote:
             lines = ["    const uma_span spans[] = {"]
             for number, (param, name) in enumerate(arguments(model.program, step)):
                 written = int(param.role in ("output", "workspace"))
                 lines.append(f"        {{operands[{number}], {model.buffers[name].nbytes}u, {written}}},")
-            call = f"{host.caller}({host.position(step.function)}, spans, {len(given)})"
+            call = f"{unit.caller}({unit.position(step.function)}, spans, {len(given)})"
             return "".join(f"{line}\n" for line in [*lines, "    };", "", "    (void)device;", f"    return {call};"])
         lines = []
         drives = model.slot(step) is not None
@@ -184,8 +185,7 @@ class Graph:
             regions = list(self._regions(step))
             lines += [*(f"    {line}" for line in bases_table(regions)), ""]
             given += ["bases", str(len(regions))]
-        kernel = model.kernel(step.function) if host is None else host.kernel(step.function)
-        lines += _call(kernel, given, drives)
+        lines += _call(model.kernel(step), given, drives)
         return "".join(f"{line}\n" for line in lines)
 
     def _regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:

@@ -25,7 +25,7 @@ def host() -> PluginHost:
 
 
 def code(host: PluginHost, text: str) -> Code:
-    found = host.plugin_for("c").call("tir_to_runtime", module=object(), target=host.target(text))
+    found = host.plugin_for("c").call("tir_to_runtime", module=object(), prefix="m_on_x", target=host.target(text))
     assert isinstance(found, Code)
     return found
 

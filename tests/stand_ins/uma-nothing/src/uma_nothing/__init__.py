@@ -55,7 +55,7 @@ def estimate_cost(function: Function, region: MatchedRegion, target: Target) -> 
 
 
 @hookimpl
-def tir_to_runtime(module: IRModule, target: Target) -> Code | None:
+def tir_to_runtime(module: IRModule, target: Target, prefix: str) -> Code | None:
     return None
 
 
