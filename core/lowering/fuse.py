@@ -15,7 +15,7 @@ from ..relay.op import Op
 from ..relay.pattern import Graph
 from ..relay.rewriter import Rewriter
 from ..relay.views import is_view
-from ..relay.visit import children, with_children
+from ..relay.visit import children
 from .kernels import group
 
 __all__ = ["fuse", "is_view"]
@@ -71,8 +71,7 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
             pin = next((pins[node] for node in nodes if isinstance(node, Call) and node in pins), None)
             done.update(_kernel(nodes, nodes[-1:], {}, done, spans, pin))
         else:
-            done[part] = with_children(part, [done[child] for child in children(part)])
-            spans.moved(part, done[part])
+            rewriter.rebuild([part], done=done)
     return rewriter.with_main(done[main.body])
 
 

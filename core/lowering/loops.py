@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
@@ -10,7 +11,7 @@ from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.rewriter import Rewriter
 from ..relay.transform.layout import reshape
 from ..relay.types import FuncType, TupleType, tensor_type
-from ..relay.visit import children, nested_exprs, post_order
+from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.flatten import flatten
 from ..tir.rewrites.scratch import hoist_scratch
@@ -32,11 +33,8 @@ def unroll_all(module: IRModule) -> IRModule:
 
 
 def _each(module: IRModule, rewrite: Callable[[PrimFunc], PrimFunc]) -> IRModule:
-    functions: dict[GlobalVar, AnyFunction] = {
-        var: rewrite(function) if isinstance(function, PrimFunc) else function
-        for var, function in module.functions.items()
-    }
-    return IRModule(functions, module.spans, module.signature)
+    functions = module.functions.items()
+    return replace(module, functions={v: rewrite(f) if isinstance(f, PrimFunc) else f for v, f in functions})
 
 
 def flatten_all(module: IRModule) -> IRModule:
@@ -78,8 +76,7 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
         elif isinstance(function, Extern):
             functions[var] = function
     functions.update({var: func for func, var in flat.items()})
-    kept = rewriter.spans.only(e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f))
-    return IRModule(functions, kept, module.signature), became
+    return rewriter.module_of(functions), became
 
 
 def _through_views(call: Call, renamed: dict[GlobalVar, GlobalVar], spans: Spans, layers: tuple[str, ...]) -> Expr:

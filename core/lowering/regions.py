@@ -18,8 +18,9 @@ from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
 from ..relay.extern import Extern, Kernel
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
+from ..relay.rewriter import Rewriter
 from ..relay.verify import verify
-from ..relay.visit import children, nested_exprs, post_order, with_children
+from ..relay.visit import children, post_order, with_children
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import unproven
 from .blame import located
@@ -270,12 +271,12 @@ class _Region:
 def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> IRModule:
     """``module`` with regions replaced by what they became; loops that are equal are one function, and externs that are
     equal and for one target."""
-    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
+    rewriter = Rewriter(module)
+    functions = dict(module.functions)
     known: dict[tuple[Kernel, str | None], GlobalVar] = {
         (function, None): var for var, function in functions.items() if isinstance(function, PrimFunc)
     }
     taken = {var.name for var in functions}
-    spans = Spans(dict(module.spans))
     for var, function, region in made:
         renamed: dict[GlobalVar, GlobalVar] = {}
         for old, func in region.kernels:
@@ -289,10 +290,9 @@ def _merged(module: IRModule, made: list[tuple[GlobalVar, Function, _Body]]) -> 
             done[expr] = with_children(expr, [done[child] for child in children(expr)])
             if isinstance(expr, Call) and isinstance(expr.op, GlobalVar):
                 done[expr] = Call(renamed[expr.op], [done[arg] for arg in expr.args])
-            spans.add(done[expr], region.spans[expr])
-        functions[var] = Function(function.params, done[region.body], dict(function.attrs))
-    kept = [e for f in functions.values() if isinstance(f, Function) for e in nested_exprs(f)]
-    return IRModule(functions, spans.only(kept), module.signature)
+            rewriter.spans.add(done[expr], region.spans[expr])
+        functions[var] = rewriter.function(function, done[region.body])
+    return rewriter.module_of(functions)
 
 
 def _is_lowered(module: IRModule, function: Function) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ..errors import ModelError
 from ..relay.expr import Call, Expr, Function, GlobalVar
-from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.module import IRModule, func_type
 from ..relay.pattern import Graph
-from ..relay.visit import children, nested_exprs, post_order, with_children
+from ..relay.rewriter import Rewriter
+from ..relay.visit import children, nested_exprs, post_order
 from ..target.limits import Limits
 from .candidates import Problem
 from .choice import Choice
@@ -43,38 +44,38 @@ def adopted(module: IRModule, owners: Mapping[str, Owner]) -> IRModule:
             f"main is a function for {label!r}",
             hint="main is the host's: write a function for the accelerator, and call it from there",
         )
-    spans = Spans(dict(module.spans))
-    functions: dict[GlobalVar, AnyFunction] = {
-        var: _covered(function, var.name, owners, spans) if isinstance(function, Function) else function
+    rewriter = Rewriter(module)
+    functions = {
+        var.name: _covered(function, var.name, owners, rewriter)
         for var, function in module.functions.items()
-        if var.name != "main"
+        if isinstance(function, Function) and var.name != "main"
     }
-    main = without_tuples(without_twins(module.main, owners, spans), spans)
+    main = without_tuples(without_twins(module.main, owners, rewriter.spans), rewriter)
     names = Names(var.name for var in module.functions)
     named: dict[Function, GlobalVar] = {}
-    done: dict[Expr, Expr] = {}
-    for expr in post_order(main.body):
-        done[expr] = with_children(expr, [done[child] for child in children(expr)])
-        if isinstance(expr, Call) and isinstance(expr.op, Function) and (label := expr.op.attr("Compiler")) is not None:
-            if expr.op not in named:
-                covered = _covered(expr.op, "main", owners, spans)
-                name = names.new(label, wanted=covered.attr("global_symbol"))
-                function = Function(covered.params, covered.body, {**dict(covered.attrs), "global_symbol": name})
-                named[expr.op] = GlobalVar(name, func_type(function))
-                functions[named[expr.op]] = function
-            done[expr] = Call(named[expr.op], [done[arg] for arg in expr.args])
-        spans.moved(expr, done[expr])
-    found = IRModule(functions, spans, module.signature)
-    return found.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans)
+
+    def rule(old: Expr, made: Expr) -> Expr | None:
+        called = made.op if isinstance(made, Call) else None
+        if not isinstance(called, Function) or (label := called.attr("Compiler")) is None:
+            return None
+        if called not in named:
+            covered = _covered(called, "main", owners, rewriter)
+            name = names.new(label, wanted=covered.attr("global_symbol"))
+            functions[name] = Function(covered.params, covered.body, {**dict(covered.attrs), "global_symbol": name})
+            named[called] = GlobalVar(name, func_type(functions[name]))
+        return Call(named[called], children(made))
+
+    functions["main"] = rewriter.function(main, rewriter.rebuild(post_order(main.body), rule)[main.body])
+    return rewriter.with_functions(functions)
 
 
-def _covered(function: Function, name: str, owners: Mapping[str, Owner], spans: Spans) -> Function:
+def _covered(function: Function, name: str, owners: Mapping[str, Owner], rewriter: Rewriter) -> Function:
     """``function`` with composite functions where its owner's patterns match; itself where it has no owner."""
     label = function.attr("Compiler")
     if label is None:
         return function
     if label not in owners:
-        layers = dict.fromkeys(layer for expr in nested_exprs(function) for layer in spans[expr])
+        layers = dict.fromkeys(layer for expr in nested_exprs(function) for layer in rewriter.spans[expr])
         raise ModelError(
             f"the model has a function for {label!r}, which is no accelerator of this build",
             where=", ".join([f"function {name!r}", *layers]),
@@ -85,11 +86,11 @@ def _covered(function: Function, name: str, owners: Mapping[str, Owner], spans: 
         if call.pin != label:
             raise ModelError(
                 f"{call.op_name} is pinned to {call.pin!r}, and the model has it in a function for {label!r}",
-                where=", ".join([f"function {name!r}", *spans[call]]),
+                where=", ".join([f"function {name!r}", *rewriter.spans[call]]),
                 hint="take one of the two away",
             )
-    whole = without_tuples(without_twins(function, owners, spans), spans)
+    whole = without_tuples(without_twins(function, owners, rewriter.spans), rewriter)
     owner = replace(owners[label], limits=Limits())
     choice = Choice(Problem(Graph(whole), [owner]))
     take(choice, owner)
-    return with_composites(whole, choice.order(), spans) if choice.all or pins else function
+    return with_composites(whole, choice.order(), rewriter) if choice.all or pins else function

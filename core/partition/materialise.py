@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
-from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.module import IRModule, Spans, func_type
 from ..relay.op import Op
 from ..relay.pattern import Graph
+from ..relay.rewriter import Rewriter
 from ..relay.types import TupleType
 from ..relay.visit import children, post_order, with_children, without_pin
 from .outline import outlined
@@ -38,28 +39,27 @@ class Names:
         return name
 
 
-def without_tuples(function: Function, spans: Spans) -> Function:
+def without_tuples(function: Function, rewriter: Rewriter) -> Function:
     """``function``, with what an op gives as a tuple used by its fields alone: tuples are put together anew.
 
     So the border of a region never cuts a tuple.
     """
-    done: dict[Expr, Expr] = {}
-    for expr in post_order(function.body):
-        split = not isinstance(expr, TupleGetItem)
-        new = [_put_together(done[child], spans) if split else done[child] for child in children(expr)]
-        done[expr] = with_children(expr, new)
-        spans.moved(expr, done[expr])
-    body = _put_together(done[function.body], spans)
-    return Function(function.params, body, dict(function.attrs))
+
+    def rule(old: Expr, made: Expr) -> Expr | None:
+        if isinstance(made, TupleGetItem):
+            return None
+        return with_children(made, [_put_together(child, rewriter) for child in children(made)])
+
+    body = rewriter.rebuild(post_order(function.body), rule)[function.body]
+    return rewriter.function(function, _put_together(body, rewriter))
 
 
-def _put_together(expr: Expr, spans: Spans) -> Expr:
+def _put_together(expr: Expr, rewriter: Rewriter) -> Expr:
     if not (isinstance(expr, Call) and isinstance(expr.op, Op) and isinstance(expr.type, TupleType)):
         return expr
-    fields = [TupleGetItem(expr, index) for index in range(len(expr.type.fields))]
-    whole = Tuple(fields)
-    for made in (*fields, whole):
-        spans.moved(expr, made)
+    whole = Tuple([TupleGetItem(expr, index) for index in range(len(expr.type.fields))])
+    for made in (*whole.fields, whole):
+        rewriter.spans.moved(expr, made)
     return whole
 
 
@@ -70,16 +70,15 @@ def _called(claim: Candidate, given: Mapping[Expr, Expr], spans: Spans) -> tuple
     return outlined(claim.nodes, claim.match.roots, args, attrs, given, spans)
 
 
-def with_composites(function: Function, order: Sequence[Expr | Candidate], spans: Spans) -> Function:
+def with_composites(function: Function, order: Sequence[Expr | Candidate], rewriter: Rewriter) -> Function:
     """``function``, which is its owner's, with matches replaced by calls of their composite functions; no pins."""
     done: dict[Expr, Expr] = _leaves(function)
     for item in order:
         if isinstance(item, Candidate):
-            done.update(_called(item, done, spans)[1])
+            done.update(_called(item, done, rewriter.spans)[1])
         else:
-            done[item] = without_pin(with_children(item, [done[child] for child in children(item)]))
-            spans.moved(item, done[item])
-    return Function(function.params, done[function.body], dict(function.attrs))
+            rewriter.rebuild([item], lambda old, made: without_pin(made), done)
+    return rewriter.function(function, done[function.body])
 
 
 def _leaves(function: Function) -> dict[Expr, Expr]:
@@ -97,32 +96,33 @@ def materialised(
         order: what ``main`` computes, each after what it needs: the matches of a region, or what is in none.
         labels: of the owners. What is pinned to one, and left to the host nevertheless, is not pinned any more.
     """
-    main, spans = module.main, Spans(dict(module.spans))
+    main, rewriter = module.main, Rewriter(module)
+    spans = rewriter.spans
     names = Names(var.name for var in module.functions)
-    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
+    functions: dict[str, Function] = {}
     regions: list[Region] = []
+
+    def left(old: Expr, made: Expr) -> Expr | None:
+        return without_pin(made) if isinstance(made, Call) and made.pin in labels else None
+
     done: dict[Expr, Expr] = _leaves(main)
     for item in order:
         if isinstance(item, Expr):
-            done[item] = with_children(item, [done[child] for child in children(item)])
-            if isinstance(item, Call) and item.pin in labels:
-                done[item] = without_pin(done[item])
-            spans.moved(item, done[item])
+            rewriter.rebuild([item], left, done)
             continue
         label = item[0].owner
         name = names.new(label)
         writer = _RegionWriter(item, graph, spans)
         function = writer.function({"Compiler": label, "global_symbol": name})
-        var = GlobalVar(name, func_type(function))
-        functions[var] = function
+        functions[name] = function
         regions.append(Region(name, label, item, tuple(writer.calls)))
-        call = Call(var, [done[expr] for expr in writer.params])
+        call = Call(GlobalVar(name, func_type(function)), [done[expr] for expr in writer.params])
         spans.add(call, [layer for claim in item for node in claim.nodes for layer in spans[node]])
         for position, value in enumerate(writer.outputs):
             done[value] = call if len(writer.outputs) == 1 else TupleGetItem(call, position)
             spans.moved(value, done[value])
-    placed = IRModule(functions, spans, module.signature)
-    return placed.with_main(Function(main.params, done[main.body], dict(main.attrs)), spans), regions
+    functions["main"] = rewriter.function(main, done[main.body])
+    return rewriter.with_functions(functions), regions
 
 
 class _RegionWriter:

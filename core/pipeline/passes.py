@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..contract.passes import Pass, Phase
 from ..errors import InternalError, PluginError, UmaError
@@ -12,10 +12,11 @@ from ..lowering.graph import unique_name
 from ..lowering.members import Member, Members
 from ..lowering.regions import label_of, regions_of
 from ..relay.expr import Call, Expr, Function, GlobalVar
-from ..relay.module import AnyFunction, IRModule, Spans, func_type
+from ..relay.module import IRModule, func_type
+from ..relay.rewriter import Rewriter
 from ..relay.types import FuncType
 from ..relay.verify import Fault, verify
-from ..relay.visit import global_callees, nested_exprs, post_order, rewrite
+from ..relay.visit import global_callees, nested_exprs, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import unproven
 from .phases import phase_faults
@@ -159,8 +160,7 @@ def _run(step: Step, module: IRModule, members: Members) -> IRModule:
     try:
         if _face(result) != _face(module):
             raise step.fault("changed what the model takes or gives")
-        kept = [e for f in result.functions.values() if isinstance(f, Function) for e in nested_exprs(f)]
-        result = IRModule(result.functions, result.spans.only(kept), module.signature)
+        result = replace(Rewriter(result).module_of(result.functions), signature=module.signature)
         verify(result)
         for var, function in result.functions.items():
             found = unproven(function) if isinstance(function, PrimFunc) else None
@@ -228,9 +228,6 @@ def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
 
     Loops that others call as well stay as they are for these; what became of them gets a name of its own.
     """
-    spans = Spans(dict(module.spans))
-    for expr, layers in result.spans:
-        spans.add(expr, layers)
     others = [f for var, f in module.functions.items() if isinstance(f, Function) and var not in own.functions]
     shared = {callee for function in others for callee in global_callees(function)}
     taken = {var.name for var in module.functions}
@@ -244,9 +241,11 @@ def _put_back(module: IRModule, own: IRModule, result: IRModule) -> IRModule:
             return Call(renamed[expr.op], expr.args, pin=expr.pin)
         return None
 
-    functions: dict[GlobalVar, AnyFunction] = dict(module.functions)
-    for var, function in result.functions.items():
-        if isinstance(function, Function) and renamed:
-            function = Function(function.params, rewrite(function.body, rule, spans.moved), dict(function.attrs))
-        functions[renamed.get(var, var)] = function
-    return IRModule(functions, spans, module.signature)
+    if renamed:
+        regions = (var.name for var, function in result.functions.items() if isinstance(function, Function))
+        result = Rewriter(result).rewrite(rule, *regions)
+    rewriter = Rewriter(module)
+    for expr, layers in result.spans:
+        rewriter.spans.add(expr, layers)
+    made = {renamed.get(var, var): function for var, function in result.functions.items()}
+    return rewriter.module_of({**module.functions, **made})

@@ -15,10 +15,10 @@ from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..program import Program
 from ..relay.expr import Call, Expr, Function, GlobalVar
-from ..relay.module import IRModule, Spans
+from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
-from ..relay.visit import children, global_callees, nested_exprs, post_order, with_children, with_pin, without_pin
+from ..relay.visit import global_callees, nested_exprs, post_order, with_pin, without_pin
 from ..target.values import shown, suggest
 
 __all__ = ["Pins", "pin_layers", "unpinned", "write_out_hosts"]
@@ -122,22 +122,18 @@ def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[st
 
 def unpinned(module: IRModule) -> IRModule:
     """``module`` without any pin, of ops and of functions: what it computes, and nothing of where."""
-    spans = Spans()
-    functions = {
-        var: _unpinned(function, module.spans, spans) if isinstance(function, Function) else function
-        for var, function in module.functions.items()
-    }
-    return IRModule(functions, spans, module.signature)
+    rewriter = Rewriter(module)
+    functions = module.functions.items()
+    return rewriter.module_of({v: _unpinned(f, rewriter) if isinstance(f, Function) else f for v, f in functions})
 
 
-def _unpinned(function: Function, before: Spans, spans: Spans) -> Function:
-    done: dict[Expr, Expr] = {}
-    for expr in post_order(function.body):
-        made = without_pin(with_children(expr, [done[child] for child in children(expr)]))
+def _unpinned(function: Function, rewriter: Rewriter) -> Function:
+    def rule(old: Expr, made: Expr) -> Expr:
         if isinstance(made, Call) and isinstance(made.op, Function):
-            made = Call(_unpinned(made.op, before, spans), made.args)
-        spans.add(made, before[expr])
-        done[expr] = made
+            return Call(_unpinned(made.op, rewriter), made.args)
+        return without_pin(made)
+
+    done = rewriter.rebuild(post_order(function.body), rule)
     attrs = {name: value for name, value in function.attrs if name != "Compiler"}
     return Function(function.params, done[function.body], attrs)
 
@@ -155,42 +151,41 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
         for var, function in module.functions.items()
         if isinstance(function, Function) and label_of(function) in hosts and var.name != "main"
     }
-    main, spans = module.main, Spans(dict(module.spans))
+    main, rewriter = module.main, Rewriter(module)
     whole = label_of(main) if label_of(main) in hosts else None
+
+    def pinned(old: Expr, made: Expr) -> Expr | None:
+        return with_pin(made, whole) if isinstance(made, Call) and isinstance(made.op, Op) else None
+
     done: dict[Expr, Expr] = {}
     for expr in post_order(main.body):
-        made = with_children(expr, [done[child] for child in children(expr)])
-        if isinstance(made, Call) and isinstance(made.op, Op):
-            made = with_pin(made, whole)
-        spans.moved(expr, made)
-        if isinstance(made, Call) and not isinstance(made.op, Op):
-            function = named.get(made.op) if isinstance(made.op, GlobalVar) else made.op
+        call = rewriter.rebuild([expr], pinned, done)[expr]
+        if isinstance(call, Call) and not isinstance(call.op, Op):
+            function = named.get(call.op) if isinstance(call.op, GlobalVar) else call.op
             if function is not None and label_of(function) in hosts:
-                made = _written_out(made, function, spans)
-        done[expr] = made
+                done[expr] = _written_out(call, function, rewriter)
     attrs = {name: value for name, value in main.attrs if whole is None or name != "Compiler"}
-    written = Function(main.params, done[main.body], attrs)
-    others = (f for var, f in module.functions.items() if var.name != "main" and isinstance(f, Function))
-    needed = {callee for function in (written, *others) for callee in global_callees(function)}
-    kept = {var: f for var, f in module.functions.items() if var not in named or var in needed}
-    return IRModule(kept, spans, module.signature).with_main(written, spans)
+    made = rewriter.with_functions({"main": Function(main.params, done[main.body], attrs)})
+    functions = (function for function in made.functions.values() if isinstance(function, Function))
+    needed = {callee for function in functions for callee in global_callees(function)}
+    return rewriter.module_of({v: f for v, f in made.functions.items() if v not in named or v in needed})
 
 
-def _written_out(call: Call, function: Function, spans: Spans) -> Expr:
+def _written_out(call: Call, function: Function, rewriter: Rewriter) -> Expr:
     """The result of the call of a function that is a host's, whose ops are pinned to it."""
-    label, layers = label_of(function), spans[call]
-    inner: dict[Expr, Expr] = dict(zip(function.params, call.args, strict=True))
-    for expr in post_order(function.body):
-        if expr in inner:
-            continue
-        made = with_children(expr, [inner[child] for child in children(expr)])
+    label, layers = label_of(function), rewriter.spans[call]
+
+    def rule(expr: Expr, made: Expr) -> Expr:
         if isinstance(expr, Call) and (not isinstance(expr.op, Op) or expr.pin not in (None, label)):
             what = "a function is called" if expr.op_name is None else f"{expr.op_name} is pinned to {expr.pin!r}"
             raise ModelError(
                 f"{what} in a function that the model has for {label!r}",
-                where=", ".join(spans[expr] or layers) or None,
+                where=", ".join(rewriter.spans[expr] or layers) or None,
                 hint="write it outside of that function",
             )
-        inner[expr] = with_pin(made, label)
-        spans.add(inner[expr], spans[expr] or layers)
-    return inner[function.body]
+        pinned = with_pin(made, label)
+        rewriter.spans.add(pinned, rewriter.spans[expr] or layers)
+        return pinned
+
+    given: dict[Expr, Expr] = dict(zip(function.params, call.args, strict=True))
+    return rewriter.rebuild(post_order(function.body), rule, given)[function.body]
