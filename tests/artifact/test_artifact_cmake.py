@@ -69,7 +69,7 @@ def test_it_names_no_cpu_of_this_machine_and_the_libraries() -> None:
     text = artifact_of(FILES, METADATA).source("CMakeLists.txt")
     assert "native" not in text
     assert "target_compile_options(scale PRIVATE -O3 -Wall -Wextra -Werror)" in text
-    assert "target_link_libraries(scale PUBLIC m)" in text
+    assert "target_link_libraries(scale PUBLIC -lm)" in text
     assert "project(scale LANGUAGES C)" in text
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests._support import fake_device
 from tests._support.partitions import inputs_of
 from tests._support.plugins import accelerator, entry_of, host_kind, module_of, toy
+from tests.artifact.test_artifact_cmake import CMAKE, cmake
 
 from uma.artifact import Artifact, load
 from uma.codegen.kernel import kernel_source
@@ -34,6 +35,8 @@ X = Var("x", TensorType((2, 3), "int32"))
 RELU = call("nn.relu", X)
 MODEL = module_of(call("abs", call("add", call("negative", RELU), X)), {RELU: ["first"]})
 """Of a ReLU and what follows it."""
+
+DATA = ".data\n.byte 1\n.section .note.GNU-stack\n"
 
 Answer = Callable[[IRModule, Target, str], "Code | None"]
 
@@ -69,7 +72,8 @@ def own_object(module: IRModule, target: Target, prefix: str, tools: Sequence[st
         made_file = Path(folder, "made.o")
         command = [*tools, "-x", "c", "-std=c99", "-O1", "-fPIC", "-c", "-I", str(csrc), "-", "-o", str(made_file)]
         subprocess.run(command, input=text.encode(), capture_output=True, check=True)
-        return Code(symbols=made, objects={f"{prefix}.o": made_file.read_bytes()})
+        data = f"{prefix}_data.S"
+        return Code(symbols=made, sources={data: DATA}, objects={f"{prefix}.o": made_file.read_bytes()})
 
 
 def asked(answer: Answer, who: str = "npu", *targets: str) -> Members:
@@ -156,6 +160,10 @@ def test_what_a_plugin_brings_is_linked_and_run(
     assert (f"{prefix}.o" in brought.objects) == (answer is own_object)
     assert (f"{prefix}.c" in brought.sources) == (answer is own_source)
     assert brought.brought == tuple(name.removeprefix(f"{prefix}_own_") for name in symbols_of(saved, prefix))
+    if answer is own_object and CMAKE is not None:
+        said = cmake(tmp_path / "saved", tmp_path / "build")
+        done = subprocess.run([tmp_path / "build" / "m_example"], capture_output=True)
+        assert done.returncode == 0, said
     subprocess.run(["make", "-s"], cwd=tmp_path / "saved", check=True)
     subprocess.run([tmp_path / "saved" / "m_example"], check=True, capture_output=True)
     subprocess.run(["make", "-s", "clean"], cwd=tmp_path / "saved", check=True)

@@ -38,14 +38,17 @@ def cmake_text(record: ArtifactRecord) -> str:
         labels = ", ".join(host.label for host in (first, *remote))
         lines.append(f'set({name}_HOST {first.label} CACHE STRING "What to build for: {labels}")')
         lines += [f"if({name}_HOST STREQUAL {first.label})", ""]
-    for host in near:
-        lines += _target(f"{name}_on_{host.label}", "OBJECT", host, [])
-    objects = [f"$<TARGET_OBJECTS:{name}_on_{host.label}>" for host in near]
-    lines += _target(name, "STATIC", first, objects)
-    libraries = " ".join(dict.fromkeys(row.name for row in how.libraries))
+    compiled = [host for host in near if host.sources]
+    for host in compiled:
+        lines += _target(record, f"{name}_on_{host.label}", "OBJECT", host, [])
+    objects = [f"$<TARGET_OBJECTS:{name}_on_{host.label}>" for host in compiled]
+    objects += [brought for host in (first, *near) for brought in host.objects]
+    lines += _target(record, name, "STATIC", first, objects)
+    libraries = " ".join(dict.fromkeys(f"-l{row.name}" for row in how.libraries))
     if libraries:
         lines.append(f"target_link_libraries({name} PUBLIC {libraries})")
-    lines += ["if(UNIX)", f"  target_link_libraries({name} PUBLIC m)", "endif()"]
+    # By its flag, as a model may be called m, and would be what it links to.
+    lines += ["if(UNIX)", f"  target_link_libraries({name} PUBLIC -lm)", "endif()"]
     if is_complete(record):
         lines += [
             "if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)",
@@ -54,31 +57,33 @@ def cmake_text(record: ArtifactRecord) -> str:
             "endif()",
         ]
     for host in remote:
-        library = _target(f"{name}_on_{host.label}", "STATIC", host, [])
+        library = _target(record, f"{name}_on_{host.label}", "STATIC", host, host.objects)
         lines += ["", f"elseif({name}_HOST STREQUAL {host.label})", "", *library]
     if remote:
         lines += ["", "else()", f'  message(FATAL_ERROR "{name}_HOST is no host of the model")', "endif()"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _target(target: str, kind: str, host: HostRecord, objects: Sequence[str]) -> list[str]:
+def _target(record: ArtifactRecord, target: str, kind: str, host: HostRecord, objects: Sequence[str]) -> list[str]:
     """What compiles the sources of a host."""
     lines = [
-        f"add_library({target} {kind} {' '.join([*host.sources, *host.objects, *objects])})",
+        f"add_library({target} {kind} {' '.join([*host.sources, *objects])})",
         f"target_include_directories({target} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
         f"set_target_properties({target} PROPERTIES C_STANDARD 99)",
     ]
     if flags := _flags(host):
         lines += ["if(NOT MSVC)", f"  target_compile_options({target} PRIVATE {' '.join(flags)})", "endif()"]
-    for brought in host.objects:
+    for brought in (one for one in objects if one in record.files):
         lines.append(f"set_source_files_properties({brought} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED FALSE)")
     for source in host.sources:
         if source.endswith(".S"):
             # Flags for C mean nothing to an assembler, which clang says of each of them.
-            lines += [
-                f"set_source_files_properties({source} PROPERTIES COMPILE_OPTIONS -Wno-unused-command-line-argument",
-                f"  OBJECT_DEPENDS ${{CMAKE_CURRENT_SOURCE_DIR}}/{source.removesuffix('.S')}.bin)",
-            ]
+            quiet = f"set_source_files_properties({source} PROPERTIES COMPILE_OPTIONS -Wno-unused-command-line-argument"
+            data = f"{source.removesuffix('.S')}.bin"
+            if data in record.files:
+                lines += [quiet, f"  OBJECT_DEPENDS ${{CMAKE_CURRENT_SOURCE_DIR}}/{data})"]
+            else:
+                lines.append(f"{quiet})")
     return lines
 
 
