@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, artifact_of, changed
+from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 
 CMAKE = shutil.which("cmake")
 needs_cmake = pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests._support import fake_device as fake
 from tests._support.programs import kernel
-from tests.artifact.test_artifact import artifact_of
+from tests._support.scale_artifact import artifact_of
 
 from uma.artifact import Artifact, PartCounts, load
 from uma.artifact.describe import buffer_records, call_records, device_record
@@ -27,15 +27,8 @@ from uma.errors import DeviceError, ModelError, PluginError, UsageError
 from uma.json_record import plain
 from uma.program import Buffer, Call, Program, plan
 
+pytestmark = pytest.mark.usefixtures("cache_folder")
 X = np.array([1, -2, 3, 2**30], np.int32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UMA_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "uma"))
-        patch.delenv("CC", raising=False)
-        yield
 
 
 def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[str, str | bytes], dict[str, Any]]:

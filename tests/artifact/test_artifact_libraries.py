@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, SCALE_C, X, artifact_of
+from tests._support.scale_artifact import FILES, METADATA, SCALE_C, X, artifact_of
 
 from uma.artifact import Artifact, load
 from uma.errors import ToolchainError

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.artifact.test_artifact import FILES, METADATA, artifact_of, changed
+from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 
 from uma.artifact import load
 from uma.errors import UsageError
@@ -108,11 +108,6 @@ def test_killed(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_200_times(tmp_path: Path, how: str, seed: int) -> None:
     kill(tmp_path / "scale", how, kills=200, seed=seed)
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    return artifact_of(FILES, METADATA).save(tmp_path / "scale")
 
 
 def again(folder: Path) -> None:
