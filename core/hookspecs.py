@@ -146,23 +146,36 @@ def ops() -> Sequence[CustomOp] | None:
 
     Example::
 
+        from typing import Any
+
+        import numpy.typing as npt
+
         from uma.hookspecs import CustomLayer, CustomOp, hookimpl
-        from uma.relay import Call, Op, call
+        from uma.relay import Attrs, Call, Op, TensorType, call
         from uma.target import TargetKind
         from uma.tir import te
+
+        def same(attrs: Attrs, data: TensorType) -> TensorType:
+            return data
+
+        def cubed(attrs: Attrs, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return data**3
+
+        def cube(attrs: Attrs, out: TensorType, x: te.Tensor) -> te.Tensor:
+            return te.compute(out.shape, lambda *i: x[i] * x[i] * x[i], "cube")
 
         CUBE = Op(
             "my_device.cube",
             "The third power of every element. ``data``: any shape, float32.",
             ("data",),
-            infer=lambda attrs, data: data,
-            reference=lambda attrs, data: data**3,
-            compute=lambda attrs, out, x: te.compute(out.shape, lambda *i: x[i] * x[i] * x[i], "cube"),
+            infer=same,
+            reference=cubed,
+            compute=cube,
             kind="elementwise",
         )
 
         def import_cube(layer: CustomLayer) -> Call:
-            return call("my_device.cube", layer.inputs[0].value)
+            return call("my_device.cube", layer.operand(0))
 
         @hookimpl
         def register_target() -> list[TargetKind]:
@@ -230,8 +243,10 @@ def passes(target: Target) -> Sequence[Pass] | None:
 
         def relu_once(module: IRModule) -> IRModule:
             def rule(expr: Expr) -> Expr | None:
-                double = isinstance(expr, Call) and expr.op_name == "nn.relu" and isinstance(expr.args[0], Call)
-                return expr.args[0] if double and expr.args[0].op_name == "nn.relu" else None
+                if not isinstance(expr, Call) or expr.op_name != "nn.relu":
+                    return None
+                [inner] = expr.args
+                return inner if isinstance(inner, Call) and inner.op_name == "nn.relu" else None
 
             return Rewriter(module).rewrite(rule)
 
@@ -283,7 +298,7 @@ def relay_to_tir(
 
         @hookimpl
         def relay_to_tir(region: MatchedRegion) -> tuple[IRModule, GlobalVar] | None:
-            if len(region.matches) > 1:
+            if len(region.matches) != 1:
                 return None  # the core asks for each of them
             [match] = region.matches
             shape = match["x"].shape
@@ -348,7 +363,7 @@ def relay_to_runtime(
 
         @hookimpl
         def relay_to_runtime(region: MatchedRegion) -> tuple[IRModule, GlobalVar] | None:
-            if len(region.matches) > 1:
+            if len(region.matches) != 1:
                 return None
             [match] = region.matches
             x, y = (Buffer(name, match["x"].shape, "float32") for name in ("x", "y"))

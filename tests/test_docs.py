@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests._support.type_checkers import CHECKERS, type_faults
 from tests.test_layers import face_faults
 
 from uma.compilers import ALLOWED_FLAGS
@@ -354,13 +355,15 @@ def test_the_guides_plugin_uses_only_the_public_face(chapters: tuple[Path, dict[
 
 
 @pytest.mark.soak
-def test_the_guides_plugin_passes_mypy_strict(chapters: tuple[Path, dict[str, str]]) -> None:
-    pytest.importorskip("mypy")
-    folder, environment = chapters
-    path = os.pathsep.join([str(folder / "uma-vadd" / "src"), str(ROOT / "src")])
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "-p", "uma_vadd"]
-    done = subprocess.run(command, cwd=folder, env={**environment, "MYPYPATH": path}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_guides_plugin_is_typed_strictly(checker: str, chapters: tuple[Path, dict[str, str]]) -> None:
+    folder, _ = chapters
+    assert type_faults(checker, folder / "uma-vadd" / "src" / "uma_vadd") == ""
+
+
+@pytest.mark.soak
+def test_the_smallest_back_end_passes_pyright() -> None:  # mypy sees it with the sources
+    assert type_faults("basedpyright", ROOT / "examples" / "uma-null" / "src" / "uma_null") == ""
 
 
 def test_an_expectation_may_leave_things_out() -> None:

@@ -4,7 +4,7 @@ from . import quantised
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .extern import Blob, Extern, Field, Relocation
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
-from .op import Attr, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
+from .op import Attr, Attrs, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
 from .rewriter import Rewriter
 from .tensors import TensorFunction, tensor_function
 from .text import parse_module, print_module
@@ -15,6 +15,7 @@ from .visit import children, free_vars, post_order, rewrite, substitute, users
 
 __all__ = [
     "Attr",
+    "Attrs",
     "Blob",
     "Bounds",
     "Call",

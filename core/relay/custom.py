@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Union
 
-from ..errors import PluginError
+from ..errors import ModelError, PluginError
 from .expr import Expr
 from .op import Op
 
@@ -58,6 +58,20 @@ class CustomLayer:
     outputs: tuple[CustomTensor, ...]
     options: bytes = b""
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+    def operand(self, index: int) -> Expr:
+        """An operand as an expression.
+
+        Args:
+            index: its place among the inputs, from 0 on.
+
+        Raises:
+            ModelError: the layer leaves it out.
+        """
+        given = self.inputs[index] if index < len(self.inputs) else None
+        if given is None or given.value is None:
+            raise ModelError(f"{self.operator} needs operand {index}, which is left out")
+        return given.value
 
 
 CustomImporter = Callable[[CustomLayer], Expr | Sequence[Expr]]

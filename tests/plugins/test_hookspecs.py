@@ -14,6 +14,7 @@ import numpy as np
 import pluggy
 import pytest
 from tests._support.plugins import checked, members_of, module_of
+from tests._support.type_checkers import CHECKERS, type_faults
 
 import uma
 from uma import hookspecs
@@ -197,6 +198,27 @@ def lowered(members: Members, body: Expr) -> str:
 def test_the_examples_are_all_tested() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     assert [hook for hook in HOOKS if f"def test_the_example_of_{hook}_works(" not in source] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_examples_are_typed_strictly(checker: str, tmp_path: Path) -> None:
+    package = tmp_path / "examples_of_hooks"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for hook in HOOKS:
+        (package / f"{hook}.py").write_text(example(hook))
+    assert type_faults(checker, package) == ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_what_is_not_typed_is_found(checker: str, tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    code = "import uma\n\nTARGET: int = uma.Target.current()\n\n\ndef f(x):\n    return x\n"
+    (tmp_path / "bad" / "__init__.py").write_text(code)
+    found = type_faults(checker, tmp_path / "bad")
+    assert "__init__.py:3" in found and "__init__.py:6" in found
 
 
 def test_code_says_nothing_by_default() -> None:

@@ -20,7 +20,19 @@ from uma.hookspecs import CustomLayer, CustomOp, CustomTensor
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build, build_loaded, load_model, lower_loaded
 from uma.plugins import PluginEntry, PluginHost, installed_plugins
-from uma.relay import Call, Constant, Expr, IRModule, Op, call, children, get_op, registered_ops
+from uma.relay import (
+    Call,
+    Constant,
+    Expr,
+    IRModule,
+    Op,
+    TensorType,
+    Var,
+    call,
+    children,
+    get_op,
+    registered_ops,
+)
 from uma.relay.evaluate import evaluate
 from uma.relay.text import print_module
 from uma.reports.verify import verify
@@ -169,6 +181,15 @@ def test_what_the_importer_is_told(tmp_path: Path) -> None:
     told = dict(second.attributes)
     np.testing.assert_array_equal(told.pop("table"), [1.0, 2.0])
     assert told == {"alpha": 0.5, "axis": 1, "mode": "fast", "steps": (1, 2), "scales": (0.5, 1.5)}
+
+
+def test_operands_are_asked_for_by_their_places() -> None:
+    x = Var("x", TensorType((3,), "float32"))
+    layer = CustomLayer("l", "com.acme::Cube", (CustomTensor("x", x), None, CustomTensor("y")), ())
+    assert layer.operand(0) is x
+    for index in (1, 2, 3):
+        with pytest.raises(ModelError, match=f"com.acme::Cube needs operand {index}, which is left out"):
+            layer.operand(index)
 
 
 def test_quantised_operands_say_what_they_mean(tmp_path: Path) -> None:
