@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(PY) -m pytest -n 2 --dist worksteal
 
-soak: $(VENV)/.dev
+soak: $(VENV)/.soak
 	UMA_SOAK=1 $(PY) -m pytest -n 2 --dist worksteal -m soak
 
 raises: $(VENV)/.dev
@@ -45,10 +45,11 @@ clean:
 
 $(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
 $(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
+$(VENV)/.soak: WANTED = -e '.[test,lint,types]' $(PLUGINS:%/pyproject.toml=-e %)
 $(VENV)/.docs: WANTED = -e '.[docs]' $(PLUGINS:%/pyproject.toml=-e %)
 
 # uv installs in a quarter of pip's time; where it is not to be had, or cannot reach what pip can, pip does the work.
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(PROJECTS) | same-python
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.soak $(VENV)/.docs: $(PROJECTS) | same-python
 	@echo "installing into $(VENV)"
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) uv && $(PY) -m uv pip install --quiet --python $(PY) $(WANTED) || \

@@ -26,7 +26,7 @@ def type_faults(checker: str, package: Path) -> str:
         checker: one of `CHECKERS`; the test is skipped where it is not installed.
         package: the folder of the package.
     """
-    pytest.importorskip(checker, reason=f"{checker}, of the extra lint, is not installed")
+    pytest.importorskip(checker, reason=f"{checker} is not installed: `make soak` installs it")
     if checker == "mypy":
         path = os.pathsep.join([str(package.parent), str(_SOURCES)])
         options = ["--strict", "--no-error-summary", "--follow-imports=silent", "--config-file=", "-p", package.name]
