@@ -57,9 +57,9 @@ class Code:
     cc: str | None = None
     machine: str | None = None
     runner: str | None = None
-    symbols: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    objects: Mapping[str, bytes] = field(default_factory=dict)
+    symbols: Mapping[str, str] = field(default_factory=dict, hash=False)
+    sources: Mapping[str, str] = field(default_factory=dict, hash=False)
+    objects: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     libraries: tuple[Library, ...] = ()
 
     def __post_init__(self) -> None:

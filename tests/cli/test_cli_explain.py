@@ -105,7 +105,8 @@ why layers are not on accelerators:
         def own(module: IRModule, target: Target, prefix: str) -> Code:
             made = {var.name: f"{prefix}_{var.name}" for var in module.functions}
             text = "\n".join(kernel_source(made[v.name], f, is_static=False) for v, f in module.functions.items())
-            return Code(symbols=made, sources={f"{prefix}.c": f'#include "{prefix}_functions.h"\n\n{text}'})
+            text = f'#include "{prefix}_functions.h"\n#include "uma_math.h"\n\n{text}'
+            return Code(symbols=made, sources={f"{prefix}.c": text})
 
         install(toy("npu", "nn.relu", tir_to_runtime=own))
         line = "npu: its plugin makes 1 kernel itself (relu); what is proven of loops ends with them: `uma verify`"

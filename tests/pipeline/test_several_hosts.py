@@ -357,14 +357,14 @@ def test_a_host_that_is_another_machine(compilers: tuple[str, ...], tmp_path: Pa
     program = lower_loaded(load_model(pinned({"second": "other"}, members), name="m"), members)
     assert isinstance(program, Program)
     files = emit_model(program, plan(program), remote=["other"])
-    assert files.hosts == {"other": ("m_on_other.c",)}
+    assert files.units == {"other": ("m_on_other.c",)}
     for name, text in files.contents.items():
         (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
     (tmp_path / "firmware.c").write_text(FIRMWARE)
     x = np.array([-4, 3, -2, 1, 0, 5, 6, -7], np.int32).reshape(2, 4)
     expected = (np.maximum(x, 0) + np.array([1, -2, 3, 4], np.int32)) ** 2
     for compiler in compilers:
-        sources = [*files.sources, *files.hosts["other"], "firmware.c"]
+        sources = [*files.sources, *files.units["other"], "firmware.c"]
         flags = [*STRICT, "-fsanitize=address,undefined", "-fno-sanitize-recover"]
         command = [compiler, *flags, *sources, "-o", "program"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
