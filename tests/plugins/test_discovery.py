@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +148,11 @@ def test_a_plugin_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     host.plugin_for("zipped").check_installed()
     assert str(archive) in str(sys.modules.pop("uma_zipped").__file__)
     assert [entry.location for entry in found("zipped")] == [str(archive)]
+    monkeypatch.undo()
+    with warnings.catch_warnings():  # what reads metadata keeps archives open, and leaves them to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        importlib.invalidate_caches()
+        gc.collect()
 
 
 @pytest.mark.parametrize(
