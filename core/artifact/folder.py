@@ -65,6 +65,8 @@ def written_whole(path: str | os.PathLike[str], what: str, refuse: Callable[[Pat
     Raises:
         UsageError: something is there that may not be replaced, or it cannot be written. Then nothing is left.
     """
+    if "\0" in os.fspath(path):
+        raise UsageError(f"cannot write {what}: there is a null character in the path", where=os.fspath(path))
     try:
         folder = Path(os.path.realpath(path))
         with staging(folder) as staged:
@@ -72,9 +74,8 @@ def written_whole(path: str | os.PathLike[str], what: str, refuse: Callable[[Pat
             with one_at_a_time(folder.parent):
                 refuse(folder)
                 replace_folder(staged, folder)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot write {what}: {reason}", where=os.fspath(path)) from error
+    except OSError as error:
+        raise UsageError(f"cannot write {what}: {error.strerror}", where=os.fspath(path)) from error
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], ArtifactRecord]:

@@ -205,7 +205,7 @@ def end_of_proofs(brought: Mapping[str, Sequence[str]]) -> list[str]:
     """
     return [
         f"{label}: its plugin makes {len(names)} kernel{'s' * (len(names) > 1)} itself ({', '.join(names)}); what is "
-        "proven of loops ends with them: `uma verify` compares what they compute"
+        "proven of its loops ends there: `uma verify` compares what they compute"
         for label, names in brought.items()
         if names
     ]

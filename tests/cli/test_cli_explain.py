@@ -109,7 +109,7 @@ why layers are not on accelerators:
             return Code(symbols=made, sources={f"{prefix}.c": text})
 
         install(toy("npu", "nn.relu", tir_to_runtime=own))
-        line = "npu: its plugin makes 1 kernel itself (relu); what is proven of loops ends with them: `uma verify`"
+        line = "npu: its plugin makes 1 kernel itself (relu); what is proven of its loops ends there: `uma verify`"
         for command in ("explain", "build"):
             done = uma(command, "m.py", "--target", "npu", "--target", "plain")
             assert (done.code, done.err) == (0, "") and line in done.out, done

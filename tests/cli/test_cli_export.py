@@ -209,5 +209,5 @@ def test_a_path_is_one(built: PluginHost, folder: Path) -> None:
     artifact = uma_package.load("net")
     with pytest.raises(UsageError, match="3 is no path of an export"):
         artifact.export("npu.names", 3, plugins=built)  # type: ignore[arg-type]  # what is wrong is meant
-    with pytest.raises(UsageError, match=r"cannot write the export: (lstat: )?embedded null"):
+    with pytest.raises(UsageError, match="cannot write the export: there is a null character in the path"):
         artifact.export("npu.names", "a\0b", plugins=built)
