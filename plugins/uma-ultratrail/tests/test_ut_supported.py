@@ -304,9 +304,9 @@ def test_frames_are_not_regrouped() -> None:
 
 def test_what_is_constant_is_the_hosts() -> None:
     sums = call("qnn.conv1d", const(np.ones((1, 9, 8), np.int8)), weights(3, 8, 8))
-    assert reason(scaled(sums)).startswith("clause computed: maps are computed; the data is constant")
+    assert reason(scaled(sums)).startswith("clause computed: operands are computed; data is constant")
     wide = call("multiply", call("cast", const(np.ones((1, 18, 8), np.int8)), dtype="int32"), const(np.int32(32)))
-    assert reason(scaled(call("add", conv(), wide))).startswith("clause computed: maps are computed; the residual is")
+    assert reason(scaled(call("add", conv(), wide))).startswith("clause computed: operands are computed; residual is")
 
 
 @pytest.mark.parametrize(

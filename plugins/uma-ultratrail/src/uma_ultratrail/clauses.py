@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from uma.hookspecs import Clause, Failed
-from uma.relay import Constant, FixedPoint, FloatScale, value_range
+from uma.relay import FixedPoint, FloatScale, quantised, value_range
 from uma.relay.pattern import Match
 
 from .layer import (
@@ -66,7 +66,7 @@ def _equals(value: Callable[[Match], object], wanted: object) -> Callable[[Match
 def _structure() -> list[Clause]:
     """What kind of layer it is."""
     return [
-        Clause("computed", _computed, "maps are computed; the {value} is constant: fold it into the bias"),
+        quantised.computed(),
         Clause(
             "one_sequence",
             lambda found: (
@@ -81,7 +81,11 @@ def _structure() -> list[Clause]:
             "from shape {value}",
         ),
         Clause("one_group", _equals(_groups, 1), "the array adds up all channels; here are {value} groups: use 1"),
-        Clause("dense_kernel", _equals(_dilation, 1), "taps are side by side; the dilation is {value}: use 1"),
+        Clause(
+            "dense_kernel",
+            _equals(lambda found: quantised.Window.of(found).dilation[1], 1),
+            "taps are side by side; the dilation is {value}: use 1",
+        ),
         Clause(
             "zero_points",
             _equals(_zero_point, 0),
@@ -272,11 +276,6 @@ def _pool_divisor(found: Match) -> Failed | bool:
     return count & (count - 1) == 0 or Failed(count)
 
 
-def _computed(found: Match) -> Failed | bool:
-    names = ("data", "residual")
-    return next((Failed(name) for name in names if isinstance(found.get(name), Constant)), True)
-
-
 def _whole_frames(found: Match) -> Failed | bool:
     data = found["data"].shape
     return shape_of(found).channels == data[-1] or Failed(data)
@@ -284,12 +283,7 @@ def _whole_frames(found: Match) -> Failed | bool:
 
 def _groups(found: Match) -> int:
     core = core_of(found)
-    return 1 if core.op_name == "qnn.dense" else int(core.attrs.groups)
-
-
-def _dilation(found: Match) -> int:
-    core = core_of(found)
-    return 1 if core.op_name == "qnn.dense" else int(core.attrs.dilation[0])
+    return 1 if quantised.kind_of(core) == "dense" else int(core.attrs.groups)
 
 
 def _zero_point(found: Match) -> int:

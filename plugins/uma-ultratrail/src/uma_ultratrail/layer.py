@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from uma.relay import Bounds, Call, Expr, FixedPoint, FloatScale, value_range
+from uma.relay import Bounds, Call, Expr, FixedPoint, FloatScale, quantised, value_range
 from uma.relay.pattern import Match
 
 from .machine import Machine
@@ -91,35 +91,29 @@ def core_of(found: Match) -> Call:
 
 def shape_of(found: Match) -> Shape:
     """The sizes of what was matched."""
-    core, data = core_of(found), found["data"].shape
-    if core.op_name == "qnn.dense":
-        rows, depth = math.prod(core.shape[:-1]), core.args[0].shape[-1]
+    core, data, window = core_of(found), found["data"].shape, quantised.Window.of(found)
+    if quantised.kind_of(core) == "dense":
+        rows, depth = math.prod(core.shape[:-1]), window.channels
         frames = depth // data[-1] if rows == 1 and len(data) == 3 and data[0] == 1 else 1
         if frames > 1:
-            return Shape(frames, data[-1], frames, 1, 0, 0, 1, core.shape[-1])
-        return Shape(rows, depth, 1, 1, 0, 0, rows, core.shape[-1])
-    _, frames, channels = data
-    before, behind = core.attrs.padding
-    taps, (stride,) = found["weight"].shape[0], core.attrs.strides
+            return Shape(frames, data[-1], frames, 1, 0, 0, 1, window.out_channels)
+        return Shape(rows, depth, 1, 1, 0, 0, rows, window.out_channels)
+    _, before, _, behind = window.padding
+    taps, frames = window.taps, window.width
     # All strides that lead behind the end give one frame.
-    stride = min(stride, frames + before + behind - taps + 1)
-    return Shape(frames, channels, taps, stride, before, behind, core.shape[1], core.shape[2])
+    stride = min(window.strides[1], frames + before + behind - taps + 1)
+    return Shape(frames, window.channels, taps, stride, before, behind, window.out_width, window.out_channels)
 
 
 def weights_of(found: Match) -> Integers:
     """(taps, channels, out channels), for one group."""
-    weights, shape = found.constant("weight").data.astype(np.int64), shape_of(found)
-    if core_of(found).op_name == "qnn.dense":
-        return weights.T.reshape(shape.taps, shape.channels, shape.out_channels)
-    return weights
+    shape = shape_of(found)
+    return quantised.Layer.of(found).weights.astype(np.int64).reshape(shape.taps, shape.channels, shape.out_channels)
 
 
 def bias_of(found: Match) -> Integers | None:
     """(out channels,), in units of the accumulator; None where there is none."""
-    if "bias" not in found:
-        return None
-    bias = found.constant("bias").data.astype(np.int64)
-    return np.broadcast_to(bias.reshape(-1), core_of(found).shape[-1:])
+    return quantised.Layer.of(found).given_bias.astype(np.int64) if "bias" in found else None
 
 
 def scale_of(found: Match) -> FixedPoint | FloatScale:
