@@ -38,7 +38,7 @@ class Shared:
 def by_device(node: Expr | Stmt) -> tuple[Access, ...]:
     """The uses of the host's memory that a copy or an execution leaves to the device."""
     uses = accesses(node)
-    device = isinstance(node, Exec) or (
+    device = (isinstance(node, Exec) and not node.intrinsic.is_host) or (
         isinstance(node, Copy) and any(use.buffer.scope not in HOST_SCOPES for use in uses)
     )
     return tuple(use for use in uses if use.buffer.scope in HOST_SCOPES) if device else ()

@@ -16,6 +16,7 @@ from ..relay.verify import Fault
 from ..relay.visit import global_callees, nested_functions, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
+from ..tir.proofs.lanes import register_faults
 from ..tir.rewrites.flatten import flatten
 from ..tir.rewrites.scratch import hoist_scratch
 from ..tir.rewrites.unroll import unroll
@@ -38,10 +39,14 @@ def phase_faults(module: IRModule, members: Members, phase: Phase) -> Iterator[F
         yield from _without_kernel(module)
     if PHASES.index(phase) >= PHASES.index("TIR_0"):
         yield from _not_lowered(module, members)
+    functions = [(var, function) for var, function in module.functions.items() if isinstance(function, PrimFunc)]
+    if PHASES.index(phase) >= PHASES.index("TIR_2"):
+        for var, function in functions:
+            yield from (Fault(f"{fault}; {fault.hint}", var.name) for fault in register_faults(function))
     for of, rewrite, left in _DONE:
         if PHASES.index(phase) >= PHASES.index(of):
-            for var, function in module.functions.items():
-                if isinstance(function, PrimFunc) and rewrite(function) is not function:
+            for var, function in functions:
+                if rewrite(function) is not function:
                     yield Fault(f"there are {left} left", var.name)
 
 

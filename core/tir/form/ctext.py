@@ -25,13 +25,14 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(_PLACEHOLDER.findall(text))
 
 
-def fault_in(text: str, known: Collection[str], required: Collection[str]) -> str | None:
+def fault_in(text: str, known: Collection[str], required: Collection[str], lists: Collection[str] = ()) -> str | None:
     """What is wrong with a text, or None.
 
     Args:
         text: anything.
         known: the placeholders there are.
         required: those that the text must mention.
+        lists: those that stand for several operands with commas between them.
     """
     plain = _PLACEHOLDER.sub("0", text)
     strange = plain[len(_match(plain)) :]
@@ -42,10 +43,13 @@ def fault_in(text: str, known: Collection[str], required: Collection[str]) -> st
             return f"{sign!r} cannot stand in an expression of C with placeholders"
     used = placeholders(text)
     for name in sorted(used - set(known)):
-        return f"unknown placeholder {{{name}}}; there is {', '.join(f'{{{k}}}' for k in known)}"
+        return f"unknown placeholder {{{name}}}; there is {', '.join(f'{{{k}}}' for k in known) or 'none'}"
     for name in required:
         if name not in used:
             return f"{{{name}}} is not mentioned"
+    for found in _PLACEHOLDER.finditer(text):
+        if found.group(1) in lists and not _is_argument(text, found):
+            return f"{{{found.group(1)}}} stands for several operands, and is no argument of a call by itself"
     return None if _is_one_expression(plain) else "it is not one expression: mind brackets and commas"
 
 
@@ -66,13 +70,17 @@ def _is_one_expression(plain: str) -> bool:
     return not open_brackets and bool(plain.strip())
 
 
+def _is_argument(text: str, found: re.Match[str]) -> bool:
+    """Whether a placeholder stands between brackets and commas."""
+    before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+    return before in ("(", ",") and after in (")", ",")
+
+
 def fill(text: str, values: Mapping[str, str]) -> str:
     """``text`` with each placeholder replaced by an expression of C, in parentheses where it needs them."""
 
     def operand(found: re.Match[str]) -> str:
         value = values[found.group(1)]
-        before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
-        whole = before in ("(", ",") and after in (")", ",")
-        return value if whole or _PRIMARY.fullmatch(value) else f"({value})"
+        return value if _is_argument(text, found) or _PRIMARY.fullmatch(value) else f"({value})"
 
     return _PLACEHOLDER.sub(operand, text)

@@ -307,8 +307,9 @@ class Buffer(Node):
         name: unique within its function.
         shape: extents, all positive; ``()`` is a scalar.
         dtype: element type.
-        scope: the memory it lives in: ``global`` for what is passed in, ``local`` for the stack of the kernel, else
-            the name of an accelerator's own memory, `Memory`.
+        scope: the memory it lives in: ``global`` for what is passed in, ``local`` for the stack of the kernel,
+            ``register`` for variables of C, a vector each where a ``vectorized`` loop runs along the last dimension,
+            else the name of an accelerator's own memory, `Memory`.
         alignment: of its first byte, in bytes; a power of two, at least the element's size.
     """
 

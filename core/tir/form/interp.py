@@ -5,7 +5,7 @@ the end if an element of an output was not written. Memory is a list of Python v
 not initialised. The function is turned into Python closures first, once for each statement and each distinct
 expression, so that a step costs about a microsecond.
 
-Iterations of a parallel loop run backwards: what depends on their order does not go unnoticed.
+Iterations of a parallel or vectorized loop run backwards: what depends on their order does not go unnoticed.
 
 An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
 against the buffer that the view is of. An accelerator's memory begins uninitialised.
@@ -280,7 +280,7 @@ class _Machine:
     def loop(self, stmt: For) -> Run:
         values, var = self.values, stmt.var
         extent, body = self.expr(stmt.extent), self.statement(stmt.body)
-        order = reversed if stmt.kind == "parallel" else iter
+        order = reversed if stmt.kind in ("parallel", "vectorized") else iter
 
         def run() -> None:
             for value in order(range(extent())):

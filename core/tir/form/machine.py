@@ -41,7 +41,7 @@ class Machine:
             require(twice is None, f"two {kind} of the machine are called {twice!r}")
         indices = [queue.index for queue in self.queues]
         require(len(set(indices)) == len(indices), "two queues of the machine have one index")
-        scopes = {"global", *(memory.name for memory in self.memories)}
+        scopes = {"global", "register", *(memory.name for memory in self.memories)}
         for intrinsic in self.intrinsics:
             for param in intrinsic.params:
                 what = f"{param.name!r} of {intrinsic.name!r} is in scope {param.scope!r}, no memory of the machine"

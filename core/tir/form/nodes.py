@@ -19,9 +19,10 @@ Arithmetic means the same in the interpreter and in generated C:
 from __future__ import annotations
 
 import keyword
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ...interning import Node
 from . import ctext
@@ -49,6 +50,7 @@ from .exprs import (
 from .fields import DECLARED, LABEL, READ, TOLD, UPDATED, WRITTEN, accesses, walk
 
 __all__ = [
+    "ADDRESSED_SCOPES",
     "BINARY",
     "COMPARISONS",
     "HOST_SCOPES",
@@ -91,8 +93,11 @@ __all__ = [
     "seq",
 ]
 
-HOST_SCOPES = ("global", "local")
-"""Where a buffer lives that the host can address: what is passed in, and the stack of the kernel."""
+ADDRESSED_SCOPES = ("global", "local")
+"""Where a buffer lives that has an address of the host: what is passed in, and the stack of the kernel."""
+
+HOST_SCOPES = (*ADDRESSED_SCOPES, "register")
+"""Where a buffer lives that the host can read and write: also in registers, one variable of C for each vector."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -138,12 +143,17 @@ def seq(*stmts: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-LoopKind = Literal["serial", "parallel", "unrolled"]
+LoopKind = Literal["serial", "parallel", "unrolled", "vectorized"]
+_LOOP_KINDS = get_args(LoopKind)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class For(Stmt):
-    """``body`` for ``var`` = 0 .. ``extent`` - 1. Iterations of a ``parallel`` loop must not depend on one another."""
+    """``body`` for ``var`` = 0 .. ``extent`` - 1.
+
+    Iterations of a ``parallel`` or ``vectorized`` loop must not depend on one another. Those of a ``vectorized`` loop,
+    the extent of which is a constant, become the lanes of vectors in C, where the body is written once.
+    """
 
     var: Var = field(metadata=DECLARED)
     extent: Expr
@@ -152,7 +162,7 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         require(self.extent.dtype == self.var.dtype == INDEX, f"loop {self.var.name!r} does not count in {INDEX}")
-        require(self.kind in ("serial", "parallel", "unrolled"), f"unknown loop kind {self.kind!r}")
+        require(self.kind in _LOOP_KINDS, f"unknown loop kind {self.kind!r}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -381,6 +391,10 @@ class Copy(Stmt):
         what = f"a copy to {to.name!r} has views of {ranks[0]} and {ranks[1]} axes and {ranks[2]} extents"
         require(len(set(ranks)) == 1, what)
         require(to.dtype == source.dtype, f"{source.dtype} copied to {to.name!r}, of {to.dtype}")
+        for buffer in (to, source):
+            require(
+                buffer.scope != "register", f"{buffer.name!r} is in registers, which are not copied: load and store"
+            )
         host = to.scope in HOST_SCOPES or source.scope in HOST_SCOPES
         require(host, f"a copy from {source.scope!r} to {to.scope!r} does not pass through the host")
         for extent in self.shape:
@@ -414,38 +428,60 @@ _MAX_PENDING = 255
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Intrinsic(Node):
-    """An instruction of an accelerator: what it does, and how it is called in C.
+    """An instruction of an accelerator, or of the host: what it does, and how it is written in C.
 
-    Either text is one expression of C of type ``int32_t``, 0 or a fault code of the device: ``code`` returns when the
-    work is done, ``start`` when it is in a `Queue`, after it has waited for room where that is full. Placeholders:
-    ``{device}``, a ``uma_device *``; by its name, for each parameter the address of its first element (a ``uint32_t``
-    byte address within an accelerator's memory, a pointer on the host) and for each variable its value;
-    ``{NAME_stride0}`` and so on, the bytes from one element to the next along each axis of a parameter. In ``start``
-    ``{queue}`` is the index of the queue.
+    One of an accelerator has a ``code``, a ``start`` or both. Either text is one expression of C of type ``int32_t``, 0
+    or a fault code of the device: ``code`` returns when the work is done, ``start`` when it is in a `Queue`, after it
+    has waited for room where that is full. Placeholders: ``{device}``, a ``uma_device *``; by its name, for each
+    parameter the address of its first element (a ``uint32_t`` byte address within an accelerator's memory, a pointer on
+    the host) and for each variable its value; ``{NAME_stride0}`` and so on, the bytes from one element to the next
+    along each axis of a parameter. In ``start`` ``{queue}`` is the index of the queue.
+
+    One of the host has a ``statement``, which becomes one statement of C: an assignment, or a call of a function or
+    macro, which may be a whole loop, a variable its extent. It uses no device and cannot fail. Placeholders are as
+    above, but for ``{device}``; for a parameter in scope ``register`` its name is the variable of C: a vector of as
+    many lanes as the last extent, or a scalar where there is none. Of several dimensions they are several variables,
+    in order, with commas between them: it must be an argument of a call.
 
     Args:
         name: unique within a function.
         params: the buffers it works on, each with its scope and its largest shape; a `View` is given for each. The
-            address of the view is aligned as the parameter is.
+            address of the view is aligned as the parameter is. Only what has a ``statement`` works on registers.
         vars: operands of type int32, given when it is executed.
         description: its effect, in loops over ``params`` and ``vars``: what the interpreter runs.
         code: the call in C; it mentions every parameter and variable. Empty where it can only be started.
         start: what starts it, likewise; empty where queues do not take it.
+        statement: how the host does it; empty where an accelerator does.
+        include: the name of the header that ``statement`` needs beyond ``uma_math.h`` and ``uma_vectors.h``.
     """
 
     name: str
     params: tuple[Buffer, ...]
     vars: tuple[Var, ...]
     description: Stmt
-    code: str
+    code: str = ""
     start: str = ""
+    statement: str = ""
+    include: str = ""
 
     def __post_init__(self) -> None:
         _require_name(self.name)
-        known = ["device", *(["queue"] if self.start else [])]
+        texts = {"code": self.code, "start": self.start, "statement": self.statement}
+        require(any(texts.values()), f"{self.name!r} has no code")
+        apart = not (self.statement and (self.code or self.start))
+        require(apart, f"{self.name!r} is the host's, having a statement, and has no code and no start")
+        header = not self.include or _HEADER.fullmatch(self.include) is not None
+        require(header, f"{self.name!r} includes {self.include!r}, which is no name of a header such as 'dot.h'")
+        require(not self.include or bool(self.statement), f"{self.name!r} has no statement, and includes a header")
+        known = [] if self.statement else ["device", *(["queue"] if self.start else [])]
         for param in self.params:
-            require(param.scope != "local", f"parameter {param.name!r} of {self.name!r} has scope 'local'")
-            known += [param.name, *(f"{param.name}_stride{k}" for k in range(len(param.shape)))]
+            what = f"parameter {param.name!r} of {self.name!r} has scope {param.scope!r}"
+            require(param.scope != "local", what)
+            require(param.scope != "register" or bool(self.statement), f"{what}, which only the host works on")
+            require(not self.statement or param.scope in HOST_SCOPES, f"{what}, which the host cannot address")
+            known.append(param.name)
+            if param.scope != "register":
+                known += [f"{param.name}_stride{k}" for k in range(len(param.shape))]
         for var in self.vars:
             require(var.dtype == INDEX, f"variable {var.name!r} of {self.name!r} is {var.dtype}, not {INDEX}")
             known.append(var.name)
@@ -453,19 +489,27 @@ class Intrinsic(Node):
             _require_name(name)
             require(known.count(name) == 1, f"two placeholders of {self.name!r} are called {name!r}")
         required = [*(param.name for param in self.params), *(var.name for var in self.vars)]
-        require(bool(self.code or self.start), f"{self.name!r} has no code")
-        for way, text in (("code", self.code), ("start", self.start)):
+        several = [param.name for param in self.params if param.scope == "register" and len(param.shape) > 1]
+        for way, text in texts.items():
             names = known if way == "start" else [name for name in known if not self.start or name != "queue"]
-            fault = ctext.fault_in(text, names, required) if text else None
+            fault = ctext.fault_in(text, names, required, several) if text else None
             require(fault is None, f"{way} of {self.name!r}: {fault}")
 
     def __repr__(self) -> str:
         return f"<Intrinsic {self.name}>"
 
     @property
+    def is_host(self) -> bool:
+        """Whether the host does it, without a device."""
+        return bool(self.statement)
+
+    @property
     def roles(self) -> tuple[tuple[bool, bool], ...]:
         """Of each parameter, whether the description reads it, and whether it writes it."""
         return _roles(self)
+
+
+_HEADER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\.h")
 
 
 @lru_cache(maxsize=256)
@@ -489,7 +533,7 @@ class Exec(Stmt):
     queue: Queue | None = None
 
     def __post_init__(self) -> None:
-        way = "code" if self.queue is None else "start"
+        way = "start" if self.queue is not None else "statement" if self.intrinsic.is_host else "code"
         lacks = "can only be started on a queue" if self.queue is None else "cannot be started on a queue"
         require(bool(getattr(self.intrinsic, way)), f"{self.intrinsic.name!r} {lacks}: it has no {way}")
         name, params, variables = self.intrinsic.name, self.intrinsic.params, self.intrinsic.vars
@@ -498,7 +542,7 @@ class Exec(Stmt):
         for param, view in zip(params, self.args, strict=True):
             buffer, what = view.buffer, f"{name!r} takes as {param.name!r}"
             require(buffer.dtype == param.dtype, f"{what} a view of {param.dtype}, not {buffer.dtype}")
-            scope = "global" if buffer.scope in HOST_SCOPES else buffer.scope
+            scope = "global" if buffer.scope in ADDRESSED_SCOPES else buffer.scope
             require(scope == param.scope, f"{what} a view in scope {param.scope!r}, not {buffer.scope!r}")
             rank = len(param.shape)
             require(len(view.axes) == rank, f"{what} a view of {rank} axes, not {len(view.axes)}")

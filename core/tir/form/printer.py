@@ -56,6 +56,7 @@ __all__ = [
     "ROLES",
     "TRANSFERS",
     "UPDATES",
+    "WORDS",
     "Definitions",
     "arguments",
     "headline",
@@ -94,9 +95,11 @@ CALLED = ("truncdiv", "min", "max")
 
 _SELECT, _NOT, _COMPARE, _NEG, _ATOM = 1, 4, 5, 12, 13
 
-LOOPS = {"serial": "range", "parallel": "parallel", "unrolled": "unrolled"}
+LOOPS = {"serial": "range", "parallel": "parallel", "unrolled": "unrolled", "vectorized": "vectorized"}
 ROLES = {"input": "In", "output": "Out", "constant": "Const", "workspace": "Workspace"}
 UPDATES = {"add": "+=", "mul": "*=", "min": "update_min", "max": "update_max"}
+WORDS = ("start", "statement", "include")
+"""The texts of an intrinsic that are given by their names."""
 TRANSFERS = ("copy_in", "copy_out", "start_in", "start_out")
 
 
@@ -201,7 +204,7 @@ def _intrinsic(intrinsic: Intrinsic, name: str) -> str:
     params = [_typed(param, "Operand", "global") for param in intrinsic.params]
     params += [f"{var.name}: {var.dtype}" for var in intrinsic.vars]
     texts = [f'"{intrinsic.code}"'] if intrinsic.code else []
-    texts += [f'start="{intrinsic.start}"'] if intrinsic.start else []
+    texts += [f'{key}="{text}"' for key in WORDS if (text := getattr(intrinsic, key))]
     mark = ", ".join([*texts, *_own_name(intrinsic.name, name)])
     return _definition(f"@intrinsic({mark})", name, params, list(_lines(intrinsic.description, {})))
 

@@ -15,7 +15,7 @@ Grammar::
     align      = "align(" INT ")"
 
     body       = ":" NEWLINE INDENT statement { statement } DEDENT
-    statement  = "for" NAME "in" ("range" | "parallel" | "unrolled") "(" expr ")" body
+    statement  = "for" NAME "in" ("range" | "parallel" | "unrolled" | "vectorized") "(" expr ")" body
                | "if" expr body { "elif" expr body } ["else" body]
                | NAME ":" dtype "=" expr NEWLINE
                | NAME "= alloc(" buffer ")" NEWLINE
@@ -44,7 +44,7 @@ Operators bind as in Python. What is called in an expression is a dtype (a cast,
     spad = memory(1024, align(8), start_in="dma_in({device}, {queue}, {to}, {from}, {row_bytes})")
     dma = queue("dma_wait({device}, {pending})")        # its index, if not 0, comes second
 
-    # its code in C, and what starts it on a queue: one of both will do
+    # its code in C, and what starts it on a queue: one of both will do. One of the host has a statement="..." instead
     @intrinsic("add({device}, {a}, {n})", start="add_start({device}, {queue}, {a}, {n})")
     def add(a: Operand[int32, (16,), scope("spad")], n: int32):
         for i in range(n):                              # what it does
@@ -109,7 +109,7 @@ from .nodes import (
     View,
     seq,
 )
-from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, Definitions, arguments, print_func
+from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, WORDS, Definitions, arguments, print_func
 from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
@@ -284,8 +284,8 @@ class FuncParser(ExprParser):
 
     def intrinsic(self, node: ast.FunctionDef) -> Intrinsic:
         mark = node.decorator_list[0]
-        args, words = self.mixed_arguments(mark, ("start", "name"))
-        if len(args) > 1 or not (args or "start" in words):
+        args, words = self.mixed_arguments(mark, (*WORDS, "name"))
+        if len(args) > 1 or not (args or "start" in words or "statement" in words):
             raise self.error(mark, 'an intrinsic is marked with its code: @intrinsic("f({device}, {a})")')
         self.returns_nothing(node)
         params: list[Buffer] = []
@@ -305,9 +305,9 @@ class FuncParser(ExprParser):
         description = self.block(node.body)
         name = self.string(words["name"]) if "name" in words else node.name
         code = self.string(args[0]) if args else ""
-        start = self.string(words["start"]) if "start" in words else ""
+        texts = {word: self.string(words[word]) for word in WORDS if word in words}
         with self.at(mark):
-            made = Intrinsic(name, tuple(params), tuple(variables), description, code, start)
+            made = Intrinsic(name, tuple(params), tuple(variables), description, code, **texts)
         for what, place in intrinsic_faults(made):
             raise self.error(self.places.get(place, node), what)
         return made

@@ -4,8 +4,8 @@
 - A variable or buffer is used within its scope only, with the type it was declared with.
 - Inputs and constants are never written; every output is, somewhere. Whether *each element* is written before it is
   read is for the interpreter to see.
-- Allocated buffers have scope ``local``, or that of one of the function's memories, whose buffers fit it together. A
-  buffer has fewer than 2**31 elements and is aligned to at most 4096 bytes.
+- Allocated buffers have scope ``local`` or ``register``, or that of one of the function's memories, whose buffers fit
+  it together. A buffer has fewer than 2**31 elements and is aligned to at most 4096 bytes.
 - What is in an accelerator's memory is read and written by `Copy` and `Exec` only, and copied the ways that the memory
   has.
 - Queues are those of the function, and have no business in a parallel loop, whose steps have no order. What can be seen
@@ -15,6 +15,7 @@
   copies, waits and intrinsics. Two intrinsics of a function have two names. What is given for a parameter is aligned as
   that.
 - An `Update` is of numbers.
+- A ``vectorized`` loop has a constant extent, a power of two from 2 to `MAX_LANES`, and none is within another.
 - Loops, conditions, blocks and the operands of an expression nest at most `MAX_NESTING` deep, and at most `MAX_SCOPES`
   names are bound or allocated around a statement: texts stay readable, C compilers and recursive passes safe.
 """
@@ -36,6 +37,7 @@ from .nodes import (
     Exec,
     Expr,
     For,
+    Imm,
     Intrinsic,
     Load,
     Memory,
@@ -51,10 +53,11 @@ from .nodes import (
 from .printer import headline
 from .visit import accesses, bodies, buffers_written, declares, operands, walk
 
-__all__ = ["MAX_NESTING", "MAX_SCOPES", "faults", "intrinsic_faults", "verify"]
+__all__ = ["MAX_LANES", "MAX_NESTING", "MAX_SCOPES", "faults", "intrinsic_faults", "verify"]
 
 MAX_NESTING = 90
 MAX_SCOPES = 150
+MAX_LANES = 64
 _MAX_ELEMENTS = 2**31 - 1
 _MAX_ALIGNMENT_BYTES = 4096
 
@@ -113,6 +116,7 @@ class _Checker:
         self.memories = memories
         self.queues = queues
         self.parallel_loops = 0
+        self.vectorized_loops: list[For] = []
         self.declared: set[str] = set()
         self.labels: set[str] = set()
         self.scope: dict[str, Symbol] = {}
@@ -142,9 +146,13 @@ class _Checker:
         symbol = declares(stmt)
         parallel = isinstance(stmt, For) and stmt.kind == "parallel"
         self.parallel_loops += parallel
+        vectorized = isinstance(stmt, For) and stmt.kind == "vectorized"
+        self.vectorized_loops += [stmt] if isinstance(stmt, For) and vectorized else []
         for inner in bodies(stmt):
             yield from self.statement(inner, nesting, scopes)
         self.parallel_loops -= parallel
+        if vectorized:
+            self.vectorized_loops.pop()
         if symbol is not None:
             self.scope.pop(symbol.name, None)
         if isinstance(stmt, Alloc) and stmt.buffer.scope in self.used_bytes:
@@ -154,11 +162,14 @@ class _Checker:
         symbol = declares(stmt)
         if symbol is not None:
             yield from self.declare(symbol)
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, For) and stmt.kind == "vectorized":
+            yield from self.lanes(stmt)
+        elif isinstance(stmt, Alloc):
             yield from _buffer_faults(stmt.buffer)
-            if stmt.buffer.scope == "global" or (stmt.buffer.scope != "local" and self.memories is None):
+            own = stmt.buffer.scope in ("local", "register")
+            if stmt.buffer.scope == "global" or (not own and self.memories is None):
                 yield f"buffer {stmt.buffer.name!r} is allocated in scope {stmt.buffer.scope!r}, not 'local'"
-            elif stmt.buffer.scope != "local":
+            elif not own:
                 yield from self.placed(stmt.buffer)
         elif isinstance(stmt, Block):
             if not stmt.label.isascii():
@@ -181,6 +192,15 @@ class _Checker:
             yield from self.copy(stmt)
         if isinstance(stmt, (Copy, Exec, Wait)) and stmt.queue is not None:
             yield from self.queue(stmt.queue)
+
+    def lanes(self, stmt: For) -> Iterator[str]:
+        name = stmt.var.name
+        lanes = int(stmt.extent.value) if isinstance(stmt.extent, Imm) else 0
+        if not 2 <= lanes <= MAX_LANES or lanes & (lanes - 1):
+            found = lanes if isinstance(stmt.extent, Imm) else "no constant"
+            yield f"the extent of vectorized loop {name!r} is {found}, not a power of two from 2 to {MAX_LANES}"
+        if self.vectorized_loops:
+            yield f"vectorized loop {name!r} is within another one, {self.vectorized_loops[-1].var.name!r}"
 
     def copy(self, stmt: Copy) -> Iterator[str]:
         memories = self.memories or {}

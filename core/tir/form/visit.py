@@ -82,9 +82,11 @@ def unguarded(value: Expr) -> set[Expr]:
 
 
 def uses_device(func: PrimFunc) -> bool:
-    """Whether ``func`` executes an intrinsic, copies to or from an accelerator's memory, or waits for a queue."""
+    """Whether ``func`` executes an intrinsic of an accelerator, copies to or from its memory, or waits for a queue."""
     return any(
-        isinstance(part, (Exec, Wait)) or any(use.buffer.scope not in HOST_SCOPES for use in accesses(part))
+        isinstance(part, Wait)
+        or (isinstance(part, Exec) and not part.intrinsic.is_host)
+        or any(use.buffer.scope not in HOST_SCOPES for use in accesses(part))
         for part in walk(func.body)
     )
 

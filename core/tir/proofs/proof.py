@@ -1,5 +1,5 @@
-"""What must be proven of every lowered function before it becomes C: it stays within its buffers, and writes all of its
-outputs. `verify` says what a function is; this, that running it is safe."""
+"""What must be proven of every lowered function before it becomes C: it stays within its buffers, writes all of its
+outputs, and makes vectors only of what is independent. `verify` says what a function is; this, that it is safe."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from ..form.nodes import PrimFunc
 from .indices import Unproven, index_faults
+from .lanes import lane_faults
 from .written import output_faults
 
 __all__ = ["Unproven", "unproven"]
@@ -20,6 +21,6 @@ def unproven(func: PrimFunc) -> Unproven | None:
     A function is looked at once: the same one at a later stage costs nothing.
     """
     if func not in _FOUND:
-        found = next(index_faults(func), None)
-        _FOUND[func] = next(output_faults(func), None) if found is None else found
+        proofs = (index_faults, lane_faults, output_faults)
+        _FOUND[func] = next((found for proof in proofs for found in proof(func)), None)
     return _FOUND[func]
