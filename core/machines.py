@@ -1,4 +1,5 @@
-"""The machines that code is compiled for where it is not this one, and the emulators that run it here."""
+"""The machines that code is compiled for where it is not this one, the emulators that run it here, and what this
+machine's CPU can."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from .errors import UsageError
@@ -21,10 +23,12 @@ __all__ = [
     "Memory",
     "Runner",
     "alike",
+    "cpu_features",
     "find_runner",
     "runners_for",
 ]
 
+_CPUINFO = Path("/proc/cpuinfo")
 _TRIPLE = re.compile(r"[a-z][a-z0-9_]{0,15}(?:-[a-z0-9_]{1,15}){1,3}", re.ASCII)
 _CPU = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,63}", re.ASCII)
 
@@ -254,3 +258,15 @@ def find_runner(name: str, machine: Machine | None) -> Runner:
 def runners_for(machine: Machine) -> list[str]:
     """The names of the emulators that run what is compiled for ``machine``."""
     return [runner.name for runner in RUNNERS.values() if runner.objection(machine) is None]
+
+
+def cpu_features() -> frozenset[str]:
+    """The instructions that all cores of this machine have, as Linux calls them in ``/proc/cpuinfo`` (``avx2``,
+    ``asimddp``); nothing where the system does not say.
+    """
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    cores = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset.intersection(*(frozenset(core.split()) for core in cores)) if cores else frozenset()

@@ -37,7 +37,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[6] = 6
+SCHEMA_VERSION: Literal[7] = 7
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -222,6 +222,10 @@ class HostRecord:
         tuple[Identifier, ...],
         "The kernels that a plugin made itself of their loops: what is proven of these ends there.",
     ]
+    features: Annotated[
+        tuple[Annotated[str, Constraint(pattern="^[A-Za-z0-9_.+-]{1,64}$")], ...],
+        "What its loops count on in its CPU, in alphabetical order; of `mcpu=native`, what this machine's had.",
+    ]
 
     @property
     def own_machine(self) -> Machine | None:
@@ -280,7 +284,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[6], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[7], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[

@@ -14,6 +14,7 @@ from ..relay.rewriter import Rewriter
 from ..relay.transform.layout import reshape
 from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
+from ..tir.rewrites.contract import contract
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
@@ -139,7 +140,7 @@ def _lower_call(
         raise
     bound = list(zip(tensors.params, args, strict=True))
     kernel = tensors.kernel([tensor for tensor, arg in bound if isinstance(arg, Constant)])
-    var = _named(kernel.func, name, kernels, taken)
+    var = _named(_contracted(kernel.func, host), name, kernels, taken)
     computed = [arg for _, arg in bound if not isinstance(arg, Constant)]
     inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(computed, kernel.func.buffers("input"), strict=True)]
     known = [arg for _, arg in bound if isinstance(arg, Constant)]
@@ -147,6 +148,13 @@ def _lower_call(
     laid_out = zip(known, taken_as, kernel.orders, strict=True)
     constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
     return Call(var, [*inputs, *constants, *map(const, kernel.constants)])
+
+
+def _contracted(func: PrimFunc, host: Member | None) -> PrimFunc:
+    """``func`` with one rounding in sums of products, of the floats for which the CPU has an instruction for that."""
+    if host is None or "fma" not in host.features:
+        return func
+    return contract(func, host.features & {"float32", "float64"})
 
 
 def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+from ..arguments import told
 from ..errors import PluginError
 from ..hookspecs import Pass, Runtime, Strategy
 from ..partition import Owner, Partitioner, eager, find_partitioner
@@ -90,6 +91,18 @@ class Member:
         if not isinstance(limits, Limits):
             raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
         return limits
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """What the CPU of a host can; PluginError where the plugin is at fault."""
+        if self.target.kind.features is None:
+            return frozenset()
+        features: object = self.plugin.run(
+            "the features of its target kind", partial(self.target.kind.features, self.target), self.target
+        )
+        if not isinstance(features, frozenset) or not all(isinstance(name, str) for name in features):
+            raise self.plugin.fault(f"gave {told(features)} for the features of {self.target.kind.name}")
+        return features
 
     def undeclared(self, func: PrimFunc | Extern) -> str | None:
         """What a function uses though the plugin does not declare it, in words; None where there is nothing."""

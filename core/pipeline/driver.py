@@ -457,6 +457,7 @@ def make_artifact(
             files.sources if label == own else files.units[label],
             files.objects.get(None if label == own else label, ()),
             tuple(code.symbols),
+            tuple(sorted(members[label].features)),
         )
         for label, code in codes.items()
     )

@@ -47,6 +47,9 @@ class TargetKind:
         default_host: the text of the host that is added for an accelerator which is given without one.
         canonicalise: gives the attributes that follow from those that were given, and those that go before what was
             given: ``mtriple``, ``mcpu=cortex-m7`` for ``-mcpu=cortex-m7f``. It is a function of the target alone.
+        features: gives of a host's target what its CPU can, which loops for it may count on; None for nothing. The core
+            knows ``fma`` (a * b + c rounded once is an instruction, of the floats that the CPU has) and ``float32`` and
+            ``float64`` (the CPU computes with these); other names are the kind's own.
 
     Raises:
         PluginError: the declaration contradicts itself.
@@ -61,6 +64,7 @@ class TargetKind:
     limits: Limits | Callable[[Target], Limits] | None = None
     default_host: str | None = None
     canonicalise: Callable[[Target], Mapping[str, object]] | None = None
+    features: Callable[[Target], frozenset[str]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -69,6 +73,7 @@ class TargetKind:
         self._require(is_name(self.device_type), f"device type {shown(self.device_type)} must be a name as well")
         self._require(bool(self.help.strip()), "it needs a help text")
         self._require(not (self.is_host and self.default_host), "a host has no default host")
+        self._require(self.is_host or self.features is None, "features are of hosts, and it is none")
         names = [name for attribute in self.attributes for name in attribute.names]
         for name in names:
             self._require(names.count(name) == 1, f"attribute {name!r} is declared twice")

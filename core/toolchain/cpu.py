@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from ..compilers import names_cpu
 from ..errors import UsageError
+from ..machines import cpu_features
 from .discovery import INSTALL_HINT, Compiler
 from .tools import run
 
 __all__ = ["FEATURES", "refuse_other_cpu"]
 
 _PROBE_TIMEOUT_S = 20.0
-_CPUINFO = Path("/proc/cpuinfo")
 
 _X86 = (
     "adx aes amx_bf16=amx-bf16 amx_int8=amx-int8 amx_tile=amx-tile avx avx2 avx512bf16=avx512_bf16 "
@@ -54,7 +53,7 @@ def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> No
         UsageError: it has not: running what is compiled would end this process.
     """
     named = names_cpu(flags)
-    own = _own_features()
+    own = cpu_features()
     if not named or not own:
         return
     missing = sorted({FEATURES[macro] for macro in _predefined(compiler, tuple(flags)) if macro in FEATURES} - own)
@@ -65,16 +64,6 @@ def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> No
             where=where,
             hint="build it with -mcpu=native, or for a CPU that this machine's can stand in for, to run it here",
         )
-
-
-def _own_features() -> frozenset[str]:
-    """What all cores have."""
-    try:
-        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    cores = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset.intersection(*(frozenset(core.split()) for core in cores)) if cores else frozenset()
 
 
 @functools.lru_cache(maxsize=64)

@@ -80,7 +80,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 6,
+    "schema_version": 7,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -131,6 +131,7 @@ METADATA: dict[str, Any] = {
                 "sources": ["scale.c"],
                 "objects": [],
                 "brought": [],
+                "features": [],
             }
         ],
         "libraries": [{"name": "m", "package": None, "symbols": ["cos"]}],

@@ -65,6 +65,7 @@ def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[s
                     "sources": list(files.sources),
                     "objects": [],
                     "brought": [],
+                    "features": [],
                 }
             ],
             "libraries": [],

@@ -275,6 +275,20 @@ def test_limits_that_fail() -> None:
         built(CHAIN, members_of(entry_of(accelerator("npu", LANES, limits=limits))))
 
 
+@pytest.mark.parametrize(("given", "what"), [(["fma"], "a value of type list"), (frozenset([3]), "a value of type")])
+def test_features_that_are_none(given: Any, what: str) -> None:
+    kind = TargetKind("able", help="a host", is_host=True, features=lambda target: given)
+    with pytest.raises(PluginError) as caught:
+        _ = resolve_targets("able", PluginHost(lambda: entry_of(kind))).host.features
+    assert f"gave {what}" in caught.value.what and caught.value.what.endswith(" for the features of able")
+
+
+def test_features_are_asked_of_the_kind() -> None:
+    able = TargetKind("able", (LANES,), help="a host", is_host=True, features=lambda target: frozenset(["fma"]))
+    assert resolve_targets("able", PluginHost(lambda: entry_of(able))).host.features == {"fma"}
+    assert resolve_targets("plain", host_of()).host.features == frozenset()
+
+
 def test_what_loops_use_of_a_device() -> None:
     func, host_func = fake_device.doubling(4), lowered(module_of(RELU).main).func
     assert only(toy("npu", "nn.relu")).undeclared(host_func) is None

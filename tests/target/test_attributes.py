@@ -60,6 +60,7 @@ def test_a_contradictory_attribute(type_: Any, more: dict[str, Any], message: st
         ({"attributes": (Attribute("keys", str, help="h"),)}, "attribute 'keys' has another type"),
         ({"attributes": (Attribute("accelerators", str, help="h"),), "is_host": True}, "has another type"),
         ({"default_host": "c", "is_host": True}, "a host has no default host"),
+        ({"features": lambda target: frozenset()}, "features are of hosts, and it is none"),
     ],
 )
 def test_a_contradictory_kind(fields: dict[str, Any], message: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from uma import machines
 from uma.errors import UsageError
-from uma.toolchain import cpu
 from uma.toolchain.cpu import FEATURES, refuse_other_cpu
 from uma.toolchain.discovery import Compiler, find_compiler
 
@@ -25,7 +25,7 @@ def gcc() -> Compiler:
 def machine(monkeypatch: pytest.MonkeyPatch, folder: Path, first: str, second: str) -> None:
     path = folder / "cpuinfo"
     path.write_text(CPUINFO.format(first=first, second=second))
-    monkeypatch.setattr(cpu, "_CPUINFO", path)
+    monkeypatch.setattr(machines, "_CPUINFO", path)
 
 
 ALL = " ".join(FEATURES.values())
@@ -54,7 +54,7 @@ def test_this_cpu_is_never_refused(gcc: Compiler) -> None:
         [*gcc.command, "-march=native", "-dM", "-E", "-x", "c", "/dev/null"], capture_output=True, text=True
     )
     macros = {line.split()[1] for line in compiled.stdout.splitlines()}
-    assert {FEATURES[macro] for macro in macros & set(FEATURES)} <= cpu._own_features()
+    assert {FEATURES[macro] for macro in macros & set(FEATURES)} <= machines.cpu_features()
 
 
 def test_what_the_compiler_does_not_take_it_says_itself(
@@ -62,5 +62,5 @@ def test_what_the_compiler_does_not_take_it_says_itself(
 ) -> None:
     machine(monkeypatch, tmp_path, "", "")
     refuse_other_cpu(gcc, ["-march=no-such-cpu"], "model net")
-    monkeypatch.setattr(cpu, "_CPUINFO", tmp_path / "none")  # a system that does not tell
+    monkeypatch.setattr(machines, "_CPUINFO", tmp_path / "none")  # a system that does not tell
     refuse_other_cpu(gcc, ["-march=x86-64-v4"], "model net")

@@ -15,6 +15,7 @@ of those that are not ``exact`` are left to the C library. These have a meaning 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,7 @@ Value = Any
 Interval = tuple[int, int]
 
 _FLOATS = ("float32", "float64")
+_DOUBLE, _BITS = struct.Struct("<d"), struct.Struct("<q")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,22 @@ def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
     return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
 
 
+def _fma_float32(a: float, b: float, c: float) -> float:
+    # The product is exact, and so is what its sum with c loses (Knuth's two-sum). A sum with an odd last bit where it
+    # is not exact rounds as the exact one (Boldo and Melquiond, 2008).
+    product = a * b
+    total = product + c
+    part = total - product
+    lost = (product - (total - part)) + (c - part)
+    if (lost < 0 or lost > 0) and _BITS.unpack(_DOUBLE.pack(total))[0] % 2 == 0:
+        total = math.nextafter(total, math.copysign(math.inf, lost))
+    return round_float32(total)
+
+
 def _fma(dtype: str) -> Callable[[float, float, float], float]:
+    if dtype == "float32":
+        return _fma_float32
+
     def fused(a: float, b: float, c: float) -> float:
         if not (math.isfinite(a) and math.isfinite(b)):
             return a * b + c
@@ -116,24 +133,12 @@ def _fma(dtype: str) -> Callable[[float, float, float], float]:
         exact = Fraction(a) * Fraction(b) + Fraction(c)
         if not exact:  # the sign of zero is that of both terms, else positive
             return a * b + c if not (a and b) else 0.0
-        return _nearest(exact, dtype)
+        try:
+            return float(exact)
+        except OverflowError:
+            return math.inf if exact > 0 else -math.inf
 
     return fused
-
-
-def _nearest(exact: Fraction, dtype: str) -> float:
-    """The float nearest to a number that is not 0, ties to even."""
-    try:
-        near = float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-    if dtype == "float64":
-        return near
-    # A float64 with an odd last bit where it is not exact rounds as the number itself: 53 bits are more than 24 and 2.
-    below = abs(Fraction(near)) < abs(exact)
-    if Fraction(near) != exact and int(math.frexp(near)[0] * 2**53) % 2 == 0:
-        near = math.nextafter(near, math.copysign(math.inf, near) if below else 0.0)
-    return round_float32(near)
 
 
 def _clz_interval(a: Interval) -> Interval:

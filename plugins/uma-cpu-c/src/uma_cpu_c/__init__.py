@@ -8,6 +8,7 @@ from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import canonicalise, cpu_flags, machine_of
+from .features import features_of
 
 __all__ = ["KIND", "register_target", "tir_to_runtime"]
 
@@ -45,12 +46,13 @@ KIND = TargetKind(
     device_type="cpu",
     is_host=True,
     canonicalise=canonicalise,
+    features=features_of,
 )
 
 # Only exact or permitted liberties: no -ffast-math.
 _MATH_FLAGS = (
-    # The loop form lets a compiler contract a * b + c: one rounding instead of two, and one instruction.
-    "-ffp-contract=fast",
+    # Where one rounding of a * b + c is meant, loops say fma: every compiler gives the same bits.
+    "-ffp-contract=off",
     # Neither errno nor the floating-point exception flags are ever read. Told so, compilers may vectorise sqrt and
     # rounding and turn branches into selects; no value changes.
     "-fno-math-errno",

@@ -1,0 +1,98 @@
+"""What a CPU can, told from its name: the instructions that loops for it may count on."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+
+from uma.machines import cpu_features
+from uma.target import Target
+
+__all__ = ["X86_NAMES", "features_of"]
+
+_FLOATS = frozenset({"float32", "float64"})
+_V3 = _FLOATS | {"avx2", "fma"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+_VNNI = _V4 | {"avx512_vnni"}
+_ICELAKE = _VNNI | {"avx512_vbmi2"}
+_AVX_VNNI = _V3 | {"avx_vnni"}
+_NEON = _FLOATS | {"asimd", "fma"}
+_DOTPROD = _NEON | {"asimddp"}
+_USED = _ICELAKE | _AVX_VNNI | _DOTPROD
+
+_X86_LEVELS: Mapping[frozenset[str], str] = {
+    _V3: "x86-64-v3 haswell broadwell skylake znver1 znver2 znver3",
+    _V4: "x86-64-v4 skylake-avx512 cannonlake",
+    _VNNI: "cascadelake cooperlake",
+    _ICELAKE: "icelake-client icelake-server tigerlake rocketlake sapphirerapids emeraldrapids graniterapids znver4",
+    _ICELAKE | _AVX_VNNI: "znver5",
+    _AVX_VNNI: "alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake sierraforest grandridge gracemont",
+}
+X86_NAMES: Mapping[str, frozenset[str]] = {
+    name: level for level, names in _X86_LEVELS.items() for name in names.split()
+}
+"""What CPUs of x86-64 can that have AVX2, by the names that gcc and clang give them."""
+
+_ARM_DOTPROD = re.compile(
+    r"cortex-(a55|a65|a65ae|a75|a76|a76ae|a77|a78|a78ae|a78c|a[57][12][05]|x[1-4]c?)|neoverse-.*|apple-m[1-9]|ampere1.*"
+    r"|.*\+dotprod"
+)
+_ARM_32_FMA = re.compile(r"cortex-a(5|7|12|15|17|32|35|53|55|57|72|73|75|76)")
+
+
+def features_of(target: Target) -> frozenset[str]:
+    """What loops for ``target`` may count on, as Linux calls it in ``/proc/cpuinfo`` (``avx2``, ``avx512_vnni``,
+    ``asimddp``), and what `uma.target.TargetKind` says of ``fma``, ``float32`` and ``float64``.
+
+    A CPU that is not known by its name can what all of its architecture can.
+    """
+    mcpu, triple = str(target.get_attr("mcpu")), target.get_attr("mtriple")
+    machine = platform.machine().lower() if triple is None else str(triple).partition("-")[0]
+    if triple is None and mcpu == "native":
+        return _base(machine) | (_of_this_machine() & _USED)
+    if machine in ("x86_64", "amd64"):
+        return X86_NAMES.get(mcpu, _FLOATS)
+    if machine in ("aarch64", "arm64"):
+        return _DOTPROD if _ARM_DOTPROD.fullmatch(mcpu) else _NEON
+    if machine.startswith("arm"):
+        return _of_arm_32(mcpu, target)
+    if machine.startswith("riscv"):
+        return _of_riscv(machine, str(triple), target)
+    return _base(machine)
+
+
+def _base(machine: str) -> frozenset[str]:
+    """What all CPUs of an architecture with an operating system can."""
+    if machine in ("aarch64", "arm64"):
+        return _NEON
+    if machine in ("ppc64le", "powerpc64le", "riscv64", "loongarch64", "s390x"):
+        return _FLOATS | {"fma"}
+    # 32-bit x86 computes floats more precisely than it stores them.
+    return _FLOATS if machine in ("x86_64", "amd64") else frozenset()
+
+
+def _of_this_machine() -> frozenset[str]:
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        return _DOTPROD  # every Mac of this architecture
+    return cpu_features()
+
+
+def _of_arm_32(mcpu: str, target: Target) -> frozenset[str]:
+    if not mcpu.startswith("cortex-m"):
+        return _FLOATS | {"fma"} if _ARM_32_FMA.fullmatch(mcpu) else frozenset()
+    flags = target.get_attr("cflags") or ()
+    if "-mfloat-abi=soft" in flags or not any(flag.startswith("-mfloat-abi=") for flag in flags):
+        return frozenset()
+    has_doubles = any(re.fullmatch(r"-mfpu=fpv5-d16", flag) for flag in flags)
+    return frozenset({"float32", "fma", *(("float64",) if has_doubles else ())})
+
+
+def _of_riscv(machine: str, triple: str, target: Target) -> frozenset[str]:
+    march = [flag.partition("=")[2] for flag in target.get_attr("cflags") or () if flag.startswith("-march=")]
+    if not march:
+        return _base(machine) if "linux" in triple else frozenset()
+    letters = re.split(r"[_]|(?<=.)z", march[-1].removeprefix(machine.replace("iscv", "v")), maxsplit=1)[0]
+    if "g" in letters or "d" in letters:
+        return _FLOATS | {"fma"}
+    return frozenset({"float32", "fma"}) if "f" in letters else frozenset()
