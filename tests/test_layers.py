@@ -187,7 +187,7 @@ def test_the_core_names_no_plugin() -> None:
     assert not faults, "\n".join(faults)
 
 
-DEEPER = {"uma.relay.pattern", "uma.relay.quantised"}
+DEEPER = {"uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule"}
 """Public modules that are not directly below `uma`."""
 
 

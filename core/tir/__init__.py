@@ -4,12 +4,12 @@
 from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. A `Machine` is
 what an accelerator has: each `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and `Exec` use; `parse_machine`
 reads one. `unroll`, `flatten` and `hoist_scratch` bring a function into the form that the code generator and the memory
-planner take.
+planner take. `schedule` gives loops that are right another form that is fast.
 """
 
 from __future__ import annotations
 
-from . import te
+from . import schedule, te
 from .form.functions import FUNCTIONS
 from .form.interp import InterpreterError, interpret
 from .form.machine import Machine
@@ -136,6 +136,7 @@ __all__ = [
     "print_func",
     "rebuild",
     "rewrite",
+    "schedule",
     "seq",
     "simplify",
     "simplify_expr",

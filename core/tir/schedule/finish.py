@@ -1,0 +1,146 @@
+"""The function that a schedule made: loops parted, kinds given, all checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ..form.dtype import itemsize
+from ..form.nodes import Alloc, Bind, Block, Buffer, For, Imm, PrimFunc, Seq, Stmt, Var, const, seq
+from ..form.verify import verify
+from ..form.visit import accesses, bodies, fresh_name, operands, rebuild, walk
+from ..proofs.alias import may_alias
+from ..proofs.bounds import Bounds
+from ..rewrites.simplify import simplify
+from .loops import require_independent
+from .nest import illegal, renamed, site_of, substituted, tidied
+from .state import State
+
+__all__ = ["VectorUnit", "finished"]
+
+
+@dataclass(frozen=True)
+class VectorUnit:
+    """What a machine has for vectors.
+
+    Args:
+        bytes: of its widest vector.
+        registers: how many vectors it holds.
+    """
+
+    bytes: int
+    registers: int
+
+
+def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
+    """The function of a schedule: loops parted where they were cut, of the kinds that they were given, simplified,
+    and verified.
+
+    Raises:
+        ScheduleError: a loop cannot be of its kind, or the vectors do not fit the unit.
+        InternalError: the function is malformed.
+    """
+    while state.cuts:
+        state = _parted(state, next(iter(state.cuts)))
+    func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
+    func = replace(func, body=_of_kinds(func.body, state))
+    for loop in _loops(func.body):
+        if loop.kind in ("vectorized", "parallel"):
+            site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]
+            assert site is not None
+            require_independent(site, loop.kind)
+    aliases = may_alias(func.params, func.body) if func.may_alias else ()
+    func = replace(func, may_alias=tuple(pair for pair in func.may_alias if pair in aliases))
+    if unit is not None:
+        _check_registers(func.body, unit, [], None)
+        _check_lanes(func.body, unit)
+    verify(func)
+    return func
+
+
+def _loops(stmt: Stmt) -> list[For]:
+    own = [stmt] if isinstance(stmt, For) else []
+    return [*own, *(loop for body in bodies(stmt) for loop in _loops(body))]
+
+
+def _parted(state: State, var: Var) -> State:
+    """The loop over ``var`` as several, one after the other."""
+    cuts = state.cuts[var]
+    rest = {other: at for other, at in state.cuts.items() if other is not var}
+    site = site_of(state.func.body, lambda stmt: isinstance(stmt, For) and stmt.var is var)
+    if site is None:
+        return replace(state, cuts=rest)
+    loop = site.stmt
+    assert isinstance(loop, For)
+    low, high = site.bounds.of(loop.extent)
+    points = [0, *(at for at in cuts if 0 < at < high), high]
+    if low != high:
+        raise illegal(f"loop {var.name!r} cannot be peeled: its extent is not constant", "shrink its tail")
+    names, kinds = state.names(), dict(state.kinds)
+    parts: list[Stmt] = []
+    for start, end in pairwise(points):
+        part: Stmt = For(var, const(end - start), substituted(loop.body, {var: var + start} if start else {}))
+        if start:
+            part, new = renamed(part, lambda name: fresh_name(name, names.taken))
+            kinds.update({Var(new[old.name]): kind for old, kind in kinds.items() if old.name in new})
+            rest.update({Var(new[old.name]): at for old, at in rest.items() if old.name in new})
+        # What is allocated in a loop that has one round then is not there for what follows.
+        parts.append(Block(names.new(f"{var.name}_{len(parts)}"), part) if _makes_room(loop.body) else part)
+    return replace(state, cuts=rest, kinds=kinds).put(loop, seq(*parts))
+
+
+def _makes_room(stmt: Stmt) -> bool:
+    return isinstance(stmt, (Alloc, Bind)) or (isinstance(stmt, Seq) and any(map(_makes_room, stmt.stmts[-1:])))
+
+
+def _of_kinds(stmt: Stmt, state: State) -> Stmt:
+    """``stmt`` with its loops of the kinds that they were given; vectors that no machine has are unrolled."""
+    inner = [_of_kinds(body, state) for body in bodies(stmt)]
+    if not isinstance(stmt, For) or stmt.var not in state.kinds:
+        return rebuild(stmt, operands(stmt), inner)
+    kind = state.kinds[stmt.var]
+    if kind != "parallel":
+        if not isinstance(stmt.extent, Imm):
+            raise illegal(
+                f"loop {stmt.var.name!r} cannot be {kind}: its extent is not constant", "peel the tail of its split"
+            )
+        count = int(stmt.extent.value)
+        if kind == "vectorized" and count & (count - 1):
+            kind = "unrolled"
+    return For(stmt.var, stmt.extent, inner[0], kind)
+
+
+def _check_registers(stmt: Stmt, unit: VectorUnit, held: Sequence[tuple[Buffer, int]], loop: For | None) -> None:
+    """Raise if the buffers in registers that exist at one time take more of them than there are."""
+    if isinstance(stmt, For):
+        loop = stmt
+    if isinstance(stmt, Alloc) and stmt.buffer.scope == "register":
+        held = [*held, (stmt.buffer, _vectors(stmt.buffer, unit))]
+        total = sum(count for _, count in held)
+        if total > unit.registers:
+            where = "" if loop is None else f", in loop {loop.var.name!r}"
+            names = " and ".join(f"{buffer.name!r} ({count})" for buffer, count in held)
+            raise illegal(
+                f"{names} take {total} vectors at once{where}; the machine has {unit.registers}", "take smaller tiles"
+            )
+    for body in bodies(stmt):
+        _check_registers(body, unit, held, loop)
+
+
+def _vectors(buffer: Buffer, unit: VectorUnit) -> int:
+    lanes = buffer.shape[-1] if buffer.shape else 1
+    return buffer.size // lanes * -(-lanes * itemsize(buffer.dtype) // unit.bytes)
+
+
+def _check_lanes(body: Stmt, unit: VectorUnit) -> None:
+    """Raise if a vector is wider than the machine's."""
+    for loop in _loops(body):
+        if loop.kind != "vectorized" or not isinstance(loop.extent, Imm):
+            continue
+        for part in walk(loop.body):
+            for use in accesses(part):
+                nbytes = int(loop.extent.value) * itemsize(use.buffer.dtype)
+                if nbytes > unit.bytes:
+                    what = f"loop {loop.var.name!r} makes vectors of {nbytes} bytes of {use.buffer.name!r}"
+                    raise illegal(f"{what}; those of the machine have {unit.bytes}", "split off fewer lanes")

@@ -1,0 +1,232 @@
+"""Loops cut, joined, put in another order, and told how to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+from ..form.nodes import INDEX, Alloc, Bin, Bind, Buffer, Expr, For, If, Imm, Seq, Stmt, Var, const, minimum
+from ..form.printer import headline
+from ..form.visit import bodies, buffers_read, buffers_written, operands, rebuild, variables
+from ..proofs.bounds import Bounds
+from .dependences import Use, carried, collect, reordered, span
+from .nest import Site, illegal, readdressed, substituted, wrapped
+from .state import State
+
+__all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split", "unroll", "vectorize"]
+
+Tail = Literal["guard", "peel", "pad", "shrink"]
+
+
+def split(state: State, var: Var | str, factor: int, tail: Tail) -> tuple[State, Var, Var]:
+    """The loop over ``var`` as one over blocks of ``factor`` iterations and one within them."""
+    _, loop = state.plain_loop(var, "split")
+    if type(factor) is not int or factor < 1:
+        raise illegal(f"loop {loop.var.name!r} cannot be split by {factor!r}", "give a positive whole number")
+    if tail not in get_args(Tail):
+        raise illegal(f"loop {loop.var.name!r} has no tail {tail!r}", f"choose one of {', '.join(get_args(Tail))}")
+    names = state.names()
+    outer, inner = (Var(names.new(f"{loop.var.name}_{part}")) for part in "oi")
+    count = Bin("floordiv", loop.extent + (factor - 1), Imm(factor, INDEX))
+    whole = isinstance(loop.extent, Imm) and int(loop.extent.value) % factor == 0
+    if tail in ("peel", "pad") and not isinstance(loop.extent, Imm):
+        raise illegal(
+            f"loop {loop.var.name!r} has no constant extent: its tail cannot be dealt with by {tail!r}", "shrink it"
+        )
+    if tail == "pad" and not whole:
+        state = _padded(state, loop.var, -(-_constant(loop) // factor) * factor)
+        _, loop = state.loop(loop.var)
+        whole = True
+    at: Expr = outer * factor + inner
+    body, length = substituted(loop.body, {loop.var: at}), const(factor)
+    if not whole and tail == "guard":
+        body = If(at < loop.extent, body)
+    elif not whole:
+        length = minimum(loop.extent - outer * factor, factor)
+    made = state.put(loop, For(outer, count, For(inner, length, body)))
+    if tail == "peel" and not whole:
+        made = made.cut(outer, _constant(loop) // factor)
+    return made, outer, inner
+
+
+def _constant(loop: For) -> int:
+    assert isinstance(loop.extent, Imm)
+    return int(loop.extent.value)
+
+
+def _padded(state: State, var: Var, extent: int) -> State:
+    """The loop run up to ``extent``, where what it does beyond its own end stays in memory of its own."""
+    site, loop = state.loop(var)
+    own = _constant(loop)
+    longer = For(loop.var, const(extent), loop.body)
+    grown: dict[Buffer, tuple[int, ...]] = {}
+    uses = collect(longer, site.bounds)
+    for use in uses:
+        if use.writes:
+            grown[use.buffer] = _grown(state, use, grown.get(use.buffer, use.buffer.shape), loop.var, own)
+    for use in uses:
+        shape = grown.get(use.buffer, use.buffer.shape)
+        ends = [span(form, use.known) for form in use.forms]
+        if any(low < 0 or high >= extent for (low, high), extent in zip(ends, shape, strict=True)):
+            what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
+            raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
+    made = state.put(loop, longer)
+    for buffer, shape in grown.items():
+        if shape != buffer.shape:
+            made = _reshaped(made, buffer, replace(buffer, shape=shape))
+    return made
+
+
+def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, own: int) -> tuple[int, ...]:
+    """The shape that a buffer needs for what is written beyond iteration ``own``, which nobody else may see."""
+    beyond = Bounds({}) if var not in use.inner else use.known.declare(var, (own, use.known.of(var)[1]))
+    roles = {param.buffer: param.role for param in state.func.params}
+    for dim, form in enumerate(use.forms):
+        low = span(form, beyond)[0]
+        if var in form.terms and low >= use.buffer.shape[dim] and roles.get(use.buffer, "workspace") == "workspace":
+            high = span(form, use.known)[1]
+            return (*shape[:dim], max(shape[dim], high + 1), *shape[dim + 1 :])
+    whose = f"parameter {use.buffer.name!r}" if use.buffer in roles else f"{use.buffer.name!r}"
+    raise illegal(f"loop {var.name!r} cannot be padded: `{use}` would write more of {whose}", "choose another tail")
+
+
+def _reshaped(state: State, old: Buffer, new: Buffer) -> State:
+    """The function with ``new`` in place of a buffer that it allocates, or of a workspace."""
+    func = state.func
+    params = tuple(replace(param, buffer=new) if param.buffer is old else param for param in func.params)
+    body = _declared(readdressed(func.body, old, new, lambda at: at), old, new)
+    return replace(state, func=replace(func, params=params, body=body))
+
+
+def _declared(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    if isinstance(stmt, Alloc) and stmt.buffer is old:
+        return Alloc(new, stmt.body)
+    return rebuild(stmt, operands(stmt), [_declared(body, old, new) for body in bodies(stmt)])
+
+
+def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:
+    """Two loops, the second directly within the first, as one over all their iterations."""
+    _, outer = state.plain_loop(a, "fused")
+    _, inner = state.plain_loop(b, "fused")
+    what = f"loops {outer.var.name!r} and {inner.var.name!r} cannot be fused"
+    if outer.body is not inner:
+        raise illegal(
+            f"{what}: the second is not directly within the first", "reorder them, or decompose the reduction first"
+        )
+    if not isinstance(inner.extent, Imm) or not isinstance(outer.extent, Imm):
+        raise illegal(f"{what}: their extents are not constant", "fuse loops before one of them is split")
+    var = Var(state.names().new(f"{outer.var.name}_{inner.var.name}"))
+    count = _constant(inner)
+    values = {outer.var: Bin("floordiv", var, Imm(count, INDEX)), inner.var: var % count}
+    return state.put(outer, For(var, const(_constant(outer) * count), substituted(inner.body, values))), var
+
+
+def reorder(state: State, order: Sequence[Var | str]) -> State:
+    """Loops of one nest in another order, in the places that they have now."""
+    sites = [state.uncut_loop(var, "reordered") for var in order]
+    chosen = [loop for _, loop in sites]
+    names = ", ".join(repr(loop.var.name) for loop in chosen)
+    if len(set(chosen)) < len(chosen):
+        raise illegal(f"loops {names} cannot be reordered: one is named twice")
+    if len(chosen) < 2:
+        return state
+    site = max((site for site, _ in sites), key=lambda site: len(site.path))
+    apart = next((loop for loop in chosen if loop not in site.path), None)
+    if apart is not None:
+        raise illegal(f"loops {names} cannot be reordered: {apart.var.name!r} is not in one nest with the others")
+    first = min(site.path.index(loop) for loop in chosen)
+    band = site.path[first:]
+    _check_nest(band, names)
+    loops = [stmt for stmt in band if isinstance(stmt, For)]
+    given = iter(chosen)
+    after = [next(given) if loop in chosen else loop for loop in loops]
+    seen: set[Var] = set()
+    for loop in after:
+        late = [other.var for other in loops if other.var in variables(loop.extent) and other.var not in seen]
+        if late:
+            what = f"loop {loop.var.name!r} cannot be put outside of {late[0].name!r}"
+            raise illegal(f"{what}, on which its extent depends", "split it with another tail, or later")
+        seen.add(loop.var)
+    known = site.up_to(band[0]).bounds
+    found = reordered(loops[0], known, [loop.var for loop in loops], [loop.var for loop in after])
+    if found is not None:
+        raise illegal(f"loops {names} cannot be put in that order: {found}, and would do so in another order")
+    ordered = iter(after)
+    stack = [next(ordered) if isinstance(stmt, For) else stmt for stmt in band]
+    return state.put(band[0], wrapped(loops[-1].body, _sunk(stack)))
+
+
+def _check_nest(band: Sequence[Stmt], names: str) -> None:
+    """Raise unless nothing stands between loops but what can be moved among them."""
+    written = set(buffers_written(band[-1]))
+    for stmt in band[:-1]:
+        what = f"loops {names} cannot be reordered: "
+        if len(bodies(stmt)) != 1:
+            beside = "a sequence of statements" if isinstance(stmt, Seq) else f"`{headline(stmt)}`"
+            raise illegal(
+                f"{what}{beside} stands between them", "decompose the reduction first, or move what stands beside"
+            )
+        if isinstance(stmt, Alloc):
+            raise illegal(f"{what}{stmt.buffer.name!r} is allocated between them", "store it at another loop")
+        if isinstance(stmt, (If, Bind)) and any(set(buffers_read(expr)) & written for expr in operands(stmt)):
+            raise illegal(f"{what}`{headline(stmt)}` between them asks for what they write")
+
+
+def _sunk(stack: Sequence[Stmt]) -> list[Stmt]:
+    """Loops, and what stands between them: conditions and names come after the variables that they use."""
+    declared = [stmt.var for stmt in stack if isinstance(stmt, (For, Bind))]
+    made: list[Stmt] = []
+    waiting: list[Stmt] = []
+    missing = set(declared)
+    for stmt in stack:
+        waiting.append(stmt)
+        moved = True
+        while moved:
+            moved = False
+            for held in waiting:
+                if isinstance(held, (If, Bind)) and any(set(variables(expr)) & missing for expr in operands(held)):
+                    continue
+                made.append(held)
+                waiting.remove(held)
+                missing.discard(getattr(held, "var", None))
+                moved = True
+                break
+    return made
+
+
+def unroll(state: State, var: Var | str) -> State:
+    """The loop's iterations will stand one after the other."""
+    return state.marked(_to_mark(state, var, "unrolled").var, "unrolled")
+
+
+def vectorize(state: State, var: Var | str) -> State:
+    """The loop's iterations will run at once, in the lanes of vectors."""
+    return state.marked(_independent(state, var, "vectorized").var, "vectorized")
+
+
+def parallel(state: State, var: Var | str) -> State:
+    """The loop's iterations may run in any order, or at once."""
+    return state.marked(_independent(state, var, "parallel").var, "parallel")
+
+
+def _to_mark(state: State, var: Var | str, kind: str) -> For:
+    _, loop = state.uncut_loop(var, kind)
+    return loop
+
+
+def _independent(state: State, var: Var | str, kind: str) -> For:
+    loop = _to_mark(state, var, kind)
+    site, _ = state.loop(var)
+    require_independent(site, kind)
+    return loop
+
+
+def require_independent(site: Site, kind: str) -> None:
+    """Raise unless the iterations of a loop do not depend on one another."""
+    loop = site.stmt
+    assert isinstance(loop, For)
+    found = carried(loop, site.bounds)
+    if found is not None:
+        hint = "split the reduction off with rfactor, or take a loop over elements of the result"
+        raise illegal(f"loop {loop.var.name!r} cannot be {kind}: {found}", hint)

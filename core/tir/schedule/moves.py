@@ -1,0 +1,333 @@
+"""Blocks moved into the loops of others, or written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..form.nodes import (
+    INDEX,
+    Alloc,
+    Bin,
+    Bind,
+    Block,
+    Buffer,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    minimum,
+    seq,
+)
+from ..form.printer import headline
+from ..form.visit import (
+    bodies,
+    buffers,
+    buffers_read,
+    buffers_written,
+    map_expressions,
+    operands,
+    rebuild,
+    rewrite,
+    substitute,
+    variables,
+)
+from ..proofs.affine import Affine, affine
+from ..proofs.bounds import Bounds
+from ..rewrites.simplify import simplify_within
+from .dependences import Use, collect, collect_all, distances, inner_loops
+from .nest import Site, block_site, chain, illegal, replaced, substituted
+from .regions import Box, as_expr, box_of
+from .state import State
+from .storage import dropped
+
+__all__ = ["compute_at", "inline", "reverse_compute_at"]
+
+
+def reverse_compute_at(state: State, label: str, at: Var | str) -> State:
+    """A block that uses what a loop makes, part by part as each iteration has made it."""
+    block = block_site(state.func, label).stmt
+    site, loop = state.loop(at)
+    what = f"block {label!r} cannot be computed at loop {loop.var.name!r}"
+    _check_between(state, site, block, loop, what, later=True)
+    body_site = Site((*site.path, loop.body))
+    known = body_site.bounds
+    made = [buffer for buffer in buffers_read(block) if buffer in buffers_written(loop)]
+    if not made:
+        raise illegal(
+            f"{what}: it reads nothing that is written there", "name a loop of a block whose results it reads"
+        )
+    used = collect(block, Bounds({}))
+    around = [stmt.var for stmt in (*site.loops, loop)]
+    limits: dict[Var, tuple[Expr, Expr]] = {}
+    for buffer in made:
+        whole = collect(site.path[0], Bounds({}), buffer)
+        writes = [use for use in whole if use.writes and loop in use.around]
+        _check_finished(writes, around, f"{what}: {buffer.name!r} is not done in one iteration of it")
+        box = box_of(collect(loop.body, known, buffer), known)
+        if not box.is_whole or any(isinstance(stmt, If) for use in writes for stmt in use.around):
+            hint = "peel or shrink tails instead of guarding them"
+            raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is no whole box", hint)
+        for use in used:
+            if use.buffer is buffer:
+                _limit(limits, use, box, block, what)
+    for use in used:
+        if use.writes and any(_meets_itself(use, var) for var in limits):
+            raise illegal(f"{what}: `{use}` writes an element in several iterations of the loops that would be parted")
+    # What is written of a buffer beyond what the block reads is left out.
+    moved = _parted_loops(block, limits, known)
+    return _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
+
+
+def _moved(state: State, block: Stmt, loop: For, made: For) -> State:
+    """``made`` in the place of a loop, and nothing in that of a block."""
+    without = replaced(state.func.body, block, Seq(()))
+    return replace(state, func=replace(state.func, body=replaced(without, loop, made))).tidy()
+
+
+def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, *, later: bool) -> None:
+    """Raise unless a block can be moved to a loop of another nest past all that stands between them."""
+    if block in site.path or _contains(loop, block):
+        raise illegal(f"{what}: one is within the other")
+    order = _statements(state.func.body)
+    tops = [stmt for stmt in order if _contains(stmt, loop) or _contains(stmt, block)]
+    nest = next(stmt for stmt in tops if _contains(stmt, loop))
+    own = next(stmt for stmt in tops if _contains(stmt, block))
+    if nest is own:
+        raise illegal(f"{what}: they are in one nest already")
+    first, last = (nest, own) if later else (own, nest)
+    if order.index(first) > order.index(last):
+        raise illegal(f"{what}: it comes {'before' if later else 'after'} that")
+    if own is not block:
+        raise illegal(f"{what}: it is within loops of its own")
+    between = order[order.index(first) + 1 : order.index(last)]
+    mine = collect(block, Bounds({}))
+    touched = {use.buffer for use in mine}
+    written = {use.buffer for use in mine if use.writes}
+    for stmt in between:
+        bad = [b for b in buffers(stmt) if b in written] + [b for b in buffers_written(stmt) if b in touched]
+        if bad:
+            raise illegal(f"{what}: `{headline(stmt)}`, between them, uses {bad[0].name!r}", "move that first")
+    shared = [b for b in buffers(nest) if b in written] if later else [b for b in buffers_written(nest) if b in touched]
+    if shared:
+        raise illegal(f"{what}: both write {shared[0].name!r}, or it overwrites what is read there")
+
+
+def _statements(body: Stmt) -> list[Stmt]:
+    """The statements of a function one after the other, out of the scopes that only make room."""
+    if isinstance(body, Seq):
+        return [stmt for part in body.stmts for stmt in _statements(part)]
+    return _statements(body.body) if isinstance(body, Alloc) else [body]
+
+
+def _contains(stmt: Stmt, inner: Stmt) -> bool:
+    """Whether ``inner`` stands in ``stmt``, or is it."""
+    return stmt is inner or any(_contains(body, inner) for body in bodies(stmt))
+
+
+def _check_finished(writes: Sequence[Use], around: Sequence[Var], what: str) -> None:
+    """Raise unless each element is written in one iteration of some loops only."""
+    for number, first in enumerate(writes):
+        for second in writes[number:]:
+            apart = distances(first, second, around)
+            moving = [var for var in around if apart is not None and apart[var] != (0, 0)]
+            if moving:
+                raise illegal(
+                    f"{what}: loop {moving[0].name!r} goes on with it", "take a loop outside of the reduction"
+                )
+
+
+def _meets_itself(use: Use, var: Var) -> bool:
+    if var not in use.inner:
+        return True  # every iteration writes the same
+    apart = distances(use, use, [var])
+    return apart is not None and apart[var] != (0, 0)
+
+
+def _limit(limits: dict[Var, tuple[Expr, Expr]], use: Use, box: Box, block: Stmt, what: str) -> None:
+    """Notes the part of the block's loops that reads ``box``."""
+    extents = {loop.var: loop.extent for loop in inner_loops(block)}
+    for dim, (form, side) in enumerate(zip(use.forms, box.sides, strict=True)):
+        if isinstance(side.extent, Imm) and side.extent.value == use.buffer.shape[dim]:
+            continue
+        (var, factor) = next(iter(form.terms.items()), (None, 0))
+        if len(form.terms) != 1 or factor != 1 or not isinstance(var, Var) or var not in extents:
+            where = f"dimension {dim} of {use.buffer.name!r}"
+            raise illegal(
+                f"{what}: `{use}` does not read {where} at one of its loops", "split and fuse its loops afterwards"
+            )
+        start = simplify_within(side.start - form.constant, Bounds({}))
+        extent = side.extent
+        if limits.setdefault(var, (start, extent)) != (start, extent):
+            raise illegal(f"{what}: its loop {var.name!r} would have to go over two parts at once")
+
+
+def _parted_loops(block: Stmt, limits: dict[Var, tuple[Expr, Expr]], known: Bounds) -> Stmt:
+    """The block with some loops from a start on, for an extent, within what they have."""
+
+    def statement(stmt: Stmt) -> Stmt:
+        inner = [statement(body) for body in bodies(stmt)]
+        if not isinstance(stmt, For) or stmt.var not in limits:
+            return rebuild(stmt, operands(stmt), inner)
+        start, extent = limits[stmt.var]
+        room = simplify_within(stmt.extent - start, known)
+        low = known.of(simplify_within(room - extent, known))[0]
+        fits = low >= 0 or simplify_within(minimum(extent, room), known) is extent or _is_shrunk(extent, room, known)
+        length = extent if fits else minimum(extent, room)
+        return For(stmt.var, length, substituted(inner[0], {stmt.var: start + stmt.var}), stmt.kind)
+
+    return statement(block)
+
+
+def _is_shrunk(extent: Expr, room: Expr, known: Bounds) -> bool:
+    """Whether ``extent`` is ``min(room, ..)``."""
+    if not isinstance(extent, Bin) or extent.op != "min":
+        return False
+    return any(known.of(simplify_within(room - side, known))[0] >= 0 for side in (extent.a, extent.b))
+
+
+def compute_at(state: State, label: str, at: Var | str) -> State:
+    """A block whose results a loop reads, part by part before each iteration needs them."""
+    block = block_site(state.func, label).stmt
+    site, loop = state.loop(at)
+    what = f"block {label!r} cannot be computed at loop {loop.var.name!r}"
+    _check_between(state, site, block, loop, what, later=False)
+    known = Site((*site.path, loop.body)).bounds
+    limits: dict[Var, tuple[Expr, Expr]] = {}
+    mine = collect(block, Bounds({}))
+    for buffer in buffers_written(block):
+        roles = {param.buffer: param.role for param in state.func.params}
+        if roles.get(buffer, "workspace") != "workspace":
+            raise illegal(f"{what}: it writes {buffer.name!r}, of which all is wanted")
+        elsewhere = [use for use in collect(state.func.body, Bounds({}), buffer) if not {block, loop} & set(use.around)]
+        if elsewhere:
+            raise illegal(f"{what}: `{elsewhere[0]}`, outside of that loop, uses {buffer.name!r}")
+        read = collect(loop.body, known, buffer)
+        if not read:
+            raise illegal(f"{what}: nothing there reads {buffer.name!r}")
+        box = box_of(read, known)
+        for use in mine:
+            if use.buffer is buffer:
+                _limit(limits, use, box, block, what)
+    if _needs_past(block, limits):
+        raise illegal(f"{what}: its iterations depend on one another", "compute it at a loop further out")
+    moved = _parted_loops(block, limits, known)
+    return _moved(state, block, loop, For(loop.var, loop.extent, seq(moved, loop.body), loop.kind))
+
+
+def _needs_past(block: Stmt, limits: dict[Var, tuple[Expr, Expr]]) -> bool:
+    """Whether a block that is executed again, or in part, would give something else than as a whole."""
+    uses = collect(block, Bounds({}))
+    first: dict[Buffer, Use] = {}
+    for use in uses:
+        first.setdefault(use.buffer, use)
+    for use in uses:
+        if use.writes and not first[use.buffer].writes:
+            return True  # it adds to what is there
+        if use.writes and any(_meets_itself(use, var) for var in limits):
+            return True
+    return False
+
+
+def inline(state: State, label: str) -> State:
+    """A block that computes a buffer element by element, written into all that reads it."""
+    site = block_site(state.func, label)
+    block = site.stmt
+    what = f"block {label!r} cannot be inlined"
+    path = chain(block)
+    store = path[-1]
+    plain = all(isinstance(stmt, (Block, For, Bind)) for stmt in path[:-1])
+    if not isinstance(store, Store) or not plain:
+        raise illegal(f"{what}: it does not compute each element of a buffer by itself")
+    buffer, value = store.buffer, _unbound(path)
+    roles = {param.buffer: param.role for param in state.func.params}
+    if roles.get(buffer, "workspace") != "workspace":
+        raise illegal(f"{what}: {buffer.name!r} is an {roles[buffer]}")
+    uses = collect(state.func.body, Bounds({}), buffer)
+    own = next(use for use in uses if use.writes and block in use.around)
+    reads = [use for use in uses if not use.writes]
+    other = next((use for use in uses if use.writes and use is not own), None)
+    if other is not None:
+        raise illegal(f"{what}: `{other}` writes {buffer.name!r} as well")
+    shared = [loop.var for loop in site.loops]
+    for use in reads:
+        if use.spans or isinstance(use.stmt, (Copy, Exec)):
+            raise illegal(f"{what}: `{use}` takes {buffer.name!r} as it lies in memory")
+        apart = distances(own, use, shared) if set(shared) <= use.inner else None
+        if apart is None or any(ends != (0, 0) for ends in apart.values()):
+            raise illegal(f"{what}: `{use}` uses it in another iteration of the loops around it")
+    _check_lasting(state, block, reads, value, what)
+    solve = _solver(store, [stmt for stmt in path if isinstance(stmt, For)], what)
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer is buffer:
+            return substitute(value, solve(node.indices))
+        return None
+
+    memo: dict[Expr, Expr] = {}
+    body = map_expressions(replaced(state.func.body, block, Seq(())), lambda expr: rewrite(expr, rule, memo))
+    return dropped(replace(state, func=replace(state.func, body=body)), buffer).tidy()
+
+
+def _unbound(path: Sequence[Stmt]) -> Expr:
+    """What is stored at the end of a chain, without the names that it gives to parts."""
+    values: dict[Var, Expr] = {}
+    for stmt in path:
+        if isinstance(stmt, Bind):
+            values[stmt.var] = substitute(stmt.value, values)
+    store = path[-1]
+    assert isinstance(store, Store)
+    return substitute(store.value, values)
+
+
+def _check_lasting(state: State, block: Stmt, reads: Sequence[Use], value: Expr, what: str) -> None:
+    """Raise if what a block reads is overwritten before the last of those that use what it writes."""
+    needed = set(buffers_read(value))
+    uses = collect_all(state.func.body)
+    mine = next(use.around for use in uses if block in use.around)
+    start = max(number for number, use in enumerate(uses) if block in use.around)
+    regions = {next(stmt for stmt in use.around if stmt not in mine) for use in reads}
+    end = max((number for number, use in enumerate(uses) if regions & set(use.around)), default=start)
+    for write in uses[start + 1 : end + 1]:
+        if write.writes and write.buffer in needed:
+            raise illegal(f"{what}: `{write}` overwrites what it reads before `{reads[-1]}` is done")
+
+
+def _solver(store: Store, loops: Sequence[For], what: str) -> Callable[[tuple[Expr, ...]], dict[Var, Expr]]:
+    """Gives the values of a store's loops for which it writes the element at some indices."""
+    own = {loop.var: loop for loop in loops}
+    dims: list[tuple[Expr, list[tuple[Var, int]]]] = []
+    for index in store.indices:
+        form = affine(index)
+        outer = {term: factor for term, factor in form.terms.items() if not set(variables(term)) & set(own)}
+        steps = sorted(((f, t) for t, f in form.terms.items() if t not in outer), key=lambda step: -step[0])
+        unit = 1
+        for factor, term in reversed(steps):
+            extent = own[term].extent if isinstance(term, Var) and term in own else None
+            if factor != unit or extent is None:
+                raise illegal(f"{what}: `{headline(store)}` does not write one element for each iteration")
+            unit *= int(extent.value) if isinstance(extent, Imm) else 2**31
+        dims.append((as_expr(Affine(outer, form.constant)), [(t, f) for f, t in steps if isinstance(t, Var)]))
+    solved = [var for _, steps in dims for var, _ in steps]
+    for var in own:
+        if solved.count(var) != 1:
+            raise illegal(f"{what}: loop {var.name!r} writes an element several times, or a diagonal")
+
+    def solve(indices: tuple[Expr, ...]) -> dict[Var, Expr]:
+        values: dict[Var, Expr] = {}
+        for index, (base, steps) in zip(indices, dims, strict=True):
+            rest = index - base
+            for position, (var, factor) in enumerate(steps):
+                part = rest if factor == 1 else Bin("floordiv", rest, Imm(factor, INDEX))
+                count = own[var].extent
+                values[var] = part if position == 0 or not isinstance(count, Imm) else part % count
+        return values
+
+    return solve

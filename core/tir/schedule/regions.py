@@ -1,0 +1,147 @@
+"""Which part of a buffer a statement touches: a box, as far along each dimension as the loops within go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..form.nodes import INDEX, Bin, Buffer, Expr, Imm, Var, const, maximum, minimum
+from ..form.visit import variables
+from ..proofs.affine import Affine
+from ..proofs.bounds import Bounds
+from ..rewrites.simplify import simplify_within
+from .dependences import Use, span
+
+__all__ = ["Box", "Side", "as_expr", "box_of"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A box along one dimension.
+
+    Args:
+        start: its first element, in terms of what is known around the statement.
+        extent: how many elements it has, likewise.
+        size: how many it has at most.
+        steps: what the loops within add to ``start``: (factor, most iterations) each, the largest factor first; None
+            where the uses differ.
+        is_whole: whether every element is touched, and none besides.
+    """
+
+    start: Expr
+    extent: Expr
+    size: int
+    steps: tuple[tuple[int, int], ...] | None
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of a buffer."""
+
+    buffer: Buffer
+    sides: tuple[Side, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every element is touched by each of the uses."""
+        return all(side.is_whole for side in self.sides)
+
+
+def as_expr(form: Affine) -> Expr:
+    """A sum as an expression."""
+    total: Expr = Imm(form.constant, INDEX)
+    for term, factor in form.terms.items():
+        total = total + term * factor
+    return total
+
+
+def box_of(uses: Sequence[Use], known: Bounds) -> Box:
+    """The smallest box that can be said of some uses of one buffer.
+
+    Args:
+        uses: as `collect` gives them of one statement.
+        known: the bounds where that stands.
+    """
+    buffer = uses[0].buffer
+    return Box(buffer, tuple(_side(uses, dim, known) for dim in range(len(buffer.shape))))
+
+
+def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
+    extent = uses[0].buffer.shape[dim]
+    whole = Side(const(0), const(extent), extent, None, False)
+    parts = [_Part.of(use, dim) for use in uses]
+    first = parts[0]
+    if any(part.outer.terms != first.outer.terms for part in parts):
+        return whole
+    low, high = min(part.low for part in parts), max(part.high for part in parts)
+    base = as_expr(Affine(first.outer.terms, low))
+    same = all((part.steps, part.low, part.high, part.length) == first.same for part in parts)
+    size = high - low + 1
+    length: Expr = first.length if same and first.length is not None else const(size)
+    start_low, start_high = known.of(base)
+    is_inside = start_low >= 0 and start_high + size <= extent
+    if not is_inside and not _fits(base, length, extent, known):
+        start = maximum(base, 0) if start_low < 0 else base
+        end = minimum(base + length, extent)
+        made = Side(start, simplify_within(end - start, known), min(size, extent), None, False)
+    else:
+        made = Side(base, length, size, first.steps if same else None, same and first.is_dense)
+    if made.size >= extent and not made.is_whole and not variables(made.start):
+        return whole
+    return Side(simplify_within(made.start, known), simplify_within(made.extent, known), *_rest(made))
+
+
+def _rest(side: Side) -> tuple[int, tuple[tuple[int, int], ...] | None, bool]:
+    return side.size, side.steps, side.is_whole
+
+
+def _fits(base: Expr, length: Expr, extent: int, known: Bounds) -> bool:
+    """Whether ``base`` and ``length`` more never go beyond ``extent``, as ``4 * i`` and ``min(n - 4 * i, 4)``."""
+    room = simplify_within(Imm(extent, INDEX) - base, known)
+    within = simplify_within(minimum(length, room), known)
+    return known.of(base)[0] >= 0 and (within is length or _is_minimum(length, room, known))
+
+
+def _is_minimum(length: Expr, room: Expr, known: Bounds) -> bool:
+    if not isinstance(length, Bin) or length.op != "min":
+        return False
+    return any(known.of(simplify_within(room - side, known))[0] >= 0 for side in (length.a, length.b))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An index: ``outer``, and a sum of what loops within add, from ``low`` to ``high``."""
+
+    outer: Affine
+    low: int
+    high: int
+    steps: tuple[tuple[int, int], ...] | None
+    length: Expr | None
+    is_dense: bool
+
+    @property
+    def same(self) -> object:
+        return self.steps, self.low, self.high, self.length
+
+    @staticmethod
+    def of(use: Use, dim: int) -> _Part:
+        form, inner = use.forms[dim], use.inner
+        own = {term: f for term, f in form.terms.items() if any(var in inner for var in variables(term))}
+        outer = Affine({term: f for term, f in form.terms.items() if term not in own}, 0)
+        low, high = span(Affine(own, form.constant), use.known)
+        extents = {loop.var: loop.extent for loop in use.loops} | dict(use.spans)
+        if not all(isinstance(term, Var) for term in own):
+            return _Part(outer, low, high, None, None, False)
+        counts = {var: use.known.of(var)[1] + 1 for var in own if isinstance(var, Var)}
+        steps = tuple(sorted(((f, counts[v]) for v, f in own.items() if isinstance(v, Var)), reverse=True))
+        unit, dense = 1, True
+        for factor, count in reversed(steps):
+            dense, unit = dense and factor == unit, unit * count
+        length: Expr | None = None
+        if all(isinstance(extents[var], Imm) for var in counts):
+            length = const(high - low + 1)
+        elif len(own) == 1 and dense:
+            (var,) = counts
+            length = extents[var] if not any(v in inner for v in variables(extents[var])) else None
+        return _Part(outer, low, high, steps, length, dense and length is not None)

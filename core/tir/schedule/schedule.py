@@ -1,0 +1,303 @@
+"""The class by which a function is scheduled, and the record of what was asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
+
+from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
+from ..form.verify import verify
+from ..form.visit import buffers_read, buffers_written, variables
+from . import loops, moves, reductions, storage
+from .dependences import collect
+from .finish import VectorUnit, finished
+from .loops import Tail
+from .nest import Site, block_site, chain
+from .state import State
+
+__all__ = ["BlockInfo", "Schedule", "Step", "Trace", "replay"]
+
+Loop = Var | str
+"""A loop: its variable, or the name of that."""
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class BlockInfo(NamedTuple):
+    """What a block is.
+
+    Args:
+        spatial: of the loops around its innermost statements those that say which element is written, outermost first.
+        reduction: the others.
+        reads, writes: the buffers that it uses.
+    """
+
+    spatial: tuple[Var, ...]
+    reduction: tuple[Var, ...]
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+
+class Step(NamedTuple):
+    """One call of a method of `Schedule`. Loops and buffers are given by name.
+
+    Args:
+        name: of the method.
+        args: that it was called with, one by one.
+        named: that it was called with by name.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    named: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        given = [*map(_text, self.args), *(f"{name}={_text(value)}" for name, value in self.named)]
+        return f"s.{self.name}({', '.join(given)})"
+
+
+class Trace(tuple[Step, ...]):
+    """The calls that made a schedule. As text they are Python: calls of a schedule ``s``, where memories, queues and
+    intrinsics are names.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (Memory, Queue, Intrinsic)):
+        return value.name
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _by_name(value: Any) -> Any:
+    if isinstance(value, (Var, Buffer)):
+        return value.name
+    return tuple(map(_by_name, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _recorded(method: Method) -> Method:
+    """A method that is noted in the trace when it has done its work."""
+
+    @wraps(method)
+    def run(self: Schedule, *args: Any, **named: Any) -> Any:
+        step = Step(method.__name__, _by_name(args), tuple((name, _by_name(value)) for name, value in named.items()))
+        result = method(self, *args, **named)
+        self._steps.append(step)
+        return result
+
+    return cast(Method, run)
+
+
+class Schedule:
+    """Loops of a function in another form that computes the same: each method rewrites it, or says why it may not.
+
+    A loop is given by its variable or its name, a block by its label, a buffer by itself or its name. Steps of one
+    reduction (`Update`) may come in any order, those of floats as well; all else keeps its dependences. Tails that are
+    peeled, and kinds of loops, are put into the function last, when ``func`` is asked for.
+
+    Args:
+        func: plain loops, such as `te.plain` gives.
+        unit: the vectors of the machine, which ``func`` is checked against; None for no check.
+
+    Raises:
+        InternalError: the function is malformed. All methods raise `ScheduleError`, an InternalError, if what they are
+            asked for is not there or not legal, and leave the schedule as it was.
+    """
+
+    def __init__(self, func: PrimFunc, unit: VectorUnit | None = None) -> None:
+        verify(func)
+        self.unit = unit
+        self._state = State(func)
+        self._steps: list[Step] = []
+
+    # What there is
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function as it is scheduled now: peeled, simplified, verified.
+
+        Raises:
+            ScheduleError: a loop cannot be of the kind that it was given, or needs more vectors than the unit has.
+            InternalError: it is malformed, for example because the host would use an accelerator's memory.
+        """
+        return finished(self._state, self.unit)
+
+    @property
+    def trace(self) -> Trace:
+        """The calls that were made, for `replay`, or to be printed."""
+        return Trace(self._steps)
+
+    def loops(self, label: str) -> list[Var]:
+        """The variables of the loops around the innermost statements of a block, outermost first."""
+        return [loop.var for loop in self._nest(label)]
+
+    def _nest(self, label: str) -> tuple[For, ...]:
+        site = block_site(self._state.func, label)
+        return (*site.loops, *(stmt for stmt in chain(site.stmt) if isinstance(stmt, For)))
+
+    def block(self, label: str) -> BlockInfo:
+        """What a block is."""
+        site = block_site(self._state.func, label)
+        outermost = next((stmt for stmt in site.path if isinstance(stmt, For)), site.stmt)
+        known = Site(site.path[: site.path.index(outermost) + 1]).bounds
+        innermost = chain(site.stmt)[-1]
+        writes = [use for use in collect(outermost, known) if use.writes and use.stmt is innermost]
+        telling = {var for use in writes for form in use.forms for term in form.terms for var in variables(term)}
+        around = self.loops(label)
+        spatial = tuple(var for var in around if var in telling)
+        others = tuple(var for var in around if var not in telling)
+        return BlockInfo(spatial, others, buffers_read(site.stmt), buffers_written(site.stmt))
+
+    def _keep(self, made: State) -> None:
+        self._state = made
+
+    # Loops
+
+    @_recorded
+    def split(self, loop: Loop, factor: int, tail: Tail = "shrink") -> tuple[Var, Var]:
+        """The loop ``x`` of X iterations as ``x_o`` over blocks of ``factor`` and ``x_i`` within one; their variables.
+
+        What becomes of the last block where ``factor`` does not divide X is the ``tail``: ``shrink`` makes it smaller
+        (``x_i`` runs to ``min(factor, X - factor * x_o)``); ``peel`` as well, and at last gives it loops of its own, so
+        that all extents are constants (labels of the copy get a number); ``guard`` asks in each iteration whether it
+        exists; ``pad`` makes X larger: what is written beyond must be in a buffer of the function itself, which grows,
+        and what is read there must exist.
+        """
+        made, outer, inner = loops.split(self._state, loop, factor, tail)
+        self._keep(made)
+        return outer, inner
+
+    @_recorded
+    def fuse(self, a: Loop, b: Loop) -> Var:
+        """Two loops of constant extents, ``b`` directly within ``a``, as one over all iterations of both."""
+        made, var = loops.fuse(self._state, a, b)
+        self._keep(made)
+        return var
+
+    @_recorded
+    def reorder(self, *order: Loop) -> None:
+        """Loops of one nest in this order, outermost first, in the places that they have now; others stay.
+
+        What is asked, or named, between them moves inwards as far as it must.
+        """
+        self._keep(loops.reorder(self._state, order))
+
+    @_recorded
+    def unroll(self, loop: Loop) -> None:
+        """The iterations will stand one after the other; the extent must be a constant at last."""
+        self._keep(loops.unroll(self._state, loop))
+
+    @_recorded
+    def vectorize(self, loop: Loop) -> None:
+        """The iterations, which must not depend on one another, will be lanes of vectors.
+
+        The extent must be a constant at last. A copy of the loop whose extent is no power of two, as that of a peeled
+        tail, is unrolled instead.
+        """
+        self._keep(loops.vectorize(self._state, loop))
+
+    @_recorded
+    def parallel(self, loop: Loop) -> None:
+        """The iterations, which must not depend on one another, may run in any order."""
+        self._keep(loops.parallel(self._state, loop))
+
+    # Blocks
+
+    @_recorded
+    def decompose_reduction(self, label: str, loop: Loop) -> str:
+        """What stands before the reduction of a block, within ``loop``, in a nest of its own before that loop; the
+        label of this nest, ``label_init``. Loops can be reordered across a reduction after that.
+        """
+        made, new = reductions.decompose_reduction(self._state, label, loop)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def compute_at(self, label: str, loop: Loop) -> None:
+        """The block before what stands in ``loop``, for just the elements that an iteration of that reads.
+
+        What several iterations read is computed several times. The buffer keeps its size: see `store_at`.
+        """
+        self._keep(moves.compute_at(self._state, label, loop))
+
+    @_recorded
+    def reverse_compute_at(self, label: str, loop: Loop) -> None:
+        """The block after what stands in ``loop``, for just the elements that an iteration of that has written."""
+        self._keep(moves.reverse_compute_at(self._state, label, loop))
+
+    @_recorded
+    def inline(self, label: str) -> None:
+        """The block, which computes one buffer element by element, written into all that reads that; it is gone."""
+        self._keep(moves.inline(self._state, label))
+
+    # Buffers
+
+    @_recorded
+    def cache_write(
+        self, label: str, buffer: Buffer | str, scope: str | Memory = "register", at: Loop | None = None
+    ) -> Buffer:
+        """What an iteration of the loop ``at`` (or the block, where none is given) works on of ``buffer`` in a new
+        buffer, ``buffer_scope``; this.
+
+        It is copied in where it has a value that counts, in a block ``buffer_scope_in``, and out where somebody wants
+        it, ``buffer_scope_out``; where nobody does, ``buffer`` is gone. In registers it has a dimension for each loop
+        that goes through it, the lanes last.
+        """
+        made, new = storage.cache_write(self._state, label, buffer, scope, at)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def cache_read(
+        self,
+        label: str,
+        buffer: Buffer | str,
+        scope: str | Memory = "local",
+        at: Loop | None = None,
+        layout: Sequence[int] | None = None,
+    ) -> Buffer:
+        """What an iteration of the loop ``at`` (or the block, where none is given) reads of ``buffer``, copied to a new
+        buffer first, ``buffer_scope``; this. The copy is the block ``buffer_scope_in``.
+
+        ``layout`` is the order in which the dimensions of ``buffer`` lie in the new one, of which those that have one
+        element are left out.
+        """
+        made, new = storage.cache_read(self._state, label, buffer, at, scope, layout)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def store_at(self, buffer: Buffer | str, loop: Loop) -> Buffer:
+        """A buffer of the function's own that is used in ``loop`` only, made anew in each iteration, as large as what
+        this uses of it; the smaller buffer, of the same name. One that was a workspace is on the stack then.
+        """
+        made, new = storage.store_at(self._state, buffer, loop)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def set_scope(self, buffer: Buffer | str, scope: str | Memory) -> Buffer:
+        """A buffer of the function's own in another memory; the new buffer, of the same name.
+
+        That the host does not read and write an accelerator's memory is checked at last.
+        """
+        made, new = storage.set_scope(self._state, buffer, scope)
+        self._keep(made)
+        return new
+
+
+def replay(func: PrimFunc, trace: Iterable[Step], unit: VectorUnit | None = None) -> Schedule:
+    """A schedule of ``func`` by the same calls.
+
+    Raises:
+        ScheduleError: one of them is not legal here.
+    """
+    schedule = Schedule(func, unit)
+    for step in trace:
+        getattr(schedule, step.name)(*step.args, **dict(step.named))
+    return schedule

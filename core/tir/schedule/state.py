@@ -1,0 +1,69 @@
+"""What a schedule has made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..form.nodes import For, LoopKind, PrimFunc, Stmt, Var
+from ..proofs.bounds import Bounds
+from .nest import Names, Site, illegal, loop_site, replaced, tidied
+
+__all__ = ["State"]
+
+
+@dataclass(frozen=True)
+class State:
+    """A function, and what is done to its loops last, when copies of them have constant extents.
+
+    Args:
+        func: the function.
+        cuts: for the variable of a loop, the iterations before which it will be parted.
+        kinds: for the variable of a loop, the kind that it will have.
+    """
+
+    func: PrimFunc
+    cuts: Mapping[Var, tuple[int, ...]] = field(default_factory=dict)
+    kinds: Mapping[Var, LoopKind] = field(default_factory=dict)
+
+    def names(self) -> Names:
+        """The names that are taken."""
+        return Names(self.func)
+
+    def put(self, old: Stmt, new: Stmt) -> State:
+        """``new`` in the place of ``old``, and all expressions simplified."""
+        return replace(self, func=replace(self.func, body=replaced(self.func.body, old, new))).tidy()
+
+    def tidy(self) -> State:
+        """This with its expressions simplified."""
+        return replace(self, func=replace(self.func, body=tidied(self.func.body, Bounds({}))))
+
+    def loop(self, var: Var | str) -> tuple[Site, For]:
+        """A loop, and where it stands."""
+        site = loop_site(self.func, var)
+        assert isinstance(site.stmt, For)
+        return site, site.stmt
+
+    def plain_loop(self, var: Var | str, doing: str) -> tuple[Site, For]:
+        """A loop that was not told how to run yet: ``doing`` something to it comes before."""
+        site, loop = self.loop(var)
+        kind = self.kinds.get(loop.var, loop.kind)
+        if kind != "serial" or loop.var in self.cuts:
+            what = kind if kind != "serial" else "peeled"
+            raise illegal(
+                f"loop {loop.var.name!r} is {what}: it cannot be {doing} any more", f"do that before it is {what}"
+            )
+        return site, loop
+
+    def uncut_loop(self, var: Var | str, doing: str) -> tuple[Site, For]:
+        """A loop that was not told how to run yet, but may be parted."""
+        site, loop = self.loop(var)
+        return self.plain_loop(var, doing) if loop.var in self.kinds else (site, loop)
+
+    def marked(self, var: Var, kind: LoopKind) -> State:
+        """The loop over ``var`` will be of that kind."""
+        return replace(self, kinds={**self.kinds, var: kind})
+
+    def cut(self, var: Var, at: int) -> State:
+        """The loop over ``var`` will be parted before iteration ``at``."""
+        return replace(self, cuts={**self.cuts, var: tuple(sorted({*self.cuts.get(var, ()), at}))})

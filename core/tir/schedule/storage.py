@@ -1,0 +1,312 @@
+"""Where elements are kept: buffers that hold the part of another one that a loop works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..form.nodes import (
+    HOST_SCOPES,
+    INDEX,
+    Alloc,
+    Axis,
+    Bin,
+    Block,
+    Buffer,
+    Copy,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    Memory,
+    Param,
+    PrimFunc,
+    Stmt,
+    Store,
+    Var,
+    View,
+    const,
+    seq,
+)
+from ..form.visit import bodies, operands, rebuild, walk
+from ..proofs.bounds import Bounds
+from .dependences import Use, collect, reduction_op
+from .nest import Names, Site, block_site, illegal, readdressed
+from .regions import Box, Side, box_of
+from .state import State
+
+__all__ = ["buffer_of", "cache_read", "cache_write", "dropped", "set_scope", "store_at", "within_memory"]
+
+
+def buffer_of(func: PrimFunc, buffer: Buffer | str) -> Buffer:
+    """The buffer of that name; a `ScheduleError` where there is none."""
+    name = buffer if isinstance(buffer, str) else buffer.name
+    known = {param.buffer.name: param.buffer for param in func.params}
+    known |= {part.buffer.name: part.buffer for part in walk(func.body) if isinstance(part, Alloc)}
+    if name not in known:
+        raise illegal(f"there is no buffer {name!r}", f"the buffers are {', '.join(known)}")
+    return known[name]
+
+
+def within_memory(state: State, scope: str | Memory) -> tuple[State, str]:
+    """The name of a scope, and the function that knows it."""
+    if isinstance(scope, Memory):
+        func = state.func
+        if scope not in func.memories:
+            state = replace(state, func=replace(func, memories=(*func.memories, scope)))
+        return state, scope.name
+    if scope not in HOST_SCOPES and scope not in [memory.name for memory in state.func.memories]:
+        there = ", ".join([*HOST_SCOPES, *(memory.name for memory in state.func.memories)])
+        raise illegal(f"there is no scope {scope!r}", f"it is a Memory, or one of {there}")
+    return state, scope
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A buffer that holds a box of another one.
+
+    Args:
+        box: what it holds.
+        radices: for each dimension of the box, the extents of the dimensions that stand for it: none for one that has
+            one element, several where loops go through it in several steps.
+        order: the dimensions of the box in the order of those of ``buffer``.
+        buffer: what holds it.
+    """
+
+    box: Box
+    radices: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    buffer: Buffer
+
+    @staticmethod
+    def of(box: Box, name: str, scope: str, order: Sequence[int] | None = None, keep: bool = False) -> _Part:
+        radices = [_radices(side, scope) for side in box.sides]
+        if not any(radices) and scope != "register" and radices:
+            radices[-1] = (1,)
+        order = tuple(range(len(radices))) if order is None else tuple(order)
+        if sorted(order) != list(range(len(radices))):
+            raise illegal(f"{order} is no order of the {len(radices)} dimensions of {box.buffer.name!r}")
+        shape = tuple(extent for dim in order for extent in radices[dim])
+        alignment = box.buffer.alignment if keep else 0
+        return _Part(box, tuple(radices), order, Buffer(name, shape, box.buffer.dtype, scope, alignment))
+
+    def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where it holds the element of the other buffer at ``indices``."""
+        found: list[Expr] = []
+        for dim in self.order:
+            rest, radices = indices[dim] - self.box.sides[dim].start, self.radices[dim]
+            for position, extent in enumerate(radices):
+                unit = prod(radices[position + 1 :])
+                part = rest if unit == 1 else Bin("floordiv", rest, Imm(unit, INDEX))
+                found.append(part if position == 0 else part % extent)
+        return tuple(found)
+
+    def view(self, view: View) -> View:
+        """The view of this that shows what a view of the other buffer shows."""
+        if any(len(radices) > 1 for radices in self.radices):
+            raise illegal(f"{view.buffer.name!r} is given to an instruction already", "put it in registers before")
+        kept = [dim for dim in self.order if self.radices[dim]]
+        axes = []
+        for axis in view.axes:
+            # Along a dimension of one element nothing moves.
+            axes.append(Axis(kept.index(axis.dim), axis.step) if axis.dim in kept else Axis(0, 0))
+        return View(self.buffer, self.at(view.start), tuple(axes))
+
+    def moved(self, names: Names, into: bool) -> Stmt:
+        """The copy from the other buffer to this one, or back, in a block of its own."""
+        label = names.new(f"{self.buffer.name}_{'in' if into else 'out'}")
+        other = self.box.buffer
+        if self.buffer.scope not in HOST_SCOPES or other.scope not in HOST_SCOPES:
+            kept = [dim for dim in self.order if self.radices[dim]]
+            shown = View(other, tuple(side.start for side in self.box.sides), tuple(Axis(dim) for dim in kept))
+            zeros = (const(0),) * len(self.buffer.shape)
+            held = View(self.buffer, zeros, tuple(Axis(position) for position in range(len(kept))))
+            extents = tuple(self.box.sides[dim].extent for dim in kept)
+            return Block(label, Copy(held, shown, extents) if into else Copy(shown, held, extents))
+        loops: list[tuple[Var, Expr]] = []
+        indices: list[Expr] = [side.start for side in self.box.sides]
+        for dim in self.order:
+            radices = self.radices[dim]
+            for position, extent in enumerate(radices):
+                var = Var(names.new(f"{label}_{len(loops)}"))
+                loops.append((var, const(extent) if len(radices) > 1 else self.box.sides[dim].extent))
+                indices[dim] = indices[dim] + var * prod(radices[position + 1 :])
+        own, at = tuple(var for var, _ in loops), tuple(indices)
+        copy: Stmt = Store(self.buffer, own, Load(other, at)) if into else Store(other, at, Load(self.buffer, own))
+        for var, length in reversed(loops):
+            copy = For(var, length, copy)
+        return Block(label, copy)
+
+
+def _radices(side: Side, scope: str) -> tuple[int, ...]:
+    if side.size == 1:
+        return ()
+    steps = [count for _, count in side.steps or () if count > 1]
+    dense = side.is_whole and isinstance(side.extent, Imm) and prod(steps) == side.size
+    return tuple(steps) if scope == "register" and dense else (side.size,)
+
+
+def _place(state: State, label: str, at: Var | str | None) -> tuple[Stmt, Stmt, Bounds, Callable[[Stmt], Stmt]]:
+    """What is put in another statement's place, the statement within which a part is held, what is known there, and how
+    the former is made from the latter.
+    """
+    if at is None:
+        site = block_site(state.func, label)
+        block = site.stmt
+        return block, block, site.bounds, lambda body: body
+    site, loop = state.loop(at)
+    known = Site((*site.path, loop.body)).bounds
+    return loop, loop.body, known, lambda body: For(loop.var, loop.extent, body, loop.kind)
+
+
+def cache_write(
+    state: State, label: str, buffer: Buffer | str, scope: str | Memory, at: Var | str | None
+) -> tuple[State, Buffer]:
+    """The part of a buffer that an iteration of a loop works on, kept elsewhere until it is done."""
+    state, scope = within_memory(state, scope)
+    buffer = buffer_of(state.func, buffer)
+    old, body, known, around = _place(state, label, at)
+    what = f"{buffer.name!r} cannot be kept in {scope!r} at {_where(label, at)}"
+    uses = collect(body, known, buffer)
+    if not any(use.writes for use in uses):
+        raise illegal(f"{what}: nothing writes it there", "use cache_read for what is read")
+    names = state.names()
+    part = _Part.of(box_of(uses, known), names.new(f"{buffer.name}_{scope}"), scope)
+    takes = _takes(uses, part.box, known, what)
+    if takes and not part.box.is_whole:
+        raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
+    leaves = _is_used_elsewhere(state, buffer, old, body, label)
+    made = readdressed(body, buffer, part.buffer, part.at, part.view)
+    steps = [*([part.moved(names, True)] if takes else []), made, *([part.moved(names, False)] if leaves else [])]
+    state = state.put(old, around(Alloc(part.buffer, seq(*steps))))
+    return (state if leaves else dropped(state, buffer)), part.buffer
+
+
+def _where(label: str, at: Var | str | None) -> str:
+    return f"block {label!r}" if at is None else f"loop {at if isinstance(at, str) else at.name!r}"
+
+
+def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
+    """Whether what the buffer holds before is read, or lost if it is not."""
+    first = uses[0]
+    if not first.writes:
+        return True
+    covers = [use for use in uses if use.stmt is first.stmt and use.writes]
+    own = box_of(covers, known)
+    guarded = any(isinstance(stmt, If) for stmt in first.around)
+    if reduction_op(first.stmt) is not None:
+        return True
+    same = all(a.start is b.start and a.extent is b.extent for a, b in zip(own.sides, box.sides, strict=True))
+    if guarded or not own.is_whole or not same:
+        reason = f"`{first}`, which comes first, does not surely write all that is used"
+        raise illegal(f"{what}: {reason}", "peel or shrink tails instead of guarding them, or take a loop further out")
+    return False
+
+
+def _is_used_elsewhere(state: State, buffer: Buffer, old: Stmt, body: Stmt, label: str) -> bool:
+    roles = {param.buffer: param.role for param in state.func.params}
+    if roles.get(buffer, "workspace") != "workspace":
+        return True
+    return any(body not in use.around for use in collect(state.func.body, Bounds({}), buffer))
+
+
+def dropped(state: State, buffer: Buffer) -> State:
+    """The function without a buffer that nothing uses any more."""
+    func = state.func
+    params = tuple(param for param in func.params if param.buffer is not buffer)
+    return replace(state, func=replace(func, params=params, body=_without(func.body, buffer)))
+
+
+def _without(stmt: Stmt, buffer: Buffer) -> Stmt:
+    if isinstance(stmt, Alloc) and stmt.buffer is buffer:
+        return stmt.body
+    return rebuild(stmt, operands(stmt), [_without(body, buffer) for body in bodies(stmt)])
+
+
+def cache_read(
+    state: State,
+    label: str,
+    buffer: Buffer | str,
+    at: Var | str | None,
+    scope: str | Memory,
+    layout: Sequence[int] | None,
+) -> tuple[State, Buffer]:
+    """The part of a buffer that an iteration of a loop reads, copied to another place first."""
+    state, scope = within_memory(state, scope)
+    buffer = buffer_of(state.func, buffer)
+    old, body, known, around = _place(state, label, at)
+    what = f"{buffer.name!r} cannot be read through {scope!r} at {_where(label, at)}"
+    uses = collect(body, known, buffer)
+    writer = next((use for use in uses if use.writes), None)
+    if writer is not None:
+        raise illegal(f"{what}: `{writer}` writes it there", "use cache_write")
+    if not uses:
+        raise illegal(f"{what}: nothing reads it there")
+    names = state.names()
+    part = _Part.of(box_of(uses, known), names.new(f"{buffer.name}_{scope}"), scope, layout)
+    if not part.box.is_whole and not _is_initialised(state, buffer):
+        raise illegal(f"{what}: it cannot be seen that all of what would be copied has a value")
+    made = readdressed(body, buffer, part.buffer, part.at, part.view)
+    return state.put(old, around(Alloc(part.buffer, seq(part.moved(names, True), made)))), part.buffer
+
+
+def _is_initialised(state: State, buffer: Buffer) -> bool:
+    """Whether every element has a value from the first read on."""
+    roles = {param.buffer: param.role for param in state.func.params}
+    if roles.get(buffer) in ("input", "constant"):
+        return True
+    uses = collect(state.func.body, Bounds({}), buffer)
+    if not uses or not uses[0].writes or any(isinstance(stmt, If) for stmt in uses[0].around):
+        return False
+    box = box_of(uses[:1], Bounds({}))
+    return box.is_whole and all(side.size == extent for side, extent in zip(box.sides, buffer.shape, strict=True))
+
+
+def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, Buffer]:
+    """A buffer made anew in each iteration of a loop, as large as what that works on."""
+    buffer = buffer_of(state.func, buffer)
+    old, body, known, around = _place(state, "", at)
+    what = f"{buffer.name!r} cannot be stored at {_where('', at)}"
+    if _is_used_elsewhere(state, buffer, old, body, ""):
+        raise illegal(f"{what}: it is used outside of it", "compute all that uses it there first")
+    uses = collect(body, known, buffer)
+    if not uses:
+        raise illegal(f"{what}: nothing uses it there")
+    box = box_of(uses, known)
+    if _takes(uses, box, known, what):
+        raise illegal(f"{what}: `{uses[0]}` needs what an earlier iteration left in it")
+    scope = "local" if buffer.scope == "global" else buffer.scope
+    part = _Part.of(box, state.names().new(buffer.name), scope, keep=True)
+    made = Alloc(part.buffer, readdressed(body, buffer, part.buffer, part.at, part.view))
+    state = dropped(state.put(old, around(made)), buffer)
+    return _redeclared(state, part.buffer, replace(part.buffer, name=buffer.name))
+
+
+def _redeclared(state: State, old: Buffer, new: Buffer) -> tuple[State, Buffer]:
+    def statement(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Alloc) and stmt.buffer is old:
+            return Alloc(new, stmt.body)
+        return rebuild(stmt, operands(stmt), [statement(body) for body in bodies(stmt)])
+
+    body = statement(readdressed(state.func.body, old, new, lambda at: at))
+    params = tuple(replace(param, buffer=new) if param.buffer is old else param for param in state.func.params)
+    return replace(state, func=replace(state.func, params=params, body=body)), new
+
+
+def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[State, Buffer]:
+    """A buffer that is the function's own, in another memory."""
+    state, scope = within_memory(state, scope)
+    buffer = buffer_of(state.func, buffer)
+    role = next((param.role for param in state.func.params if param.buffer is buffer), None)
+    if role not in (None, "workspace"):
+        raise illegal(f"{buffer.name!r} cannot be put in {scope!r}: it is an {role}", "use cache_read or cache_write")
+    state, new = _redeclared(state, buffer, replace(buffer, scope=scope))
+    func = state.func
+    if role is not None and scope != "global":
+        params = tuple(param for param in func.params if param.buffer is not new)
+        func = replace(func, params=params, body=Alloc(new, func.body))
+    elif role is None and scope == "global":
+        func = replace(func, params=(*func.params, Param(new, "workspace")), body=_without(func.body, new))
+    return replace(state, func=func), new

@@ -1,0 +1,164 @@
+"""Primitives of schedules that change loops: what they make, what they refuse, and that they compute the same."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from tests._support.schedules import MATMUL, agree, parsed
+
+from uma.tir import PrimFunc, print_func
+from uma.tir.schedule import Schedule, ScheduleError, replay
+
+COPY = parsed("""
+    def f(x: In[int32, (7, 6)], y: Out[int32, (7, 6)]):
+        with block("copy"):
+            for i in range(7):
+                for j in range(6):
+                    y[i, j] = x[i, j] + 1
+""")
+SHIFT = parsed("""
+    def f(x: In[int32, (4, 5)], y: Out[int32, (5, 6)]):
+        with block("clear"):
+            for a in range(5):
+                for b in range(6):
+                    y[a, b] = a - b
+        with block("shift"):
+            for i in range(4):
+                for j in range(5):
+                    y[i + 1, j] = y[i, j + 1] + x[i, j]
+""")
+PADDED = parsed("""
+    def f(x: In[int32, (8, 2)], y: Out[int32, (7,)]):
+        t = alloc(int32, (7,))
+        with block("sum"):
+            for i in range(7):
+                t[i] = 0
+                for k in range(2):
+                    t[i] += x[i, k]
+        with block("out"):
+            for o in range(7):
+                y[o] = t[o]
+""")
+
+
+def text(func: PrimFunc) -> str:
+    return print_func(func, "f").split(":\n", 1)[1]
+
+
+@pytest.mark.parametrize("tail", ["guard", "peel", "shrink"])
+@pytest.mark.parametrize("factor", [1, 2, 3, 7, 9])
+def test_a_loop_is_split_with_every_tail(tail: str, factor: int) -> None:
+    s = Schedule(COPY)
+    outer, inner = s.split("i", factor, tail=tail)  # type: ignore[arg-type]
+    assert (outer.name, inner.name) == ("i_o", "i_i")
+    assert [var.name for var in s.loops("copy")] == ["i_o", "i_i", "j"]
+    agree(COPY, s.func)
+
+
+def test_a_peeled_tail_has_loops_of_its_own_with_constant_extents() -> None:
+    s = Schedule(COPY)
+    s.split("i", 4, tail="peel")
+    s.split("j", 4, tail="peel")
+    s.reorder("i_o", "j_o", "i_i", "j_i")
+    s.unroll("i_i")
+    s.vectorize("j_i")
+    made = s.func
+    agree(COPY, made)
+    assert text(made) == dedent("""\
+        with block("copy"):
+            for i_i in unrolled(4):
+                for j_i in vectorized(4):
+                    y[i_i, j_i] = x[i_i, j_i] + 1
+            for i_i_2 in unrolled(4):
+                for j_i_2 in vectorized(2):
+                    y[i_i_2, j_i_2 + 4] = x[i_i_2, j_i_2 + 4] + 1
+            for i_i_1 in unrolled(3):
+                for j_i_1 in vectorized(4):
+                    y[i_i_1 + 4, j_i_1] = x[i_i_1 + 4, j_i_1] + 1
+            for i_i_1_1 in unrolled(3):
+                for j_i_1_1 in vectorized(2):
+                    y[i_i_1_1 + 4, j_i_1_1 + 4] = x[i_i_1_1 + 4, j_i_1_1 + 4] + 1
+    """).replace("\n", "\n    ").join(("    ", "")).rstrip(" ")
+
+
+def test_a_vector_of_a_length_that_no_machine_has_is_unrolled() -> None:
+    s = Schedule(COPY)
+    s.split("i", 4, tail="peel")
+    s.reorder("i_o", "j", "i_i")
+    s.vectorize("i_i")
+    assert "vectorized(4)" in text(s.func) and "unrolled(3)" in text(s.func)
+    agree(COPY, s.func)
+
+
+def test_a_padded_loop_writes_into_room_of_its_own() -> None:
+    s = Schedule(PADDED)
+    s.split("i", 4, tail="pad")
+    assert "t = alloc(int32, (8,))" in text(s.func)
+    agree(PADDED, s.func)
+
+
+def test_loops_are_fused_and_indices_stay_simple() -> None:
+    s = Schedule(COPY)
+    fused = s.fuse("i", "j")
+    assert fused.name == "i_j"
+    s.split(fused, 6)
+    assert "y[i_j_o, i_j_i] = x[i_j_o, i_j_i] + 1" in text(s.func)
+    agree(COPY, s.func)
+    s.vectorize("i_j_o")  # what was fused is still known to be apart
+    assert "unrolled(7)" in text(s.func)
+
+
+def test_reductions_may_be_reordered_and_what_is_asked_between_loops_moves_inwards() -> None:
+    func = parsed("""
+        def f(x: In[float32, (4, 5)], y: Out[float32, (4,)]):
+            with block("init"):
+                for a in range(4):
+                    y[a] = 0.5
+            with block("sum"):
+                for i in range(4):
+                    if i < 3:
+                        at: int32 = i * 2 % 4
+                        for j in range(5):
+                            y[i] += x[at, j]
+    """)
+    s = Schedule(func)
+    s.reorder("j", "i")
+    assert [var.name for var in s.loops("sum")] == ["j", "i"]
+    agree(func, s.func, exact=False)
+
+
+def test_a_dependence_is_not_turned_around() -> None:
+    s = Schedule(SHIFT)
+    with pytest.raises(ScheduleError) as caught:
+        s.reorder("j", "i")
+    assert "loops 'j', 'i' cannot be put in that order" in caught.value.what and "'y'" in caught.value.what
+    for primitive in (s.vectorize, s.parallel):
+        with pytest.raises(ScheduleError, match=r"loop 'i' cannot be .*: `y\[i, j \+ 1\]|meet in 'y'"):
+            primitive("i")
+    agree(SHIFT, s.func)
+    assert not s.trace
+
+
+def test_a_trace_is_printed_and_repeated() -> None:
+    s = Schedule(MATMUL)
+    i, o, k = s.loops("sum")
+    s.split(i, 4, tail="peel")
+    s.decompose_reduction("sum", "i_i")
+    s.reorder(k, "i_i", o)
+    s.unroll("i_i")
+    assert str(s.trace) == dedent("""\
+        s.split("i", 4, tail="peel")
+        s.decompose_reduction("sum", "i_i")
+        s.reorder("k", "i_i", "o")
+        s.unroll("i_i")""")
+    assert replay(MATMUL, s.trace).func is s.func
+    written: dict[str, object] = {"s": Schedule(MATMUL)}
+    exec(str(s.trace), written)
+    assert written["s"].func is s.func  # type: ignore[attr-defined]
+
+
+def test_a_block_knows_its_loops_and_buffers() -> None:
+    info = Schedule(MATMUL).block("sum")
+    assert [var.name for var in info.spatial] == ["i", "o"] and [var.name for var in info.reduction] == ["k"]
+    assert {buffer.name for buffer in info.reads} == {"x", "w", "t"} and [b.name for b in info.writes] == ["t"]
