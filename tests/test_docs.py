@@ -97,7 +97,9 @@ def expectation(text: str) -> re.Pattern[str]:
 
 MEASURED = re.compile(
     r"(?<= in )\d+\.\d+(?= ?s$)|(?<=: )\d+\.\d+(?= us$)"  # times
-    r"|\d+\.\d\d +\d+\.\d%$|us +share$"  # of a profile
+    r"|\d+\.\d\d +\d+\.\d%(?= +[\d-])|(?<= )\d+\.\d +\d+\.\d%(?= +\d+$)"  # of a profile
+    r"|us +share +MACs +GOP/s +of peak +bytes$"
+    r"|\d+\.\d(?= GOP/s (?:float32|int8))|\d+(?= MHz;)|\d+\.\d(?= ns$)"
     r"|(?<=^  ROM    )[\d,]+(?= bytes)|(?<=^  RAM    )[\d,]+(?= bytes)|(?<=code )[\d,]+$|(?<=stack )[\d,]+$"
     r"|\b\d+\.\d+\.\d+\b"  # versions
 )
@@ -373,8 +375,10 @@ def test_an_expectation_may_leave_things_out() -> None:
 
 
 def test_what_is_measured_may_be_another_number() -> None:
-    shown = "m: built in 1.2 s\n  ROM    9,000 bytes: weights 8,000, code 1,000\n  a   b   0.05    0.2%\n1.2.3\n"
-    other = "m: built in 31.25 s\n  ROM    9 bytes: weights 8,000, code 10,000\n  a   b  11.05   10.2%\n0.1.0\n"
-    wrong = other.replace("8,000", "8,001"), other.replace("%", ""), other.replace(" s\n", " s \n")
+    head = "m: built in {} s\n  ROM    {} bytes: weights 8,000, code {}\n"
+    shown = head.format("1.2", "9,000", "1,000") + "  a   b   0.05    0.2%  9  1.0  2.5%  7\n1.2.3\n"
+    other = head.format("31.25", "9", "10,000") + "  a   b  11.05   10.2%  9  12.0  12.5%  7\n0.1.0\n"
+    changes = [("8,000", "8,001"), ("%", ""), (" s\n", " s \n"), ("  9  ", "  8  ")]
+    wrong = [other.replace(*change) for change in changes]
     assert expectation(shown).fullmatch(other)
     assert not any(expectation(shown).fullmatch(text) for text in wrong)

@@ -1,7 +1,8 @@
 """What a build returns: a compiled model that describes itself, runs, and is saved and loaded."""
 
+from ..runtime.peaks import Peaks
 from .artifact import Artifact, load
-from .profile import CallTime, PartCounts, Profile
+from .profile import CallTime, PartCounts, Profile, Ticks
 from .record import (
     ArtifactRecord,
     BufferRecord,
@@ -37,10 +38,12 @@ __all__ = [
     "MemoryRecord",
     "PartCounts",
     "PartsRecord",
+    "Peaks",
     "Profile",
     "QuantizationRecord",
     "StateRecord",
     "TensorRecord",
+    "Ticks",
     "load",
     "schema",
 ]

@@ -30,7 +30,7 @@ from .compiled import Compiled
 from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
-from .profile import Profile, call_times
+from .profile import Profile, TicksSince, call_times
 from .record import ArtifactRecord
 from .soundness import problem
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..runtime.emulator import EmulatedModel
     from ..runtime.isolated import IsolatedModel, Isolation
     from ..runtime.native import NativeModel
+    from ..runtime.peaks import Peaks
     from ..runtime.session import ModelSession
 
 __all__ = ["Artifact", "load"]
@@ -267,7 +268,7 @@ class Artifact:
             self._own_session().reset()
 
     def profile(self, inputs: Any = None, repeat: int = 10) -> Profile:
-        """Run the model with a clock between its calls, in a library of its own: about 20 ns more for each call.
+        """Run the model with a clock between its calls, in a library of its own; `Profile.ticks` tells what that costs.
 
         These runs begin as after `reset`, and those of `run` do not see them.
 
@@ -305,29 +306,40 @@ class Artifact:
             try:
                 with Session(model) as session:
                     outputs = session.run(inputs)
-                    totals_ns = [model.step_ns()]
+                    since = TicksSince(model)
+                    totals = [model.step_ticks()]
                     for _ in range(repeat):
                         session.invoke()
-                        totals_ns.append(model.step_ns())
+                        totals.append(model.step_ticks())
+                    ticks = since.ticks()
                     counters = session.counters()
                     counts = model.step_counts().tolist() if model.devices else []
             finally:
                 if kept is not None:
                     self._own_session().restore(kept)
-        if totals_ns[0].shape != (len(calls),):
-            what = f"the model has {totals_ns[0].size} steps, its metadata says {len(calls)} calls"
+        if totals[0].shape != (len(calls),):
+            what = f"the model has {totals[0].size} steps, its metadata says {len(calls)} calls"
             raise ModelError(what, where=self.name)
         devices = {info.label: info for info in model.devices}
         expected = sum(devices[call.device].n_counters for call in calls if call.device is not None)
         if len(counts) != expected:
             what = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
             raise ModelError(what, where=self.name)
-        medians_ns = np.median(np.diff(totals_ns, axis=0), axis=0).tolist()
+        medians_ns = (np.median(np.diff(totals, axis=0), axis=0) * 1e9 / ticks.hz).tolist()
         clocks = {
             row.label: Clock(row.clock.hz, row.clock.cycles, row.clock.busy) for row in self.record.devices if row.clock
         }
-        times = call_times(calls, medians_ns, counts, devices)
-        return Profile(times, outputs, counters, clocks)
+        return Profile(call_times(self.record, medians_ns, counts, devices), outputs, counters, clocks, ticks)
+
+    def peaks(self) -> Mapping[str, Peaks]:
+        """What one core of this machine does of multiply-accumulates and nothing else, by the label of each host, whose
+        compiler and flags count. Measured once, in a process of its own, and kept as compiled models are.
+
+        Raises:
+            UsageError: the model is for another machine.
+            ToolchainError: what measures it cannot be compiled, or fails.
+        """
+        return self._compiled.peaks()
 
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
         """Write the artifact as the folder `path`, whole or not at all.

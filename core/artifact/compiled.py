@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ..contract.drivers import Library, Parts
 from ..errors import ModelError, UsageError
 from ..machines import Machine, find_runner, runners_for
+from ..runtime.peaks import Peaks, measured_peaks
 from ..toolchain.cache import Cache, library_key, on_trial
 from ..toolchain.compile import Part, compile_objects, compile_shared
 from ..toolchain.cpu import refuse_other_cpu
@@ -56,6 +57,14 @@ class Compiled:
         hosts = self._record.compile.hosts
         made = map(self._objects_of, hosts if any(map(_foreign, hosts)) else ())
         return {name: one for objects in made for name, one in objects.items()}
+
+    def peaks(self) -> Mapping[str, Peaks]:
+        """Of the hosts, by label. For errors see `Artifact.peaks`."""
+        self._check_here()
+        return {
+            host.label: measured_peaks(find_compiler(host.compiler, host.own_machine), host.flags)
+            for host in self._record.compile.hosts
+        }
 
     def _objects_of(self, host: HostRecord) -> dict[str, Measured]:
         machine = host.own_machine

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..codegen.devices import Device
+from ..codegen.devices import CORE_BUSES, Device
 from ..program import Buffer, Call, Plan, Program, Quantisation
 from ..program.hazards import finish_positions
 from ..program.program import arguments
@@ -147,6 +147,7 @@ def device_record(device: Device, program: Program, plan: Plan) -> DeviceRecord:
         device.label,
         device.kind,
         device.impl,
+        device.implementation.bus not in CORE_BUSES,
         device.base,
         tuple(runtime.parameters),
         tuple(runtime.counters),

@@ -1,21 +1,30 @@
-"""What is known of a run afterwards: how long its calls took, and what the devices counted in each."""
+"""What is known of a run afterwards: how long its calls took, for how much work, and what the devices counted."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..contract.drivers import Clock
-from .record import CallRecord
+from ..errors import ModelError
+from ..runtime.peaks import Peaks
+from .record import ArtifactRecord
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from ..runtime.devices import DeviceInfo
+    from ..runtime.native import NativeModel
 
-__all__ = ["CallTime", "PartCounts", "Profile", "call_times"]
+__all__ = ["CallTime", "PartCounts", "Profile", "Ticks", "TicksSince", "call_times"]
+
+_LEAST_COUNTED_S = 0.02
+"""In so long a time a counter is compared with the system's clock to a part in ten thousand."""
+
+_READINGS = 8
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class CallTime:
-    """How long one call of a run takes.
+    """How long one call of a run takes, and for what.
 
     Args:
         kernel: the kernel's name.
@@ -44,6 +53,11 @@ class CallTime:
         counted: what that device counted from the call before to the end of this one, in one run: name of the counter
             -> value.
         parts: what it counted of the parts of this call, where its plugin tells these apart.
+        op: what most of its work is; None for a wait, a copy, and where only loops are known.
+        macs: multiply-accumulates of the model that it computes; None where only loops are known.
+        nbytes: of the buffers that it is given, workspaces included: what it reads and writes at least.
+        constant_bytes: of the constants among these.
+        is_simulated: a simulator stands in for the device, and the time is that of the simulator on this machine.
     """
 
     kernel: str
@@ -53,6 +67,71 @@ class CallTime:
     device: str | None = None
     counted: Mapping[str, int] = field(default_factory=dict)
     parts: tuple[PartCounts, ...] = ()
+    op: str | None = None
+    macs: int | None = None
+    nbytes: int = 0
+    constant_bytes: int = 0
+    is_simulated: bool = False
+
+    @property
+    def gops(self) -> float | None:
+        """1e9 operations per second, two for each multiply-accumulate; None where there are none, or no time of its
+        own is known."""
+        return 2 * self.macs / self.median_ns if self.macs and self.median_ns and not self.is_simulated else None
+
+    def peak_gops(self, peaks: Peaks) -> float | None:
+        """The peak that counts for it: that of bytes for the ops on quantised numbers, else that of floats."""
+        return peaks.int8_gops if self.op is not None and self.op.startswith("qnn.") else peaks.float32_gops
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """By what a profile was timed.
+
+    Args:
+        what: the counter, in words.
+        hz: its ticks in a second; where it does not know that itself, as they were counted beside the system's clock.
+        cost_ns: how long one reading takes at least. The time of every call has one in it.
+    """
+
+    what: str
+    hz: float
+    cost_ns: float
+
+
+class TicksSince:
+    """What the counter of a model's profile counts from now on.
+
+    Args:
+        model: from the library that measures.
+    """
+
+    def __init__(self, model: NativeModel) -> None:
+        self._model = model
+        self._first = self._read()
+
+    def ticks(self) -> Ticks:
+        """How fast it counts, waiting until that can be told.
+
+        Raises:
+            ModelError: it does not count.
+        """
+        time.sleep(max(0.0, (self._first[0] - time.perf_counter_ns()) / 1e9 + _LEAST_COUNTED_S))
+        (first_ns, (_, first, _, _)), (now_ns, (what, now, hz, cost)) = self._first, self._read()
+        rate = hz or (now - first) * 1e9 / (now_ns - first_ns)
+        if rate <= 0:
+            raise ModelError(f"what the profile is timed by does not count: {what}", where=self._model.name)
+        return Ticks(what, rate, cost / rate * 1e9)
+
+    def _read(self) -> tuple[int, tuple[str, int, int | None, int]]:
+        """The system's clock, and what the counter says: of some readings the shortest, which nothing came between."""
+        found = []
+        for _ in range(_READINGS):
+            begin_ns = time.perf_counter_ns()
+            said = self._model.tick_counter()
+            found.append((time.perf_counter_ns() - begin_ns, begin_ns, said))
+        _, begin_ns, said = min(found)
+        return begin_ns, said
 
 
 @dataclass(frozen=True)
@@ -64,30 +143,31 @@ class Profile:
         outputs: of the runs, as `Artifact.run` gives them.
         counters: what each device counted in one run: its label -> name of the counter -> value.
         clocks: what the cycles of devices are in time, by label, where their plugins say so.
+        ticks: by what the calls were timed; None where that is not known.
     """
 
     calls: tuple[CallTime, ...]
     outputs: Mapping[str, npt.NDArray[np.generic]]
     counters: Mapping[str, Mapping[str, int]]
     clocks: Mapping[str, Clock] = field(default_factory=dict)
+    ticks: Ticks | None = None
 
 
 def call_times(
-    calls: Sequence[CallRecord],
-    medians_ns: Sequence[float],
-    counts: Sequence[int],
-    devices: Mapping[str, DeviceInfo],
+    record: ArtifactRecord, medians_ns: Sequence[float], counts: Sequence[int], devices: Mapping[str, DeviceInfo]
 ) -> tuple[CallTime, ...]:
     """The calls of a run with what was measured of them.
 
     Args:
-        calls: as the record of an artifact has them.
+        record: of the artifact.
         medians_ns: of each call.
         counts: for each call of a device its counters, those of parts behind the others: see `NativeModel.step_counts`.
         devices: by label.
     """
     made, first = [], 0
-    for call, ns in zip(calls, medians_ns, strict=True):
+    sizes = {buffer.name: buffer.bytes for buffer in record.buffers}
+    simulated = {device.label for device in record.devices if device.simulated}
+    for call, ns in zip(record.calls, medians_ns, strict=True):
         counted: Mapping[str, int] = {}
         parts: tuple[PartCounts, ...] = ()
         if call.device is not None:
@@ -95,7 +175,10 @@ def call_times(
             behind = first + info.n_counters
             counted, parts = _named(info, call.parts, counts[first:behind])
             first = behind
-        made.append(CallTime(call.kernel, call.layers, ns, call.host, call.device, counted, parts))
+        nbytes = sum(sizes[name] for name in set(call.arguments))
+        work = (call.op, call.macs, nbytes, call.constant_bytes)
+        is_simulated = call.device in simulated
+        made.append(CallTime(call.kernel, call.layers, ns, call.host, call.device, counted, parts, *work, is_simulated))
     return tuple(made)
 
 

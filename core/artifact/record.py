@@ -153,6 +153,9 @@ class DeviceRecord:
     label: Annotated[Identifier, "What the build calls it."]
     kind: Annotated[Identifier, "The kind of its target."]
     impl: Annotated[Identifier, "How it is reached: sim, mmio."]
+    simulated: Annotated[
+        bool, "Whether C of its plugin stands in for it, so that its calls take the time of that; else it is hardware."
+    ]
     base: Annotated[
         Annotated[int, Constraint(minimum=1, maximum=2**64 - 1)] | None,
         "Address of its registers, where they are memory; else null.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import ToolchainError, UsageError
 from ..target.values import shorten
 from .common import (
     add_input_arguments,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..artifact import Artifact, PartCounts, Profile
+    from ..artifact import Artifact, CallTime, PartCounts, Peaks, Profile
     from ..contract.drivers import Clock
     from ..lowering.members import Members
     from ..reports.costs import RegionCost
@@ -70,6 +71,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(what, hint="leave it out")
     result: dict[str, Any] = {"name": artifact.name}
     profile: Profile | None = None
+    peaks: Mapping[str, Peaks] = {}
     estimates: dict[str, dict[str, Any]] = {}
     out.step("compile and run")
     if args.profile:
@@ -77,7 +79,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
         outputs = dict(profile.outputs)
         estimates = _estimates(costs, profile)
-        result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile), estimates=estimates)
+        peaks = _peaks(artifact, out)
+        result.update(runs=args.repeat or _PROFILED_RUNS, **_as_json(profile, peaks), estimates=estimates)
     else:
         with blaming_sources(members):
             session = artifact.session()
@@ -92,7 +95,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if "median_us" in result:
         out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us")
     if profile is not None:
-        _show(profile, out)
+        _show(profile, peaks, out)
         for label, row in estimates.items():
             out.line(f"{label}: estimated {row['cycles']:,.0f} cycles, counted {row['counted_cycles']:,}")
     values = {n: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for n, a in outputs.items()}
@@ -162,14 +165,34 @@ def _excerpt(array: np.ndarray) -> str:
     return f"{shown} ... ({flat.size - _SHOWN_ELEMENTS} more)" if flat.size > _SHOWN_ELEMENTS else shown
 
 
-def _as_json(profile: Profile) -> dict[str, Any]:
+def _peaks(artifact: Artifact, out: Output) -> Mapping[str, Peaks]:
+    """Of the hosts, by label; nothing, and that is said, where they cannot be measured: the times are good without."""
+    try:
+        return artifact.peaks()
+    except ToolchainError as error:
+        out.complain(f"uma: warning: the peak of this machine is not known: {error.what}")
+        return {}
+
+
+def _share_of_peak(call: CallTime, peaks: Mapping[str, Peaks]) -> float | None:
+    peak = call.peak_gops(peaks[call.host]) if call.host in peaks else None
+    return None if peak is None or call.gops is None else call.gops / peak
+
+
+def _as_json(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, Any]:
     rows = [
         {
             "layers": list(call.layers),
             "kernel": call.kernel,
             "host": call.host,
             "device": call.device,
-            "median_us": call.median_ns / 1e3,
+            "median_us": None if call.is_simulated else call.median_ns / 1e3,
+            "simulator_us": call.median_ns / 1e3 if call.is_simulated else None,
+            "macs": call.macs,
+            "gops": call.gops,
+            "share_of_peak": _share_of_peak(call, peaks),
+            "bytes": call.nbytes,
+            "constant_bytes": call.constant_bytes,
             "counted": dict(call.counted),
             "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
         }
@@ -181,22 +204,55 @@ def _as_json(profile: Profile) -> dict[str, Any]:
         if (counted := profile.counters[label])
     }
     counters = {label: dict(counted) for label, counted in profile.counters.items()}
-    return {"profile": rows, "counters": counters, "clocks": clocks}
+    return {
+        "profile": rows,
+        "counters": counters,
+        "clocks": clocks,
+        "ticks": None if profile.ticks is None else dataclasses.asdict(profile.ticks),
+        "peaks": {label: dataclasses.asdict(one) for label, one in peaks.items()},
+    }
 
 
-def _show(profile: Profile, out: Output) -> None:
-    total_ns = sum(call.median_ns for call in profile.calls)
-    rows = [
-        (
-            shorten(", ".join(call.layers), 48),
-            shorten(call.kernel, 32),
-            call.device or call.host,
-            f"{call.median_ns / 1e3:.2f}",
-            f"{call.median_ns / (total_ns or 1):.1%}",
+def _show(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> None:
+    timed = [call for call in profile.calls if not call.is_simulated]
+    total_ns = sum(call.median_ns for call in timed)
+    rows = []
+    for call in profile.calls:
+        us, share = f"{call.median_ns / 1e3:.2f}", f"{call.median_ns / (total_ns or 1):.1%}"
+        rows.append(
+            (
+                shorten(", ".join(call.layers), 48),
+                shorten(call.kernel, 32),
+                call.device or call.host,
+                *(("-", "-") if call.is_simulated else (us, share)),
+                str(call.macs) if call.macs else "-",
+                "-" if call.gops is None else f"{call.gops:.1f}",
+                "-" if (reached := _share_of_peak(call, peaks)) is None else f"{reached:.1%}",
+                str(call.nbytes),
+            )
         )
-        for call in profile.calls
-    ]
-    out.columns(("layer", "kernel", "on", "us", "share"), [*rows, ("all", "", "", f"{total_ns / 1e3:.2f}", "100.0%")])
+    macs = sum(call.macs or 0 for call in timed)
+    gops = f"{2 * macs / total_ns:.1f}" if macs and total_ns else "-"
+    all_macs, all_bytes = (sum(sizes) for sizes in zip(*((c.macs or 0, c.nbytes) for c in profile.calls), strict=True))
+    at_peak_ns = sum((_share_of_peak(call, peaks) or 0.0) * call.median_ns for call in timed)
+    of_peak = f"{at_peak_ns / total_ns:.1%}" if at_peak_ns else "-"
+    total = (f"{total_ns / 1e3:.2f}", "100.0%", str(all_macs) if all_macs else "-", gops, of_peak, str(all_bytes))
+    head = ("layer", "kernel", "on", "us", "share", "MACs", "GOP/s", "of peak", "bytes")
+    out.columns(head, [*rows, ("all", "", "", *total)])
+    for label in dict.fromkeys(call.device for call in profile.calls if call.is_simulated):
+        spent_ns = sum(call.median_ns for call in profile.calls if call.device == label)
+        out.line(
+            f"{label} is simulated: the {spent_ns / 1e3:.2f} us of its calls are the simulator's, not the device's"
+        )
+    for label, one in peaks.items():
+        kinds = {"float32": one.float32_gops, "int8": one.int8_gops}
+        known = ", ".join(f"{peak:.1f} GOP/s {kind}" for kind, peak in kinds.items() if peak is not None)
+        out.line(f"peak of {label}, on one core: {known or 'not known of this machine'}")
+    if profile.ticks is not None:
+        ticks = profile.ticks
+        out.line(
+            f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz; each call has one reading in it, {ticks.cost_ns:.1f} ns"
+        )
     for label, counted in profile.counters.items():
         if counted:
             clock = profile.clocks.get(label)

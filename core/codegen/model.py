@@ -31,7 +31,7 @@ from .weights import array_text, assemble, assembly_text
 __all__ = ["ModelFiles", "emit_model"]
 
 _CSRC = Path(__file__).parents[1] / "runtime" / "csrc"
-_SHARED_HEADERS = ("uma_math.h", "uma_runtime.h")
+_SHARED_HEADERS = ("uma_math.h", "uma_runtime.h", "uma_ticks.h")
 _DEVICE_HEADERS = ("uma_device.h", "uma_mmio.h", "uma_uio.h")
 
 

@@ -121,13 +121,24 @@ class NativeModel:
         """A context of the model."""
         return Session(self)
 
-    def step_ns(self) -> Array:
-        """How long all runs so far, of all sessions, spent in each step: uint64 [steps], in nanoseconds.
+    def step_ticks(self) -> Array:
+        """How long all runs so far, of all sessions, spent in each step: uint64 [steps], in ticks of `tick_counter`.
 
         Raises:
             ToolchainError: the library was not made to measure that.
         """
-        return self._measured("uma_profile_ns")
+        return self._measured("uma_profile_ticks")
+
+    def tick_counter(self) -> tuple[str, int, int | None, int]:
+        """What the ticks of a profile are, in words; how many there were by now, how many there are in a second, None
+        where the counter does not know, and how many one reading of it takes.
+
+        Raises:
+            ToolchainError: the library was not made to measure.
+        """
+        said = abi().ffi.new("uint64_t[3]")
+        what = text(self._entry("uma_profile_counter")(said, said + 1, said + 2), str(self.path))
+        return what, said[0], said[1] or None, said[2]
 
     def step_counts(self) -> Array:
         """What the devices counted in the steps of the last run: uint64, for each step that drives one its counters.
@@ -140,11 +151,14 @@ class NativeModel:
     def _measured(self, entry: str) -> Array:
         ffi = abi().ffi
         count = ffi.new("size_t *")
+        table = self._entry(entry)(count)
+        return np.array(ffi.unpack(table, count[0]) if count[0] else (), np.uint64)
+
+    def _entry(self, name: str) -> Any:
         try:
-            table = getattr(self._library, entry)(count)
+            return getattr(self._library, name)
         except AttributeError as error:
             raise ToolchainError("the library does not measure its steps", where=str(self.path)) from error
-        return np.array(ffi.unpack(table, count[0]) if count[0] else (), np.uint64)
 
 
 class Session(ModelSession):

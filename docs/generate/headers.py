@@ -15,8 +15,10 @@ __all__ = ["HEADERS", "Declaration", "declarations", "page"]
 
 _FOLDER = ROOT / "core" / "runtime" / "csrc"
 
-HEADERS = tuple(sorted(file.name for file in _FOLDER.glob("*.h") if file.name != "uma_math.h"))
-"""Of `uma_math.h` only generated kernels know."""
+_OF_GENERATED_C = ("uma_math.h", "uma_ticks.h")
+"""Nobody else knows of these."""
+
+HEADERS = tuple(sorted(file.name for file in _FOLDER.glob("*.h") if file.name not in _OF_GENERATED_C))
 
 _TOKEN = re.compile(
     r"(?P<comment>/\*.*?\*/)"

@@ -46,13 +46,18 @@ const uma_model *uma_model_entry(void) { return scale_model(); }
 """
 PROFILE_C = """#include "scale_entry.c"
 #include "scale.c"
-const uint64_t *uma_profile_ns(size_t *steps);
-static uint64_t ns[STEPS];
-const uint64_t *uma_profile_ns(size_t *steps) {
+const uint64_t *uma_profile_ticks(size_t *steps);
+const char *uma_profile_counter(uint64_t *now, uint64_t *hz, uint64_t *cost);
+static uint64_t ticks[STEPS];
+const uint64_t *uma_profile_ticks(size_t *steps) {
     int i;
-    for (i = 0; i < STEPS; i++) ns[i] += 1000 * (i + 1);
+    for (i = 0; i < STEPS; i++) ticks[i] += 1000 * (i + 1);
     *steps = STEPS;
-    return ns;
+    return ticks;
+}
+const char *uma_profile_counter(uint64_t *now, uint64_t *hz, uint64_t *cost) {
+    *now = 0, *hz = 1000000000, *cost = 7;
+    return "a counter of the test";
 }
 """
 MAIN_C = """#include "scale.h"

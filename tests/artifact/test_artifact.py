@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests._support.scale_artifact import (
 )
 
 from uma import json_record
-from uma.artifact import Artifact, ArtifactRecord, CallTime, compiled, load, schema
+from uma.artifact import Artifact, ArtifactRecord, CallTime, Peaks, Ticks, compiled, load, schema
 from uma.artifact.folder import file_table
 from uma.artifact.record import METADATA_FILE, SCHEMA_VERSION
 from uma.artifact.soundness import problem
@@ -79,7 +80,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 3, "schema_version is 3, expected 6"),
+            ("schema_version", 3, "schema_version is 3, expected 7"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
@@ -243,7 +244,11 @@ class TestRunning:
 
     def test_profile(self, artifact: Artifact) -> None:
         profile = artifact.profile(X, repeat=3)
-        assert profile.calls == (CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0, "c"),)
+        work = {"op": "multiply", "macs": 0, "nbytes": 4 + 16 + 4 + 16, "constant_bytes": 4}
+        [call] = profile.calls
+        assert call == CallTime("scale_mul_0", ("block/mul", "Größe\n"), 1000.0, "c", **work)
+        assert profile.ticks == Ticks("a counter of the test", 1e9, 7.0)
+        assert call.gops is None and not call.is_simulated
         np.testing.assert_array_equal(profile.outputs["y:0"], Y)
         np.testing.assert_array_equal(artifact.run(X)["y:0"], Y)
 
@@ -260,6 +265,25 @@ class TestRunning:
         other = artifact_of(FILES, changed("compile.profile", ["scale.c", "scale_entry.c"]))
         with pytest.raises(ToolchainError, match="the library does not measure its steps"):
             other.profile(X)
+
+    def test_profile_by_a_counter_that_says_nothing_of_its_rate(self) -> None:
+        """It is compared with the system's clock; one that stands still is refused."""
+        own = PROFILE_C.replace("STEPS", "1").replace("*hz = 1000000000", "*hz = 0")
+        moving = own.replace("*now = 0", "*now = (uint64_t)clock()").replace(
+            "static uint64_t", "#include <time.h>\nstatic uint64_t", 1
+        )
+        ticks = artifact_of({**FILES, "scale_profile.c": moving}, METADATA).profile(X, repeat=1).ticks
+        assert ticks is not None and ticks.hz > 0
+        with pytest.raises(ModelError, match="is timed by does not count: a counter of the test"):
+            artifact_of({**FILES, "scale_profile.c": own}, METADATA).profile(X)
+
+    def test_work_in_time(self) -> None:
+        peaks = Peaks(50.0, 200.0)
+        call = CallTime("k", (), 1000.0, "c", op="qnn.conv2d", macs=5000)
+        assert (call.gops, call.peak_gops(peaks)) == (10.0, 200.0)
+        assert replace(call, op="nn.conv2d").peak_gops(peaks) == 50.0
+        for without in ({"macs": None}, {"macs": 0}, {"median_ns": 0.0}, {"is_simulated": True}):
+            assert replace(call, **without).gops is None  # type: ignore[arg-type]
 
     def test_compiler_error(self) -> None:
         broken = artifact_of({**FILES, "scale.c": "#error no\n"}, METADATA)

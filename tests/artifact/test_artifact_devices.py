@@ -113,6 +113,7 @@ def test_the_profile_says_which_device_and_what_it_counted() -> None:
     profile = artifact.profile(X, repeat=4)
     assert [(call.kernel, call.device) for call in profile.calls] == [("double", "a"), ("host", None), ("double", "b")]
     assert all(call.median_ns > 0 for call in profile.calls)
+    assert [call.is_simulated for call in profile.calls] == [True, False, True]
     counted = {"operations": 3, "bytes_moved": 32, "runs": 5}
     assert profile.counters == {"a": counted, "b": counted}
     in_a_step = {"operations": 3, "bytes_moved": 32, "runs": 5}

@@ -185,11 +185,34 @@ class TestRun:
         layers = [layer for row in record["profile"] for layer in row["layers"]]
         assert layers == ["block/relu", "block/relu;twice", "block/pool", "block/scale", "head/mean", "head/softmax"]
         text = uma("run", "net.py", "--target", "c", "--profile").out.splitlines()
-        assert text[1].split() == ["layer", "kernel", "on", "us", "share"]
-        assert [line.split()[-4:-2] for line in text[2:-1]] == [
+        assert text[1].split() == ["layer", "kernel", "on", "us", "share", "MACs", "GOP/s", "of", "peak", "bytes"]
+        assert [line.split()[-8:-6] for line in text[2:5]] == [
             [row["kernel"], row["host"]] for row in record["profile"]
         ]
-        assert text[-1].split()[0] == "all" and text[-1].endswith("100.0%")
+        assert text[5].split()[0] == "all" and text[5].split()[2] == "100.0%"
+        assert text[6].startswith("peak of c, on one core: ")
+        assert re.fullmatch(r"timed by .*: \d+ MHz; each call has one reading in it, \d+\.\d ns", text[7])
+
+    def test_a_profile_has_work_beside_time(
+        self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path
+    ) -> None:
+        """Of floats and of bytes, each beside its own peak; which may be unknown."""
+        head = "@function\ndef main(x: Tensor[(4, 8), float32]) -> Tensor[(4, 16), float32]:\n"
+        (folder / "d.py").write_text(
+            f"{head}    v0 = nn.dense(x, const({[1.0] * 128}, (16, 8), float32))\n    return v0\n"
+        )
+        command = ("run", "d.py", "--target", "c", "--profile", "--repeat", "3")
+        record = uma(*command, "--json").json
+        [row] = record["profile"]
+        assert (row["macs"], row["bytes"], row["constant_bytes"]) == (512, 4 * (32 + 64 + 128), 4 * 128)
+        assert row["gops"] == pytest.approx(2 * 512 / (row["median_us"] * 1e3))
+        assert row["share_of_peak"] == pytest.approx(row["gops"] / record["peaks"]["c"]["float32_gops"])
+        assert record["ticks"]["hz"] > 0 and record["ticks"]["cost_ns"] >= 0
+        monkeypatch.setattr("uma.runtime.peaks._SOURCE", tmp_path / "broken.c")
+        (tmp_path / "broken.c").write_text("#error no\n")
+        done = uma(*command)
+        assert done.code == 0 and "512" in done.out
+        assert "uma: warning: the peak of this machine is not known: " in done.err
 
     def test_json_has_no_numbers_that_json_does_not_know(self, uma: Uma, folder: Path) -> None:
         body = "    v0 = add(x, const(1.0, float32))\n    return v0\n"

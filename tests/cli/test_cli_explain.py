@@ -495,17 +495,23 @@ class TestProfile:
         run = ("run", "d.py", "--target", "fake", "--target", "plain", "--profile", "--repeat", "3")
         record = uma(*run, "--json").json
         assert [(row["layers"], row["device"]) for row in record["profile"]] == [(["rise"], None), (["double"], "fake")]
+        on_host, simulated = record["profile"]
+        assert on_host["median_us"] > 0 and on_host["simulator_us"] is None
+        assert simulated["median_us"] is None and simulated["simulator_us"] > 0
         # A load, a sum and a store in each run; the first is not measured.
         counted = {"operations": 3, "bytes_moved": 32, "runs": 4}
         assert record["counters"] == {"fake": counted}
         done = uma(*run)
         assert done.code == 0
         lines = done.out.splitlines()
-        assert lines[1].split() == ["layer", "kernel", "on", "us", "share"]
+        assert lines[1].split() == ["layer", "kernel", "on", "us", "share", "MACs", "GOP/s", "of", "peak", "bytes"]
         assert [(line.split()[0], line.split()[2]) for line in lines[2:4]] == [("rise", "plain"), ("double", "fake")]
+        assert lines[2].split()[4:] == ["100.0%", "-", "-", "-", "32"] and lines[3].split()[3:5] == ["-", "-"]
         assert lines[4].split()[0] == "all"
-        assert lines[5] == "fake counted in one run:"
-        assert [line.split() for line in lines[6:]] == [[name, str(value)] for name, value in counted.items()]
+        assert re.fullmatch(r"fake is simulated: the \d+\.\d\d us of its calls are the simulator's, not .*", lines[5])
+        assert lines[6].startswith("peak of plain, on one core: ") and lines[7].startswith("timed by ")
+        assert lines[8] == "fake counted in one run:"
+        assert [line.split() for line in lines[9:]] == [[name, str(value)] for name, value in counted.items()]
 
     def test_a_false_estimate_is_seen(self, uma: Uma, install: Install, folder: Path) -> None:
         def double(match: Match, target: object) -> Lowered:
@@ -572,7 +578,7 @@ class TestProfile:
         run = ("run", "d.py", "--target", "fake", "--target", "plain", "--profile", "--repeat", "1")
         assert uma(*run, "--json").json["clocks"] == {"fake": {"hz": 2e3, "seconds": 0.016, "utilisation": 3 / 32}}
         lines = uma(*run).out.splitlines()
-        assert [line.split() for line in lines[6:]] == [
+        assert [line.split() for line in lines[9:]] == [
             ["operations", "3", "(9.4%", "of", "bytes_moved)"],
             ["bytes_moved", "32", "(16.000", "ms", "at", "2000", "Hz)"],
             ["runs", "2"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -485,7 +486,12 @@ PROFILE_MAIN = """
 #include <stdio.h>
 #include "net.h"
 const uma_model *uma_model_entry(void);
-const uint64_t *uma_profile_ns(size_t *steps);
+const uint64_t *uma_profile_ticks(size_t *steps);
+const char *uma_profile_counter(uint64_t *now, uint64_t *hz, uint64_t *cost);
+#ifdef UMA_TICKS_NOW
+uint64_t UMA_TICKS_NOW(void);
+uint64_t UMA_TICKS_NOW(void) { static uint64_t now; return now += 3; }
+#endif
 UMA_ALIGNAS(64) static unsigned char arena[1024];
 int main(void)
 {
@@ -496,30 +502,56 @@ int main(void)
     const uma_model *model = uma_model_entry();
     net_context context;
     size_t steps = 0, i;
-    const uint64_t *ns;
+    const uint64_t *ticks;
+    uint64_t now, hz, cost, later;
+    const char *what = uma_profile_counter(&now, &hz, &cost);
     if (model->init(&context, arena, sizeof arena, NULL, 0, NULL) != UMA_OK) return 1;
     for (i = 0; i < 1000; i++) if (model->invoke(&context, inputs, outputs) != UMA_OK) return 1;
-    ns = uma_profile_ns(&steps);
-    for (i = 0; i < steps; i++) printf("%lu ", (unsigned long)ns[i]);
+    ticks = uma_profile_ticks(&steps);
+    for (i = 0; i < steps; i++) printf("%lu ", (unsigned long)ticks[i]);
+    if (uma_profile_counter(&later, &hz, &cost) != what || later <= now) return 1;
     for (i = 0; i < 4; i++) printf("%d ", (int)y[1][i]);
+    printf("%lu %s", (unsigned long)cost, what);
     return 0;
 }
 """
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_profile_times_every_step_and_changes_no_result(compiler: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_a_profile_times_every_step_and_changes_no_result(own: bool, compiler: str, tmp_path: Path) -> None:
     program = CASES["several"]
     model = emit_model(program, plan(program))
     write(tmp_path, model)
     (tmp_path / "profile_main.c").write_text(PROFILE_MAIN)
-    binary = compile_c(tmp_path, [*model.profile, "profile_main.c"], SANITIZED, compiler)
+    flags = [*SANITIZED, *(["-DUMA_TICKS_NOW=board_ticks"] if own else [])]
+    binary = compile_c(tmp_path, [*model.profile, "profile_main.c"], flags, compiler)
     done = subprocess.run([str(binary)], check=True, capture_output=True, text=True)
-    *times, y0, y1, y2, y3 = map(int, done.stdout.split())
+    said = done.stdout.split(maxsplit=len(program.steps) + 5)
+    *times, y0, y1, y2, y3, cost = map(int, said[:-1])
     assert len(times) == len(program.steps)
-    assert sum(times) > 0
+    if own:  # three ticks a reading, one reading a step, a thousand runs
+        assert (times, cost, said[-1]) == ([3000] * len(times), 3, "the counter of the board")
+    else:
+        assert sum(times) > 0
     inputs = {"a": np.array([1, 2, 3, 4], np.int32), "b": np.array([True, False, True])}
     np.testing.assert_array_equal([y0, y1, y2, y3], interpret_program(program, inputs)["y1"])
+
+
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed")
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m7", "cortex-m23", "cortex-m33"])
+def test_counters_of_microcontrollers(cpu: str, tmp_path: Path) -> None:
+    """The cores that have a cycle counter are timed by it; for others the compiler says what to do."""
+    model = emit_model(network(), plan(network()))
+    write(tmp_path, model)
+    command = ["arm-none-eabi-gcc", *STRICT, "-O2", "-mthumb", f"-mcpu={cpu}", "-c", "net_profile.c", "-o", "net.o"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if cpu in ("cortex-m0", "cortex-m23"):
+        assert "give a timer of the board with -DUMA_TICKS_NOW=function" in done.stderr
+        subprocess.run([*command, "-DUMA_TICKS_NOW=board_ticks"], cwd=tmp_path, check=True)
+        return
+    assert done.returncode == 0, done.stderr
+    assert b"DWT_CYCCNT" in tmp_path.joinpath("net.o").read_bytes()
 
 
 def test_without_a_profile_no_clock_is_left(tmp_path: Path) -> None:
@@ -748,6 +780,7 @@ def test_the_same_program_gives_the_same_bytes() -> None:
         "net_weights.bin",
         "uma_math.h",
         "uma_runtime.h",
+        "uma_ticks.h",
     ]
     assert (first.sources, first.entry, first.example) == (("net.c", "net_weights.S"), "net_entry.c", "net_main.c")
     assert first.profile == ("net_profile.c", "net_weights.S")

@@ -409,6 +409,7 @@ def test_what_the_metadata_say() -> None:
         "label": "npu",
         "kind": "fake",
         "impl": "mmio",
+        "simulated": False,
         "base": 4096,
         "parameters": [0, -3],
         "counters": ["operations", "bytes_moved", "runs"],
