@@ -36,7 +36,7 @@ from .contract.cost import Cost
 from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
 from .contract.exporter import Exporter
 from .contract.fusion import Fusion
-from .contract.lowered import Lowered, Refuse, Strategy
+from .contract.lowered import Lowered, Refuse, Scheduled, Strategy
 from .contract.passes import Pass
 from .contract.region import MatchedRegion, TakenMatch, Unmatched
 from .relay.channels import ChannelBounds
@@ -77,6 +77,7 @@ __all__ = [
     "Relocation",
     "Routine",
     "Runtime",
+    "Scheduled",
     "Strategy",
     "TakenMatch",
     "Unmatched",

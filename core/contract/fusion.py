@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from ..errors import PluginError
 from ..relay.channels import ChannelBounds, channel_bounds
 from ..relay.expr import Call, Constant, Expr, Function, Var
 from ..relay.op import Op
 from ..relay.tensors import TensorFunction, tensor_function
+from ..relay.types import TensorType
 from ..relay.views import is_view
 from ..relay.visit import post_order
+from ..tir import te
 
 __all__ = ["Fusion"]
 
@@ -61,6 +64,45 @@ class Fusion:
             ModelError: an op has no loops.
         """
         return tensor_function(self.function)
+
+    def kernel(self) -> te.Kernel:
+        """The loops that the core makes of ``function``, see `te.prim_func`.
+
+        Its constants are the parameters that are ``known``, its inputs the others.
+
+        Raises:
+            ModelError: an op has no loops.
+        """
+        return self.tensors.kernel(self._constants(self.tensors))
+
+    def plain(self, anchor: te.Tensor | None = None, keep: Collection[te.Tensor] = ()) -> te.Kernel:
+        """The loops of ``function`` in the plain form, one nest per stage, see `te.plain`: for a `Scheduled`.
+
+        Its constants are the parameters that are ``known``, its inputs the others.
+
+        Args:
+            anchor: computes what the anchor gives, from the tensors of ``tensors``, in another way than the op; None
+                for the op's own.
+            keep: computed tensors that have a stage, however cheap they are.
+
+        Raises:
+            ModelError: an op has no loops.
+            PluginError: ``anchor`` has another shape or dtype than what the anchor gives, or there is no anchor.
+        """
+        tensors = self.tensors
+        if anchor is not None:
+            if self.anchor is None:
+                raise PluginError(f"Fusion.plain is given the anchor {anchor.name!r} of a fusion that has none")
+            found = TensorType(anchor.shape, anchor.dtype)
+            if found is not self.anchor.type:
+                what = f"Fusion.plain is given the anchor {anchor.name!r}, {found}"
+                raise PluginError(f"{what}, where {self.anchor.op_name} gives {self.anchor.type}")
+            tensors = tensors.replaced(self.function, self.anchor, anchor)
+        return tensors.plain(self._constants(tensors), keep)
+
+    def _constants(self, tensors: TensorFunction) -> list[te.Tensor]:
+        pairs = zip(self.function.params, tensors.params, strict=True)
+        return [tensor for param, tensor in pairs if param in self.known]
 
     @cached_property
     def bounds(self) -> Mapping[Expr, ChannelBounds]:

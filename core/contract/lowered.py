@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import PluginError
 from ..target import Target
 from ..target.kind import shown
+from ..tir import te
 from ..tir.form.nodes import PrimFunc
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..relay.expr import Expr
     from .fusion import Fusion
 
-__all__ = ["Lowered", "Lowering", "Refuse", "Strategy"]
+__all__ = ["Lowered", "Lowering", "Refuse", "Scheduled", "Strategy"]
 
 
 class Refuse(Exception):
@@ -66,7 +67,30 @@ class Lowered:
         object.__setattr__(self, "constants", tuple(self.constants))
 
 
-Lowering = Callable[["Fusion", Target], "Lowered | None"]
+@dataclass(frozen=True, eq=False)
+class Scheduled:
+    """Loops that a schedule made of a kernel in the plain form, with the constants bound by the core.
+
+    Args:
+        kernel: of `Fusion.plain`, its ``func`` replaced by what the schedule gives. Its inputs are the parameters of
+            the function that are not ``known``, in order, of the same dtypes and numbers of elements; its outputs the
+            function's results, of the same shapes and dtypes; its constants those that it had.
+
+    Raises:
+        PluginError: ``kernel`` is no Kernel.
+    """
+
+    kernel: te.Kernel
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, te.Kernel):
+            raise PluginError(
+                f"Scheduled.kernel is {shown(self.kernel)}, not a Kernel",
+                hint="Fusion.plain gives one; put in the loops of a schedule by dataclasses.replace(kernel, func=...)",
+            )
+
+
+Lowering = Callable[["Fusion", Target], "Lowered | Scheduled | None"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +99,8 @@ class Strategy:
 
     Args:
         name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``).
-        lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, or None
-            where this one is not for it. It may raise `Refuse`.
+        lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, as
+            `Lowered` or `Scheduled`, or None where this one is not for it. It may raise `Refuse`.
 
     Raises:
         PluginError: a field is malformed.

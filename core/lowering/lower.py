@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
 from ..relay.module import IRModule, func_type
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
-from ..relay.transform.layout import reshape
 from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
@@ -19,7 +19,7 @@ from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
-from .offers import lower_match
+from .offers import bound, lower_match
 from .regions import label_of
 
 __all__ = ["lower", "lower_tracing"]
@@ -127,27 +127,17 @@ def _lower_call(
     function = call.op if isinstance(call.op, Function) else as_function(call)
     args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
     name = "_".join(_op_names(function.body)) or "copy"
-    pairs = list(zip(function.params, args, strict=True))
-    fusion = Fusion(function, {param: arg for param, arg in pairs if isinstance(arg, Constant)})
-    if host is not None:
-        given = lower_match(host, fusion, layers)
-        if given is not None:
-            return Call(_named(given.func, name, kernels, taken), [*args, *map(const, given.constants)])
-    try:
-        tensors = fusion.tensors
-    except ModelError as error:
-        error.where = error.where or ", ".join(layers) or None
-        raise
-    bound = list(zip(tensors.params, args, strict=True))
-    kernel = tensors.kernel([tensor for tensor, arg in bound if isinstance(arg, Constant)])
-    var = _named(_contracted(kernel.func, host), name, kernels, taken)
-    computed = [arg for _, arg in bound if not isinstance(arg, Constant)]
-    inputs = [reshape(arg, buffer.shape) for arg, buffer in zip(computed, kernel.func.buffers("input"), strict=True)]
-    known = [arg for _, arg in bound if isinstance(arg, Constant)]
-    taken_as = kernel.func.buffers("constant")[: len(known)]
-    laid_out = zip(known, taken_as, kernel.orders, strict=True)
-    constants = [_laid_out(arg, buffer.shape, order) for arg, buffer, order in laid_out]
-    return Call(var, [*inputs, *constants, *map(const, kernel.constants)])
+    given = dict(zip(function.params, args, strict=True))
+    fusion = Fusion(function, {param: arg for param, arg in given.items() if isinstance(arg, Constant)})
+    loops = None if host is None else lower_match(host, fusion, layers)
+    if loops is None:
+        try:
+            made = fusion.kernel()
+        except ModelError as error:
+            error.where = error.where or ", ".join(layers) or None
+            raise
+        loops = bound(replace(made, func=_contracted(made.func, host)), fusion)
+    return Call(_named(loops.func, name, kernels, taken), loops.arguments(given))
 
 
 def _contracted(func: PrimFunc, host: Member | None) -> PrimFunc:
@@ -161,12 +151,6 @@ def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken:
     if func not in kernels:
         kernels[func] = GlobalVar(unique_name(name, taken), func_type(func))
     return kernels[func]
-
-
-def _laid_out(constant: Constant, shape: tuple[int, ...], order: tuple[int, ...]) -> Constant:
-    """``constant`` as a kernel takes it: ``shape`` after its dimensions were brought into ``order``."""
-    before = [shape[order.index(d)] for d in range(len(order))]
-    return const(constant.data.reshape(before).transpose(order))
 
 
 def _op_names(body: Expr) -> list[str]:

@@ -2,29 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..contract.fusion import Fusion
-from ..contract.lowered import Lowered, Refuse
+from ..contract.lowered import Lowered, Refuse, Scheduled
 from ..errors import InternalError, PluginError
-from ..relay.expr import Expr, Function
+from ..relay.expr import Expr, Function, Var, const
 from ..relay.extern import Extern
 from ..relay.module import func_type
 from ..relay.pattern import Match
-from ..relay.types import TensorType, TupleType, Type
+from ..relay.transform.layout import reshape
+from ..relay.types import TensorType, TupleType, Type, tensor_type
 from ..target.kind import shown
+from ..tir import te
+from ..tir.form.nodes import PrimFunc
 from ..tir.form.verify import verify
 from ..tir.proofs.proof import unproven
+from ..tir.te.finish import finished
 from .blame import located
 from .graph import parts_of
 from .matches import match_alone
 from .members import Member
 
-__all__ = ["extern_of", "lower_match", "refusal_fault"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Loops", "bound", "extern_of", "lower_match", "refusal_fault"]
 
 
-def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Lowered | None:
+@dataclass(frozen=True)
+class Loops:
+    """Loops for a function, and what they are called with.
+
+    Args:
+        func: the loops. An input of theirs has as many elements as the operand that it takes, if not its shape.
+        operands: which parameters of the function they are given, in order.
+        constants: what they are given besides, in order.
+    """
+
+    func: PrimFunc
+    operands: tuple[Var, ...]
+    constants: tuple[np.ndarray, ...]
+
+    def arguments(self, given: Mapping[Var, Expr]) -> list[Expr]:
+        """What the loops are called with, where the parameters of the function are ``given``."""
+        taken = zip(self.operands, self.func.buffers("input"), strict=True)
+        return [*(reshape(given[param], buffer.shape) for param, buffer in taken), *map(const, self.constants)]
+
+
+def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
+    """A kernel of the tensor expressions of ``fusion``, of which the parameters that are known are constants.
+
+    Raises:
+        InternalError: the kernel has other constants.
+    """
+    known: dict[te.Tensor, np.ndarray] = {}
+    if fusion.known:
+        pairs = zip(fusion.function.params, fusion.tensors.params, strict=True)
+        known = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
+    operands = tuple(param for param in fusion.function.params if param not in fusion.known)
+    return Loops(kernel.func, operands, kernel.bind(known))
+
+
+def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Loops | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none.
 
     Args:
@@ -42,16 +85,15 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
         result = _asked(member, what, lower, function, layers)
         if result is None:
             continue
-        wrong = _lowered_fault(result, function)
-        if wrong is not None:
-            raise located(member.plugin.fault(f"gave {wrong} from {what}"), *layers)
-        assert isinstance(result, Lowered)
-        found = unproven(result.func)
+        loops = _checked(result, fusion)
+        if isinstance(loops, str):
+            raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
+        found = unproven(loops.func)
         if found is not None:
             unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
             unsafe.hint = found.hint
             raise located(unsafe, *layers)
-        return result
+        return loops
     return None
 
 
@@ -124,23 +166,33 @@ def refusal_fault(refusal: Refuse, function: Function) -> str | None:
     return None
 
 
-def _lowered_fault(result: object, function: Function) -> str | None:
-    """What is wrong with the loops for ``function``, None for good ones."""
-    if not isinstance(result, Lowered):
-        return f"{type(result).__name__} instead of Lowered"
+def _checked(result: object, fusion: Fusion) -> Loops | str:
+    """The loops that a plugin gave for a function; or what is wrong with them."""
+    if not isinstance(result, (Lowered, Scheduled)):
+        return f"{type(result).__name__} instead of Lowered or Scheduled"
     try:
-        verify(result.func)
+        if isinstance(result, Lowered):
+            verify(result.func)
+            loops = Loops(result.func, fusion.function.params, result.constants)
+        else:
+            verify(result.kernel.func)
+            loops = bound(replace(result.kernel, func=finished(result.kernel.func)), fusion)
     except InternalError as error:
         return f"loops that are not sound: {error.what} ({error.where})"
-    results: tuple[Type, ...] = (
-        function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
-    )
+    body = fusion.function.body.type
+    results: tuple[Type, ...] = body.fields if isinstance(body, TupleType) else (body,)
     sides = (
-        ("inputs", result.func.buffers("input"), [param.type for param in function.params]),
-        ("outputs", result.func.buffers("output"), list(results)),
+        ("inputs", loops.func.buffers("input"), [tensor_type(param.type) for param in loops.operands]),
+        ("outputs", loops.func.buffers("output"), [tensor_type(field) for field in results]),
+        ("constants", loops.func.buffers("constant"), [TensorType(c.shape, c.dtype.name) for c in loops.constants]),
     )
     for side, buffers, types in sides:
-        given = [TensorType(b.shape, b.dtype) for b in buffers]
-        if given != types:
+        given = [TensorType(buffer.shape, buffer.dtype) for buffer in buffers]
+        viewed = isinstance(result, Scheduled) and side == "inputs" and _sizes(given) == _sizes(types)
+        if given != types and not viewed:
             return f"loops with {side} ({', '.join(map(str, given))}), not ({', '.join(map(str, types))})"
-    return None
+    return loops
+
+
+def _sizes(types: Sequence[TensorType]) -> list[tuple[str, int]]:
+    return [(one.dtype, one.size) for one in types]

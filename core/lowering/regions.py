@@ -6,15 +6,15 @@ So every form from here on says what runs for which target.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..contract.fusion import Fusion
-from ..contract.lowered import Lowered, Refuse
+from ..contract.lowered import Refuse
 from ..contract.region import TakenMatch, Unmatched
 from ..errors import InternalError, ModelError, PluginError
 from ..partition import Refusal
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, const
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
 from ..relay.extern import Extern, Kernel
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
 from ..relay.op import Op
@@ -28,7 +28,7 @@ from .fuse import is_view
 from .graph import as_function, unique_name
 from .matches import Matches
 from .members import Member, Members
-from .offers import extern_of, lower_match, refusal_fault
+from .offers import Loops, extern_of, lower_match, refusal_fault
 
 __all__ = ["RegionLowering", "label_of", "layers_of", "regions_of"]
 
@@ -101,7 +101,7 @@ class RegionLowering:
         return result
 
 
-_Lowered = dict[tuple[object, ...], "Lowered | Extern | Refuse"]
+_Lowered = dict[tuple[object, ...], "Loops | Extern | Refuse"]
 """What plugins gave for matches, by label, composite function and captures."""
 
 
@@ -169,18 +169,23 @@ class _Region:
                     refused.append(Refuse(lowered.reason, expr))
                     done[expr] = expr
                     continue
-                kernel, constants = (lowered, ()) if isinstance(lowered, Extern) else (lowered.func, lowered.constants)
+                args: Sequence[Expr] = rebuilt.args
+                if not isinstance(rebuilt.op, Function):
+                    args = tuple(dict.fromkeys(args))
+                if isinstance(lowered, Extern):
+                    kernel: Kernel = lowered
+                else:
+                    kernel, args = lowered.func, lowered.arguments(dict(zip(lowered.operands, args, strict=True)))
                 if kernel not in kernels:
                     kernels[kernel] = GlobalVar(unique_name(name, taken), func_type(kernel))
-                args = rebuilt.args if isinstance(rebuilt.op, Function) else tuple(dict.fromkeys(rebuilt.args))
-                call = Call(kernels[kernel], [*args, *map(const, constants)])
+                call = Call(kernels[kernel], args)
                 spans.add(call, self.module.spans[expr])
                 rebuilt = Tuple([call]) if call.type is not expr.type else call
             done[expr] = rebuilt
         named = tuple((var, kernel) for kernel, var in kernels.items())
         return refused or _Body(done[self.function.body], named, spans)
 
-    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Lowered | Extern | Refuse, str]:
+    def match_lowered(self, one: TakenMatch | Unmatched) -> tuple[Loops | Extern | Refuse, str]:
         """What the plugin gives for one match, or one op, and a name for it."""
         call, layers = one.value, self.module.spans[one.value]
         if isinstance(call.op, GlobalVar):
@@ -195,7 +200,7 @@ class _Region:
         key = self.member.label, function, tuple(match.captures.items()) if match else ()
         if key not in self.done:
             try:
-                made: Lowered | Extern | Refuse | None = None
+                made: Loops | Extern | Refuse | None = None
                 if match is not None:
                     made = extern_of(self.member, function, layers, match)
                 if made is None:

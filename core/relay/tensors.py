@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..errors import InternalError, ModelError
 from ..tir import te
@@ -11,7 +12,7 @@ from ..tir.form.nodes import Imm
 from .expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from .op import Op
 from .types import TensorType
-from .visit import post_order
+from .visit import children, post_order
 
 __all__ = ["TensorFunction", "copy_of", "tensor_function"]
 
@@ -37,9 +38,40 @@ class TensorFunction:
         Args:
             constants: those of ``params`` whose contents never change; the others are inputs.
         """
+        inputs, known = self._parted(constants)
+        return te.prim_func(inputs, self.results, constants=known)
+
+    def plain(self, constants: Collection[te.Tensor] = (), keep: Collection[te.Tensor] = ()) -> te.Kernel:
+        """The same with one nest of loops per stage, see `te.plain`.
+
+        Args:
+            constants: as for `kernel`.
+            keep: computed tensors that have a stage, however cheap they are.
+        """
+        inputs, known = self._parted(constants)
+        return te.plain(inputs, self.results, known, keep)
+
+    def replaced(self, function: Function, call: Call, tensor: te.Tensor) -> TensorFunction:
+        """The same with another computation of what one call gives.
+
+        Args:
+            function: that this is of.
+            call: of the body of ``function``; gives one tensor.
+            tensor: of the type of the call.
+        """
+        known: dict[Expr, tuple[te.Tensor, ...]] = {}
+        changed: set[Expr] = {call}
+        for expr in post_order(function.body):
+            if expr not in changed and changed.isdisjoint(children(expr)):
+                known[expr] = self.of[expr]
+            else:
+                changed.add(expr)
+        known[call] = (tensor,)
+        return _tensor_function(function, self.params, known)
+
+    def _parted(self, constants: Collection[te.Tensor]) -> tuple[list[te.Tensor], list[te.Tensor]]:
         known = set(constants)
-        inputs = [param for param in self.params if param not in known]
-        return te.prim_func(inputs, self.results, constants=[param for param in self.params if param in known])
+        return [t for t in self.params if t not in known], [t for t in self.params if t in known]
 
 
 def tensor_function(function: Function) -> TensorFunction:
@@ -52,7 +84,13 @@ def tensor_function(function: Function) -> TensorFunction:
         InternalError: what an op declares does not have the type of its calls.
     """
     params = tuple(te.placeholder(param.shape, param.dtype, param.name) for param in function.params)
-    of = _values(function, [(tensor,) for tensor in params])
+    return _tensor_function(function, params, {})
+
+
+def _tensor_function(
+    function: Function, params: tuple[te.Tensor, ...], known: Mapping[Expr, tuple[te.Tensor, ...]]
+) -> TensorFunction:
+    of = _values(function, [(tensor,) for tensor in params], known)
     results: list[te.Tensor] = []
     for tensor in of[function.body]:
         computed = not isinstance(tensor.definition, (te.Placeholder, te.Constant))
@@ -65,8 +103,12 @@ def copy_of(tensor: te.Tensor) -> te.Tensor:
     return te.compute(tensor.shape, lambda *index: tensor[index], "copy")
 
 
-def _values(function: Function, args: Sequence[tuple[te.Tensor, ...]]) -> dict[Expr, tuple[te.Tensor, ...]]:
-    values: dict[Expr, tuple[te.Tensor, ...]] = dict(zip(function.params, args, strict=True))
+def _values(
+    function: Function,
+    args: Sequence[tuple[te.Tensor, ...]],
+    known: Mapping[Expr, tuple[te.Tensor, ...]] = MappingProxyType({}),
+) -> dict[Expr, tuple[te.Tensor, ...]]:
+    values: dict[Expr, tuple[te.Tensor, ...]] = {**known, **dict(zip(function.params, args, strict=True))}
     for expr in post_order(function.body):
         if expr in values:
             continue

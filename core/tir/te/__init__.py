@@ -12,7 +12,7 @@
 
 A tensor is a buffer that knows its definition, so ``t[i, j]`` is an ordinary `Load`. Elements are defined, not
 computed in an order: a float sum may be formed in any order, and the kernel that `prim_func` gives fixes one. What
-that kernel looks like is told in `lower`.
+that kernel looks like is told in `lower`. `plain` gives one nest of loops per stage, for schedules to begin with.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from .tensors import (
     max,
     min,
     placeholder,
+    plain,
     prim_func,
     reduce_axis,
     reshape,
@@ -61,6 +62,7 @@ __all__ = [
     "max",
     "min",
     "placeholder",
+    "plain",
     "prim_func",
     "reduce_axis",
     "reshape",

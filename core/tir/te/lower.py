@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import InternalError
-from ..form.dtype import bounds, is_float, itemsize
+from ..form.dtype import is_float, itemsize
 from ..form.nodes import (
     INDEX,
     Alloc,
@@ -51,8 +51,9 @@ from ..proofs.affine import flat_index
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds, Interval
 from ..rewrites.common_subexpressions import share
+from .finish import STACK_BYTES
 from .layouts import lay_out_constants, seen_through
-from .stages import Nest, loads, nests, owns, plan_stages
+from .stages import Nest, identity_of, loads, nests, owns, plan_stages
 from .tensors import PARAM_ALIGNMENT, Constant, Definition, IterVar, Kernel, Reduce, Reduction, Tensor
 
 if TYPE_CHECKING:
@@ -63,9 +64,6 @@ __all__ = ["lower"]
 
 _BLOCK = 64
 """Elements of a row of accumulators: four vectors of 512 bits, or eight of 256, of 32-bit elements."""
-
-_LOCAL_BYTES = 8192
-"""What a kernel takes of the stack for rows; what goes beyond is in workspaces."""
 
 _STEPS = 8
 """Most steps of a reduction that are added to a row of accumulators at once."""
@@ -130,6 +128,7 @@ def _whole(axis: IterVar) -> _Loop:
 class _Lowering:
     def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
         stages = plan_stages(outputs)
+        self.given = tuple(constants)
         inputs = seen_through(stages, inputs)
         self.stages, constants, self.orders = lay_out_constants(stages, seen_through(stages, constants))
         self.users: dict[Buffer, list[Tensor]] = {tensor: [] for tensor in self.stages}
@@ -155,7 +154,8 @@ class _Lowering:
     def kernel(self) -> Kernel:
         body = self.fused(list(self.stages), 0, _Scope({}, _ZERO))
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
-        return Kernel(PrimFunc(params, body, may_alias(params, body)), tuple(self.arrays), self.orders)
+        func = PrimFunc(params, body, may_alias(params, body))
+        return Kernel(func, tuple(self.arrays), self.orders, self.given)
 
     # Names and memory
 
@@ -177,7 +177,7 @@ class _Lowering:
     def memory(self, shape: Sequence[int], dtype: str) -> Buffer:
         """Memory for a tensor: on the stack while there is room."""
         buffer = Buffer("a", tuple(shape), dtype)
-        if self.local_bytes + buffer.nbytes > _LOCAL_BYTES:
+        if self.local_bytes + buffer.nbytes > STACK_BYTES:
             return self.param("workspace", shape, dtype)
         self.local_bytes += buffer.nbytes
         return self.local(shape, dtype)
@@ -405,7 +405,7 @@ class _Lowering:
         reduction = definition.reduction
         place = self.places[tensor]
         sums = place.buffer if place.is_block else self.local((row.extent,), tensor.dtype)
-        identity = _identity(reduction.op, tensor.dtype)
+        identity = identity_of(reduction.op, tensor.dtype)
         parts = [
             self.nest([row], scope, lambda inner: Store(sums, (inner.lane,), identity)),
             self.row_steps(reduction, sums, row, scope),
@@ -454,7 +454,7 @@ class _Lowering:
         buffer, indices = self.target(tensor, body, scope)
         is_register = buffer.scope == "local" and not indices
         total = buffer if is_register else self.local((), tensor.dtype)
-        parts = [Store(total, (), _identity(reduction.op, tensor.dtype)), *self.steps(reduction, total, scope)]
+        parts = [Store(total, (), identity_of(reduction.op, tensor.dtype)), *self.steps(reduction, total, scope)]
         if is_register:
             return seq(*parts)
         return seq(Alloc(total, _NOTHING), *parts, Store(buffer, indices, Load(total, ())))
@@ -482,7 +482,7 @@ class _Lowering:
         """The steps of ``reduction`` to ``lanes`` partial results in turn, which are then folded into ``total``."""
         sums = self.local((lanes,), total.dtype)
         lane = IterVar("lane", lanes)
-        identity = _identity(reduction.op, total.dtype)
+        identity = identity_of(reduction.op, total.dtype)
 
         def chunk(outer_scope: _Scope, base: Expr, extent: int) -> Stmt:
             loop = _Loop(inner, extent, base, is_lane=True)
@@ -559,12 +559,3 @@ def _contiguous(reduction: Reduction) -> IterVar | None:
     """
     fitting = [axis for axis in reduction.axes if 1 in (strides := _strides(reduction, axis)) and strides <= {0, 1}]
     return max(fitting, key=lambda axis: axis.extent, default=None)
-
-
-def _identity(op: str, dtype: str) -> Expr:
-    if op == "add":
-        return Imm(0, dtype)
-    if is_float(dtype):
-        return Imm(float("-inf") if op == "max" else float("inf"), dtype)
-    low, high = bounds(dtype)
-    return Imm(low if op == "max" else high, dtype)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ..form.dtype import bounds, is_float
 from ..form.functions import FUNCTIONS
-from ..form.nodes import Bin, Call, Cast, Expr, Load, Select, Un
+from ..form.nodes import Bin, Call, Cast, Expr, Imm, Load, Select, Un
 from ..form.visit import operands, rewrite, substitute, walk
 from ..rewrites.simplify import simplify_expr
 from .tensors import Assemble, Compute, Definition, IterVar, Piece, Reduce, Reduction, Tensor
 
-__all__ = ["Nest", "loads", "map_definition", "nests", "owns", "plan_stages"]
+__all__ = ["Nest", "identity_of", "loads", "map_definition", "nests", "owns", "plan_stages"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,16 @@ def nests(definition: Definition) -> tuple[Nest, ...]:
     return ()
 
 
+def identity_of(op: str, dtype: str) -> Imm:
+    """What a reduction by ``op`` is where nothing is reduced."""
+    if op == "add":
+        return Imm(0, dtype)
+    if is_float(dtype):
+        return Imm(float("-inf") if op == "max" else float("inf"), dtype)
+    low, high = bounds(dtype)
+    return Imm(low if op == "max" else high, dtype)
+
+
 def map_definition(definition: Definition, function: Callable[[Expr], Expr]) -> Definition:
     """``definition`` with ``function`` applied to each of its expressions."""
     if isinstance(definition, Compute):
@@ -73,13 +84,17 @@ def owns(index: Expr, axis: IterVar) -> bool:
     return index is axis or axis.extent == 1
 
 
-def plan_stages(outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
+def plan_stages(outputs: Sequence[Tensor], keep: Collection[Tensor] = ()) -> dict[Tensor, Definition]:
     """The tensors that get loops of their own, each after those that it reads, and their definitions with all others
     written in.
+
+    Args:
+        outputs: computed tensors.
+        keep: computed tensors that are not written into others.
     """
     stages = {tensor: _simplified(definition) for tensor, definition in _in_order({}, outputs).items()}
     for tensor, definition in reversed(list(stages.items())):
-        if isinstance(definition, Compute) and tensor not in outputs:
+        if isinstance(definition, Compute) and tensor not in outputs and tensor not in keep:
             uses = _uses(stages, tensor)
             if _stays_shallow(definition.value, uses) and _worth_inlining(tensor, definition.value, uses, stages):
                 del stages[tensor]

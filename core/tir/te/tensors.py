@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
 from ..form.dtype import DTYPES
@@ -35,6 +36,7 @@ __all__ = [
     "max",
     "min",
     "placeholder",
+    "plain",
     "prim_func",
     "reduce_axis",
     "reshape",
@@ -171,11 +173,39 @@ class Kernel:
         constants: what its last ``len(constants)`` parameters of role constant hold, in order.
         orders: how the caller has to lay out each constant that it binds: dimension d of what the function takes is
             dimension ``order[d]`` of the placeholder, or of the shape through which it is read.
+        given: the placeholders of role constant that the caller binds, in order.
+        labels: of the plain form, the label of the block of each stage.
+        buffers: of the plain form, where each tensor is: a parameter, or memory of a stage.
     """
 
     func: PrimFunc
     constants: tuple[NDArray[np.generic], ...]
     orders: tuple[tuple[int, ...], ...]
+    given: tuple[Tensor, ...]
+    labels: Mapping[Tensor, str] = field(default_factory=dict)
+    buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
+
+    def bind(self, arrays: Mapping[Tensor, NDArray[np.generic]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
+        """What the parameters of role constant hold, in order.
+
+        Args:
+            arrays: the contents of the constants that are placeholders, of their dtypes, and of their shapes.
+
+        Raises:
+            InternalError: the contents of one are missing, or are of another dtype or shape.
+        """
+        made: list[NDArray[Any]] = []
+        taken = self.func.buffers("constant")
+        for tensor, buffer, order in zip(self.given, taken, self.orders, strict=False):
+            array = arrays.get(tensor)
+            _require(array is not None, f"nothing is bound to constant {tensor.name!r}")
+            assert array is not None
+            given = f"{array.dtype.name}{list(array.shape)}"
+            wanted = f"{tensor.dtype}{list(tensor.shape)}"
+            _require(given == wanted, f"{given} is bound to constant {tensor.name!r}, which is {wanted}")
+            before = [buffer.shape[order.index(d)] for d in range(len(order))]
+            made.append(array.reshape(before).transpose(order))
+        return (*made, *self.constants)
 
 
 def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
@@ -352,14 +382,57 @@ def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants:
     """
     from .lower import lower
 
+    _check_roles(inputs, outputs, constants)
+    return lower(tuple(inputs), tuple(outputs), tuple(constants))
+
+
+def plain(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    constants: Sequence[Tensor] = (),
+    keep: Collection[Tensor] = (),
+) -> Kernel:
+    """The kernel that computes ``outputs`` in the plain form, which schedules begin with: one nest of loops per stage.
+
+    The nest of a stage stands in a block, whose label is in ``labels`` of the kernel. Its loops are those over the axes
+    of the tensor, in order, and then those of the reduction, if it is one; each axis has one, also where its extent is
+    1. A reduction stores its identity before the loops of the reduction, and updates the element within them. Each
+    piece of a tensor that is assembled has a nest, and a block, of its own within that of the stage. Stages that are no
+    outputs are allocated around all nests.
+
+    Cheap intermediate tensors are written into their consumers, and have no stage.
+
+    Args:
+        inputs: as for `prim_func`.
+        outputs: as for `prim_func`.
+        constants: as for `prim_func`.
+        keep: computed tensors that have a stage, however cheap they are.
+
+    Returns:
+        The function, with its parameters in the order of `prim_func`, but without workspaces.
+
+    Raises:
+        InternalError: as for `prim_func`; or what is to be kept is not computed.
+    """
+    from .stage_nests import plain_kernel
+
+    _check_roles(inputs, outputs, constants)
+    for tensor in keep:
+        _require(_is_computed(tensor), f"{tensor.name!r} is to be kept and is not computed")
+    return plain_kernel(tuple(inputs), tuple(outputs), tuple(constants), frozenset(keep))
+
+
+def _check_roles(inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
     seen: set[Tensor] = set()
     for tensor in (*inputs, *constants):
         _require(isinstance(tensor.definition, Placeholder), f"parameter {tensor.name!r} is not a placeholder")
         _require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
         seen.add(tensor)
     for tensor in outputs:
-        computed = not isinstance(tensor.definition, (Placeholder, Constant, Reshape))
-        _require(computed, f"output {tensor.name!r} is not computed")
+        _require(_is_computed(tensor), f"output {tensor.name!r} is not computed")
         _require(tensor not in seen, f"output {tensor.name!r} is given twice")
         seen.add(tensor)
-    return lower(tuple(inputs), tuple(outputs), tuple(constants))
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    return not isinstance(tensor.definition, (Placeholder, Constant, Reshape))

@@ -1,0 +1,153 @@
+"""Tensor expressions made into one nest of loops per stage, which a schedule transforms.
+
+Loop variables, buffers and labels are named by their order: equal computations give equal functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import InternalError
+from ..form.nodes import (
+    INDEX,
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    Param,
+    PrimFunc,
+    Role,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    seq,
+)
+from ..form.visit import rewrite
+from ..proofs.alias import may_alias
+from .layouts import seen_through
+from .stages import Nest, identity_of, nests, plan_stages
+from .tensors import PARAM_ALIGNMENT, Constant, Definition, IterVar, Kernel, Reduce, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["plain_kernel"]
+
+_PREFIXES: dict[Role, str] = {"input": "x", "output": "out", "constant": "w"}
+
+
+def plain_kernel(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
+) -> Kernel:
+    """The kernel that computes ``outputs``; see `te.plain`.
+
+    Raises:
+        InternalError: a placeholder that is read is no parameter, or is read under two shapes.
+    """
+    return _Plain(inputs, outputs, constants, keep).kernel()
+
+
+class _Plain:
+    def __init__(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
+    ) -> None:
+        self.stages = plan_stages(outputs, keep)
+        self.constants = tuple(constants)
+        self.counts: Counter[str] = Counter()
+        self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": []}
+        self.arrays: list[NDArray[np.generic]] = []
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.labels: dict[Tensor, str] = {}
+        given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
+            ("input", seen_through(self.stages, inputs)),
+            ("output", outputs),
+            ("constant", seen_through(self.stages, constants)),
+        )
+        for role, tensors in given:
+            for tensor in tensors:
+                self.buffers[tensor] = self.param(role, tensor)
+
+    def kernel(self) -> Kernel:
+        inner = [tensor for tensor in self.stages if tensor not in self.buffers]
+        for tensor in inner:
+            # A vector that crosses a cache line costs two accesses.
+            self.buffers[tensor] = Buffer(self.name("a"), tensor.shape, tensor.dtype, "local", 64)
+        body = seq(*(self.stage(tensor, definition) for tensor, definition in self.stages.items()))
+        for tensor in reversed(inner):
+            body = Alloc(self.buffers[tensor], body)
+        params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
+        func = PrimFunc(params, body, may_alias(params, body))
+        orders = tuple(tuple(range(len(buffer.shape))) for buffer in self.params["constant"][: len(self.constants)])
+        return Kernel(func, tuple(self.arrays), orders, self.constants, self.labels, self.buffers)
+
+    # Names and memory
+
+    def name(self, prefix: str) -> str:
+        self.counts[prefix] += 1
+        return f"{prefix}{self.counts[prefix] - 1}"
+
+    def param(self, role: Role, tensor: Tensor) -> Buffer:
+        alignment = PARAM_ALIGNMENT if role == "constant" else 0
+        buffer = Buffer(self.name(_PREFIXES[role]), tensor.shape, tensor.dtype, alignment=alignment)
+        self.params[role].append(buffer)
+        return buffer
+
+    def buffer(self, tensor: Buffer) -> Buffer:
+        assert isinstance(tensor, Tensor)
+        found = self.buffers.get(tensor)
+        if found is None:
+            if not isinstance(tensor.definition, Constant):
+                raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
+            self.arrays.append(tensor.definition.array)
+            found = self.buffers[tensor] = self.param("constant", tensor)
+        return found
+
+    # Loops
+
+    def stage(self, tensor: Tensor, definition: Definition) -> Stmt:
+        found = nests(definition)
+        label = self.labels[tensor] = self.name("reduce" if isinstance(definition, Reduce) else "compute")
+        parts = [self.nest(tensor, definition, nest) for nest in found]
+        if len(parts) > 1:
+            parts = [Block(self.name("piece"), part) for part in parts]
+        return Block(label, seq(*parts))
+
+    def nest(self, tensor: Tensor, definition: Definition, nest: Nest) -> Stmt:
+        buffer = self.buffers[tensor]
+        at: dict[Var, Var] = {axis: Var(self.name("i")) for axis in nest.loops}
+        place = tuple(
+            Imm(offset, INDEX) + at[axis] if offset else at[axis]
+            for offset, axis in zip(nest.offsets, nest.axes, strict=True)
+        )
+        if not isinstance(definition, Reduce):
+            return _loops(nest.axes, at, Store(buffer, place, self.value(nest.exprs[0], at)))
+        reduction = definition.reduction
+        step: Stmt = Update(reduction.op, buffer, place, self.value(reduction.value, at))
+        if reduction.where is not None:
+            step = If(self.value(reduction.where, at), step)
+        start = Store(buffer, place, identity_of(reduction.op, tensor.dtype))
+        return _loops(nest.axes, at, seq(start, _loops(reduction.axes, at, step)))
+
+    def value(self, expr: Expr, at: Mapping[Var, Var]) -> Expr:
+        """``expr`` with axes and tensors replaced by what stands for them in the loops."""
+
+        def rule(node: Expr) -> Expr | None:
+            if isinstance(node, Var):
+                return at[node]
+            return Load(self.buffer(node.buffer), node.indices) if isinstance(node, Load) else None
+
+        return rewrite(expr, rule)
+
+
+def _loops(axes: Sequence[IterVar], at: Mapping[Var, Var], body: Stmt) -> Stmt:
+    for axis in reversed(axes):
+        body = For(at[axis], Imm(axis.extent, INDEX), body)
+    return body

@@ -1,0 +1,193 @@
+"""Strategies that give a kernel of tensor expressions, its loops scheduled: `Scheduled`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support.plugins import entry_of, members_of, module_of, toy
+from tests._support.programs import interpret_program
+
+from uma.errors import PluginError
+from uma.hookspecs import Fusion, Pattern, Scheduled, Strategy
+from uma.lowering.members import Members, resolve_targets
+from uma.pipeline.stages import Build
+from uma.plugins import PluginHost
+from uma.program import Program
+from uma.relay import Expr, Function, IRModule, TensorType, Var, call, const
+from uma.relay.evaluate import evaluate
+from uma.relay.pattern import any_, constant, op, wildcard
+from uma.target import Target, TargetKind
+from uma.tir import Imm, te
+from uma.tir.form.nodes import PrimFunc
+from uma.tir.form.text import parse_func
+
+X = Var("x", TensorType((1, 6, 6, 2), "float32"))
+WHOLE = np.random.default_rng(1).integers(-4, 5, (2, 3, 3, 2, 4)).astype(np.float32)
+"""Whole numbers: sums of their products are exact in any order."""
+
+
+def layer(weight: np.ndarray) -> Expr:
+    product = call("nn.conv2d", X, const(weight), padding=(1, 1, 1, 1))
+    return call("nn.relu", call("add", product, const([1.0, -2.0, 3.0, 0.5])))
+
+
+def network() -> IRModule:
+    """Two convolutions, each with bias and activation, that differ in their weights."""
+    return module_of(call("concatenate", layer(WHOLE[0]), layer(WHOLE[1]), axis=-1))
+
+
+def host_of(lower: Callable[[Fusion, Target], Any], name: str = "nn.conv2d") -> Members:
+    host = TargetKind("mine", help="a host", is_host=True)
+    entries = entry_of(host, strategies=lambda: [Strategy(name, lower)])
+    return resolve_targets("mine", PluginHost(lambda: entries))
+
+
+def kernels(module: IRModule, members: Members) -> dict[str, PrimFunc]:
+    """What became loops, by name, of a program that computes what the model means."""
+    build = Build("m", members)
+    lowered = build.run(module, "lower")
+    assert isinstance(lowered, IRModule)
+    program = build.run(lowered)
+    assert isinstance(program, Program)
+    data = np.random.default_rng(0).integers(-4, 5, X.type.shape).astype(np.float32)
+    found = interpret_program(program, {"in_x": data.ravel()})["out_0"]
+    (expected,) = evaluate(module, {"x": data})
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+    return {var.name: f for var, f in lowered.functions.items() if isinstance(f, PrimFunc)}
+
+
+def padded_anchor(fusion: Fusion) -> tuple[te.Tensor, te.Tensor]:
+    """The convolution of an input with a border of zeros; and that input."""
+    data, weight = (fusion.tensors.of[operand][0] for operand in fusion.operands)
+    assert fusion.anchor is not None
+    _, height, width, depth = data.shape
+    pieces = [
+        ((0, 0, 0, 0), (1, height + 2, width + 2, depth), lambda *_: Imm(0.0, "float32")),
+        ((0, 1, 1, 0), data.shape, lambda *at: data[at]),
+    ]
+    padded = te.assemble((1, height + 2, width + 2, depth), "float32", pieces, "padded")
+    kh, kw, ci = te.reduce_axis(3, "kh"), te.reduce_axis(3, "kw"), te.reduce_axis(depth, "ci")
+    product = te.compute(
+        fusion.anchor.shape,
+        lambda n, h, w, c: te.sum(padded[n, h + kh, w + kw, ci] * weight[kh, kw, ci, c], (kh, kw, ci)),
+        "product",
+    )
+    return product, padded
+
+
+def test_loops_that_nothing_was_done_to_are_lowered_as_others_are() -> None:
+    asked: list[list[str]] = []
+
+    def conv2d(fusion: Fusion, target: Target) -> Scheduled:
+        kernel = fusion.plain()
+        asked.append(list(kernel.labels.values()))
+        return Scheduled(kernel)
+
+    made = kernels(network(), host_of(conv2d))
+    assert asked[:2] == [["reduce0", "compute0"]] * 2
+    assert len([name for name in made if "conv2d" in name]) == 1, "equal but for their constants"
+
+
+def test_an_anchor_may_be_computed_in_another_way() -> None:
+    def conv2d(fusion: Fusion, target: Target) -> Scheduled:
+        product, padded = padded_anchor(fusion)
+        kernel = fusion.plain(product, keep=[padded])
+        assert list(kernel.labels)[:2] == [padded, product]
+        return Scheduled(kernel)
+
+    (conv,) = (function for name, function in kernels(network(), host_of(conv2d)).items() if "conv2d" in name)
+    assert [buffer.shape for buffer in conv.buffers("constant")] == [(3, 3, 2, 4), (4,)]
+
+
+def test_a_residual_may_be_what_the_prologue_gives() -> None:
+    def fold(fusion: Fusion, target: Target) -> Scheduled:
+        (data,) = (fusion.tensors.of[operand][0] for operand in fusion.operands)
+        k = te.reduce_axis(6, "k")
+        assert fusion.anchor is not None
+        total = te.compute(fusion.anchor.shape, lambda n, h, c: te.sum(data[n, h, k, c], k), "total")
+        return Scheduled(fusion.plain(total))
+
+    rectified = call("nn.relu", X)
+    kernels(module_of(call("multiply", call("sum", rectified, axis=(2,)), const(2.0))), host_of(fold, "sum"))
+
+
+def test_an_accelerators_strategy_may_schedule_too() -> None:
+    product = op("nn.conv2d")(wildcard("float32"), constant("float32"), padding=any_)
+    table = [Pattern("npu.conv2d", product)]
+    hooks: dict[str, Any] = {
+        "patterns": lambda: table,
+        "strategies": lambda: [Strategy("npu.conv2d", lambda fusion, target: Scheduled(fusion.plain()))],
+    }
+    made = kernels(network(), members_of(toy(**hooks)))
+    (conv,) = (function for name, function in made.items() if name.startswith("conv2d"))
+    assert [buffer.shape for buffer in conv.buffers("constant")] == [WHOLE[0].shape], "equal but for their weights"
+
+
+def other_loops(fusion: Fusion) -> te.Kernel:
+    text = (
+        "@prim_func\ndef f(x: In[float32, (2,)], y: Out[float32, (2,)]):\n    for i in range(2):\n        y[i] = x[i]"
+    )
+    return replace(fusion.plain(), func=parse_func(text)[1])
+
+
+def own_placeholder(fusion: Fusion) -> te.Kernel:
+    x, w = te.placeholder((1, 6, 6, 2), "float32", "x"), te.placeholder((4,), "float32", "mine")
+    return te.plain([x], [te.compute((1, 6, 6, 4), lambda n, h, v, c: x[n, h, v, 0] * w[c], "y")], [w])
+
+
+def out_of_bounds(fusion: Fusion) -> te.Kernel:
+    x = te.placeholder((1, 6, 6, 2), "float32", "x")
+    (w, b) = (
+        tensor
+        for param, tensor in zip(fusion.function.params, fusion.tensors.params, strict=True)
+        if param in fusion.known
+    )
+    return te.plain([x], [te.compute((1, 6, 6, 4), lambda n, h, v, c: x[n, h, v, c], "y")], [w, b])
+
+
+FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
+    "loops of another type": (
+        other_loops,
+        r"gave loops with inputs \(Tensor\[\(2,\), float32\]\), not \(Tensor\[\(1, 6",
+    ),
+    "constants of its own": (own_placeholder, "gave loops that are not sound: nothing is bound to constant 'mine'"),
+    "loops that are not safe": (out_of_bounds, "gave loops that are not safe"),
+    "no kernel": (lambda fusion: 3, "Scheduled.kernel is 3, not a Kernel"),
+    "an exception": (lambda fusion: {}["tile"], "failed in strategy 'nn.conv2d': KeyError: 'tile'"),
+    "an anchor of another type": (
+        lambda fusion: fusion.plain(te.compute((4,), lambda i: i, "y")),
+        r"Fusion.plain is given the anchor 'y', Tensor\[\(4,\), int32\], where nn.conv2d gives Tensor\[\(1, ",
+    ),
+    "what is not computed is kept": (
+        lambda fusion: fusion.plain(keep=[fusion.tensors.params[0]]),
+        "is to be kept and is not computed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(FAULTY))
+def test_a_strategy_at_fault_is_named_and_nothing_falls_back(case: str) -> None:
+    make, what = FAULTY[case]
+    with pytest.raises(PluginError) as caught:
+        Build("m", host_of(lambda fusion, target: Scheduled(make(fusion)))).run(network(), "lower")
+    text = f"{caught.value.what} {caught.value.where}"
+    assert re.search(what, text), text
+    assert "uma-mine 1.0" in text and "strategy 'nn.conv2d'" in text
+
+
+def test_without_an_anchor_there_is_none_to_compute_in_another_way() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    body = call("nn.relu", call("negative", x))
+    tensor = te.compute((2,), lambda i: Imm(0.0, "float32"), "y")
+    with pytest.raises(PluginError, match="is given the anchor 'y' of a fusion that has none"):
+        Fusion(Function([x], body)).plain(tensor)
+
+
+def test_none_leaves_the_kernel_to_the_next_strategy_and_to_the_core() -> None:
+    default = kernels(network(), host_of(lambda fusion, target: None))
+    assert default == kernels(network(), host_of(lambda fusion, target: None, "nn.dense"))
