@@ -8,11 +8,12 @@ from typing import Literal, get_args
 
 from ..form.nodes import INDEX, Alloc, Bin, Bind, Buffer, Expr, For, If, Imm, Seq, Stmt, Var, const, minimum
 from ..form.printer import headline
-from ..form.visit import bodies, buffers_read, buffers_written, operands, rebuild, variables
+from ..form.visit import bodies, buffers_read, buffers_written, operands, variables
 from ..proofs.bounds import Bounds
 from .dependences import Use, carried, collect, reordered, span
-from .nest import Site, illegal, readdressed, substituted, wrapped
+from .nest import Site, illegal, substituted, wrapped
 from .state import State
+from .storage import redeclared
 
 __all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split", "unroll", "vectorize"]
 
@@ -74,7 +75,7 @@ def _padded(state: State, var: Var, extent: int) -> State:
     made = state.put(loop, longer)
     for buffer, shape in grown.items():
         if shape != buffer.shape:
-            made = _reshaped(made, buffer, replace(buffer, shape=shape))
+            made, _ = redeclared(made, buffer, replace(buffer, shape=shape))
     return made
 
 
@@ -89,20 +90,6 @@ def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, own: int) -
             return (*shape[:dim], max(shape[dim], high + 1), *shape[dim + 1 :])
     whose = f"parameter {use.buffer.name!r}" if use.buffer in roles else f"{use.buffer.name!r}"
     raise illegal(f"loop {var.name!r} cannot be padded: `{use}` would write more of {whose}", "choose another tail")
-
-
-def _reshaped(state: State, old: Buffer, new: Buffer) -> State:
-    """The function with ``new`` in place of a buffer that it allocates, or of a workspace."""
-    func = state.func
-    params = tuple(replace(param, buffer=new) if param.buffer is old else param for param in func.params)
-    body = _declared(readdressed(func.body, old, new, lambda at: at), old, new)
-    return replace(state, func=replace(func, params=params, body=body))
-
-
-def _declared(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    if isinstance(stmt, Alloc) and stmt.buffer is old:
-        return Alloc(new, stmt.body)
-    return rebuild(stmt, operands(stmt), [_declared(body, old, new) for body in bodies(stmt)])
 
 
 def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:

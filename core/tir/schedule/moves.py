@@ -83,7 +83,24 @@ def reverse_compute_at(state: State, label: str, at: Var | str) -> State:
             raise illegal(f"{what}: `{use}` writes an element in several iterations of the loops that would be parted")
     # What is written of a buffer beyond what the block reads is left out.
     moved = _parted_loops(block, limits, known)
-    return _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
+    state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
+    for one in inner_loops(block):
+        if one.var in limits:
+            state = _cut_short(state, one, *limits[one.var], known)
+    return state
+
+
+def _cut_short(state: State, old: For, start: Expr, extent: Expr, known: Bounds) -> State:
+    """Where the last parts of a loop are smaller, as its extent is no multiple of theirs, they will have loops of their
+    own.
+    """
+    form = affine(start)
+    (var, factor) = next(iter(form.terms.items()), (None, 0))
+    if not isinstance(old.extent, Imm) or not isinstance(extent, Imm) or not isinstance(var, Var) or factor < 1:
+        return state
+    room = int(old.extent.value) - form.constant - int(extent.value)
+    last = known.of(var)[1]
+    return state.cut(var, room // factor + 1) if len(form.terms) == 1 and room < factor * last else state
 
 
 def _moved(state: State, block: Stmt, loop: For, made: For) -> State:

@@ -8,11 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from ...errors import InternalError
-from ..form.nodes import Block, Buffer, Expr, For, Load, PrimFunc, Seq, Stmt, Update, Var, View
-from ..form.visit import bodies, declared, fresh_name, map_expressions, mapped, operands, rebuild, rewrite, walk
-from ..proofs.bounds import Bounds
+from ..form.dtype import is_float
+from ..form.nodes import Bind, Block, Buffer, Expr, For, Load, PrimFunc, Seq, Stmt, Update, Var, View
+from ..form.visit import (
+    bodies,
+    buffers_read,
+    declared,
+    fresh_name,
+    map_expressions,
+    mapped,
+    operands,
+    rebuild,
+    rewrite,
+    variables,
+    walk,
+)
+from ..proofs.bounds import Bounds, Interval
 from ..rewrites.simplify import simplify_within
 
 __all__ = [
@@ -27,6 +41,7 @@ __all__ = [
     "renamed",
     "replaced",
     "site_of",
+    "spelt_out",
     "substituted",
     "tidied",
     "wrapped",
@@ -148,8 +163,28 @@ def substituted(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
 
 def tidied(stmt: Stmt, known: Bounds) -> Stmt:
     """``stmt`` with its expressions simplified; all its statements stay, so that they can be addressed."""
-    own = mapped(stmt, expr=lambda expr: simplify_within(expr, known))
+    own = mapped(stmt, expr=lambda expr: _tidy(expr, known))
     return rebuild(own, operands(own), [tidied(body, within) for body, within in known.inside(own)])
+
+
+def spelt_out(stmt: Stmt) -> Stmt:
+    """``stmt`` without names for what depends on other variables only, such as parts of indices."""
+    if isinstance(stmt, Bind) and not buffers_read(stmt.value):
+        return spelt_out(substituted(stmt.body, {stmt.var: stmt.value}))
+    return rebuild(stmt, operands(stmt), [spelt_out(body) for body in bodies(stmt)])
+
+
+_TIDY: WeakKeyDictionary[Expr, tuple[Interval, ...]] = WeakKeyDictionary()
+"""Expressions that cannot be simplified within some intervals of their variables: a function is tidied at each step."""
+
+
+def _tidy(expr: Expr, known: Bounds) -> Expr:
+    ranges = tuple([known.of(var) for var in variables(expr) if not is_float(var.dtype)])
+    if _TIDY.get(expr) == ranges:
+        return expr
+    made = simplify_within(expr, known)
+    _TIDY[made] = ranges if made is expr else tuple([known.of(v) for v in variables(made) if not is_float(v.dtype)])
+    return made
 
 
 Address = Callable[[tuple[Expr, ...]], tuple[Expr, ...]]

@@ -23,8 +23,8 @@ class Side:
         start: its first element, in terms of what is known around the statement.
         extent: how many elements it has, likewise.
         size: how many it has at most.
-        steps: what the loops within add to ``start``: (factor, most iterations) each, the largest factor first; None
-            where the uses differ.
+        steps: how the loops of a use go through all of it: (factor, most iterations) each, the largest factor first;
+            None where none does so.
         is_whole: whether every element is touched, and none besides.
     """
 
@@ -86,8 +86,9 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
         end = minimum(base + length, extent)
         made = Side(start, simplify_within(end - start, known), min(size, extent), None, False)
     else:
-        made = Side(base, length, size, first.steps if same else None, same and first.is_dense)
-    if made.size >= extent and not made.is_whole and not variables(made.start):
+        steps = [part.steps for part in parts if part.is_dense and (part.low, part.high) == (low, high) and part.steps]
+        made = Side(base, length, size, max(steps, key=len, default=None), same and first.is_dense)
+    if made.size >= extent and made.steps is None and not variables(made.start):
         return whole
     return Side(simplify_within(made.start, known), simplify_within(made.extent, known), *_rest(made))
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, variables
-from . import loops, moves, reductions, storage
+from . import instructions, loops, moves, reductions, storage
 from .dependences import collect
 from .finish import VectorUnit, finished
 from .loops import Tail
-from .nest import Site, block_site, chain
+from .nest import Site, block_site, chain, spelt_out
 from .state import State
 
 __all__ = ["BlockInfo", "Schedule", "Step", "Trace", "replay"]
@@ -112,7 +113,7 @@ class Schedule:
     def __init__(self, func: PrimFunc, unit: VectorUnit | None = None) -> None:
         verify(func)
         self.unit = unit
-        self._state = State(func)
+        self._state = State(replace(func, body=spelt_out(func.body))).tidy()
         self._steps: list[Step] = []
 
     # What there is
@@ -289,6 +290,19 @@ class Schedule:
         made, new = storage.set_scope(self._state, buffer, scope)
         self._keep(made)
         return new
+
+    # Instructions
+
+    @_recorded
+    def tensorize(self, loop: Loop, intrinsic: Intrinsic, **values: int) -> None:
+        """The loop, with all that stands within it, as one execution of an instruction that does the same.
+
+        They are the same if the loops, with ``values`` for variables of the intrinsic and all simplified, can be told
+        apart from its description by names, by the order of what is added and multiplied, and by the steps through
+        buffers only: see `docs/schedules.md`. Variables without a value get what stands in their place. A buffer of
+        the function's own through which an operand goes across dimensions gets one dimension.
+        """
+        self._keep(instructions.tensorize(self._state, loop, intrinsic, values))
 
 
 def replay(func: PrimFunc, trace: Iterable[Step], unit: VectorUnit | None = None) -> Schedule:

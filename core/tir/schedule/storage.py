@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from ..form.exprs import flat_element
 from ..form.nodes import (
     HOST_SCOPES,
     INDEX,
@@ -37,7 +38,18 @@ from .nest import Names, Site, block_site, illegal, readdressed
 from .regions import Box, Side, box_of
 from .state import State
 
-__all__ = ["buffer_of", "cache_read", "cache_write", "dropped", "set_scope", "store_at", "within_memory"]
+__all__ = [
+    "buffer_of",
+    "cache_read",
+    "cache_write",
+    "dropped",
+    "flattened",
+    "realigned",
+    "redeclared",
+    "set_scope",
+    "store_at",
+    "within_memory",
+]
 
 
 def buffer_of(func: PrimFunc, buffer: Buffer | str) -> Buffer:
@@ -144,7 +156,7 @@ def _radices(side: Side, scope: str) -> tuple[int, ...]:
     if side.size == 1:
         return ()
     steps = [count for _, count in side.steps or () if count > 1]
-    dense = side.is_whole and isinstance(side.extent, Imm) and prod(steps) == side.size
+    dense = isinstance(side.extent, Imm) and prod(steps) == side.size
     return tuple(steps) if scope == "register" and dense else (side.size,)
 
 
@@ -281,18 +293,25 @@ def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, 
     part = _Part.of(box, state.names().new(buffer.name), scope, keep=True)
     made = Alloc(part.buffer, readdressed(body, buffer, part.buffer, part.at, part.view))
     state = dropped(state.put(old, around(made)), buffer)
-    return _redeclared(state, part.buffer, replace(part.buffer, name=buffer.name))
+    return redeclared(state, part.buffer, replace(part.buffer, name=buffer.name))
 
 
-def _redeclared(state: State, old: Buffer, new: Buffer) -> tuple[State, Buffer]:
+def redeclared(state: State, old: Buffer, new: Buffer) -> tuple[State, Buffer]:
+    """The function with another buffer, of the same dimensions, in place of one."""
+    body = readdressed(state.func.body, old, new, lambda at: at)
+    return _declared(replace(state, func=replace(state.func, body=body)), old, new), new
+
+
+def _declared(state: State, old: Buffer, new: Buffer) -> State:
+    """The function that makes room for ``new``, not ``old``."""
+
     def statement(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Alloc) and stmt.buffer is old:
             return Alloc(new, stmt.body)
         return rebuild(stmt, operands(stmt), [statement(body) for body in bodies(stmt)])
 
-    body = statement(readdressed(state.func.body, old, new, lambda at: at))
     params = tuple(replace(param, buffer=new) if param.buffer is old else param for param in state.func.params)
-    return replace(state, func=replace(state.func, params=params, body=body)), new
+    return replace(state, func=replace(state.func, params=params, body=statement(state.func.body)))
 
 
 def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[State, Buffer]:
@@ -302,7 +321,7 @@ def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[
     role = next((param.role for param in state.func.params if param.buffer is buffer), None)
     if role not in (None, "workspace"):
         raise illegal(f"{buffer.name!r} cannot be put in {scope!r}: it is an {role}", "use cache_read or cache_write")
-    state, new = _redeclared(state, buffer, replace(buffer, scope=scope))
+    state, new = redeclared(state, buffer, replace(buffer, scope=scope))
     func = state.func
     if role is not None and scope != "global":
         params = tuple(param for param in func.params if param.buffer is not new)
@@ -310,3 +329,24 @@ def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[
     elif role is None and scope == "global":
         func = replace(func, params=(*func.params, Param(new, "workspace")), body=_without(func.body, new))
     return replace(state, func=func), new
+
+
+def flattened(state: State, buffer: Buffer) -> State:
+    """The function with a buffer of its own made of one dimension."""
+    new = replace(buffer, shape=(buffer.size,))
+
+    def view(old: View) -> View:
+        axes = tuple(Axis(0, stride) for stride in old.strides())
+        return View(new, (flat_element(buffer, old.start),), axes)
+
+    body = readdressed(state.func.body, buffer, new, lambda at: (flat_element(buffer, at),), view)
+    return _declared(replace(state, func=replace(state.func, body=body)), buffer, new).tidy()
+
+
+def realigned(state: State, name: str, alignment: int) -> State:
+    """The function with a buffer of its own aligned to at least so many bytes."""
+    buffer = buffer_of(state.func, name)
+    role = next((param.role for param in state.func.params if param.buffer is buffer), "workspace")
+    if role != "workspace" or buffer.alignment >= alignment:
+        return state
+    return redeclared(state, buffer, replace(buffer, alignment=alignment))[0]
