@@ -14,7 +14,7 @@ from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
 from .externs import extern_source, takes_bases
 from .header import Port, ports
-from .kernel import kernel_source
+from .kernel import headers, kernel_source
 from .units import Own, Unit
 from .weights import Weights
 
@@ -94,6 +94,13 @@ class Emission:
         """The functions that the first host runs, or has a device run, and that the core prints."""
         called = {step.function for _, step in self.program.calls if self.unit(step) is None}
         return tuple(name for name in self.program.functions if name in called and name not in self._brought)
+
+    @cached_property
+    def own_headers(self) -> tuple[str, ...]:
+        """The headers that the C of `own_functions` needs besides the core's."""
+        functions = [self.program.functions[name] for name in self.own_functions]
+        needed = [headers(function) for function in functions if isinstance(function, PrimFunc)]
+        return tuple(dict.fromkeys(header for found in needed for header in found))
 
     def unit(self, step: Call) -> Unit | None:
         """What has the kernel of a call; None where the model's own file has it, or the first host's plugin."""

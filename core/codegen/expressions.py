@@ -19,7 +19,19 @@ from ..tir.form.scalar import round_float32
 from ..tir.proofs.bounds import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
 
-__all__ = ["C_TYPES", "Names", "Printer"]
+__all__ = [
+    "CHOICE",
+    "C_FUNCTIONS",
+    "C_TYPES",
+    "OPERATORS",
+    "PRIMARY",
+    "SUFFIXES",
+    "UNARY",
+    "Elements",
+    "Names",
+    "Printer",
+    "Text",
+]
 
 C_TYPES = {
     "bool": "bool",
@@ -28,7 +40,7 @@ C_TYPES = {
     "float64": "double",
 }
 
-_SUFFIXES = {
+SUFFIXES = {
     **{f"{sign}int{size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (8, 16, 32, 64)},
     "float32": "f32",
     "float64": "f64",
@@ -36,16 +48,16 @@ _SUFFIXES = {
 """Of the helpers in ``uma_math.h``."""
 
 
-class _Text(NamedTuple):
+class Text(NamedTuple):
     """C text and how tightly it binds: operands in parentheses unless every reader knows that they need none."""
 
     text: str
     rank: int
 
 
-_PRIMARY, _UNARY, _PRODUCT, _SUM, _OTHER, _COMPARISON, _AND, _OR, _CHOICE = 9, 8, 7, 6, 5, 4, 3, 2, 1
+PRIMARY, UNARY, _PRODUCT, _SUM, _OTHER, _COMPARISON, _AND, _OR, CHOICE = 9, 8, 7, 6, 5, 4, 3, 2, 1
 
-_OPERATORS = {
+OPERATORS = {
     "add": ("+", _SUM),
     "sub": ("-", _SUM),
     "mul": ("*", _PRODUCT),
@@ -68,10 +80,13 @@ _OPERATORS = {
     "or": ("||", _OR),
 }
 
-_FUNCTIONS = {"clz": "uma_clz", "mul_high": "uma_mul_high", "fma": "uma_fma", "round_even": "rint"}
+C_FUNCTIONS = {"clz": "uma_clz", "mul_high": "uma_mul_high", "fma": "uma_fma", "round_even": "rint"}
 """The functions that math.h does not have by the same name. For float32 the names end in ``f``."""
 
 Names = Callable[[Var | Buffer], str]
+
+Elements = Callable[[Buffer, tuple[Expr, ...], bool], str]
+"""An element of a buffer in registers, from its indices, and whether it is read."""
 
 
 class Printer:
@@ -81,19 +96,23 @@ class Printer:
         known: what is known of variables there.
         names: what variables and buffers are called in C.
         read: the variables and buffers that are read in what was printed are added to it.
+        registers: what elements of buffers in registers are called, where there are any.
     """
 
-    def __init__(self, known: Bounds, names: Names, read: set[Var | Buffer]) -> None:
+    def __init__(self, known: Bounds, names: Names, read: set[Var | Buffer], registers: Elements | None = None) -> None:
         self.known = known
         self.names = names
         self.read = read
+        self.registers = registers
 
     def text(self, expr: Expr) -> str:
         """``expr`` as it may stand between parentheses, or after an ``=``."""
         return self._print(expr).text
 
-    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...], is_read: bool = False) -> str:
         """An element of a buffer, to read or to assign to; a local scalar is a variable."""
+        if self.registers is not None and buffer.scope == "register":
+            return self.registers(buffer, indices, is_read)
         if buffer.scope == "local" and not buffer.shape:
             return self.names(buffer)
         return f"{self.names(buffer)}[{self.text(flat_element(buffer, indices))}]"
@@ -110,36 +129,36 @@ class Printer:
         position = simplify_within(element, self.known)
         return name if position is Imm(0, INDEX) else f"&{name}[{self.text(position)}]"
 
-    def _print(self, expr: Expr) -> _Text:
+    def _print(self, expr: Expr) -> Text:
         return _PRINTED[type(expr)](self, expr)
 
-    def _variable(self, expr: Var) -> _Text:
+    def _variable(self, expr: Var) -> Text:
         self.read.add(expr)
-        return _Text(self.names(expr), _PRIMARY)
+        return Text(self.names(expr), PRIMARY)
 
-    def _constant(self, expr: Imm) -> _Text:
+    def _constant(self, expr: Imm) -> Text:
         text = _literal(expr)
-        return _Text(text, _UNARY if text.startswith("-") else _PRIMARY)
+        return Text(text, UNARY if text.startswith("-") else PRIMARY)
 
-    def _load(self, expr: Load) -> _Text:
+    def _load(self, expr: Load) -> Text:
         self.read.add(expr.buffer)
-        return _Text(self.element(expr.buffer, expr.indices), _PRIMARY)
+        return Text(self.element(expr.buffer, expr.indices, is_read=True), PRIMARY)
 
-    def _select(self, expr: Select) -> _Text:
+    def _select(self, expr: Select) -> Text:
         parts = [self._operand(part, _OTHER) for part in (expr.condition, expr.a, expr.b)]
-        return _Text("{} ? {} : {}".format(*parts), _CHOICE)
+        return Text("{} ? {} : {}".format(*parts), CHOICE)
 
-    def _function(self, expr: Call) -> _Text:
-        name = _FUNCTIONS.get(expr.name, expr.name)
+    def _function(self, expr: Call) -> Text:
+        name = C_FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
             return self._call(name, expr.args[0].astype("uint32"))
         return self._call(f"{name}f" if expr.dtype == "float32" else name, *expr.args)
 
-    def _call(self, name: str, *args: Expr) -> _Text:
-        return _Text(f"{name}({', '.join(self.text(arg) for arg in args)})", _PRIMARY)
+    def _call(self, name: str, *args: Expr) -> Text:
+        return Text(f"{name}({', '.join(self.text(arg) for arg in args)})", PRIMARY)
 
-    def _helper(self, name: str, dtype: str, *args: Expr) -> _Text:
-        return self._call(f"uma_{name}_{_SUFFIXES[dtype]}", *args)
+    def _helper(self, name: str, dtype: str, *args: Expr) -> Text:
+        return self._call(f"uma_{name}_{SUFFIXES[dtype]}", *args)
 
     def _operand(self, expr: Expr, rank: int) -> str:
         """``expr`` in parentheses unless it binds at least as tightly as ``rank``."""
@@ -149,13 +168,13 @@ class Printer:
     def _unsigned(self, expr: Expr) -> str:
         """``expr``, of at least 32 bits, as an unsigned number of equal low bits."""
         width = max(32, bits(expr.dtype))
-        return f"(uint{width}_t){self._operand(expr, _UNARY)}"
+        return f"(uint{width}_t){self._operand(expr, UNARY)}"
 
     # Operators
 
-    def _plain(self, op: str, a: Expr, b: Expr) -> _Text:
-        sign, rank = _OPERATORS[op]
-        left = right = _UNARY
+    def _plain(self, op: str, a: Expr, b: Expr) -> Text:
+        sign, rank = OPERATORS[op]
+        left = right = UNARY
         if rank in (_PRODUCT, _SUM):
             left, right = rank, rank + 1
         elif rank == _COMPARISON:
@@ -165,16 +184,16 @@ class Printer:
             left = rank if isinstance(a, Bin) and a.op == op else _COMPARISON
             right = _COMPARISON
         elif op == "bitxor":
-            left = _PRIMARY + 1 if isinstance(a, Imm) else left  # compilers take 2 ^ 3 for a power
-        return _Text(f"{self._operand(a, left)} {sign} {self._operand(b, right)}", rank)
+            left = PRIMARY + 1 if isinstance(a, Imm) else left  # compilers take 2 ^ 3 for a power
+        return Text(f"{self._operand(a, left)} {sign} {self._operand(b, right)}", rank)
 
-    def _binary(self, expr: Bin) -> _Text:
+    def _binary(self, expr: Bin) -> Text:
         op, a, b, dtype = expr.op, expr.a, expr.b, expr.a.dtype
         if op in ("min", "max"):
             return self._helper(op, dtype, a, b)
         if op in COMPARISONS:
             decided = self._decide(expr)
-            return self._plain(op, a, b) if decided is None else _Text(str(decided).lower(), _PRIMARY)
+            return self._plain(op, a, b) if decided is None else Text(str(decided).lower(), PRIMARY)
         if is_float(dtype) or dtype == "bool" or op in ("bitand", "bitor", "bitxor", "shr"):
             return self._plain(op, a, b)
         if op in ("floordiv", "floormod", "truncdiv"):
@@ -192,7 +211,7 @@ class Printer:
                     return op == "ne"
         return self.known.decide(expr)
 
-    def _wrapping(self, expr: Bin) -> _Text:
+    def _wrapping(self, expr: Bin) -> Text:
         """Addition, subtraction, multiplication and left shift, of integers."""
         op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
         exact = self.known.exact(expr)
@@ -202,11 +221,11 @@ class Printer:
         if (defined and fits(exact, computed)) or not is_signed(computed):
             plain = self._plain(op, a, b)
             return plain if bits(dtype) >= 32 or fits(exact, dtype) else self._converted(plain, dtype)
-        sign, _ = _OPERATORS[op]
-        right = self._operand(b, _UNARY) if op == "shl" else self._unsigned(b)
-        return self._converted(_Text(f"{self._unsigned(a)} {sign} {right}", _OTHER), dtype)
+        sign, _ = OPERATORS[op]
+        right = self._operand(b, UNARY) if op == "shl" else self._unsigned(b)
+        return self._converted(Text(f"{self._unsigned(a)} {sign} {right}", _OTHER), dtype)
 
-    def _division(self, expr: Bin) -> _Text:
+    def _division(self, expr: Bin) -> Text:
         op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
         low, divisor = self.known.of(a)[0], self.known.of(b)
         if divisor[0] <= 0 <= divisor[1]:  # C has no result for 0
@@ -223,36 +242,36 @@ class Printer:
             return self._plain("bitand", a, Imm(size - 1, dtype))
         return self._helper(op, dtype, a, b)
 
-    def _unary(self, expr: Un) -> _Text:
+    def _unary(self, expr: Un) -> Text:
         a, dtype = expr.a, expr.dtype
         if expr.op == "not":
-            return _Text(f"!{self._operand(a, _PRIMARY)}", _UNARY)
+            return Text(f"!{self._operand(a, PRIMARY)}", UNARY)
         if expr.op == "abs" and is_float(dtype):
             return self._call("fabsf" if dtype == "float32" else "fabs", a)
         if expr.op == "abs" or (not is_float(dtype) and self.known.may_wrap(expr)):
             return self._helper(expr.op, dtype, a)
-        return _Text(f"-{self._operand(a, _PRIMARY)}", _UNARY)
+        return Text(f"-{self._operand(a, PRIMARY)}", UNARY)
 
     # Conversions
 
-    def _converted(self, value: _Text, dtype: str) -> _Text:
-        text = value.text if value.rank >= _UNARY else f"({value.text})"
-        return _Text(f"({C_TYPES[dtype]}){text}", _UNARY)
+    def _converted(self, value: Text, dtype: str) -> Text:
+        text = value.text if value.rank >= UNARY else f"({value.text})"
+        return Text(f"({C_TYPES[dtype]}){text}", UNARY)
 
-    def _cast(self, expr: Cast) -> _Text:
+    def _cast(self, expr: Cast) -> Text:
         a, dtype = expr.a, expr.dtype
         if dtype == a.dtype:
             return self._print(a)
         if dtype == "bool":
-            return _Text(f"{self._operand(a, _SUM)} != 0", _COMPARISON)
+            return Text(f"{self._operand(a, _SUM)} != 0", _COMPARISON)
         if is_float(a.dtype) and not is_float(dtype):
             low, high = bounds(dtype)
-            values = self._float_interval(a)
+            values = self.float_interval(a)
             if values is None or values[0] <= low - 1 or values[1] >= high + 1:
-                return self._call(f"uma_{_SUFFIXES[a.dtype]}_to_{_SUFFIXES[dtype]}", a)
+                return self._call(f"uma_{SUFFIXES[a.dtype]}_to_{SUFFIXES[dtype]}", a)
         return self._converted(self._print(a), dtype)
 
-    def _float_interval(self, expr: Expr) -> tuple[float, float] | None:
+    def float_interval(self, expr: Expr) -> tuple[float, float] | None:
         """The values of a float expression where it is never NaN, as far as clamps and roundings tell."""
         if isinstance(expr, Imm):
             return None if math.isnan(expr.value) else (float(expr.value), float(expr.value))
@@ -260,20 +279,20 @@ class Printer:
             low, high = (float(end) for end in self.known.of(expr.a))
             return (low, high) if expr.dtype == "float64" else (round_float32(low), round_float32(high))
         if isinstance(expr, Call) and expr.name in ("round_even", "floor", "ceil", "trunc"):
-            values = self._float_interval(expr.args[0])
+            values = self.float_interval(expr.args[0])
             whole = FUNCTIONS[expr.name].value(expr.dtype)
             return None if values is None else (whole(values[0]), whole(values[1]))
         if isinstance(expr, Bin) and expr.op in ("min", "max"):
             # The result is b, or an a that compares with b: NaN only where b is.
-            b = self._float_interval(expr.b)
+            b = self.float_interval(expr.b)
             if b is None:
                 return None
-            a = self._float_interval(expr.a) or (-math.inf, math.inf)
+            a = self.float_interval(expr.a) or (-math.inf, math.inf)
             return (min(a[0], b[0]), min(a[1], b[1])) if expr.op == "min" else (max(a[0], b[0]), max(a[1], b[1]))
         return None
 
 
-_PRINTED: dict[type[Expr], Callable[[Printer, Any], _Text]] = {
+_PRINTED: dict[type[Expr], Callable[[Printer, Any], Text]] = {
     Var: Printer._variable,
     Imm: Printer._constant,
     Load: Printer._load,

@@ -1,6 +1,7 @@
 """A function of the loop form as a function of C99, for gcc and clang to vectorise.
 
-The text needs ``uma_math.h`` alone, calls no allocator, and compiles without a warning under ``-Wall -Wextra``.
+The text needs ``uma_math.h``, and what `headers` says, calls no allocator, and compiles without a warning under ``-Wall
+-Wextra``.
 Pointers are ``restrict`` unless they may be the same memory, trip counts are constants where they are in the loop
 form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`. Loops around loops that read memory under
 a condition are marked for gcc, which would get them wrong.
@@ -58,8 +59,9 @@ from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer
 from .transfers import Transfer, transfer
+from .vectors import Registers, VectorLoop, headers
 
-__all__ = ["C_TYPES", "kernel_prototype", "kernel_source"]
+__all__ = ["C_TYPES", "Writer", "headers", "kernel_prototype", "kernel_source"]
 
 _INDENT = "    "
 
@@ -78,11 +80,12 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
         The text, which ends with a line break. It depends on ``name`` and ``func`` only.
 
     Raises:
-        InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for.
+        InternalError: it allocates in an accelerator's memory, which `tir.hoist_scratch` is for; a vectorized loop does
+            what has no form in vectors; of a buffer in registers it is not known which one an index means.
     """
-    writer = _Writer(func)
+    writer = Writer(func)
     text = writer.function(name)
-    text = _Writer(func, writer.uneven).function(name) if writer.uneven else text
+    text = Writer(func, writer.uneven).function(name) if writer.uneven else text
     return f"static {text}" if is_static else text
 
 
@@ -106,7 +109,7 @@ _PLAIN = re.compile(r"[a-z]+[0-9]+")
 _TAKEN = ("j0", "j1", "y0", "y1", "atan2", "exp2", "exp10", "expm1", "log2", "log10", "pow10", "i386", "mc68000")
 
 
-class _Writer:
+class Writer:
     """Writes a function.
 
     Args:
@@ -133,6 +136,7 @@ class _Writer:
         self.counts = {queue: _name(Var(fresh_name(queue.name, self.names))) for queue in counted}
         self.uneven: dict[Queue, None] = {}
         self.shared = shared(func)
+        self.registers = Registers(func)
         self.reached = {param.buffer for param in func.params}  # what has a name where the text is now
 
     def function(self, name: str) -> str:
@@ -162,6 +166,10 @@ class _Writer:
         """The scope of what the last line declares."""
         position = len(self.lines)
         self.stmt(body, known)
+        self.use(symbol, position)
+
+    def use(self, symbol: Var | Buffer, position: int) -> None:
+        """What was declared before a line and is read nowhere counts as used there."""
         if symbol not in self.read:
             self.lines.insert(position, f"{_INDENT * self.depth}(void){_name(symbol)};")
 
@@ -182,7 +190,11 @@ class _Writer:
         _WRITTEN[type(stmt)](self, stmt, known)
 
     def printer(self, known: Bounds) -> Printer:
-        return Printer(known, _name, self.read)
+        return Printer(known, _name, self.read, self.registers.element)
+
+    def name(self, symbol: Var | Buffer) -> str:
+        """What the C calls a variable or buffer that is not in registers."""
+        return _name(symbol)
 
     def sequence(self, stmt: Seq, known: Bounds) -> None:
         for inner in stmt.stmts:
@@ -197,6 +209,14 @@ class _Writer:
             self.declared(stmt.var, body, inside)
 
     def alloc(self, stmt: Alloc, known: Bounds) -> None:
+        if stmt.buffer.scope == "register":
+            declared = dict(self.registers.declarations(stmt.buffer))
+            self.lines += [f"{_INDENT * self.depth}{text}" for text in declared.values()]
+            position = len(self.lines)
+            self.stmt(stmt.body, known)
+            unread = [name for name in declared if name not in self.registers.read]
+            self.lines[position:position] = [f"{_INDENT * self.depth}(void){name};" for name in unread]
+            return
         if stmt.buffer.scope not in HOST_SCOPES:
             what = f"{stmt.buffer.name!r} is allocated in memory {stmt.buffer.scope!r} and has no address"
             raise InternalError(what, where="C of loops", hint="hoist_scratch makes it a parameter")
@@ -325,6 +345,9 @@ class _Writer:
         if queue is not None and queue in self.counts:
             self.count_start(self.counts[queue], self.pending[queue])
         values = {var.name: printer.text(value) for var, value in zip(intrinsic.vars, stmt.values, strict=True)}
+        if intrinsic.is_host:
+            self.statement(stmt, values, printer)
+            return
         for param, view in zip(intrinsic.params, stmt.args, strict=True):
             values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
             for number, stride in enumerate(view.strides()):
@@ -337,11 +360,30 @@ class _Writer:
         if queue in self.counts:
             self.line(f"++{self.counts[queue]}[0];")
 
+    def statement(self, stmt: Exec, values: dict[str, str], printer: Printer) -> None:
+        """What the host does itself."""
+        params = zip(stmt.intrinsic.params, stmt.args, stmt.roles, stmt.extents, strict=True)
+        for param, view, (reads, _), shape in params:
+            if param.scope == "register":
+                values[param.name] = self.registers.operand(view, shape, reads)
+                continue
+            values[param.name] = printer.address(view.buffer, flat_element(view.buffer, view.start))
+            for number, stride in enumerate(view.strides()):
+                values[f"{param.name}_stride{number}"] = str(stride * itemsize(param.dtype))
+        self.line(f"{fill(stmt.intrinsic.statement, values)};")
+
     def attempt(self, text: str, values: Mapping[str, str]) -> None:
         self.mentions_device |= "device" in placeholders(text)
         self.line(f"UMA_TRY({fill(text, {'device': 'device', **values})});")
 
     def loop(self, stmt: For, known: Bounds) -> None:
+        if stmt.kind == "vectorized":
+            VectorLoop(self, stmt).write(known)
+        else:
+            self.counted(stmt, known, self.stmt)
+
+    def counted(self, stmt: For, known: Bounds, write: Callable[[Stmt, Bounds], None]) -> None:
+        """A loop of C, around what ``write`` writes."""
         var = _name(stmt.var)
         end = self.printer(known).text(stmt.extent)
         head = f"for (int32_t {var} = 0; {var} < {end}; ++{var})"
@@ -352,29 +394,34 @@ class _Writer:
             if _misleads_gcc(stmt.body):
                 self.line("UMA_KEEP_SCALAR;")
             for body, inside in known.inside(stmt):
-                self.stmt(body, inside)
+                write(body, inside)
 
     def condition(self, stmt: If, known: Bounds) -> None:
+        self.branches(stmt, known, self.stmt)
+
+    def branches(self, stmt: If, known: Bounds, write: Callable[[Stmt, Bounds], None]) -> None:
+        """A condition, around what ``write`` writes."""
         head = f"if ({self.printer(known).text(stmt.condition)})"
         for body, inside in known.inside(stmt):
-            self.braced(head, body, inside)
+            with self.brace(head):
+                write(body, inside)
             head = "} else"
             self.lines.pop()
         self.line("}")
 
 
-_WRITTEN: dict[type[Stmt], Callable[[_Writer, Any, Bounds], None]] = {
-    Seq: _Writer.sequence,
-    For: _Writer.loop,
-    If: _Writer.condition,
-    Bind: _Writer.bind,
-    Alloc: _Writer.alloc,
-    Store: _Writer.store,
-    Update: _Writer.update,
-    Block: _Writer.block,
-    Copy: _Writer.copy,
-    Wait: _Writer.wait,
-    Exec: _Writer.exec,
+_WRITTEN: dict[type[Stmt], Callable[[Writer, Any, Bounds], None]] = {
+    Seq: Writer.sequence,
+    For: Writer.loop,
+    If: Writer.condition,
+    Bind: Writer.bind,
+    Alloc: Writer.alloc,
+    Store: Writer.store,
+    Update: Writer.update,
+    Block: Writer.block,
+    Copy: Writer.copy,
+    Wait: Writer.wait,
+    Exec: Writer.exec,
 }
 """The C of a statement."""
 
@@ -397,7 +444,9 @@ def _reads_conditionally(part: Expr | Stmt) -> bool:
         guarded = (part.a, part.b)
     elif isinstance(part, Bin) and part.op in ("and", "or"):
         guarded = (part.b,)
-    return any(buffer.scope != "local" for one in guarded if one is not None for buffer in buffers_read(one))
+    return any(
+        buffer.scope not in ("local", "register") for one in guarded if one is not None for buffer in buffers_read(one)
+    )
 
 
 def _as_loops(copy: Copy, names: set[str]) -> Stmt:

@@ -138,6 +138,10 @@ def emit_model(
     on_linux = any(slot.device.implementation.bus == "uma_uio_bus" for slot in slots(used))
     for header in (*_SHARED_HEADERS, *(_DEVICE_HEADERS[: 2 + on_linux] if driven else ())):
         contents[header] = (_CSRC / header).read_text(encoding="utf-8")
+    needed = dict.fromkeys([*model.own_headers, *(header for unit in units.values() for header in unit.brought)])
+    for header in needed:
+        if (_CSRC / header).is_file():
+            contents[header] = (_CSRC / header).read_text(encoding="utf-8")
     contents |= run.files()
     drivers = device_files(used, contents)
     brought = _brought(model)
@@ -147,6 +151,11 @@ def emit_model(
     contents |= brought
     others += sorted(file for file in (*run.files(), *drivers) if file.endswith(".c") and file not in run.included)
     contents |= drivers
+    if missing := [header for header in needed if header not in contents]:
+        raise PluginError(
+            f"an intrinsic of the host includes {missing[0]!r}, which nobody brings",
+            hint="the core has uma_vectors.h; others are among the files of a driver",
+        )
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),
         sources=((f"{name}_stepwise.c",) if stepwise else run.included[::-1]) + tuple(others),

@@ -59,7 +59,7 @@ class _Source:
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
         yield from (f'#include "{header}"' for bus, header in CORE_BUSES.items() if bus in buses)
         headers = [target.runtime.header for target in model.used]
-        headers += [] if model.own is None else [model.own.header]
+        headers += [*([] if model.own is None else [model.own.header]), *model.own_headers]
         yield from (f'#include "{header}"' for header in dict.fromkeys(headers) if header is not None)
         # The simulator of a device may be known to its implementation's file alone.
         for bus in sorted(buses - set(CORE_BUSES)):

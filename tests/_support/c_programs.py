@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uma.codegen.kernel import C_TYPES, kernel_source
+from uma.codegen.kernel import C_TYPES, headers, kernel_source
 from uma.tir.form.nodes import PrimFunc
 from uma.tir.form.visit import uses_device
 
@@ -75,10 +75,11 @@ def run_compiled(
 def program_text(runs: Sequence[Run], device: str = "") -> str:
     """A C program that makes all calls and writes all outputs, in order, to its standard output. It ends with the fault
     code of the first kernel of an accelerator that gives one."""
+    needed = dict.fromkeys(["uma_math.h", *(header for run in runs for header in headers(run.func))])
     parts = [
         "#define _POSIX_C_SOURCE 200809L",
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n",
-        '#include "uma_math.h"\n',
+        "\n".join(f'#include "{name}"' for name in needed) + "\n",
         device,
         # Each buffer by itself and of exact size, so that a sanitizer sees the first byte beyond it.
         "static void *memory(size_t alignment, size_t bytes, const void *contents)\n{",
