@@ -34,8 +34,8 @@ docs: $(VENV)/.docs $(VENV)/.dev
 	UMA_DOCS=1 $(PY) -m pytest -n 2 --dist worksteal -q tests/test_docs.py
 	@echo "the documentation is in build/docs/html/index.html; its commands do what it says"
 
-bench: $(VENV)/.dev
-	$(PY) benchmarks/run.py
+bench: $(VENV)/.bench
+	$(PY) -m benchmarks
 	$(PY) benchmarks/discovery.py
 
 clean:
@@ -46,10 +46,12 @@ clean:
 $(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
 $(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
 $(VENV)/.soak: WANTED = -e '.[test,lint,types]' $(PLUGINS:%/pyproject.toml=-e %)
+$(VENV)/.bench: WANTED = -e '.[onnx,tflite]' -e plugins/uma-cpu-c -r benchmarks/requirements.txt
 $(VENV)/.docs: WANTED = -e '.[docs]' $(PLUGINS:%/pyproject.toml=-e %)
 
 # uv installs in a quarter of pip's time; where it is not to be had, or cannot reach what pip can, pip does the work.
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.soak $(VENV)/.docs: $(PROJECTS) | same-python
+$(VENV)/.bench: benchmarks/requirements.txt
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.soak $(VENV)/.bench $(VENV)/.docs: $(PROJECTS) | same-python
 	@echo "installing into $(VENV)"
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) uv && $(PY) -m uv pip install --quiet --python $(PY) $(WANTED) || \

@@ -1,0 +1,266 @@
+"""The benchmark: what it says of times, the layers that it draws, and that it measures; no test is about a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from benchmarks import __main__ as bench
+from benchmarks import cases, intervals, layers, nets, report, worker
+from benchmarks.contenders import CONTENDERS, Prepared, contenders
+from benchmarks.contenders.uma_c import Uma
+from tests._support.onnx_builder import run_onnxruntime
+
+ROOT = Path(__file__).parents[2]
+
+
+class TestIntervals:
+    def test_so_many_values_give_an_interval(self) -> None:
+        """Tables of the sign test have these ranks for two sides and 5 %."""
+        for n, rank in ((6, 1), (8, 1), (9, 2), (12, 3), (20, 6), (50, 18), (100, 40)):
+            assert intervals.interval([float(value) for value in range(1, n + 1)]) == (rank, n + 1 - rank)
+        assert intervals.interval([1.0] * 5) is None
+
+    def test_it_holds_the_median_as_often_as_it_says(self) -> None:
+        rng = np.random.default_rng(3)
+        found = [intervals.interval(rng.lognormal(0, 1, 40).tolist()) for _ in range(1000)]
+        held = sum(ends is not None and ends[0] <= 1 <= ends[1] for ends in found)
+        assert 0.95 <= held / 1000 < 0.99
+
+    def test_ratios_are_of_pairs(self) -> None:
+        """A slow moment hits both of a pair, and is no part of their ratio."""
+        ours = [1.0, 10.0, 1.0, 2.0, 1.0, 5.0]
+        found = intervals.ratio(ours, [2 * t for t in ours], "peer")
+        assert found == intervals.Ratio("peer", 2.0, 2.0, 2.0, 2.0)
+        assert intervals.ratio([4.0, 2.0], [2.0, 4.0], "peer") == intervals.Ratio("peer", 1.25, None, None, 1.0)
+
+
+class TestRounds:
+    def test_batches_take_turns(self) -> None:
+        """So many calls that a batch takes its time; every round has one batch of each, in an order that changes."""
+        now, done = 0.0, list[str]()
+
+        def call(name: str, seconds: float) -> Any:
+            def run() -> None:
+                nonlocal now
+                now += seconds
+                done.append(name)
+
+            return run
+
+        calls = {"a": call("a", 0.25), "b": call("b", 1.0), "c": call("c", 0.125)}
+        found = worker.timed_rounds(calls, worker.Limits(8, 0.5, 100.0), random.Random(1), lambda: now)
+        assert found == {"a": [0.25e6] * 8, "b": [1e6] * 8, "c": [0.125e6] * 8}
+        batches = [name for name, count in (("a", 2), ("b", 1), ("c", 4)) for _ in range(count)]
+        rounds = [done[6 + 7 * turn : 13 + 7 * turn] for turn in range(8)]
+        assert all(sorted(one) == batches for one in rounds)
+        assert len({tuple(one) for one in rounds}) > 1
+        slow = worker.timed_rounds(calls, worker.Limits(100, 0.5, 20.0), random.Random(1), lambda: now)
+        assert len(slow["a"]) == 10
+        assert len(worker.timed_rounds(calls, worker.Limits(100, 0.5, 0.0), random.Random(1), lambda: now)["b"]) == 6
+
+    def test_uma_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What one does not take, or is not for, is left out, and the reason told."""
+
+        class Failing:
+            formats = ("onnx",)
+
+            def version(self) -> str:
+                return "1"
+
+            def prepare(self, path: Path) -> Prepared | None:
+                raise ValueError(f"no {path.name}\nand more")
+
+        class Absent(Failing):
+            def version(self) -> None:  # type: ignore[override]
+                return None
+
+        class Other(Failing):
+            def prepare(self, path: Path) -> Prepared | None:
+                return None
+
+        monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
+        case = cases.sweep_cases([layers.Layer("dense", "int8", (16, 8), 3)], tmp_path)[0]
+        known: Any = {"uma": Uma(), "failing": Failing(), "absent": Absent(), "other": Other()}
+        files = {kind: str(path) for kind, path in case.files.items()}
+        found = worker.measured(case.name, files, known, worker.Limits(6, 0.0, 1.0), random.Random(0))
+        assert found["errors"] == {"failing": "ValueError: no layer0.onnx"}
+        assert list(found["times_us"]) == ["uma"] and len(found["times_us"]["uma"]) == 6
+        assert found["facts"]["uma"]["macs"] == case.macs == 3 * 16 * 8
+        assert found["facts"]["uma"]["io_bytes"] == 3 * 16 + 3 * 8
+
+
+class TestLayers:
+    def test_the_same_seed_gives_the_same_layers(self) -> None:
+        drawn = list(layers.random_layers(200, 11))
+        assert drawn == list(layers.random_layers(200, 11)) != list(layers.random_layers(200, 12))
+        assert {(one.kind, one.dtype) for one in drawn} == {
+            (kind, dtype) for kind in ("conv", "depthwise", "dense", "matmul") for dtype in ("float32", "int8")
+        }
+        for one in layers.random_layers(2000, random.SystemRandom().randrange(2**31)):
+            assert layers.MACS[0] <= one.macs <= layers.MACS[1]
+            assert all(layers.CHANNELS[0] <= channels <= layers.CHANNELS[1] for channels in one.channels)
+
+    @pytest.mark.parametrize(
+        "layer",
+        [
+            layers.Layer("conv", "int8", (5, 7), 9, 1, 3, 2),
+            layers.Layer("depthwise", "int8", (6, 6), 12, 1, 5, 1),
+            layers.Layer("dense", "int8", (24, 10), 8),
+            layers.Layer("matmul", "int8", (16, 12), 9, 2),
+        ],
+        ids=lambda layer: layer.kind,
+    )
+    def test_signed_and_unsigned_are_one(self, layer: layers.Layer, tmp_path: Path) -> None:
+        """The unsigned form gives the same numbers, 128 higher; they use the range of a byte. Floats have none."""
+        model, path = layer.model(), tmp_path / "layer.onnx"
+        onnx.save(model, path)
+        other = nets.unsigned(path)
+        assert other is not None
+        rng, given = np.random.default_rng(0), {}
+        for value in model.graph.input:
+            shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            given[value.name] = rng.integers(-128, 128, shape).astype(np.int8)
+        [signed] = run_onnxruntime(model.SerializeToString(), given)
+        shifted = {name: (array.astype(np.int16) + 128).astype(np.uint8) for name, array in given.items()}
+        [unsigned] = run_onnxruntime(other.SerializeToString(), shifted)
+        np.testing.assert_array_equal(unsigned.astype(np.int16) - 128, signed)
+        assert 15 < signed.std() < 80
+        onnx.save(replace(layer, dtype="float32").model(), path)
+        assert nets.unsigned(path) is None
+
+    def test_multiply_accumulates(self) -> None:
+        counts = {
+            layers.Layer("conv", "float32", (3, 8), 10, 1, 3, 2): 5 * 5 * 8 * 3 * 9,
+            layers.Layer("depthwise", "int8", (8, 8), 10, 1, 5): 10 * 10 * 8 * 25,
+            layers.Layer("dense", "int8", (3, 8), 10): 10 * 3 * 8,
+            layers.Layer("matmul", "int8", (3, 8), 10, 4): 4 * 10 * 3 * 8,
+        }
+        for layer, macs in counts.items():
+            assert layer.macs == macs
+            [made] = layer.model().graph.output
+            shape = [dim.dim_value for dim in made.type.tensor_type.shape.dim]
+            assert math.prod(shape) == macs // (9 * 3 if layer.kernel == 3 else 25 if layer.kernel == 5 else 3)
+
+    def test_models_of_our_own(self) -> None:
+        """The two small ones; onnx finds them right, and they have one output of the size that is theirs."""
+        for name, shape in (("empty", [1, 16]), ("tcresnet8", [1, 12])):
+            [made] = nets.NETS[name]().graph.output
+            assert [dim.dim_value for dim in made.type.tensor_type.shape.dim] == shape
+
+
+def rows() -> list[report.Row]:
+    """Of fake times: ahead, behind, alone, and not taken."""
+    steady = [2.0, 2.1, 2.0, 2.2, 2.0, 2.1, 2.0]
+    found = {
+        "ahead": {"uma": steady, "openvino": [3 * t for t in steady], "litert": [9.0] * 7},
+        "behind": {"uma": [4 * t for t in steady], "litert": steady, "onnxruntime": [5.0] * 3},
+        "alone": {"uma": steady},
+        "refused": {"litert": steady},
+    }
+    made = [report.Row(name, times, macs=1000) for name, times in found.items()]
+    made[-1].errors["uma"] = "UmaError: no"
+    return made
+
+
+class TestReport:
+    def test_a_line_for_each_model(self) -> None:
+        head, ahead, others, behind, alone, refused = report.model_table(rows())
+        assert head.split()[:5] == ["ours", "us", "GOP/s", "best", "peer"]
+        assert ahead.split()[:8] == ["ahead", "2.00", "1.0", "openvino", "6.00", "3.00", "3.00", "3.00"]
+        assert ahead.endswith(" " + "#" * 10 + "|" + "#" * 19) and others.split() == ["litert", "4.50"]
+        assert behind.split()[:8] == ["behind", "8.00", "0.2", "litert", "2.00", "0.25", "0.25", "0.25"]
+        assert behind.endswith(" ##........|...................")
+        assert alone.split() == ["alone", "2.00", "1.0", "no", "peer"]
+        assert refused.split() == ["refused", "-", "UmaError:", "no"]
+
+    def test_the_sweep(self) -> None:
+        refused, summary, worst, head, *lines = report.sweep_table(rows())
+        assert refused == "we do not take refused: UmaError: no"
+        assert summary.endswith("of each: median 1.62, least 0.25, below 0.5: 1, at least 1: 1")
+        assert worst == "the worst 2:" and head.split()[0] == "ours"
+        assert [line.split()[0] for line in lines] == ["behind", "ahead", "litert"]
+        assert list(report.sweep_table([])) == ["no layer has a peer's time"]
+
+    def test_processes_add_up(self) -> None:
+        """One that fails in a process has no pairs any more."""
+        row = report.Row("m")
+        first = {"times_us": {"uma": [1.0] * 6, "litert": [2.0] * 6}, "facts": {"uma": {"macs": 7}}, "errors": {}}
+        row.add(first)
+        assert [one.peer for one in row.ratios()] == ["litert"] and row.macs == 7
+        row.add({"times_us": {"uma": [1.0] * 6}, "facts": {"uma": {"macs": 8}}, "errors": {"litert": "E: gone"}})
+        assert row.ratios() == [] and row.macs == 7
+        told = json.loads(json.dumps(row.plain()))
+        assert (told["errors"], told["summary"]["uma"]) == ({"litert": "E: gone"}, {"min_us": 1.0, "median_us": 1.0})
+        assert len(told["times_us"]["uma"]) == 12
+
+
+class TestCommand:
+    def test_tables_and_json(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        facts = {"build_s": 0.5, "compile_s": 0.25, "code_bytes": 1000, "constant_bytes": 1, "arena_bytes": 2}
+        asked = []
+
+        def measure(given: list[cases.Case], processes: int, *_: object) -> Iterator[report.Row]:
+            for case in given:
+                asked.append((case.name, processes))
+                times = {"uma": [1.0] * 6, "litert": [2.0] * 6}
+                yield report.Row(case.name, times, {"uma": {**facts, "io_bytes": 3}}, {}, case.macs)
+
+        monkeypatch.setattr(bench, "measure", measure)
+        monkeypatch.setattr(bench, "machine", lambda: {**dict.fromkeys(("cpu", "cores", "system", "python")), **about})
+        about = {"compiler": "cc", "flags": ["-O3"], "versions": {"uma": "0.1.0", "litert": None}}
+        monkeypatch.setenv("UMA_MODELS", str(tmp_path / "nowhere"))
+        only = [text for name in ("kws_int8", "gemm64", "sweep") for text in ("--only", name)]
+        out = tmp_path / "new" / "bench.json"
+        assert bench.main([*only, "--shapes", "12", "--seed", "3", "--processes", "2", "--json", str(out)]) == 0
+        drawn = [layer.name for layer in layers.random_layers(12, 3)]
+        assert asked == [(name, 2) for name in ("empty", "gemm64", *drawn)]
+        text = capsys.readouterr().out
+        assert "  litert: not installed, left out (pip install -r benchmarks/requirements.txt)" in text
+        assert f"left out, not in {tmp_path / 'nowhere'}: kws_int8 (UMA_MODELS names another folder)" in text
+        assert "an empty model: uma 1.00 us, litert 2.00 us" in text and "12 layers beside the best peer" in text
+        record = json.loads(out.read_text())
+        assert (record["machine"], record["seed"]) == (bench.machine(), 3)
+        assert [row["name"] for row in record["models"]] == ["gemm64"]
+        assert [row["name"] for row in record["sweep"]] == drawn
+        assert record["models"][0]["ratios"][0]["lower"] == 2.0
+
+    def test_defaults(self, capsys: pytest.CaptureFixture[str]) -> None:
+        whole, quick = bench.parsed([]), bench.parsed(["--quick"])
+        assert (whole.shapes, len(whole.only)) == (200, len(cases.REAL) + len(cases.OWN) + 1)
+        assert quick.shapes < 20 and set(quick.only) < set(whole.only)
+        assert bench.parsed(["--seed", "0"]).seed == 0 and whole.seed != quick.seed
+        with pytest.raises(SystemExit):
+            bench.parsed(["--only", "resnet152"])
+        assert "invalid choice: 'resnet152'" in capsys.readouterr().err
+
+    def test_contenders_are_pinned(self) -> None:
+        """What is compared is installed by make bench, in a version that is said."""
+        assert tuple(contenders()) == CONTENDERS
+        pinned = (ROOT / "benchmarks" / "requirements.txt").read_text()
+        assert {"ai-edge-litert==", "onnxruntime==", "openvino=="} <= {
+            f"{line.split('==')[0]}==" for line in pinned.splitlines() if not line.startswith("#")
+        }
+
+    @pytest.mark.soak
+    def test_it_runs(self, tmp_path: Path) -> None:
+        """All that is installed, on two small models, in processes of their own."""
+        command = [sys.executable, "-m", "benchmarks", "--only", "gemm64", "--only", "sweep", "--shapes", "2"]
+        limits = ["--processes", "1", "--rounds", "6", "--seed", "1", "--json", str(tmp_path / "bench.json")]
+        subprocess.run([*command, *limits], cwd=ROOT, check=True)
+        record = json.loads((tmp_path / "bench.json").read_text())
+        assert set(record["empty"]["times_us"]) >= {"uma", "litert", "onnxruntime"}
+        for row in (*record["models"], *record["sweep"]):
+            assert not row["errors"] and row["ratios"]
