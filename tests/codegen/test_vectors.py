@@ -12,8 +12,10 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from tests._support.c_programs import NATIVE, SANITIZED, STRICT, Run, run_compiled
-from tests._support.tir_strategies import same_bits
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests._support.c_programs import NATIVE, SANITIZED, STRICT, UNSIMPLIFIED, Run, run_compiled
+from tests._support.tir_strategies import Scope, expressions, same_bits
 
 from uma.codegen import emit_model
 from uma.codegen.kernel import headers, kernel_source
@@ -21,27 +23,36 @@ from uma.errors import InternalError, PluginError
 from uma.program import Buffer as Memory
 from uma.program import Call as Step
 from uma.program import Program, plan, verify
+from uma.tir.form.dtype import DTYPES
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import (
     COMPARISONS,
+    Alloc,
     Bin,
+    Bind,
     Buffer,
     Call,
     Cast,
     Expr,
     For,
     Imm,
+    Load,
     Param,
     PrimFunc,
     Select,
+    Stmt,
     Store,
     Un,
+    Update,
     Var,
     const,
     maximum,
     minimum,
+    seq,
 )
 from uma.tir.form.text import parse_func
+from uma.tir.form.visit import map_expressions, substitute
+from uma.tir.proofs.lanes import lane_faults, register_faults
 from uma.tir.rewrites.flatten import flatten
 from uma.tir.rewrites.simplify import simplify
 from uma.tir.rewrites.unroll import unroll
@@ -447,3 +458,69 @@ def test_a_header_that_nobody_brings_is_missed() -> None:
     with pytest.raises(PluginError, match=r"an intrinsic of the host includes 'dot\.h', which nobody brings") as error:
         emit_model(program, plan(program))
     assert error.value.hint == "the core has uma_vectors.h; others are among the files of a driver"
+
+
+# Random loops
+
+
+@st.composite
+def vector_loops(draw: st.DrawFn) -> Run:
+    """Loops over vectors: names for values, conditions, a private sum in an inner loop, registers, several outputs."""
+    lanes = draw(st.sampled_from((4, 8, 16)))
+    i, lane, j = Var("i"), Var("l"), Var("j")
+    at = (i * lanes + lane,)
+    inputs = [Buffer(f"x{n}", (ROWS,), draw(st.sampled_from(DTYPES))) for n in range(draw(st.integers(1, 4)))]
+    loads: dict[Var, Expr] = {Var(f"v{n}", x.dtype): Load(x, at) for n, x in enumerate(inputs)}
+    loads |= {Var(f"s{n}", x.dtype): Load(x, (i + 3,)) for n, x in enumerate(inputs)}  # one for all lanes
+    scope = Scope((*loads, lane, i))
+    outputs = [Buffer(f"y{n}", (ROWS,), draw(st.sampled_from(DTYPES))) for n in range(draw(st.integers(1, 3)))]
+    kept = [Buffer(f"r{n}", (lanes,), y.dtype, "register") for n, y in enumerate(outputs)]
+    total = Buffer("t", (), "int32", "local")
+    stmts: list[Stmt] = []
+    for y, r in zip(outputs, kept, strict=True):
+        bound = Var(f"b{len(stmts)}", draw(st.sampled_from(DTYPES)))
+        value = draw(expressions(bound.dtype, scope, 2))
+        scope = scope.with_var(bound)
+        stmts.append(Bind(bound, value, seq()))
+        stmts.append(Store(r, (lane,), draw(expressions(y.dtype, scope, draw(st.integers(1, 4))))))
+        if y.dtype != "bool":
+            op = draw(st.sampled_from(("add", "mul", "min", "max")))
+            stmts.append(Update(op, r, (lane,), draw(expressions(y.dtype, scope, 2))))
+    step = draw(expressions("int32", scope.with_var(j), 2))
+    counted = For(j, const(3), Update("add", total, (), step))
+    stmts += [Alloc(total, seq()), Store(total, (), const(0)), counted]
+    stmts.append(Store(kept[0], (lane,), Select(total[()] > 9, Load(kept[0], (lane,)), Cast(total[()], kept[0].dtype))))
+    direct = {var: load for var, load in loads.items() if draw(st.booleans())}
+    body = map_expressions(seq(*stmts), lambda expr: substitute(expr, direct))
+    for var, load in loads.items():
+        if var not in direct:
+            body = Bind(var, load, body)
+    last = Var("k")
+    moved = seq(*(Store(y, (i * lanes + last,), Load(r, (last,))) for y, r in zip(outputs, kept, strict=True)))
+    whole: Stmt = seq(For(lane, const(lanes), body, "vectorized"), For(last, const(lanes), moved, "vectorized"))
+    for r in kept:
+        whole = Alloc(r, whole)
+    params = [*(Param(x, "input") for x in inputs), *(Param(y, "output") for y in outputs)]
+    func = PrimFunc(tuple(params), For(i, const(ROWS // lanes), whole))
+    return Run(simplify(func), {x.name: values(x.dtype, draw(st.integers(0, 99))) for x in inputs})
+
+
+def check_random(runs: list[Run], builds: list[tuple[str, tuple[str, ...]]], folder: Path) -> None:
+    for run in runs:
+        assert not list(lane_faults(run.func)) and not list(register_faults(run.func))
+    check(runs, [(compiler, (*flags, *UNSIMPLIFIED)) for compiler, flags in builds], folder)
+
+
+@settings(max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(vector_loops(), min_size=12, max_size=12))
+def test_random_loops_mean_in_vectors_what_they_mean(tmp_path_factory: pytest.TempPathFactory, runs: list[Run]) -> None:
+    check_random(runs, BUILDS, tmp_path_factory.mktemp("loops"))
+
+
+@pytest.mark.soak
+@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(vector_loops(), min_size=60, max_size=60))
+def test_many_random_loops_mean_in_vectors_what_they_mean(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[Run]
+) -> None:
+    check_random(runs, [*BUILDS, *MORE_BUILDS], tmp_path_factory.mktemp("loops"))

@@ -1,10 +1,10 @@
-/* Vectors for generated kernels: the vector types of gcc and clang, and what these compilers print badly. C99 otherwise.
+/* Vectors for generated kernels: the vector types of gcc and clang, and what these compilers print badly.
  *
  * uma_f32x8 has 8 lanes of float; comparisons give masks, uma_i32x8 of 0 and -1. All is macros, which a compiler sees
  * where a kernel uses them: vectors that are passed by value have an ABI, of which gcc and clang warn wherever the
- * machine's own vectors are smaller, inlined or not. Arguments t, n are a type and a number of lanes: f32, 8. Every form
- * gives the same bits as the scalar one of uma_math.h. Forms for an instruction set are taken where the compiler has the
- * builtin for it; immintrin.h would take longer to compile than most kernels (0.3 s).
+ * machine's own vectors are smaller, inlined or not. Arguments t, n are a type and a number of lanes: f32, 8. Every
+ * form gives the same bits as the scalar one of uma_math.h. Forms for an instruction set are taken where the compiler
+ * has the builtin for it; immintrin.h would take longer to compile than most kernels (0.3 s).
  */
 #ifndef UMA_VECTORS_H
 #define UMA_VECTORS_H
@@ -81,24 +81,24 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 /* A function of scalars, for each lane: for what no instruction does. */
 #define UMA_LANES(t, n, function, a)                                                                                   \
     __extension__({                                                                                                    \
-        const __typeof__(a) uma_a = (a);                                                                               \
+        const __auto_type uma_a = (a);                                                                                 \
         uma_##t##x##n uma_r = {0};                                                                                     \
         for (int uma_l = 0; uma_l < n; ++uma_l) uma_r[uma_l] = function(uma_a[uma_l]);                                 \
         uma_r;                                                                                                         \
     })
 #define UMA_LANES2(t, n, function, a, b)                                                                               \
     __extension__({                                                                                                    \
-        const __typeof__(a) uma_a = (a);                                                                               \
-        const __typeof__(b) uma_b = (b);                                                                               \
+        const __auto_type uma_a = (a);                                                                                 \
+        const __auto_type uma_b = (b);                                                                                 \
         uma_##t##x##n uma_r = {0};                                                                                     \
         for (int uma_l = 0; uma_l < n; ++uma_l) uma_r[uma_l] = function(uma_a[uma_l], uma_b[uma_l]);                   \
         uma_r;                                                                                                         \
     })
 #define UMA_LANES3(t, n, function, a, b, c)                                                                            \
     __extension__({                                                                                                    \
-        const __typeof__(a) uma_a = (a);                                                                               \
-        const __typeof__(b) uma_b = (b);                                                                               \
-        const __typeof__(c) uma_c = (c);                                                                               \
+        const __auto_type uma_a = (a);                                                                                 \
+        const __auto_type uma_b = (b);                                                                                 \
+        const __auto_type uma_c = (c);                                                                                 \
         uma_##t##x##n uma_r = {0};                                                                                     \
         for (int uma_l = 0; uma_l < n; ++uma_l) uma_r[uma_l] = function(uma_a[uma_l], uma_b[uma_l], uma_c[uma_l]);     \
         uma_r;                                                                                                         \
@@ -107,9 +107,10 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 /* a where the mask is set, else b: gcc has no ?: on vectors in C. */
 #define UMA_SELECT(mask, a, b)                                                                                         \
     __extension__({                                                                                                    \
-        const __typeof__(mask) uma_m = (mask);                                                                         \
-        const __typeof__(a) uma_a = (a), uma_b = (b);                                                                  \
-        (__typeof__(a))((uma_m & (__typeof__(mask))uma_a) | (~uma_m & (__typeof__(mask))uma_b));                       \
+        const __auto_type uma_m = (mask);                                                                              \
+        const __auto_type uma_a = (a);                                                                                 \
+        const __auto_type uma_b = (b);                                                                                 \
+        (__typeof__(uma_a))((uma_m & (__typeof__(uma_m))uma_a) | (~uma_m & (__typeof__(uma_m))uma_b));                 \
     })
 
 /* The second operand where either is NaN, or both are zeros. */
@@ -136,16 +137,16 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
         UMA_SELECT(uma_v >= 0x1p31f, UMA_SPLAT(i32, n, INT32_MAX), uma_i) & (uma_v == uma_v);                          \
     })
 
-/* What follows has a form of its own for vectors of 16, 32 and 64 bytes, and is called for these alone: UMA_FMA_f32x8. The
- * portable form is as slow as its lanes one by one, or as what gcc 12 makes of it. */
-
-/* Small integers as larger ones: about 20 instructions with gcc 12, and one here; clang finds it.
+/* What follows has a form of its own for vectors of 16, 32 and 64 bytes, and is called for these alone:
+ * UMA_FMA_f32x8. The portable form is as slow as its lanes one by one, or as what gcc 12 makes of it.
+ *
+ * UMA_WIDEN: small integers as larger ones: about 20 instructions with gcc 12, and one here; clang finds it.
  * UMA_FMIN, UMA_FMAX: UMA_MIN and UMA_MAX of floats: 3 instructions with gcc 12, and one here.
  * UMA_NARROW: int32 to smaller integers, saturated: 20 and more with gcc, 8 with clang; 2 or 3 here.
  * UMA_WHOLE: a float rounded, 8 to even, 9 down, 10 up, 11 to zero; `function` does that to a scalar.
- * UMA_NEAREST: a float that an int32 can hold, rounded to even, as that int32. One instruction, or a call for each lane.
+ * UMA_NEAREST: a float that an int32 can hold, rounded to even, as that int32: one instruction, or calls.
  * UMA_FMA: a * b + c with one rounding, which C can say of scalars only.
- * UMA_MUL_HIGH: uma_mul_high. No compiler finds the products of 32 by 32 bits: 8 instructions, or 50 and more. */
+ * UMA_MUL_HIGH: uma_mul_high. No compiler finds the products of 32 by 32 bits: 15 instructions, or 50 and more. */
 #define UMA_LOW8(vector) ((uma_i64x2){(int64_t)(vector), 0})
 #define UMA_LOW4(vector) ((uma_i32x4){(int32_t)(vector), 0, 0, 0})
 
@@ -216,9 +217,9 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
         (uma_i32x##n)((uma_even & UINT32_MAX) | (uma_odd & ~(uint64_t)UINT32_MAX));                                    \
     })
 
-#if defined(__SSE4_1__) && UMA_HAS(__builtin_ia32_minps) && UMA_HAS(__builtin_ia32_roundps) && \
-    UMA_HAS(__builtin_ia32_roundpd) && UMA_HAS(__builtin_ia32_cvtps2dq) && UMA_HAS(__builtin_ia32_pmuldq128) && \
-    UMA_HAS(__builtin_ia32_packssdw128) && UMA_HAS(__builtin_ia32_packsswb128) && \
+#if defined(__SSE4_1__) && UMA_HAS(__builtin_ia32_minps) && UMA_HAS(__builtin_ia32_roundps) &&                         \
+    UMA_HAS(__builtin_ia32_roundpd) && UMA_HAS(__builtin_ia32_cvtps2dq) && UMA_HAS(__builtin_ia32_pmuldq128) &&        \
+    UMA_HAS(__builtin_ia32_packssdw128) && UMA_HAS(__builtin_ia32_packsswb128) &&                                      \
     UMA_HAS(__builtin_ia32_packuswb128)
 #define UMA_FMIN_f32x4(a, b) ((uma_f32x4)__builtin_ia32_minps((a), (b)))
 #define UMA_FMAX_f32x4(a, b) ((uma_f32x4)__builtin_ia32_maxps((a), (b)))
@@ -229,19 +230,19 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_NARROW_i8x4(vector)                                                                                        \
     __extension__({                                                                                                    \
         const uma_i32x4 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                                 \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                              \
         (uma_i8x4)((uma_i32x4)__builtin_ia32_packsswb128(uma_h, uma_h))[0];                                            \
     })
 #define UMA_NARROW_u8x4(vector)                                                                                        \
     __extension__({                                                                                                    \
         const uma_i32x4 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                                 \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                              \
         (uma_u8x4)((uma_i32x4)__builtin_ia32_packuswb128(uma_h, uma_h))[0];                                            \
     })
 #define UMA_NARROW_i16x4(vector)                                                                                       \
     __extension__({                                                                                                    \
         const uma_i32x4 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                                 \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)uma_v, (uma_si4)uma_v);                              \
         (uma_i16x4)((uma_i64x2)uma_h)[0];                                                                              \
     })
 #elif defined(__aarch64__)
@@ -289,9 +290,9 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_NARROW_i16x4(vector) UMA_CLAMPED(i16, 4, -32768, 32767, vector)
 #endif
 
-#if defined(__AVX2__) && UMA_HAS(__builtin_ia32_minps256) && UMA_HAS(__builtin_ia32_roundps256) && \
-    UMA_HAS(__builtin_ia32_roundpd256) && UMA_HAS(__builtin_ia32_cvtps2dq256) && UMA_HAS(__builtin_ia32_pmuldq256) && \
-    UMA_HAS(__builtin_ia32_packssdw128) && UMA_HAS(__builtin_ia32_packsswb128) && \
+#if defined(__AVX2__) && UMA_HAS(__builtin_ia32_minps256) && UMA_HAS(__builtin_ia32_roundps256) &&                     \
+    UMA_HAS(__builtin_ia32_roundpd256) && UMA_HAS(__builtin_ia32_cvtps2dq256) && UMA_HAS(__builtin_ia32_pmuldq256) &&  \
+    UMA_HAS(__builtin_ia32_packssdw128) && UMA_HAS(__builtin_ia32_packsswb128) &&                                      \
     UMA_HAS(__builtin_ia32_packuswb128) && UMA_HAS(__builtin_shufflevector)
 #define UMA_FMIN_f32x8(a, b) ((uma_f32x8)__builtin_ia32_minps256((a), (b)))
 #define UMA_FMAX_f32x8(a, b) ((uma_f32x8)__builtin_ia32_maxps256((a), (b)))
@@ -302,22 +303,22 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_NARROW_i8x8(vector)                                                                                        \
     __extension__({                                                                                                    \
         const uma_i32x8 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),     \
-            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                                \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),   \
+            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                               \
         (uma_i8x8)((uma_i64x2)__builtin_ia32_packsswb128(uma_h, uma_h))[0];                                            \
     })
 #define UMA_NARROW_u8x8(vector)                                                                                        \
     __extension__({                                                                                                    \
         const uma_i32x8 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),     \
-            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                                \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),   \
+            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                               \
         (uma_u8x8)((uma_i64x2)__builtin_ia32_packuswb128(uma_h, uma_h))[0];                                            \
     })
 #define UMA_NARROW_i16x8(vector)                                                                                       \
     __extension__({                                                                                                    \
         const uma_i32x8 uma_v = (vector);                                                                              \
-        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),     \
-            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                                \
+        const uma_hi8 uma_h = __builtin_ia32_packssdw128((uma_si4)__builtin_shufflevector(uma_v, uma_v, 0, 1, 2, 3),   \
+            (uma_si4)__builtin_shufflevector(uma_v, uma_v, 4, 5, 6, 7));                                               \
         (uma_i16x8)uma_h;                                                                                              \
     })
 #else
@@ -332,8 +333,8 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_NARROW_i16x8(vector) UMA_CLAMPED(i16, 8, -32768, 32767, vector)
 #endif
 
-#if defined(__AVX512F__) && UMA_HAS(__builtin_ia32_rndscaleps_mask) && UMA_HAS(__builtin_ia32_rndscalepd_mask) && \
-    UMA_HAS(__builtin_ia32_cvtps2dq512_mask) && UMA_HAS(__builtin_ia32_pmovsdb512_mask) && \
+#if defined(__AVX512F__) && UMA_HAS(__builtin_ia32_rndscaleps_mask) && UMA_HAS(__builtin_ia32_rndscalepd_mask) &&      \
+    UMA_HAS(__builtin_ia32_cvtps2dq512_mask) && UMA_HAS(__builtin_ia32_pmovsdb512_mask) &&                             \
     UMA_HAS(__builtin_ia32_pmovusdb512_mask) && UMA_HAS(__builtin_ia32_pmovsdw512_mask)
 #define UMA_WHOLE_f32x16(vector, mode, function)                                                                       \
     ((uma_f32x16)__builtin_ia32_rndscaleps_mask((vector), (mode), (uma_f32x16){0}, (uint16_t)-1, 4))
@@ -356,7 +357,7 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_NARROW_u8x16(vector) UMA_CLAMPED(u8, 16, 0, 255, vector)
 #define UMA_NARROW_i16x16(vector) UMA_CLAMPED(i16, 16, -32768, 32767, vector)
 #endif
-#if defined(__AVX512F__) && UMA_HAS(__builtin_ia32_minps512_mask) && UMA_HAS(__builtin_ia32_maxps512_mask) && \
+#if defined(__AVX512F__) && UMA_HAS(__builtin_ia32_minps512_mask) && UMA_HAS(__builtin_ia32_maxps512_mask) &&          \
     UMA_HAS(__builtin_ia32_pmuldq512_mask)
 #define UMA_FMIN_f32x16(a, b) ((uma_f32x16)__builtin_ia32_minps512_mask((a), (b), (uma_f32x16){0}, (uint16_t)-1, 4))
 #define UMA_FMAX_f32x16(a, b) ((uma_f32x16)__builtin_ia32_maxps512_mask((a), (b), (uma_f32x16){0}, (uint16_t)-1, 4))
@@ -373,7 +374,7 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_MUL_HIGH_i32x16(a, b) UMA_LANES2(i32, 16, uma_mul_high, a, b)
 #endif
 
-#if defined(__FMA__) && UMA_HAS(__builtin_ia32_vfmaddps) && UMA_HAS(__builtin_ia32_vfmaddpd) && \
+#if defined(__FMA__) && UMA_HAS(__builtin_ia32_vfmaddps) && UMA_HAS(__builtin_ia32_vfmaddpd) &&                        \
     UMA_HAS(__builtin_ia32_vfmaddps256) && UMA_HAS(__builtin_ia32_vfmaddpd256)
 #define UMA_FMA_f32x4(a, b, c) ((uma_f32x4)__builtin_ia32_vfmaddps((a), (b), (c)))
 #define UMA_FMA_f64x2(a, b, c) ((uma_f64x2)__builtin_ia32_vfmaddpd((a), (b), (c)))
