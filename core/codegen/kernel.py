@@ -58,8 +58,9 @@ from ..tir.proofs.bounds import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer
+from .registers import Registers
 from .transfers import Transfer, transfer
-from .vectors import Registers, VectorLoop, headers
+from .vectors import VectorLoop, headers
 
 __all__ = ["C_TYPES", "Writer", "headers", "kernel_prototype", "kernel_source"]
 

@@ -99,6 +99,13 @@ def reshaped(func: tir.PrimFunc) -> tir.PrimFunc:
     )
 
 
+def with_registers(func: tir.PrimFunc) -> tir.PrimFunc:
+    """With registers that a loop chooses among."""
+    i, r = tir.Var("m"), tir.Buffer("r", (4,), "int32", scope="register")
+    body = tir.Alloc(r, tir.For(i, tir.const(4), tir.Store(r, (i,), tir.const(0))))
+    return tir.PrimFunc(func.params, tir.seq(func.body, body), func.may_alias)
+
+
 def with_scratch(func: tir.PrimFunc) -> tir.PrimFunc:
     """With memory in the scratchpad besides."""
     body = tir.Alloc(tir.Buffer("t", (8,), "int32", scope="spad"), func.body)
@@ -349,6 +356,12 @@ BAD: dict[str, tuple[tuple[Phase, ...], Rewrite, str]] = {
         TIR[2:],
         of_loops(each_loop(lambda loop: tir.For(loop.var, loop.extent, loop.body, "unrolled"))),
         "there are loops to unroll left (relu)",
+    ),
+    "registers that a loop chooses among": (
+        TIR[2:],
+        of_loops(with_registers),
+        "'r' is in registers, and the index by 'm' is not constant (r[m] = 0); a register is chosen when the C is "
+        "written: unroll the loop over 'm' (relu)",
     ),
     "buffers of several dimensions": (
         TIR[3:],
