@@ -11,9 +11,10 @@ from types import MappingProxyType
 import onnx
 
 from .contenders import Format
-from .contenders.litert_xnnpack import LiteRT, empty_model
+from .contenders.litert_xnnpack import LiteRT
 from .layers import Layer
 from .nets import NETS
+from .tflite_op import Tensor, one_op
 
 __all__ = ["EMPTY", "OWN", "REAL", "Case", "models_folder", "own_cases", "real_cases", "sweep_cases"]
 
@@ -36,7 +37,7 @@ REAL: Mapping[str, tuple[str | None, str | None]] = MappingProxyType(
         "okay_nabu": (f"{_OTHERS}/okay_nabu.tflite", None),
     }
 )
-"""Files of real models, as TFLite and as ONNX. We take the former, as they were published."""
+"""Files of real models, as TFLite and as ONNX."""
 
 OWN = tuple(name for name in NETS if name != EMPTY)
 """The models of our own."""
@@ -48,7 +49,7 @@ class Case:
 
     Args:
         name: by which it is asked for.
-        files: by format; each contender takes the first that it reads.
+        files: by format.
         macs: multiply-accumulates, where they are known beforehand.
     """
 
@@ -80,17 +81,21 @@ def own_cases(names: Iterable[str], folder: Path) -> list[Case]:
         files: dict[Format, Path] = {"onnx": _written(NETS[name](), folder / f"{name}.onnx")}
         if name == EMPTY and LiteRT().version() is not None:
             files["tflite"] = folder / f"{name}.tflite"
-            files["tflite"].write_bytes(empty_model())
+            files["tflite"].write_bytes(one_op("RELU", None, [Tensor((1, 16))], Tensor((1, 16))))
         made.append(Case(name, files))
     return made
 
 
 def sweep_cases(layers: Iterable[Layer], folder: Path) -> list[Case]:
-    """Random layers, written to a folder."""
-    return [
-        Case(layer.name, {"onnx": _written(layer.model(), folder / f"layer{number}.onnx")}, layer.macs)
-        for number, layer in enumerate(layers)
-    ]
+    """Random layers, written to a folder: as ONNX, and where LiteRT is installed, as TFLite."""
+    made = []
+    for number, layer in enumerate(layers):
+        files: dict[Format, Path] = {"onnx": _written(layer.model(), folder / f"layer{number}.onnx")}
+        if LiteRT().version() is not None:
+            files["tflite"] = folder / f"layer{number}.tflite"
+            files["tflite"].write_bytes(layer.tflite())
+        made.append(Case(layer.name, files, layer.macs))
+    return made
 
 
 def _written(model: onnx.ModelProto, path: Path) -> Path:

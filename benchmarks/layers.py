@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import onnx
 
 from .nets import Net
+from .tflite_op import Tensor, one_op
 
 __all__ = ["CHANNELS", "MACS", "Layer", "random_layers"]
 
@@ -46,11 +48,15 @@ class Layer:
     @property
     def macs(self) -> int:
         """Its multiply-accumulates."""
-        inner, out = (1 if self.kind == "depthwise" else self.channels[0]), self.channels[1]
-        if self.kind in ("dense", "matmul"):
-            return self.batch * self.extent * inner * out
+        window = self.kernel**2 if self.kind in ("conv", "depthwise") else 1
+        return self._results * window * (1 if self.kind == "depthwise" else self.channels[0])
+
+    @property
+    def _results(self) -> int:
+        """How many sums of products it computes."""
         made = (self.extent - 1) // self.stride + 1
-        return made * made * inner * out * self.kernel**2
+        rows = self.batch * self.extent if self.kind in ("dense", "matmul") else made * made
+        return rows * self.channels[1]
 
     @property
     def name(self) -> str:
@@ -85,21 +91,62 @@ class Layer:
                 given += [net.weight(weight, terms), net.constant(net.rng.standard_normal(weight[0]))]
             return net.model(net.op(op, *given, **how))
         real = [_dequantised(net, name, _IN_SCALE, "int8") for name in given]
-        scale = _IN_SCALE * _WEIGHT_SCALE
-        if weight is None:
-            scale = _IN_SCALE**2
-        else:
+        if weight is not None:
             bits = net.rng.integers(-127, 128, weight)
             real.append(_dequantised(net, net.constant(bits, "int8"), _WEIGHT_SCALE, "int8"))
             bias = net.constant(net.rng.integers(-1000, 1000, weight[0]), "int32")
-            real.append(_dequantised(net, bias, scale, "int32"))
-        spread = scale * 74 * 74 * math.sqrt(terms) / 40  # values of both are uniform; 40 of 127 is their deviation
-        zero = net.constant(0, "int8")
-        return net.model(net.op("QuantizeLinear", net.op(op, *real, **how), net.constant(spread), zero))
+            real.append(_dequantised(net, bias, _IN_SCALE * _WEIGHT_SCALE, "int32"))
+        spread = net.constant(_spread_of(terms, weight is None))
+        return net.model(net.op("QuantizeLinear", net.op(op, *real, **how), spread, net.constant(0, "int8")))
+
+    def tflite(self) -> bytes:
+        """The same as a TFLite model, with the channels last."""
+        rng, (inner, out) = np.random.default_rng(0), self.channels
+        terms, made = self.macs // self._results, (self.extent - 1) // self.stride + 1
+        quantised = self.dtype == "int8"
+        scale, weight_scale = (_IN_SCALE, _WEIGHT_SCALE) if quantised else (None, None)
+        spread = _spread_of(terms, self.kind == "matmul") if quantised else None
+
+        def given(*shape: int) -> Tensor:
+            return Tensor(shape, self.dtype, scale)
+
+        def weight(*shape: int) -> Tensor:
+            if quantised:
+                return Tensor(shape, "int8", weight_scale, rng.integers(-127, 128, shape))
+            return Tensor(shape, "float32", None, rng.standard_normal(shape) * math.sqrt(2 / terms))
+
+        if quantised:
+            bias = Tensor((out,), "int32", _IN_SCALE * _WEIGHT_SCALE, rng.integers(-1000, 1000, out))
+        else:
+            bias = Tensor((out,), "float32", None, rng.standard_normal(out))
+        if self.kind == "matmul":
+            lead = [self.batch] * (self.batch > 1)
+            both = [given(*lead, self.extent, inner), given(*lead, inner, out)]
+            return one_op(
+                "BATCH_MATMUL", "BatchMatMulOptions", both, Tensor([*lead, self.extent, out], self.dtype, spread)
+            )
+        if self.kind == "dense":
+            product = [given(self.extent, inner), weight(out, inner), bias]
+            result = Tensor((self.extent, out), self.dtype, spread)
+            return one_op("FULLY_CONNECTED", "FullyConnectedOptions", product, result)
+        how: dict[str, object] = {"strideH": self.stride, "strideW": self.stride}  # the default padding is SAME
+        picture, result = given(1, self.extent, self.extent, inner), Tensor((1, made, made, out), self.dtype, spread)
+        if self.kind == "depthwise":
+            kernel = weight(1, self.kernel, self.kernel, out)
+            how["depthMultiplier"] = 1
+            return one_op("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", [picture, kernel, bias], result, **how)
+        kernel = weight(out, self.kernel, self.kernel, inner)
+        return one_op("CONV_2D", "Conv2DOptions", [picture, kernel, bias], result, **how)
 
 
 def _dequantised(net: Net, name: str, scale: float, dtype: str) -> str:
     return net.op("DequantizeLinear", name, net.constant(scale), net.constant(0, dtype))
+
+
+def _spread_of(terms: int, of_inputs: bool) -> float:
+    """The scale of a result that uses its range: bytes of both factors are uniform, and so have a deviation of 74, and
+    40 is to be that of the result."""
+    return _IN_SCALE * (_IN_SCALE if of_inputs else _WEIGHT_SCALE) * 74 * 74 * math.sqrt(terms) / 40
 
 
 def random_layers(count: int, seed: int) -> Iterator[Layer]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .contenders import CONTENDERS, OURS
+from .contenders import OURS, PEERS
 from .intervals import Ratio, ratio
 
 __all__ = ["Row", "bar", "empty_table", "model_table", "size_table", "sweep_table"]
@@ -41,21 +41,34 @@ class Row:
             self.times_us.setdefault(contender, []).extend(times)
         self.facts = self.facts or found["facts"]
         self.errors |= found["errors"]
-        self.macs = self.macs or self.facts.get(OURS, {}).get("macs")
+        for name in OURS.values():
+            self.macs = self.macs or self.facts.get(name, {}).get("macs")
 
     def ratios(self) -> list[Ratio]:
-        """Beside each peer, the one beside which we look worst first. None where we, or all others, have no times."""
-        own = self.times_us.get(OURS)
-        if not own:
-            return []
-        # A contender that failed in one of several processes has fewer rounds than we have.
-        peers = {name: t for name, t in self.times_us.items() if name != OURS and len(t) == len(own)}
-        return sorted((ratio(own, times, name) for name, times in peers.items()), key=lambda one: one.median)
+        """Beside each peer, with us as given the same file; the one beside which we look worst first."""
+        found = []
+        for peer, read in PEERS.items():
+            own, times = self.times_us.get(OURS[read]), self.times_us.get(peer)
+            # Who failed in one of several processes has fewer rounds than the others.
+            if own and times and len(own) == len(times):
+                found.append(ratio(own, times, peer))
+        return sorted(found, key=lambda one: one.median)
+
+    @property
+    def ours(self) -> str:
+        """What we are called where it counts: beside the best peer, else where we have times, as TFLite first."""
+        best = [OURS[PEERS[one.peer]] for one in self.ratios()]
+        return next(iter([*best, *(name for name in OURS.values() if name in self.times_us), *OURS.values()]))
+
+    @property
+    def refused(self) -> str | None:
+        """Why we do not take it; None where we do."""
+        return next((self.errors[name] for name in OURS.values() if name in self.errors), None)
 
     @property
     def gops(self) -> float | None:
         """Ours, 1e9 operations per second by the median time, two for a multiply-accumulate."""
-        own = self.times_us.get(OURS)
+        own = self.times_us.get(self.ours)
         return 2e-3 * self.macs / statistics.median(own) if own and self.macs else None
 
     def plain(self) -> dict[str, Any]:
@@ -82,9 +95,7 @@ def model_table(rows: Sequence[Row]) -> Iterator[str]:
 def sweep_table(rows: Sequence[Row]) -> Iterator[str]:
     """How many layers are below which ratio, and the worst."""
     best = [(found[0].median, row) for row in rows if (found := row.ratios())]
-    failed = [row for row in rows if OURS in row.errors]
-    for row in failed:
-        yield f"we do not take {row.name}: {row.errors[OURS]}"
+    yield from (f"we do not take {row.name}: {row.refused}" for row in rows if row.refused is not None)
     if not best:
         yield "no layer has a peer's time"
         return
@@ -103,10 +114,10 @@ def _ratio_lines(rows: Sequence[Row], width: int) -> Iterator[str]:
     head = f"  {'':<{width}} {'ours us':>9} {'GOP/s':>6}  {'best peer':<14} {'us':>9}"
     yield f"{head} {'lower':>6} {'median':>6} {'minima':>6}  lower, up to {_BAR_END:g}; | is 1"
     for row in rows:
-        own, ratios = row.times_us.get(OURS), row.ratios()
+        own, ratios = row.times_us.get(row.ours), row.ratios()
         name = f"  {row.name[:width]:<{width}}"
         if not own:
-            yield f"{name} {'-':>9}  {row.errors.get(OURS, 'not measured')[:70]}"
+            yield f"{name} {'-':>9}  {(row.refused or 'not measured')[:70]}"
             continue
         ours = f"{statistics.median(own):9.2f} {'-' if row.gops is None else f'{row.gops:.1f}':>6}"
         if not ratios:
@@ -127,7 +138,7 @@ def size_table(rows: Sequence[Row]) -> Iterator[str]:
     """What our builds take."""
     yield f"  {'':<14} {'build s':>8} {'compile s':>9} {'code':>9} {'weights':>11} {'arena':>10} {'in, out':>9}  bytes"
     for row in rows:
-        if facts := row.facts.get(OURS):
+        if facts := row.facts.get(row.ours):
             yield (
                 f"  {row.name:<14} {facts['build_s']:8.2f} {facts['compile_s']:9.2f} {facts['code_bytes'] or 0:9,} "
                 f"{facts['constant_bytes']:11,} {facts['arena_bytes']:10,} {facts['io_bytes']:9,}"
@@ -136,5 +147,5 @@ def size_table(rows: Sequence[Row]) -> Iterator[str]:
 
 def empty_table(row: Row) -> Iterator[str]:
     """What a call of a model that computes next to nothing takes: part of every time above."""
-    times = {name: min(row.times_us[name]) for name in CONTENDERS if name in row.times_us}
+    times = {name: min(row.times_us[name]) for name in (*OURS.values(), *PEERS) if name in row.times_us}
     yield "an empty model: " + ", ".join(f"{name} {us:.2f} us" for name, us in times.items())

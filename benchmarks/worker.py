@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .contenders import Contender, contenders
+from .contenders import Contender, Format, contenders
 
 __all__ = ["Limits", "measured", "timed_rounds"]
 
@@ -73,18 +73,21 @@ def timed_rounds(
 
 
 def measured(
-    name: str, files: Mapping[str, str], known: Mapping[str, Contender], limits: Limits, rng: random.Random
+    name: str,
+    files: Mapping[str, str],
+    known: Mapping[str, tuple[Format, Contender]],
+    limits: Limits,
+    rng: random.Random,
 ) -> dict[str, Any]:
     """What is found of one model: times of each contender that takes it, facts, and why others do not."""
     calls: dict[str, Callable[[], object]] = {}
     facts: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for contender, one in known.items():
-        path = next((files[format] for format in one.formats if format in files), None)
-        if path is None or one.version() is None:
+    for contender, (read, one) in known.items():
+        if read not in files or one.version() is None:
             continue
         try:
-            prepared = one.prepare(Path(path))
+            prepared = one.prepare(Path(files[read]))
             if prepared is None:
                 continue
             prepared.call()

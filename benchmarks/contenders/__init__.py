@@ -11,14 +11,18 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CONTENDERS", "OURS", "Contender", "Format", "Prepared", "contenders", "sample"]
+__all__ = ["OURS", "PEERS", "Contender", "Format", "Prepared", "contenders", "sample"]
 
 Format = Literal["tflite", "onnx"]
 
-OURS = "uma"
+OURS: Mapping[Format, str] = MappingProxyType({"tflite": "uma tflite", "onnx": "uma onnx"})
+"""What we are called, by the format in which we are given a model."""
 
-CONTENDERS = (OURS, "litert", "onnxruntime", "onnxruntime u8", "openvino")
-"""Us first; ``u8`` is given quantised models as unsigned bytes."""
+PEERS: Mapping[str, Format] = MappingProxyType(
+    {"litert": "tflite", "onnxruntime": "onnx", "onnxruntime u8": "onnx", "openvino": "onnx"}
+)
+"""The others, and what they read: each is compared with us as given the same file. ``u8`` is given quantised models as
+unsigned bytes."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,6 @@ class Prepared:
 class Contender(Protocol):
     """One of those that are compared."""
 
-    @property
-    def formats(self) -> tuple[Format, ...]:
-        """What it reads."""
-        ...
-
     def version(self) -> str | None:
         """Its version; None where it is not installed."""
         ...
@@ -51,18 +50,20 @@ class Contender(Protocol):
         ...
 
 
-def contenders() -> Mapping[str, Contender]:
-    """All, by name."""
+def contenders() -> Mapping[str, tuple[Format, Contender]]:
+    """All, by name, and what they read."""
     from . import litert_xnnpack, onnxruntime_cpu, openvino_cpu, uma_c
 
-    made: tuple[Contender, ...] = (
-        uma_c.Uma(),
+    peers: tuple[Contender, ...] = (
         litert_xnnpack.LiteRT(),
         onnxruntime_cpu.Onnxruntime(),
         onnxruntime_cpu.Onnxruntime(unsigned=True),
         openvino_cpu.OpenVINO(),
     )
-    return MappingProxyType(dict(zip(CONTENDERS, made, strict=True)))
+    ours = {name: (read, uma_c.Uma()) for read, name in OURS.items()}
+    return MappingProxyType(
+        {**ours, **{name: (read, one) for (name, read), one in zip(PEERS.items(), peers, strict=True)}}
+    )
 
 
 def sample(shape: Any, dtype: Any) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..nets import unsigned
-from . import Format, Prepared, sample
+from . import Prepared, sample
 
 __all__ = ["Onnxruntime"]
 
@@ -20,8 +20,6 @@ class Onnxruntime:
     Args:
         unsigned: take quantised models alone, and those as unsigned bytes.
     """
-
-    formats: tuple[Format, ...] = ("onnx",)
 
     def __init__(self, *, unsigned: bool = False) -> None:
         self._unsigned = unsigned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import Format, Prepared, sample
+from . import Prepared, sample
 
 __all__ = ["OpenVINO"]
 
@@ -18,8 +18,6 @@ _HOW = {
 
 class OpenVINO:
     """One thread, one stream."""
-
-    formats: tuple[Format, ...] = ("onnx",)
 
     def version(self) -> str | None:
         """None where it is not installed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import uma
 
-from . import Format, Prepared, sample
+from . import Prepared, sample
 
 __all__ = ["TARGET", "Uma"]
 
@@ -16,8 +16,6 @@ TARGET = "c"
 
 class Uma:
     """A model that is built and compiled for `TARGET`."""
-
-    formats: tuple[Format, ...] = ("tflite", "onnx")
 
     def version(self) -> str | None:
         """That of the core."""

@@ -17,9 +17,10 @@ import onnx
 import pytest
 from benchmarks import __main__ as bench
 from benchmarks import cases, intervals, layers, nets, report, worker
-from benchmarks.contenders import CONTENDERS, Prepared, contenders
+from benchmarks.contenders import OURS, PEERS, Prepared, contenders
 from benchmarks.contenders.uma_c import Uma
 from tests._support.onnx_builder import run_onnxruntime
+from tests._support.tflite_builder import litert
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,8 +74,6 @@ class TestRounds:
         """What one does not take, or is not for, is left out, and the reason told."""
 
         class Failing:
-            formats = ("onnx",)
-
             def version(self) -> str:
                 return "1"
 
@@ -91,13 +90,19 @@ class TestRounds:
 
         monkeypatch.setenv("UMA_CACHE_DIR", str(tmp_path / "cache"))
         case = cases.sweep_cases([layers.Layer("dense", "int8", (16, 8), 3)], tmp_path)[0]
-        known: Any = {"uma": Uma(), "failing": Failing(), "absent": Absent(), "other": Other()}
-        files = {kind: str(path) for kind, path in case.files.items()}
+        known: Any = {
+            "uma onnx": ("onnx", Uma()),
+            "failing": ("onnx", Failing()),
+            "absent": ("onnx", Absent()),
+            "other": ("onnx", Other()),
+            "elsewhere": ("tflite", Failing()),
+        }
+        files = {"onnx": str(case.files["onnx"])}
         found = worker.measured(case.name, files, known, worker.Limits(6, 0.0, 1.0), random.Random(0))
         assert found["errors"] == {"failing": "ValueError: no layer0.onnx"}
-        assert list(found["times_us"]) == ["uma"] and len(found["times_us"]["uma"]) == 6
-        assert found["facts"]["uma"]["macs"] == case.macs == 3 * 16 * 8
-        assert found["facts"]["uma"]["io_bytes"] == 3 * 16 + 3 * 8
+        assert list(found["times_us"]) == ["uma onnx"] and len(found["times_us"]["uma onnx"]) == 6
+        assert found["facts"]["uma onnx"]["macs"] == case.macs == 3 * 16 * 8
+        assert found["facts"]["uma onnx"]["io_bytes"] == 3 * 16 + 3 * 8
 
 
 class TestLayers:
@@ -136,6 +141,10 @@ class TestLayers:
         [unsigned] = run_onnxruntime(other.SerializeToString(), shifted)
         np.testing.assert_array_equal(unsigned.astype(np.int16) - 128, signed)
         assert 15 < signed.std() < 80
+        # As TFLite, channels last, it computes with other weights as much, and uses the range as well.
+        last = [np.moveaxis(array, 1, -1) if layer.kind in ("conv", "depthwise") else array for array in given.values()]
+        [lite] = litert(layer.tflite(), *last)
+        assert lite.size == signed.size and 15 < lite.std() < 80
         onnx.save(replace(layer, dtype="float32").model(), path)
         assert nets.unsigned(path) is None
 
@@ -162,19 +171,21 @@ class TestLayers:
 def rows() -> list[report.Row]:
     """Of fake times: ahead, behind, alone, and not taken."""
     steady = [2.0, 2.1, 2.0, 2.2, 2.0, 2.1, 2.0]
+    slow = [4 * t for t in steady]
     found = {
-        "ahead": {"uma": steady, "openvino": [3 * t for t in steady], "litert": [9.0] * 7},
-        "behind": {"uma": [4 * t for t in steady], "litert": steady, "onnxruntime": [5.0] * 3},
-        "alone": {"uma": steady},
+        "ahead": {"uma onnx": steady, "uma tflite": slow, "openvino": [3 * t for t in steady], "litert": [36.0] * 7},
+        "behind": {"uma tflite": slow, "uma onnx": steady, "litert": steady, "onnxruntime": [5.0] * 3},
+        "alone": {"uma onnx": steady},
         "refused": {"litert": steady},
     }
     made = [report.Row(name, times, macs=1000) for name, times in found.items()]
-    made[-1].errors["uma"] = "UmaError: no"
+    made[-1].errors["uma tflite"] = "UmaError: no"
     return made
 
 
 class TestReport:
     def test_a_line_for_each_model(self) -> None:
+        """Each peer beside us as given the same file; ours is what is beside the best of them."""
         head, ahead, others, behind, alone, refused = report.model_table(rows())
         assert head.split()[:5] == ["ours", "us", "GOP/s", "best", "peer"]
         assert ahead.split()[:8] == ["ahead", "2.00", "1.0", "openvino", "6.00", "3.00", "3.00", "3.00"]
@@ -194,15 +205,15 @@ class TestReport:
 
     def test_processes_add_up(self) -> None:
         """One that fails in a process has no pairs any more."""
-        row = report.Row("m")
-        first = {"times_us": {"uma": [1.0] * 6, "litert": [2.0] * 6}, "facts": {"uma": {"macs": 7}}, "errors": {}}
+        row, ours = report.Row("m"), "uma tflite"
+        first = {"times_us": {ours: [1.0] * 6, "litert": [2.0] * 6}, "facts": {ours: {"macs": 7}}, "errors": {}}
         row.add(first)
         assert [one.peer for one in row.ratios()] == ["litert"] and row.macs == 7
-        row.add({"times_us": {"uma": [1.0] * 6}, "facts": {"uma": {"macs": 8}}, "errors": {"litert": "E: gone"}})
+        row.add({"times_us": {ours: [1.0] * 6}, "facts": {ours: {"macs": 8}}, "errors": {"litert": "E: gone"}})
         assert row.ratios() == [] and row.macs == 7
         told = json.loads(json.dumps(row.plain()))
-        assert (told["errors"], told["summary"]["uma"]) == ({"litert": "E: gone"}, {"min_us": 1.0, "median_us": 1.0})
-        assert len(told["times_us"]["uma"]) == 12
+        assert (told["errors"], told["summary"][ours]) == ({"litert": "E: gone"}, {"min_us": 1.0, "median_us": 1.0})
+        assert len(told["times_us"][ours]) == 12
 
 
 class TestCommand:
@@ -215,8 +226,8 @@ class TestCommand:
         def measure(given: list[cases.Case], processes: int, *_: object) -> Iterator[report.Row]:
             for case in given:
                 asked.append((case.name, processes))
-                times = {"uma": [1.0] * 6, "litert": [2.0] * 6}
-                yield report.Row(case.name, times, {"uma": {**facts, "io_bytes": 3}}, {}, case.macs)
+                times = {"uma tflite": [1.0] * 6, "litert": [2.0] * 6}
+                yield report.Row(case.name, times, {"uma tflite": {**facts, "io_bytes": 3}}, {}, case.macs)
 
         monkeypatch.setattr(bench, "measure", measure)
         monkeypatch.setattr(bench, "machine", lambda: {**dict.fromkeys(("cpu", "cores", "system", "python")), **about})
@@ -230,7 +241,7 @@ class TestCommand:
         text = capsys.readouterr().out
         assert "  litert: not installed, left out (pip install -r benchmarks/requirements.txt)" in text
         assert f"left out, not in {tmp_path / 'nowhere'}: kws_int8 (UMA_MODELS names another folder)" in text
-        assert "an empty model: uma 1.00 us, litert 2.00 us" in text and "12 layers beside the best peer" in text
+        assert "an empty model: uma tflite 1.00 us, litert 2.00 us" in text and "12 layers beside the best peer" in text
         record = json.loads(out.read_text())
         assert (record["machine"], record["seed"]) == (bench.machine(), 3)
         assert [row["name"] for row in record["models"]] == ["gemm64"]
@@ -248,7 +259,10 @@ class TestCommand:
 
     def test_contenders_are_pinned(self) -> None:
         """What is compared is installed by make bench, in a version that is said."""
-        assert tuple(contenders()) == CONTENDERS
+        assert {name: read for name, (read, _) in contenders().items()} == {
+            **{name: read for read, name in OURS.items()},
+            **PEERS,
+        }
         pinned = (ROOT / "benchmarks" / "requirements.txt").read_text()
         assert {"ai-edge-litert==", "onnxruntime==", "openvino=="} <= {
             f"{line.split('==')[0]}==" for line in pinned.splitlines() if not line.startswith("#")
@@ -261,6 +275,6 @@ class TestCommand:
         limits = ["--processes", "1", "--rounds", "6", "--seed", "1", "--json", str(tmp_path / "bench.json")]
         subprocess.run([*command, *limits], cwd=ROOT, check=True)
         record = json.loads((tmp_path / "bench.json").read_text())
-        assert set(record["empty"]["times_us"]) >= {"uma", "litert", "onnxruntime"}
+        assert set(record["empty"]["times_us"]) >= {"uma onnx", "uma tflite", "litert", "onnxruntime"}
         for row in (*record["models"], *record["sweep"]):
             assert not row["errors"] and row["ratios"]
