@@ -414,7 +414,7 @@ def strategies(target: Target) -> Sequence[Strategy] | None:
 
         def plain(fusion: Fusion, target: Target) -> Lowered:
             kernel = fusion.tensors.kernel()  # the loops that the core would make
-            return Lowered(kernel.func, kernel.constants)
+            return Lowered(kernel.func, kernel.bind())
 
         @hookimpl
         def strategies() -> list[Strategy]:

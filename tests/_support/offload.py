@@ -163,7 +163,7 @@ class Machine:
             self.job.by_matches.add((self.label, plain))
             return None
         kernel = kernel_of(inlined(function))
-        if route == 1 and not kernel.constants:
+        if route == 1 and not kernel.bind():
             name = self.job.name()
             module = IRModule.of({name: kernel.func})
             return module, module.global_var(name)
@@ -186,7 +186,7 @@ class Machine:
             functions[var] = kernel.func
             if self.job.number(4) == 0:
                 args = [call("reshape", call("reshape", a, newshape=(a.tensor.size,)), newshape=a.shape) for a in args]
-            made = Call(var, [*args, *map(const, kernel.constants)])
+            made = Call(var, [*args, *map(const, kernel.bind())])
             done[expr] = made if made.type is expr.type else Tuple([made])
         entry = Function(params, done[function.body])
         var = GlobalVar(self.job.name(), func_type(entry))

@@ -36,7 +36,7 @@ def whole(function: Function) -> tuple[IRModule, GlobalVar]:
     body = inlined(function)
     kernel = kernel_of(body)
     loops = GlobalVar("loops", func_type(kernel.func))
-    entry = Function(function.params, Call(loops, [*function.params, *map(const, kernel.constants)]))
+    entry = Function(function.params, Call(loops, [*function.params, *map(const, kernel.bind())]))
     var = GlobalVar("entry", func_type(entry))
     return IRModule({loops: kernel.func, var: entry}), var
 

@@ -45,7 +45,7 @@ def kernel_of(function: Function, compute: Compute = as_declared) -> te.Kernel:
 def lowered(function: Function, compute: Compute = as_declared) -> Lowered:
     """The same as what a pattern's ``lower`` gives."""
     kernel = kernel_of(function, compute)
-    return Lowered(kernel.func, kernel.constants)
+    return Lowered(kernel.func, kernel.bind())
 
 
 def _value(expr: Expr, values: dict[Expr, tuple[te.Tensor, ...]], compute: Compute) -> tuple[te.Tensor, ...]:

@@ -37,14 +37,9 @@ class Computation:
 
     def arguments(self, kernel: te.Kernel) -> dict[str, np.ndarray]:
         """Arrays for the parameters of the kernel, by name."""
-        given = [self.contents[tensor] for tensor in self.inputs]
-        constants = kernel.func.buffers("constant")[: len(self.constants)]
-        for tensor, buffer, order in zip(self.constants, constants, kernel.orders, strict=True):
-            before = [buffer.shape[order.index(d)] for d in range(len(order))]
-            given.append(self.contents[tensor].reshape(before).transpose(order))
+        given = [*(self.contents[tensor] for tensor in self.inputs), *kernel.bind(self.contents)]
         buffers = (*kernel.func.buffers("input"), *kernel.func.buffers("constant"))
-        pairs = zip(buffers, [*given, *kernel.constants], strict=True)
-        return {buffer.name: array.reshape(buffer.shape) for buffer, array in pairs}
+        return {buffer.name: array.reshape(buffer.shape) for buffer, array in zip(buffers, given, strict=True)}
 
 
 def meaning(tensor: te.Tensor, contents: Mapping[te.Tensor, np.ndarray]) -> np.ndarray:

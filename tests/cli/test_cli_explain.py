@@ -384,7 +384,7 @@ def wrong_at(*place: int) -> Callable[[Function], Lowered]:
 
     def lower(function: Function) -> Lowered:
         kernel = kernel_of(function, compute)
-        return Lowered(kernel.func, kernel.constants)
+        return Lowered(kernel.func, kernel.bind())
 
     return lower
 

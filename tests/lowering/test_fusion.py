@@ -94,7 +94,7 @@ def computed(made: Function, *arrays: np.ndarray) -> list[np.ndarray]:
     """What the core's loops for a function give."""
     kernel = tensor_function(made).kernel()
     given = zip(kernel.func.buffers("input"), arrays, strict=True)
-    held = zip(kernel.func.buffers("constant"), kernel.constants, strict=True)
+    held = zip(kernel.func.buffers("constant"), kernel.bind(), strict=True)
     return list(interpret(kernel.func, {buffer.name: array for buffer, array in (*given, *held)}).values())
 
 
@@ -253,7 +253,7 @@ def test_a_strategy_gives_the_loops_of_all_of_a_kernel() -> None:
     def conv2d(fusion: Fusion, target: Target) -> Lowered:
         given.extend(names(fusion.calls))
         kernel = fusion.tensors.kernel()
-        return Lowered(kernel.func, kernel.constants)
+        return Lowered(kernel.func, kernel.bind())
 
     host = TargetKind("lowering", help="a host", is_host=True)
     entries = entry_of(host, strategies=lambda: [Strategy("nn.conv2d", lambda *_: None), Strategy("nn.conv2d", conv2d)])
@@ -270,7 +270,7 @@ def test_a_pattern_comes_before_the_anchor_of_what_it_took() -> None:
         def lower(fusion: Fusion, target: Target) -> Lowered | None:
             order.append(name)
             kernel = fusion.tensors.kernel()
-            return Lowered(kernel.func, kernel.constants) if name == "anchor" else None
+            return Lowered(kernel.func, kernel.bind()) if name == "anchor" else None
 
         return lower
 

@@ -211,7 +211,7 @@ def scaled() -> te.Kernel:
 
 def test_lowered_pairs_loops_with_their_constants() -> None:
     kernel = scaled()
-    made = Lowered(kernel.func, kernel.constants)
+    made = Lowered(kernel.func, kernel.bind())
     assert isinstance(made.func, PrimFunc)
     assert [c.tolist() for c in made.constants] == [[0, 1, 2, 3]]
 

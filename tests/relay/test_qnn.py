@@ -42,7 +42,7 @@ def check(op: str, *arrays: np.ndarray, **attrs: Any) -> np.ndarray:
     inputs = [te.placeholder(array.shape, array.dtype.name, f"x{i}") for i, array in enumerate(arrays)]
     kernel = te.prim_func(inputs, [declared.compute(made.attrs, made.type, *inputs)])
     names = [param.buffer.name for param in kernel.func.params if param.role in ("input", "constant")]
-    (computed,) = interpret(kernel.func, dict(zip(names, [*arrays, *kernel.constants], strict=True))).values()
+    (computed,) = interpret(kernel.func, dict(zip(names, [*arrays, *kernel.bind()], strict=True))).values()
     expected = declared.reference(made.attrs, *arrays)
     np.testing.assert_array_equal(computed, expected)
     assert isinstance(expected, (np.ndarray, np.generic))

@@ -287,7 +287,7 @@ def test_contents_of_constants_are_no_part_of_the_function() -> None:
     one, two = looked_up(np.arange(256, dtype=np.int8)), looked_up(np.zeros(256, np.int8))
     assert one.func is two.func
     assert [param.role for param in one.func.params] == ["input", "output", "constant"]
-    assert one.constants[0][3] == 3 and two.constants[0][3] == 0
+    assert one.bind()[0][3] == 3 and two.bind()[0][3] == 0
 
 
 def test_parameters_keep_the_order_in_which_they_are_given() -> None:
@@ -488,10 +488,11 @@ def test_weights_of_a_dot_product_lie_along_the_data() -> None:
     k = te.reduce_axis(32, "k")
     y = te.compute((8,), lambda u: te.sum(x[k].astype("int32") * w[k, u].astype("int32"), k), "y")
     kernel = te.prim_func([x], [y], constants=[w])
-    assert kernel.orders == ((1, 0),)
     assert [buffer.shape for buffer in kernel.func.buffers("constant")] == [(8, 32)]
+    weights = np.arange(256, dtype=np.uint8).view(np.int8).reshape(32, 8)
+    assert same_bits(kernel.bind({w: weights})[0], weights.T)
     as_input = te.prim_func([x, w], [y])
-    assert as_input.orders == () and as_input.func.params[1].buffer.shape == (32, 8)
+    assert as_input.held == () and as_input.func.params[1].buffer.shape == (32, 8)
 
 
 # What is refused

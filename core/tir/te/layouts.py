@@ -12,11 +12,11 @@ from functools import partial
 
 from ...errors import InternalError
 from ..form.dtype import bits, is_integer
-from ..form.nodes import Bin, Expr, Load
+from ..form.nodes import Bin, Buffer, Expr, Load
 from ..form.visit import rewrite
 from ..proofs.affine import flat_index
 from .stages import loads, map_definition, nests
-from .tensors import Definition, IterVar, Placeholder, Reduce, Reshape, Tensor
+from .tensors import Definition, IterVar, Reduce, Reshape, Tensor, compute, is_computed
 
 __all__ = ["lay_out_constants", "seen_through"]
 
@@ -45,7 +45,7 @@ def seen_through(stages: Mapping[Tensor, Definition], params: Sequence[Tensor]) 
 
 def lay_out_constants(
     stages: Mapping[Tensor, Definition], constants: Sequence[Tensor]
-) -> tuple[dict[Tensor, Definition], list[Tensor], tuple[Order, ...]]:
+) -> tuple[dict[Tensor, Definition], list[Tensor]]:
     """Choose an order of dimensions for each of ``constants``.
 
     Args:
@@ -53,19 +53,16 @@ def lay_out_constants(
         constants: placeholders that ``stages`` read.
 
     Returns:
-        The stages reading the constants as they are laid out; these; and for each its order: dimension d of it is
-        dimension ``order[d]`` of the original.
+        The stages reading the constants as they are laid out; and these, computed from the others.
     """
     changed = dict(stages)
     laid_out: list[Tensor] = []
-    orders: list[Order] = []
     for tensor in constants:
         order = _order(changed, tensor, constants)
-        orders.append(order)
         if order == tuple(range(len(order))):
             laid_out.append(tensor)
             continue
-        moved = Tensor(tensor.name, [tensor.shape[d] for d in order], tensor.dtype, Placeholder())
+        moved = _transposed(tensor, order)
         laid_out.append(moved)
 
         def rule(node: Expr, old: Tensor = tensor, new: Tensor = moved, order: Order = order) -> Expr | None:
@@ -74,7 +71,16 @@ def lay_out_constants(
             return None
 
         changed = {t: map_definition(d, partial(rewrite, rule=rule)) for t, d in changed.items()}
-    return changed, laid_out, tuple(orders)
+    return changed, laid_out
+
+
+def _transposed(tensor: Tensor, order: Order) -> Tensor:
+    """``tensor`` of which dimension ``order[d]`` comes as dimension d."""
+
+    def element(*index: Expr) -> Expr:
+        return Load(tensor, tuple(index[order.index(d)] for d in range(len(order))))
+
+    return compute([tensor.shape[d] for d in order], element, tensor.name)
 
 
 def _order(stages: Mapping[Tensor, Definition], tensor: Tensor, constants: Sequence[Tensor]) -> Order:
@@ -91,7 +97,7 @@ def _order(stages: Mapping[Tensor, Definition], tensor: Tensor, constants: Seque
     definition, load = users[0]
     if not isinstance(definition, Reduce) or not _is_dot(definition):
         return same
-    run = _run(definition, constants)
+    run = _run(definition, stages, constants)
     if run is None or load.indices.count(run) != 1:
         return same
     position = load.indices.index(run)
@@ -103,9 +109,13 @@ def _is_dot(definition: Reduce) -> bool:
     return definition.reduction.op == "add" and is_integer(value.dtype) and isinstance(value, Bin) and value.op == "mul"
 
 
-def _run(definition: Reduce, constants: Sequence[Tensor]) -> IterVar | None:
+def _run(definition: Reduce, stages: Mapping[Tensor, Definition], constants: Sequence[Tensor]) -> IterVar | None:
     """The longest axis of the sum along which the data lies side by side."""
-    data = [load for load in loads([definition.reduction.value]) if load.buffer not in constants]
+
+    def is_data(buffer: Buffer) -> bool:
+        return buffer not in constants and (buffer in stages or not is_computed(buffer))
+
+    data = [load for load in loads([definition.reduction.value]) if is_data(load.buffer)]
 
     def fits(axis: IterVar) -> bool:
         strides = {flat_index(load.buffer, load.indices).stride(axis) for load in data}

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...errors import InternalError
 from ..form.dtype import is_float, itemsize
@@ -54,11 +53,7 @@ from ..rewrites.common_subexpressions import share
 from .finish import STACK_BYTES
 from .layouts import lay_out_constants, seen_through
 from .stages import Nest, identity_of, loads, nests, owns, plan_stages
-from .tensors import PARAM_ALIGNMENT, Constant, Definition, IterVar, Kernel, Reduce, Reduction, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reduction, Reshape, Tensor
 
 __all__ = ["lower"]
 
@@ -127,10 +122,9 @@ def _whole(axis: IterVar) -> _Loop:
 
 class _Lowering:
     def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
-        stages = plan_stages(outputs)
-        self.given = tuple(constants)
+        stages, constants = plan_stages(outputs, constants)
         inputs = seen_through(stages, inputs)
-        self.stages, constants, self.orders = lay_out_constants(stages, seen_through(stages, constants))
+        self.stages, self.held = lay_out_constants(stages, seen_through(stages, constants))
         self.users: dict[Buffer, list[Tensor]] = {tensor: [] for tensor in self.stages}
         for user, definition in self.stages.items():
             for load in loads([expr for body in nests(definition) for expr in body.exprs]):
@@ -140,12 +134,11 @@ class _Lowering:
         self.ranges: dict[Var, Interval] = {}
         self.local_bytes = 0
         self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": [], "workspace": []}
-        self.arrays: list[NDArray[np.generic]] = []
         self.places: dict[Buffer, _Place] = {}
         given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
             ("input", inputs),
             ("output", outputs),
-            ("constant", constants),
+            ("constant", tuple(self.held)),
         )
         for role, tensors in given:
             for tensor in tensors:
@@ -155,7 +148,7 @@ class _Lowering:
         body = self.fused(list(self.stages), 0, _Scope({}, _ZERO))
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
         func = PrimFunc(params, body, may_alias(params, body))
-        return Kernel(func, tuple(self.arrays), self.orders, self.given)
+        return Kernel(func, tuple(self.held))
 
     # Names and memory
 
@@ -185,10 +178,10 @@ class _Lowering:
     def place(self, tensor: Buffer) -> _Place:
         found = self.places.get(tensor)
         if found is None:
-            definition = tensor.definition if isinstance(tensor, Tensor) else None
-            if not isinstance(definition, Constant):
+            assert isinstance(tensor, Tensor)
+            if isinstance(tensor.definition, (Placeholder, Reshape)):
                 raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
-            self.arrays.append(definition.array)
+            self.held.append(tensor)
             found = self.places[tensor] = _Place(self.param("constant", tensor.shape, tensor.dtype), 0)
         return found
 

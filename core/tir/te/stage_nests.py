@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import InternalError
 from ..form.nodes import (
@@ -33,11 +32,7 @@ from ..form.visit import rewrite
 from ..proofs.alias import may_alias
 from .layouts import seen_through
 from .stages import Nest, identity_of, nests, plan_stages
-from .tensors import PARAM_ALIGNMENT, Constant, Definition, IterVar, Kernel, Reduce, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
 
 __all__ = ["plain_kernel"]
 
@@ -59,11 +54,9 @@ class _Plain:
     def __init__(
         self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
     ) -> None:
-        self.stages = plan_stages(outputs, keep)
-        self.constants = tuple(constants)
+        self.stages, constants = plan_stages(outputs, constants, keep)
         self.counts: Counter[str] = Counter()
         self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": []}
-        self.arrays: list[NDArray[np.generic]] = []
         self.buffers: dict[Tensor, Buffer] = {}
         self.labels: dict[Tensor, str] = {}
         given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
@@ -71,6 +64,7 @@ class _Plain:
             ("output", outputs),
             ("constant", seen_through(self.stages, constants)),
         )
+        self.held = list(given[-1][1])
         for role, tensors in given:
             for tensor in tensors:
                 self.buffers[tensor] = self.param(role, tensor)
@@ -85,8 +79,7 @@ class _Plain:
             body = Alloc(self.buffers[tensor], body)
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
         func = PrimFunc(params, body, may_alias(params, body))
-        orders = tuple(tuple(range(len(buffer.shape))) for buffer in self.params["constant"][: len(self.constants)])
-        return Kernel(func, tuple(self.arrays), orders, self.constants, self.labels, self.buffers)
+        return Kernel(func, tuple(self.held), self.labels, self.buffers)
 
     # Names and memory
 
@@ -104,9 +97,9 @@ class _Plain:
         assert isinstance(tensor, Tensor)
         found = self.buffers.get(tensor)
         if found is None:
-            if not isinstance(tensor.definition, Constant):
+            if isinstance(tensor.definition, (Placeholder, Reshape)):
                 raise InternalError(f"{tensor.name!r} is read and is no parameter", where="tensor expression")
-            self.arrays.append(tensor.definition.array)
+            self.held.append(tensor)
             found = self.buffers[tensor] = self.param("constant", tensor)
         return found
 

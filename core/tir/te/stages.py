@@ -8,12 +8,12 @@ from math import prod
 
 from ..form.dtype import bounds, is_float
 from ..form.functions import FUNCTIONS
-from ..form.nodes import Bin, Call, Cast, Expr, Imm, Load, Select, Un
+from ..form.nodes import Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un
 from ..form.visit import operands, rewrite, substitute, walk
 from ..rewrites.simplify import simplify_expr
-from .tensors import Assemble, Compute, Definition, IterVar, Piece, Reduce, Reduction, Tensor
+from .tensors import Assemble, Compute, Constant, Definition, IterVar, Piece, Reduce, Reduction, Reshape, Tensor
 
-__all__ = ["Nest", "identity_of", "loads", "map_definition", "nests", "owns", "plan_stages"]
+__all__ = ["Nest", "identity_of", "in_order", "loads", "map_definition", "nests", "owns", "plan_stages"]
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,25 @@ def owns(index: Expr, axis: IterVar) -> bool:
     return index is axis or axis.extent == 1
 
 
-def plan_stages(outputs: Sequence[Tensor], keep: Collection[Tensor] = ()) -> dict[Tensor, Definition]:
+def plan_stages(
+    outputs: Sequence[Tensor], constants: Sequence[Tensor] = (), keep: Collection[Tensor] = ()
+) -> tuple[dict[Tensor, Definition], list[Tensor]]:
     """The tensors that get loops of their own, each after those that it reads, and their definitions with all others
     written in.
 
+    What reads constants only gets none: it is computed at build time, and is then read as a constant.
+
     Args:
         outputs: computed tensors.
-        keep: computed tensors that are not written into others.
+        constants: placeholders of contents that are known at build time.
+        keep: computed tensors that are not written into others, nor computed at build time.
+
+    Returns:
+        The stages; and ``constants`` without those that only what is computed at build time reads.
     """
-    stages = {tensor: _simplified(definition) for tensor, definition in _in_order({}, outputs).items()}
+    whole = in_order({}, outputs)
+    fixed = _fixed(whole, constants, {*outputs, *keep})
+    stages = {tensor: _simplified(definition) for tensor, definition in in_order({}, outputs, fixed).items()}
     for tensor, definition in reversed(list(stages.items())):
         if isinstance(definition, Compute) and tensor not in outputs and tensor not in keep:
             uses = _uses(stages, tensor)
@@ -101,7 +111,42 @@ def plan_stages(outputs: Sequence[Tensor], keep: Collection[Tensor] = ()) -> dic
                 rule = _inlining(tensor, definition)
                 for user in dict.fromkeys(user for user, _, _ in uses):
                     stages[user] = map_definition(stages[user], rule)
-    return _in_order({tensor: _simplified(definition) for tensor, definition in stages.items()}, outputs)
+    simplified = {tensor: _simplified(definition) for tensor, definition in stages.items()}
+    stages = in_order(simplified, outputs, fixed)
+    used = {_base(buffer) for definition in stages.values() for buffer in _reads(definition)}
+    spent = {_base(buffer) for tensor in fixed for buffer in _reads(whole[tensor])} - used
+    return stages, [tensor for tensor in constants if tensor not in spent]
+
+
+def _fixed(
+    stages: Mapping[Tensor, Definition], constants: Collection[Tensor], kept: Collection[Tensor]
+) -> frozenset[Tensor]:
+    """The stages that read constants, and nothing that is not known at build time. What reads nothing at all is better
+    computed where it is used."""
+    known: dict[Buffer, bool] = {}
+    """Whether something is a constant, of what is known at build time."""
+    for tensor, definition in stages.items():
+        reads = _reads(definition)
+        for buffer in reads:
+            if buffer not in stages and (_base(buffer) in constants or _is_constant(buffer)):
+                known[buffer] = True
+        if tensor not in kept and all(buffer in known for buffer in reads):
+            known[tensor] = any(known[buffer] for buffer in reads)
+    return frozenset(tensor for tensor in stages if known.get(tensor))
+
+
+def _reads(definition: Definition) -> list[Buffer]:
+    return [load.buffer for load in loads([expr for body in nests(definition) for expr in body.exprs])]
+
+
+def _is_constant(buffer: Buffer) -> bool:
+    return isinstance(buffer, Tensor) and isinstance(buffer.definition, Constant)
+
+
+def _base(buffer: Buffer) -> Buffer:
+    """What a view is of."""
+    definition = buffer.definition if isinstance(buffer, Tensor) else None
+    return definition.base if isinstance(definition, Reshape) else buffer
 
 
 def _simplified(definition: Definition) -> Definition:
@@ -109,9 +154,11 @@ def _simplified(definition: Definition) -> Definition:
     return map_definition(definition, lambda expr: simplify_expr(expr, ranges))
 
 
-def _in_order(stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor]) -> dict[Tensor, Definition]:
-    """All computed tensors that ``outputs`` need, each after those that it reads. Those not in ``stages`` have the
-    definition that they were made with.
+def in_order(
+    stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor], known: Collection[Tensor] = ()
+) -> dict[Tensor, Definition]:
+    """All computed tensors that ``outputs`` need, each after those that it reads, but for those that are ``known`` and
+    what only they need. Those not in ``stages`` have the definition that they were made with.
     """
     done: dict[Tensor, Definition] = {}
     stack = [(tensor, False) for tensor in reversed(outputs)]
@@ -119,7 +166,7 @@ def _in_order(stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor]) ->
         tensor, ready = stack.pop()
         definition = stages.get(tensor, tensor.definition)
         needs = nests(definition)
-        if tensor in done or not needs:
+        if tensor in done or tensor in known or not needs:
             continue
         if ready:
             done[tensor] = definition

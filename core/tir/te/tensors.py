@@ -33,6 +33,7 @@ __all__ = [
     "assemble",
     "compute",
     "constant",
+    "is_computed",
     "max",
     "min",
     "placeholder",
@@ -166,46 +167,34 @@ class Tensor(Buffer):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel and the contents of some of its constants.
+    """A kernel, and what its constants are.
 
     Args:
         func: the loops. Equal computations give the same function, whatever their tensors are called and hold.
-        constants: what its last ``len(constants)`` parameters of role constant hold, in order.
-        orders: how the caller has to lay out each constant that it binds: dimension d of what the function takes is
-            dimension ``order[d]`` of the placeholder, or of the shape through which it is read.
-        given: the placeholders of role constant that the caller binds, in order.
+        held: what its parameters of role constant hold, in order: placeholders, what was made by `constant`, and
+            tensors that are computed from these at build time.
         labels: of the plain form, the label of the block of each stage.
         buffers: of the plain form, where each tensor is: a parameter, or memory of a stage.
     """
 
     func: PrimFunc
-    constants: tuple[NDArray[np.generic], ...]
-    orders: tuple[tuple[int, ...], ...]
-    given: tuple[Tensor, ...]
+    held: tuple[Tensor, ...]
     labels: Mapping[Tensor, str] = field(default_factory=dict)
     buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
 
-    def bind(self, arrays: Mapping[Tensor, NDArray[np.generic]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
+    def bind(self, arrays: Mapping[Tensor, NDArray[Any]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
         """What the parameters of role constant hold, in order.
 
         Args:
-            arrays: the contents of the constants that are placeholders, of their dtypes, and of their shapes.
+            arrays: the contents of the constants that are placeholders, of their shapes and dtypes.
 
         Raises:
-            InternalError: the contents of one are missing, or are of another dtype or shape.
+            InternalError: the contents of a placeholder are missing, or are of another dtype or shape; or computing
+                what is computed from them reads an element that does not exist, or shifts by less than 0 or too far.
         """
-        made: list[NDArray[Any]] = []
-        taken = self.func.buffers("constant")
-        for tensor, buffer, order in zip(self.given, taken, self.orders, strict=False):
-            array = arrays.get(tensor)
-            _require(array is not None, f"nothing is bound to constant {tensor.name!r}")
-            assert array is not None
-            given = f"{array.dtype.name}{list(array.shape)}"
-            wanted = f"{tensor.dtype}{list(tensor.shape)}"
-            _require(given == wanted, f"{given} is bound to constant {tensor.name!r}, which is {wanted}")
-            before = [buffer.shape[order.index(d)] for d in range(len(order))]
-            made.append(array.reshape(before).transpose(order))
-        return (*made, *self.constants)
+        from .evaluate import contents_of
+
+        return contents_of(self.held, arrays)
 
 
 def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
@@ -371,10 +360,11 @@ def prim_func(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, constants:
         constants: placeholders whose contents never change (weights); the caller binds them.
 
     Returns:
-        The function, the contents of what was made by `constant`, and the order of the dimensions of ``constants``.
-        Parameters are ``inputs``, ``outputs``, ``constants``, what was made by `constant` (in order of first use), and
-        workspaces. A placeholder that is read through a `reshape` is a parameter of that shape. Which input an
-        output may share its memory with is told in ``may_alias``.
+        The function, and what its constants are. Parameters are ``inputs``, ``outputs``, ``constants``, what else does
+        not change (in order of first use), and workspaces. A placeholder that is read through a `reshape` is a
+        parameter of that shape. Tensors that read constants only are computed at build time: they are parameters, in
+        the place of those of ``constants`` that only they read. Such are also constants whose dimensions are wanted in
+        another order. Which input an output may share its memory with is told in ``may_alias``.
 
     Raises:
         InternalError: an output is not computed, or given twice; a placeholder that is read is missing, given twice, or
@@ -418,7 +408,7 @@ def plain(
 
     _check_roles(inputs, outputs, constants)
     for tensor in keep:
-        _require(_is_computed(tensor), f"{tensor.name!r} is to be kept and is not computed")
+        _require(is_computed(tensor), f"{tensor.name!r} is to be kept and is not computed")
     return plain_kernel(tuple(inputs), tuple(outputs), tuple(constants), frozenset(keep))
 
 
@@ -429,10 +419,11 @@ def _check_roles(inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants:
         _require(tensor not in seen, f"parameter {tensor.name!r} is given twice")
         seen.add(tensor)
     for tensor in outputs:
-        _require(_is_computed(tensor), f"output {tensor.name!r} is not computed")
+        _require(is_computed(tensor), f"output {tensor.name!r} is not computed")
         _require(tensor not in seen, f"output {tensor.name!r} is given twice")
         seen.add(tensor)
 
 
-def _is_computed(tensor: Tensor) -> bool:
-    return not isinstance(tensor.definition, (Placeholder, Constant, Reshape))
+def is_computed(buffer: Buffer) -> bool:
+    """Whether a buffer is a tensor that is computed from others."""
+    return isinstance(buffer, Tensor) and not isinstance(buffer.definition, (Placeholder, Constant, Reshape))
