@@ -83,6 +83,9 @@ OPERATORS = {
 C_FUNCTIONS = {"clz": "uma_clz", "mul_high": "uma_mul_high", "fma": "uma_fma", "round_even": "rint"}
 """The functions that math.h does not have by the same name. For float32 the names end in ``f``."""
 
+_ROUNDED = {"float32": 2.0**22, "float64": 2.0**31 - 1}
+"""Up to what size helpers round to the nearest int32."""
+
 Names = Callable[[Var | Buffer], str]
 
 Elements = Callable[[Buffer, tuple[Expr, ...], bool], str]
@@ -145,8 +148,18 @@ class Printer:
         return Text(self.element(expr.buffer, expr.indices, is_read=True), PRIMARY)
 
     def _select(self, expr: Select) -> Text:
+        if is_float(expr.dtype) and self._may_read(expr.a) and self._may_read(expr.b):
+            # Arguments are read whatever the condition says, so that compilers need no branch, and vectorise it.
+            return self._helper("select", expr.dtype, expr.condition, expr.a, expr.b)
         parts = [self._operand(part, _OTHER) for part in (expr.condition, expr.a, expr.b)]
         return Text("{} ? {} : {}".format(*parts), CHOICE)
+
+    def _may_read(self, expr: Expr) -> bool:
+        """Whether ``expr`` is an element of a buffer that can be read in any case."""
+        if not isinstance(expr, Load) or expr.buffer.scope not in HOST_SCOPES:
+            return False
+        pairs = zip((self.known.of(index) for index in expr.indices), expr.buffer.shape, strict=True)
+        return all(0 <= low and high < extent for (low, high), extent in pairs)
 
     def _function(self, expr: Call) -> Text:
         name = C_FUNCTIONS.get(expr.name, expr.name)
@@ -269,6 +282,9 @@ class Printer:
             values = self.float_interval(a)
             if values is None or values[0] <= low - 1 or values[1] >= high + 1:
                 return self._call(f"uma_{SUFFIXES[a.dtype]}_to_{SUFFIXES[dtype]}", a)
+            if isinstance(a, Call) and a.name == "round_even" and max(map(abs, values)) <= _ROUNDED[a.dtype]:
+                rounded = self._call(f"uma_round_{SUFFIXES[a.dtype]}_to_i32", a.args[0])
+                return rounded if dtype == "int32" else self._converted(rounded, dtype)
         return self._converted(self._print(a), dtype)
 
     def float_interval(self, expr: Expr) -> tuple[float, float] | None:

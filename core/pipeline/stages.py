@@ -33,6 +33,7 @@ from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.pattern import PatternTable
 from ..relay.transform import canonicalise
+from ..relay.transform.float_forms import requantise_in_floats
 from ..relay.transform.zero_points import zero_points_to_biases
 from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
@@ -219,7 +220,8 @@ class Build:
                 if has_loops(module):
                     hosts = [Owner(host.label, _NOTHING, host.limits) for host in hosts]
                 with blaming(module.spans, self.members.__getitem__):
-                    return fuse(zero_points_to_biases(module), hosts)
+                    legal = requantise_in_floats(zero_points_to_biases(module), self._features)
+                    return fuse(legal, hosts)
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
@@ -242,6 +244,11 @@ class Build:
                 return made
         program, self._where = sequence_tracing(module, self.name, self._reuse, self._depths(module))
         return program
+
+    def _features(self, call: Call) -> frozenset[str]:
+        """What can be counted on where a call of ``main`` is computed: of any host, unless it is pinned to one."""
+        pinned = [host for host in self.members.hosts if host.label == call.pin]
+        return frozenset.intersection(*(host.features for host in pinned or self.members.hosts))
 
     def _require_safe(self, stage: str, form: Form) -> None:
         """Raises where loops are not proven to be safe: that came so, or that a stage made."""

@@ -68,6 +68,7 @@ from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern
+from .float_form import FloatForm, SumForm
 from .module import AnyFunction, IRModule, Signature, Spans, StateInfo, TensorInfo, func_type, is_digest
 from .op import FixedPoint, FloatScale, Op, get_op
 from .types import MAX_BYTES, FuncType, TensorType, TupleType, Type
@@ -81,7 +82,7 @@ __all__ = ["parse_module", "print_module"]
 
 INLINE_ELEMENTS = 16
 
-_RECORDS = {"FixedPoint": FixedPoint, "FloatScale": FloatScale}
+_RECORDS = {record.__name__: record for record in (FixedPoint, FloatScale, FloatForm, SumForm)}
 
 _OP = "op."
 
@@ -125,11 +126,9 @@ def _type(type_: Type) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_value, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, FixedPoint):
-        shown = f"{_value(value.multiplier)}, {_value(value.shift)}, {value.rounding!r}"
-        return f"FixedPoint({shown})"
-    if isinstance(value, FloatScale):
-        return f"FloatScale({_value(value.scale)})"
+    if type(value) in _RECORDS.values():
+        numbers = (getattr(value, field.name) for field in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(map(_value, numbers))})"
     return repr(value)
 
 

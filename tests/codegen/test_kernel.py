@@ -124,6 +124,12 @@ def test_conversions_from_float_are_plain_where_the_range_is_known() -> None:
     assert c("int8(min(max(round_even(x), -128.0), 127.0))", "int8", x=float32) == f"(int8_t){clamped}"
     assert c("int8(min(-128.0, max(127.0, x)))", "int8", x=float32).startswith("uma_f32_to_i8"), "NaN goes through"
     assert c("bool(x)", "bool", x=float32) == "x != 0"
+    rounded = "uma_round_f32_to_i32(uma_min_f32(uma_max_f32(x, -128.0f), 127.0f))"
+    assert c("int8(round_even(min(max(x, -128.0), 127.0)))", "int8", x=float32) == f"(int8_t){rounded}"
+    assert c("int32(round_even(min(max(x, -128.0), 127.0)))", x=float32) == rounded
+    wide = "uma_round_f64_to_i32(uma_min_f64(uma_max_f64(x, -0x1p+23), 0x1p+23))"
+    assert c("int32(round_even(min(max(x, -8388608.0), 8388608.0)))", x=("float64", None)) == wide
+    assert "rintf" in c("int32(round_even(min(max(x, -8388608.0), 8388608.0)))", x=float32), "too large for the helper"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from uma.errors import ModelError
 from uma.relay.expr import Call, Var, call, const
+from uma.relay.float_form import FloatForm, SumForm
 from uma.relay.op import ROUNDINGS, Bounds, FixedPoint, FloatScale, get_op
 from uma.relay.transform.value_range import value_range
 from uma.relay.types import TensorType
@@ -347,3 +348,25 @@ def test_a_mean_is_within_its_data() -> None:
     assert tuple(value_range(call("qnn.avg_pool1d", x, pool_size=(2,)), {x: Bounds(-3, 5)})) == (-3, 5)
     attrs = {"pool_size": (2,), "padding": (1, 0), "zero_point": 9, "count_include_pad": True}
     assert tuple(value_range(call("qnn.avg_pool1d", x, **attrs), {x: Bounds(-3, 5)})) == (-3, 9)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("below", [(), (-1.25, 7.0, 0.5)])
+def test_requantise_in_floats(dtype: Any, below: tuple[float, ...], fused: bool) -> None:
+    form = FloatForm(dtype, (0.1, 0.0071, 2.0**-9), (-3.25, 100.1, 0.5), below, -100, 90, fused)
+    values = np.concatenate(
+        [quantised("int32", (4, 3), 1) >> 18, np.array([[2**31 - 1, -(2**31), 256]] * 2)], dtype=np.int32
+    )
+    check("qnn.requantize", values, scale=HALF, dtype="int8", form=form)
+    check("qnn.requantize", values.T, scale=HALF, dtype="int16", axis=0, form=form)
+    one = FloatForm(dtype, (0.5,), (0.0,), below[:1], -2, 2, fused)
+    assert check("qnn.requantize", np.array(3, np.int32), scale=HALF, dtype="int8", form=one).tolist() == 2
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(("name", "dtype"), [("qnn.add", "int8"), ("qnn.subtract", "uint8")])
+def test_sums_in_floats(name: str, dtype: str, fused: bool) -> None:
+    attrs = {"lhs_scale": HALF, "rhs_scale": HALF, "output_scale": HALF, "left_shift": 20}
+    form = SumForm(0.43, -0.71, 7.3, 3, 90, fused)
+    check(name, quantised(dtype, (4, 1, 9), 2), quantised(dtype, (3, 1), 3), **attrs, form=form)

@@ -11,11 +11,21 @@ from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
 from ...tir.form.scalar import round_float32
+from ..float_form import FloatForm
 from ..op import Attr, Attrs, AttrType, Bounds, Choice, Dtype, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, normalise_axis, require_integers
-from .qnn_scale import Scaler, check_channels, clip_float, saturate, scaled_bounds
+from .qnn_scale import (
+    FloatScaler,
+    Scaler,
+    check_channels,
+    check_form,
+    clip_float,
+    form_attr,
+    saturate,
+    scaled_bounds,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -235,6 +245,9 @@ def _infer_requantize(attrs: Attrs, data: TensorType) -> TensorType:
     require_integers(out, within=(*QUANTISED, "int32"))
     axis = _channel_axis(attrs, data.shape, len(attrs.scale) > 1)
     check_channels(attrs.scale, data.shape, axis)
+    if attrs.form is not None:
+        check_channels(attrs.form, data.shape, axis)
+    check_form(attrs.form, attrs.dtype)
     check_zero_point(attrs.input_zero_point, data.dtype)
     check_zero_point(attrs.output_zero_point, attrs.dtype)
     return out
@@ -243,6 +256,8 @@ def _infer_requantize(attrs: Attrs, data: TensorType) -> TensorType:
 def _requantize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
+    if attrs.form is not None:
+        return np.asarray(attrs.form.apply(data, attrs.axis).astype(attrs.dtype))
     centred = (data.astype(np.int64) - attrs.input_zero_point).astype(np.int32)
     low, high = bounds(attrs.dtype)
     scaled = scale_array(centred, attrs.scale, attrs.axis)
@@ -251,6 +266,13 @@ def _requantize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 
 
 def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    if attrs.form is not None:
+        in_floats = FloatScaler(attrs.form)
+        return te.compute(
+            out.shape,
+            lambda *index: in_floats(data[index].astype("int32"), index[attrs.axis] if index else 0).astype(out.dtype),
+            "requantize",
+        )
     # Scaled by 1, what fits a float32 and does not overflow where it is doubled before is what it was.
     scaler = None if attrs.scale.is_one and data.dtype != "int32" else Scaler(attrs.scale)
 
@@ -265,6 +287,8 @@ def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
 
 
 def _requantize_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds) -> Bounds | None:
+    if attrs.form is not None:
+        return Bounds(attrs.form.low, attrs.form.high)
     centred = Bounds(data.low - attrs.input_zero_point, data.high - attrs.input_zero_point)
     scaled = scaled_bounds(centred, attrs.scale)
     if scaled is None:
@@ -279,7 +303,8 @@ register_op(
         name="qnn.requantize",
         doc=(
             "saturate(scaled(data - input_zero_point) + output_zero_point), the difference in int32, scaled and "
-            "rounded as ``scale`` says: see FixedPoint and FloatScale."
+            "rounded as ``scale`` says: see FixedPoint and FloatScale. With a ``form`` it is what that makes of "
+            "data: see FloatForm."
         ),
         inputs=("data",),
         attrs=(
@@ -288,6 +313,7 @@ register_op(
             Attr("output_zero_point", Int, "added last", neutral=0),
             Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
             Attr("axis", Int, "the dimension of the channels", default=-1),
+            form_attr(FloatForm),
         ),
         infer=_infer_requantize,
         reference=_requantize_reference,

@@ -8,12 +8,13 @@ from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Expr
+from ..float_form import SumForm
 from ..op import Attr, Attrs, Boolean, Bounds, FixedPoint, Int, Ints, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axes, require_integers, same_dtype
 from .qnn import QUANTISED, check_zero_point
-from .qnn_scale import Scaler, saturate
+from .qnn_scale import Scaler, check_form, form_attr, in_floats, multiply_add, saturate
 from .reduce import reduced_load, reduced_shape, sum_bounds
 from .rows import broadcast_load
 
@@ -73,18 +74,38 @@ def _infer_sum(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
     if not 0 <= attrs.left_shift <= 20:
         raise ModelError(f"left_shift {attrs.left_shift} is not in 0 .. 20")
     out = _infer(attrs, lhs, rhs)
+    check_form(attrs.form, out.dtype)
     if max(attrs.lhs_scale.shift[0], attrs.rhs_scale.shift[0]) > 0:
         raise ModelError("the operands are scaled by 1 or more", hint="factors below 1, and a larger left_shift")
     return out
 
 
+def _sum_in_floats(form: SumForm, out: TensorType, lhs: te.Tensor, rhs: te.Tensor, name: str) -> te.Tensor:
+    import numpy as np
+
+    numbers = {"lhs_factor": form.lhs, "rhs_factor": form.rhs, "offset": form.offset}
+    a, b, offset = (te.constant(np.array([number], np.float32), name) for name, number in numbers.items())
+
+    def at(*index: Any) -> Expr:
+        x, y = (broadcast_load(tensor, index).astype("int32").astype("float32") for tensor in (lhs, rhs))
+        inner = multiply_add(y, b[0], offset[0], form.fused)
+        return in_floats(multiply_add(x, a[0], inner, form.fused), form).astype(out.dtype)
+
+    return te.compute(out.shape, at, name)
+
+
 def _declare_sum(name: str, sign: int) -> None:
     def reference(attrs: Attrs, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        if attrs.form is not None:
+            made: np.ndarray = attrs.form.apply(lhs, rhs).astype(lhs.dtype)
+            return made
         a, b = (values << attrs.left_shift for values in _centred(attrs, lhs, rhs))
         total = scale_array(a, attrs.lhs_scale, 0) + sign * scale_array(b, attrs.rhs_scale, 0)
         return _saturated(scale_array(total, attrs.output_scale, 0), attrs, lhs.dtype.name)
 
     def compute(attrs: Attrs, out: TensorType, lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
+        if attrs.form is not None:
+            return _sum_in_floats(attrs.form, out, lhs, rhs, name)
         scale_lhs, scale_rhs = Scaler(attrs.lhs_scale, "lhs"), Scaler(attrs.rhs_scale, "rhs")
         scale_output = Scaler(attrs.output_scale, "output")
 
@@ -102,7 +123,8 @@ def _declare_sum(name: str, sign: int) -> None:
             doc=(
                 f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) "
                 "with a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
-                f"left_shift 20 and rounding ``double`` it is TFLite's reference {'ADD' if sign > 0 else 'SUB'}."
+                f"left_shift 20 and rounding ``double`` it is TFLite's reference {'ADD' if sign > 0 else 'SUB'}. With "
+                "a ``form`` it is what that makes of lhs and rhs: see SumForm."
             ),
             inputs=("lhs", "rhs"),
             attrs=(
@@ -111,6 +133,7 @@ def _declare_sum(name: str, sign: int) -> None:
                 Attr("output_scale", Scale, "of the result"),
                 Attr("left_shift", Int, "bits gained before the operands are scaled, 0 .. 20"),
                 *_ZERO_POINTS,
+                form_attr(SumForm),
             ),
             infer=_infer_sum,
             reference=reference,

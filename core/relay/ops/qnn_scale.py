@@ -7,11 +7,23 @@ from typing import Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bits, bounds
-from ...tir.form.nodes import Call, Expr, const, maximum, minimum
-from ..op import Bounds, FixedPoint, FloatScale
+from ...tir.form.nodes import Call, Expr, Imm, Select, const, maximum, minimum
+from ..float_form import FloatForm, SumForm
+from ..op import Attr, AttrType, Bounds, FixedPoint, FloatScale
 from ..scaling import scale_integer
 
-__all__ = ["Scaler", "check_channels", "clip_float", "saturate", "scaled_bounds"]
+__all__ = [
+    "FloatScaler",
+    "Scaler",
+    "check_channels",
+    "check_form",
+    "clip_float",
+    "form_attr",
+    "in_floats",
+    "multiply_add",
+    "saturate",
+    "scaled_bounds",
+]
 
 
 class Scaler:
@@ -84,6 +96,62 @@ class Scaler:
         return product + half
 
 
+class FloatScaler:
+    """Scales int32 as a `FloatForm` says. Its numbers are tables of constants: kernels do not differ by them.
+
+    Args:
+        form: one number for all, or one per channel.
+    """
+
+    def __init__(self, form: FloatForm) -> None:
+        import numpy as np
+
+        self._form = form
+        self._multiplier = te.constant(np.array(form.multiplier, form.dtype), "factor")
+        self._offset = te.constant(np.array(form.offset, form.dtype), "offset")
+        self._below = te.constant(np.array(form.offset_below, form.dtype), "below") if form.offset_below else None
+
+    def __call__(self, x: Expr, channel: Any = 0) -> Expr:
+        """``x``, an int32, scaled, rounded and within the limits: an int32."""
+        at = channel if len(self._form) > 1 else 0
+        offset: Expr = self._offset[at]
+        if self._below is not None:
+            offset = Select(x < 0, self._below[at], offset)
+        real = multiply_add(x.astype(self._form.dtype), self._multiplier[at], offset, self._form.fused)
+        return in_floats(real, self._form)
+
+
+def multiply_add(x: Expr, factor: Expr, offset: Expr, fused: bool) -> Expr:
+    """``x * factor + offset`` of floats, rounded once or twice."""
+    return Call("fma", x, factor, offset) if fused else x * factor + offset
+
+
+def in_floats(real: Expr, form: FloatForm | SumForm) -> Expr:
+    """A float as the int32 that a form makes of it. Limits are whole: whether they or the rounding come first is one,
+    and what is within limits is converted by one instruction."""
+    low, high = (Imm(float(limit), real.dtype) for limit in (form.low, form.high))
+    return Call("round_even", minimum(maximum(real, low), high)).astype("int32")
+
+
+def form_attr(record: type[FloatForm | SumForm]) -> Attr:
+    """The attribute ``form`` of an op that can be computed in floats."""
+
+    def normalise(value: Any) -> FloatForm | SumForm | None:
+        if value is not None and not isinstance(value, record):
+            raise TypeError(f"not a {record.__name__}, nor None")
+        return value
+
+    doc = "how it is computed in floats instead, where that is proven to give the same; None for in integers"
+    return Attr("form", AttrType(f"{record.__name__} or None", normalise), doc, neutral=None)
+
+
+def check_form(form: FloatForm | SumForm | None, dtype: str) -> None:
+    """ModelError unless ``dtype`` holds what a form gives."""
+    low, high = bounds(dtype)
+    if form is not None and not low <= form.low <= form.high <= high:
+        raise ModelError(f"a form that gives {form.low} .. {form.high}, which are no {dtype}")
+
+
 def saturate(value: Expr, zero_point: int, dtype: str) -> Expr:
     """``value``, of int32, int64 or whole numbers in float32, plus ``zero_point``, saturated to ``dtype``."""
     low, high = bounds(dtype)
@@ -121,7 +189,7 @@ def scaled_bounds(data: Bounds, scale: FixedPoint | FloatScale) -> Bounds | None
     return Bounds(min(ends), max(ends))
 
 
-def check_channels(scale: FixedPoint | FloatScale, shape: tuple[int, ...], axis: int) -> None:
+def check_channels(scale: FixedPoint | FloatScale | FloatForm, shape: tuple[int, ...], axis: int) -> None:
     """ModelError unless there is one scale, or one for each element of dimension ``axis``."""
     if len(scale) > 1 and len(scale) != shape[axis]:
         raise ModelError(f"{len(scale)} scales for the {shape[axis]} elements of axis {axis}")

@@ -160,6 +160,40 @@ UMA_DEFINE_CONVERT(f64, double, u32, uint32_t, 0.0, 0x1.fffffffep31, 0x1p32, UIN
 UMA_DEFINE_CONVERT(f64, double, i64, int64_t, -0x1p63, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
 UMA_DEFINE_CONVERT(f64, double, u64, uint64_t, 0.0, 0x1.fffffffffffffp63, 0x1p64, UINT64_MAX)
 
+/* The nearest int32, halves to the even one: of floats up to 2**22 in size, of doubles that an int32 holds. Where one unit
+ * is the last place of a sum, its low bits are the number; no CPU has to have an instruction that rounds, and compilers
+ * vectorise it. */
+static inline int32_t uma_round_f32_to_i32(float a)
+{
+#if FLT_EVAL_METHOD == 0
+    union {
+        float value;
+        uint32_t bits;
+    } sum = {a + 0x1.8p23f};
+
+    return (int32_t)(sum.bits - UINT32_C(0x4b400000));
+#else
+    return (int32_t)rintf(a);
+#endif
+}
+static inline int32_t uma_round_f64_to_i32(double a)
+{
+#if FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 1
+    union {
+        double value;
+        uint64_t bits;
+    } sum = {a + 0x1.8p52};
+
+    return (int32_t)(uint32_t)sum.bits;
+#else
+    return (int32_t)rint(a);
+#endif
+}
+
+/* One of two numbers that are both there: what compilers make no branch of. */
+static inline float uma_select_f32(bool condition, float a, float b) { return condition ? a : b; }
+static inline double uma_select_f64(bool condition, double a, double b) { return condition ? a : b; }
+
 /* Leading zero bits; 32 for 0. */
 static inline int32_t uma_clz(uint32_t a)
 {

@@ -37,11 +37,13 @@ static void m_digits_k_conv2d_add_requantize(
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 8; ++i0) {
         for (int32_t i1 = 0; i1 < 8; ++i1) {
             int32_t a0[16] UMA_ALIGNED(64);
@@ -64,7 +66,7 @@ static void m_digits_k_conv2d_add_requantize(
             }
             /* compute0 */ {
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
-                    out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6] + w3[i6], -128.0f), 127.0f));
                 }
             }
         }
@@ -77,11 +79,13 @@ static void m_digits_k_conv2d_add_requantize_1(
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 8; ++i0) {
         for (int32_t i1 = 0; i1 < 8; ++i1) {
             int32_t a0[16] UMA_ALIGNED(64);
@@ -104,7 +108,7 @@ static void m_digits_k_conv2d_add_requantize_1(
             }
             /* compute0 */ {
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
-                    out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6] + w3[i6], -128.0f), 127.0f));
                 }
             }
         }
@@ -119,12 +123,16 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast(
     const int8_t *restrict w0,
     const int32_t *restrict w1,
     const float *restrict w2,
-    const float *restrict w3)
+    const float *restrict w3,
+    const float *restrict w4,
+    const float *restrict w5)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
     w3 = UMA_ASSUME_ALIGNED(w3, 16);
+    w4 = UMA_ASSUME_ALIGNED(w4, 16);
+    w5 = UMA_ASSUME_ALIGNED(w5, 16);
     for (int32_t i0 = 0; i0 < 8; ++i0) {
         for (int32_t i1 = 0; i1 < 8; ++i1) {
             uint8_t a0[16] UMA_ALIGNED(64);
@@ -146,7 +154,7 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast(
             }
             /* compute1 */ {
                 for (int32_t i5 = 0; i5 < 16; ++i5) {
-                    out0[(i0 * 8 + i1) * 16 + i5] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)((int32_t)x0[(i0 * 8 + i1) * 16 + i5] - -128 + (int32_t)(int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a1[i5] + (uint32_t)w1[i5]) * w2[i5]), -128.0f), 127.0f) * 2) * w3[0]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 8 + i1) * 16 + i5] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)((int32_t)x0[(i0 * 8 + i1) * 16 + i5] - -128 + (int32_t)(int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i5] + (uint32_t)w1[i5]) * w2[i5] + w3[i5], -128.0f), 127.0f)) * 2) * w4[0] + w5[0], -128.0f), 127.0f));
                 }
             }
         }
@@ -159,11 +167,13 @@ static void m_digits_k_conv2d_add_requantize_2(
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 8; ++i0) {
         for (int32_t i1 = 0; i1 < 8; ++i1) {
             UMA_KEEP_SCALAR;
@@ -210,7 +220,7 @@ static void m_digits_k_conv2d_add_requantize_2(
             }
             /* compute1 */ {
                 for (int32_t i13 = 0; i13 < 32; ++i13) {
-                    out0[(i0 * 8 + i1) * 32 + i13] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[i13]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 8 + i1) * 32 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[i13] + w3[i13], -128.0f), 127.0f));
                 }
             }
         }
@@ -247,11 +257,13 @@ static void m_digits_k_conv2d_add_requantize_3(
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         for (int32_t i1 = 0; i1 < 4; ++i1) {
             int32_t a0[32] UMA_ALIGNED(64);
@@ -274,7 +286,7 @@ static void m_digits_k_conv2d_add_requantize_3(
             }
             /* compute0 */ {
                 for (int32_t i6 = 0; i6 < 32; ++i6) {
-                    out0[(i0 * 4 + i1) * 32 + i6] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 4 + i1) * 32 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6] + w3[i6], -128.0f), 127.0f));
                 }
             }
         }
@@ -289,12 +301,16 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast_1(
     const int8_t *restrict w0,
     const int32_t *restrict w1,
     const float *restrict w2,
-    const float *restrict w3)
+    const float *restrict w3,
+    const float *restrict w4,
+    const float *restrict w5)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
     w3 = UMA_ASSUME_ALIGNED(w3, 16);
+    w4 = UMA_ASSUME_ALIGNED(w4, 16);
+    w5 = UMA_ASSUME_ALIGNED(w5, 16);
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         for (int32_t i1 = 0; i1 < 4; ++i1) {
             uint8_t a0[32] UMA_ALIGNED(64);
@@ -316,7 +332,7 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast_1(
             }
             /* compute1 */ {
                 for (int32_t i5 = 0; i5 < 32; ++i5) {
-                    out0[(i0 * 4 + i1) * 32 + i5] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)((int32_t)x0[(i0 * 4 + i1) * 32 + i5] - -128 + (int32_t)(int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a1[i5] + (uint32_t)w1[i5]) * w2[i5]), -128.0f), 127.0f) * 4) * w3[0]), 0.0f), 255.0f) + (uint32_t)-128);
+                    out0[(i0 * 4 + i1) * 32 + i5] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)((int32_t)x0[(i0 * 4 + i1) * 32 + i5] - -128 + (int32_t)(int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i5] + (uint32_t)w1[i5]) * w2[i5] + w3[i5], -128.0f), 127.0f)) * 4) * w4[0] + w5[0], -128.0f), 127.0f));
                 }
             }
         }
@@ -327,8 +343,8 @@ UMA_NOINLINE
 static void m_digits_k_sum_requantize(
     const int8_t *restrict x0,
     int8_t *restrict out0,
-    const int32_t *restrict w0,
-    const int32_t *restrict w1)
+    const float *restrict w0,
+    const float *restrict w1)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
@@ -348,9 +364,7 @@ static void m_digits_k_sum_requantize(
     }
     /* compute0 */ {
         for (int32_t i4 = 0; i4 < 32; ++i4) {
-            const int64_t v0 = (int64_t)a0[i4] * (int64_t)w0[0];
-            const int64_t v1 = (int64_t)w1[0];
-            out0[i4] = (int8_t)(uma_min_i32(uma_max_i32((int32_t)((int64_t)((uint64_t)(int64_t)((uint64_t)(int64_t)((uint64_t)v0 + (uint64_t)(int64_t)((uint64_t)INT64_C(1) << (v1 - INT64_C(1)))) - (uint64_t)INT64_C(1)) + (uint64_t)((v0 >> v1) & INT64_C(1))) >> v1), 0), 255) + -128);
+            out0[i4] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)a0[i4] * w0[0] + w1[0], -128.0f), 127.0f));
         }
     }
 }
@@ -361,11 +375,13 @@ static void m_digits_k_dense_add_requantize_dequantize(
     float *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     int32_t a0[10] UMA_ALIGNED(64);
     /* reduce0 */ {
         for (int32_t i0 = 0; i0 < 10; ++i0) {
@@ -379,7 +395,7 @@ static void m_digits_k_dense_add_requantize_dequantize(
     }
     /* compute0 */ {
         for (int32_t i2 = 0; i2 < 10; ++i2) {
-            out0[i2] = (float)(int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a0[i2] + (uint32_t)w1[i2]) * w2[0]), -128.0f), 127.0f) * 0.0625f;
+            out0[i2] = (float)(int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i2] + (uint32_t)w1[i2]) * w2[0] + w3[0], -128.0f), 127.0f)) * 0.0625f;
         }
     }
 }
@@ -417,16 +433,18 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
         (int8_t *)(void *)(arena + 0),
         (const int8_t *)(const void *)(m_digits_weights + 0),
         (const int32_t *)(const void *)(m_digits_weights + 144),
-        (const float *)(const void *)(m_digits_weights + 208));
+        (const float *)(const void *)(m_digits_weights + 208),
+        (const float *)(const void *)(m_digits_weights + 272));
     UMA_STEP_ENDS(1);
 
     /* step 2: block1_depthwise, block1_depthwise_relu, block1_depthwise_quantize */
     m_digits_k_conv2d_add_requantize_1(
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 2048),
-        (const int8_t *)(const void *)(m_digits_weights + 272),
-        (const int32_t *)(const void *)(m_digits_weights + 416),
-        (const float *)(const void *)(m_digits_weights + 480));
+        (const int8_t *)(const void *)(m_digits_weights + 336),
+        (const int32_t *)(const void *)(m_digits_weights + 480),
+        (const float *)(const void *)(m_digits_weights + 544),
+        (const float *)(const void *)(m_digits_weights + 272));
     UMA_STEP_ENDS(2);
 
     /* step 3: conv1_dequantize, block1_pointwise, block1_pointwise_quantize, block1_pointwise_dequantize, block1_add, block1_add_relu, block1_add_quantize */
@@ -434,19 +452,22 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 2048),
         (int8_t *)(void *)(arena + 0),
-        (const int8_t *)(const void *)(m_digits_weights + 544),
-        (const int32_t *)(const void *)(m_digits_weights + 800),
-        (const float *)(const void *)(m_digits_weights + 864),
-        (const float *)(const void *)(m_digits_weights + 928));
+        (const int8_t *)(const void *)(m_digits_weights + 608),
+        (const int32_t *)(const void *)(m_digits_weights + 864),
+        (const float *)(const void *)(m_digits_weights + 928),
+        (const float *)(const void *)(m_digits_weights + 992),
+        (const float *)(const void *)(m_digits_weights + 1056),
+        (const float *)(const void *)(m_digits_weights + 1072));
     UMA_STEP_ENDS(3);
 
     /* step 4: conv2, conv2_relu, conv2_quantize */
     m_digits_k_conv2d_add_requantize_2(
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 1024),
-        (const int8_t *)(const void *)(m_digits_weights + 944),
-        (const int32_t *)(const void *)(m_digits_weights + 5552),
-        (const float *)(const void *)(m_digits_weights + 5680));
+        (const int8_t *)(const void *)(m_digits_weights + 1088),
+        (const int32_t *)(const void *)(m_digits_weights + 5696),
+        (const float *)(const void *)(m_digits_weights + 5824),
+        (const float *)(const void *)(m_digits_weights + 5952));
     UMA_STEP_ENDS(4);
 
     /* step 5: pool, pool_quantize */
@@ -459,9 +480,10 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
     m_digits_k_conv2d_add_requantize_3(
         (int8_t *)(void *)(arena + 512),
         (int8_t *)(void *)(arena + 0),
-        (const int8_t *)(const void *)(m_digits_weights + 5808),
-        (const int32_t *)(const void *)(m_digits_weights + 6096),
-        (const float *)(const void *)(m_digits_weights + 6224));
+        (const int8_t *)(const void *)(m_digits_weights + 6080),
+        (const int32_t *)(const void *)(m_digits_weights + 6368),
+        (const float *)(const void *)(m_digits_weights + 6496),
+        (const float *)(const void *)(m_digits_weights + 5952));
     UMA_STEP_ENDS(6);
 
     /* step 7: pool_dequantize, block2_pointwise, block2_pointwise_quantize, block2_pointwise_dequantize, block2_add, block2_add_relu, block2_add_quantize */
@@ -469,27 +491,30 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
         (int8_t *)(void *)(arena + 512),
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 512),
-        (const int8_t *)(const void *)(m_digits_weights + 6352),
-        (const int32_t *)(const void *)(m_digits_weights + 7376),
-        (const float *)(const void *)(m_digits_weights + 7504),
-        (const float *)(const void *)(m_digits_weights + 7632));
+        (const int8_t *)(const void *)(m_digits_weights + 6624),
+        (const int32_t *)(const void *)(m_digits_weights + 7648),
+        (const float *)(const void *)(m_digits_weights + 7776),
+        (const float *)(const void *)(m_digits_weights + 7904),
+        (const float *)(const void *)(m_digits_weights + 8032),
+        (const float *)(const void *)(m_digits_weights + 1072));
     UMA_STEP_ENDS(7);
 
     /* step 8: mean, mean_quantize */
     m_digits_k_sum_requantize(
         (int8_t *)(void *)(arena + 512),
         (int8_t *)(void *)(arena + 3040),
-        (const int32_t *)(const void *)(m_digits_weights + 7648),
-        (const int32_t *)(const void *)(m_digits_weights + 7664));
+        (const float *)(const void *)(m_digits_weights + 8048),
+        (const float *)(const void *)(m_digits_weights + 1072));
     UMA_STEP_ENDS(8);
 
     /* step 9: logits, logits_quantize, logits_dequantize */
     m_digits_k_dense_add_requantize_dequantize(
         (int8_t *)(void *)(arena + 3040),
         outputs->logits,
-        (const int8_t *)(const void *)(m_digits_weights + 7680),
-        (const int32_t *)(const void *)(m_digits_weights + 8000),
-        (const float *)(const void *)(m_digits_weights + 8048));
+        (const int8_t *)(const void *)(m_digits_weights + 8064),
+        (const int32_t *)(const void *)(m_digits_weights + 8384),
+        (const float *)(const void *)(m_digits_weights + 8432),
+        (const float *)(const void *)(m_digits_weights + 8448));
     UMA_STEP_ENDS(9);
     return UMA_OK;
 }

@@ -39,11 +39,13 @@ static void m_residual_k_conv2d_add_requantize(
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 9; ++i0) {
         for (int32_t i1 = 0; i1 < 9; ++i1) {
             UMA_KEEP_SCALAR;
@@ -90,7 +92,7 @@ static void m_residual_k_conv2d_add_requantize(
             }
             /* compute1 */ {
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
-                    out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0]), -128.0f), 127.0f);
+                    out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0] + w3[0], -128.0f), 127.0f));
                 }
             }
         }
@@ -98,16 +100,18 @@ static void m_residual_k_conv2d_add_requantize(
 }
 
 UMA_NOINLINE
-static void m_residual_k_conv2d_add_requantize_relu(
+static void m_residual_k_conv2d_add_requantize_1(
     const int8_t *restrict x0,
     int8_t *restrict out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 9; ++i0) {
         for (int32_t i1 = 0; i1 < 9; ++i1) {
             UMA_KEEP_SCALAR;
@@ -154,7 +158,7 @@ static void m_residual_k_conv2d_add_requantize_relu(
             }
             /* compute1 */ {
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
-                    out0[(i0 * 9 + i1) * 16 + i13] = uma_max_i8((int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0]), -128.0f), 127.0f), 0);
+                    out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0] + w3[0], 0.0f), 127.0f));
                 }
             }
         }
@@ -168,11 +172,13 @@ static void m_residual_k_conv2d_add_cast_multiply_add_requantize(
     int8_t *out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 9; ++i0) {
         for (int32_t i1 = 0; i1 < 9; ++i1) {
             UMA_KEEP_SCALAR;
@@ -219,7 +225,7 @@ static void m_residual_k_conv2d_add_cast_multiply_add_requantize(
             }
             /* compute1 */ {
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
-                    out0[(i0 * 9 + i1) * 16 + i13] = uma_max_i8((int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) + (uint32_t)((int32_t)x1[(i0 * 9 + i1) * 16 + i13] * 128)) * w2[0]), -128.0f), 127.0f), 0);
+                    out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) + (uint32_t)((int32_t)x1[(i0 * 9 + i1) * 16 + i13] * 128)) * w2[0] + w3[0], 0.0f), 127.0f));
                 }
             }
         }
@@ -233,11 +239,13 @@ static void m_residual_k_cast_multiply_conv2d_add_add_requantize(
     int8_t *out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
-    const float *restrict w2)
+    const float *restrict w2,
+    const float *restrict w3)
 {
     w0 = UMA_ASSUME_ALIGNED(w0, 16);
     w1 = UMA_ASSUME_ALIGNED(w1, 16);
     w2 = UMA_ASSUME_ALIGNED(w2, 16);
+    w3 = UMA_ASSUME_ALIGNED(w3, 16);
     for (int32_t i0 = 0; i0 < 9; ++i0) {
         for (int32_t i1 = 0; i1 < 9; ++i1) {
             int32_t a0[16] UMA_ALIGNED(64);
@@ -260,7 +268,7 @@ static void m_residual_k_cast_multiply_conv2d_add_add_requantize(
             }
             /* compute0 */ {
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
-                    out0[(i0 * 9 + i1) * 16 + i6] = (int8_t)(int32_t)uma_min_f32(uma_max_f32(rintf((float)(int32_t)((uint32_t)((int32_t)x0[(i0 * 9 + i1) * 16 + i6] * 128) + (uint32_t)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6])) * w2[0]), -128.0f), 127.0f);
+                    out0[(i0 * 9 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)((int32_t)x0[(i0 * 9 + i1) * 16 + i6] * 128) + (uint32_t)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6])) * w2[0] + w3[0], -128.0f), 127.0f));
                 }
             }
         }
@@ -314,16 +322,18 @@ uma_status m_residual_run(m_residual_context *context, const m_residual_inputs *
         (int8_t *)(void *)(arena + 1296),
         (const int8_t *)(const void *)(m_residual_weights + 0),
         (const int32_t *)(const void *)(m_residual_weights + 2304),
-        (const float *)(const void *)(m_residual_weights + 2368));
+        (const float *)(const void *)(m_residual_weights + 2368),
+        (const float *)(const void *)(m_residual_weights + 2384));
     UMA_STEP_ENDS(1);
 
     /* step 2: n_Conv_6, n_Relu_7, n_QuantizeLinear_8 */
-    m_residual_k_conv2d_add_requantize_relu(
+    m_residual_k_conv2d_add_requantize_1(
         (int8_t *)(void *)(arena + 1296),
         (int8_t *)(void *)(arena + 0),
-        (const int8_t *)(const void *)(m_residual_weights + 2384),
-        (const int32_t *)(const void *)(m_residual_weights + 4688),
-        (const float *)(const void *)(m_residual_weights + 2368));
+        (const int8_t *)(const void *)(m_residual_weights + 2400),
+        (const int32_t *)(const void *)(m_residual_weights + 4704),
+        (const float *)(const void *)(m_residual_weights + 2368),
+        (const float *)(const void *)(m_residual_weights + 4768));
     UMA_STEP_ENDS(2);
 
     /* step 3: n_Conv_11, n_DequantizeLinear_4, n_Add_12, n_Relu_13, n_QuantizeLinear_14 */
@@ -331,9 +341,10 @@ uma_status m_residual_run(m_residual_context *context, const m_residual_inputs *
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 1296),
         (int8_t *)(void *)(arena + 1296),
-        (const int8_t *)(const void *)(m_residual_weights + 4752),
-        (const int32_t *)(const void *)(m_residual_weights + 7056),
-        (const float *)(const void *)(m_residual_weights + 2368));
+        (const int8_t *)(const void *)(m_residual_weights + 4784),
+        (const int32_t *)(const void *)(m_residual_weights + 7088),
+        (const float *)(const void *)(m_residual_weights + 2368),
+        (const float *)(const void *)(m_residual_weights + 4768));
     UMA_STEP_ENDS(3);
 
     /* step 4: n_DequantizeLinear_9, n_Add_18, n_Conv_17, n_QuantizeLinear_19 */
@@ -341,9 +352,10 @@ uma_status m_residual_run(m_residual_context *context, const m_residual_inputs *
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 1296),
         (int8_t *)(void *)(arena + 0),
-        (const int8_t *)(const void *)(m_residual_weights + 7120),
-        (const int32_t *)(const void *)(m_residual_weights + 7264),
-        (const float *)(const void *)(m_residual_weights + 2368));
+        (const int8_t *)(const void *)(m_residual_weights + 7152),
+        (const int32_t *)(const void *)(m_residual_weights + 7296),
+        (const float *)(const void *)(m_residual_weights + 2368),
+        (const float *)(const void *)(m_residual_weights + 2384));
     UMA_STEP_ENDS(4);
 
     /* step 5: n_Conv_6, n_Conv_17 */
