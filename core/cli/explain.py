@@ -94,6 +94,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.columns(("layers", "MACs", "not", "reason"), told)
     for line in found.lines() if out.verbose else found.layer_lines():
         out.line(f"  {line}")
+    if out.verbose and found.forms:
+        shown = ", ".join(f"{count} in {form}" for form, count in found.forms.items())
+        out.line(f"channels that hosts requantise, by what they compute in: {shown}")
     regions = [(one.region, one.label, one.cost) for one in found.costs]
     if any(cost is not None for _, _, cost in regions) or counted:
         out.line("estimates of what one run of each region takes:")

@@ -148,6 +148,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
+    if proven := sum(form.channels for form in found.forms if form.form != "integer" and not form.wrong):
+        out.line(f"{proven} channels are requantised in floats: proven to give what is asked for")
     if args.dump is not None:
         for position, kernel in enumerate(wrong):
             out.line(f"both sides of {kernel.kernel} are in {_dump(args.dump, position, kernel)}")
@@ -189,6 +191,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "outputs": [
                 {"name": c.name, "role": c.role, "frame": c.frame, "against": c.against, **_as_json(c.difference)}
                 for c in checks
+            ],
+            "forms": [
+                {"layers": list(f.layers), "form": f.form, "channels": f.channels, "unproven": f.wrong}
+                for f in found.forms
             ],
             "overruns": [{**_as_row(o), "what": o.what} for o in found.overruns],
             "stops": [{**_as_row(s), "reason": s.reason} for s in found.stops],
@@ -241,6 +247,11 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
     for stop in found.stops:
         what = f"{_step(stop)} {stop.reason}"
         return VerificationError(what, where=f"sample {stop.sample!r}", hint=_owner(stop, members))
+    for form in found.forms:
+        if form.wrong:
+            of = f"the {form.form} form of {form.wrong} of its {form.channels} channels"
+            what = f"layer {shorten(', '.join(form.layers), 200)} is requantised in floats without proof: {of}"
+            return VerificationError(what, hint="without the attribute `form` it is requantised in integers")
     wrong = [check for check in found.kernels if not check.difference.ok]
     parts = [part for part in found.parts if not part.difference.ok]
     for part in parts:

@@ -14,7 +14,22 @@ from typing import Any, NamedTuple
 from ..tir.form.dtype import bits, bounds, is_float, is_signed, itemsize
 from ..tir.form.exprs import flat_element
 from ..tir.form.functions import FUNCTIONS
-from ..tir.form.nodes import COMPARISONS, HOST_SCOPES, INDEX, Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..tir.form.nodes import (
+    ADDRESSED_SCOPES,
+    COMPARISONS,
+    HOST_SCOPES,
+    INDEX,
+    Bin,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    Imm,
+    Load,
+    Select,
+    Un,
+    Var,
+)
 from ..tir.form.scalar import round_float32
 from ..tir.proofs.bounds import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
@@ -156,7 +171,7 @@ class Printer:
 
     def _may_read(self, expr: Expr) -> bool:
         """Whether ``expr`` is an element of a buffer that can be read in any case."""
-        if not isinstance(expr, Load) or expr.buffer.scope not in HOST_SCOPES:
+        if not isinstance(expr, Load) or expr.buffer.scope not in ADDRESSED_SCOPES:
             return False
         pairs = zip((self.known.of(index) for index in expr.indices), expr.buffer.shape, strict=True)
         return all(0 <= low and high < extent for (low, high), extent in pairs)

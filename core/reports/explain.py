@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..contract.cost import Cost
@@ -15,6 +16,7 @@ from ..lowering.graph import has_loops
 from ..partition import OpRecord
 from ..pipeline.stages import Build
 from ..relay.expr import Call, Function
+from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
 from .costs import RegionCost, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
@@ -50,6 +52,7 @@ class Explanation:
         ops: in the order in which they are computed, as the canonical form has them.
         costs: of the regions; empty where nobody asked.
         accelerators: those of the labels that are no hosts'.
+        forms: how many channels hosts requantise in ``float32``, ``float64`` and ``integer``, of sums one each.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Explanation:
     ops: tuple[OpRecord, ...]
     costs: tuple[RegionCost, ...] = ()
     accelerators: tuple[str, ...] = ()
+    forms: Mapping[str, int] = field(default_factory=dict)
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -150,6 +154,7 @@ class Explanation:
             "offloaded": self.offloaded,
             "targets": shares,
             "regions": regions,
+            "forms": dict(self.forms),
             "reasons": [one.record() for one in self.reasons()],
             "layers": layers,
             "ops": ops,
@@ -176,7 +181,11 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
         records = _with_hosts(placement.records(reasons=reasons), build)
     asked = region_costs(build) if costs else ()
     accelerators = tuple(member.label for member in members.accelerators)
-    return Explanation(build.name, members.host.label, labels, records, asked, accelerators)
+    forms: Counter[str] = Counter()
+    for found in () if build.fused is None else check_forms(build.fused):
+        forms[found.form] += found.channels
+    shown = dict(sorted(forms.items()))
+    return Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
 
 
 def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:

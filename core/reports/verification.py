@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import VerificationError
+from ..relay.transform.float_forms import FormCheck
 
 if TYPE_CHECKING:
     import numpy as np
@@ -257,6 +258,7 @@ class Verification:
         parts: the results of the matches of merged regions, each lowered as a region of its own; their kernel is the
             region.
         parts_skipped: the matches that are not among them.
+        forms: each requantisation and quantised sum of the hosts', with the proof of what it is computed in.
     """
 
     kernels: tuple[KernelCheck, ...]
@@ -269,6 +271,7 @@ class Verification:
     stops: tuple[StepStop, ...] = ()
     parts: tuple[KernelCheck, ...] = ()
     parts_skipped: tuple[PartSkipped, ...] = ()
+    forms: tuple[FormCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -276,7 +279,8 @@ class Verification:
         differences = [check.difference for check in (*self.kernels, *self.parts)] + [
             check.difference for check in self.outputs
         ]
-        return all(one.ok for one in differences) and not self.overruns and not self.stops
+        unproven = any(form.wrong for form in self.forms)
+        return all(one.ok for one in differences) and not self.overruns and not self.stops and not unproven
 
     @property
     def frames(self) -> int:

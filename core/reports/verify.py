@@ -11,6 +11,8 @@ keeps from one run to the next shows there. Then each kernel is driven by itself
 a model that keeps something itself, the samples are the frames of one stream. In each, everything begins with the state
 that the artifact had; so that the new states, which are compared as outputs are, carry the proof on.
 
+Requantisation that a host does in floats is proven anew to give what is asked of integers.
+
 A region that several matches were merged into is compared as a whole; and each match by itself, lowered as a region of
 its own, where its owner takes it so.
 
@@ -33,6 +35,7 @@ from ..pipeline.driver import LoadedModel
 from ..program import Program
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
+from ..relay.transform.float_forms import check_forms
 from .inspected import Inspected, runs_of
 from .operands import rounded
 from .oracles import Oracle
@@ -178,6 +181,7 @@ class _Comparison:
             (*inspected.stops, *self.parts.stops, *self.stops),
             self.parts.found,
             tuple(self.parts.skipped),
+            tuple(check_forms(inspected.fused)),
         )
 
     def _fed(self, sample: Sample) -> dict[str, np.ndarray] | None:

@@ -130,6 +130,7 @@ why layers are not on accelerators:
             "offloaded",
             "targets",
             "regions",
+            "forms",
             "reasons",
             "layers",
             "ops",
