@@ -53,7 +53,7 @@ class Onnxruntime:
         names = [tensor.name for tensor in session.get_outputs()]
         made = session.run(names, given)
         binding = session.io_binding()
-        kept = []
+        kept = []  # what is bound is these arrays' memory
         for bind, values in (
             (binding.bind_ortvalue_input, given.items()),
             (binding.bind_ortvalue_output, zip(names, made, strict=True)),
@@ -61,4 +61,8 @@ class Onnxruntime:
             for name, array in values:
                 kept.append(onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array)))
                 bind(name, kept[-1])
-        return Prepared(lambda: session.run_with_iobinding(binding), {"kept": len(kept)})
+
+        def call(_: object = kept) -> None:
+            session.run_with_iobinding(binding)
+
+        return Prepared(call)
