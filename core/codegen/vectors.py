@@ -40,7 +40,7 @@ from ..tir.form.nodes import (
 from ..tir.form.printer import headline, print_expr
 from ..tir.form.visit import buffers, intrinsics, may_fault, operands, substitute, variables, walk
 from ..tir.proofs.affine import affine
-from ..tir.proofs.bounds import Bounds, fits
+from ..tir.proofs.bounds import Bounds, Interval, fits
 from ..tir.rewrites.simplify import simplify_within
 from .expressions import C_FUNCTIONS, C_TYPES, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text
 from .registers import stored
@@ -135,8 +135,8 @@ class VectorLoop:
             self.varying[stmt.var] = 0
             kind, text = vectors.type(stmt.var.dtype), vectors.vector(stmt.value).text
         self.writer.line(f"const {kind} {name} = {text};")
-        for body, inside in known.inside(stmt):
-            self.declared(stmt.var, body, inside)
+        inside = known if is_float(stmt.var.dtype) else known.declare(stmt.var, vectors.interval(stmt.value))
+        self.declared(stmt.var, stmt.body, inside)
 
     def alloc(self, stmt: Alloc, known: Bounds) -> None:
         """Each lane has one of its own."""
@@ -460,7 +460,7 @@ class VectorPrinter:
         if dtype in _NARROWED and a.dtype == "int32" and self.special("int32"):
             if (inner := _saturated(a, dtype)) is not None:
                 return self.form("NARROW", dtype, self.vector(inner).text)
-            if fits(self.known.of(a), dtype):
+            if fits(self.interval(a), dtype):
                 return self.form("NARROW", dtype, self.vector(a).text)
         return self.resized(self.vector(a), a.dtype, dtype)
 
@@ -475,6 +475,17 @@ class VectorPrinter:
             made = Text(f"UMA_WIDEN_{SUFFIXES[dtype]}_{SUFFIXES[wide]}x{self.lanes}({value.text})", PRIMARY)
             return made if wide == wanted else self.cast_to(wanted, made)
         return self.convert(wanted, value.text)
+
+    def interval(self, expr: Expr) -> Interval:
+        """The values of an integer: also of one that is made of a clamped float, of which `Bounds` knows nothing."""
+        if isinstance(expr, Cast) and is_float(expr.a.dtype):
+            values, (low, high) = self.scalars.float_interval(expr.a), bounds(expr.dtype)
+            return (low, high) if values is None else (_clamped(values[0], low, high), _clamped(values[1], low, high))
+        if isinstance(expr, Bin) and expr.op in ("min", "max"):
+            pick = min if expr.op == "min" else max
+            (a_low, a_high), (b_low, b_high) = self.interval(expr.a), self.interval(expr.b)
+            return pick(a_low, b_low), pick(a_high, b_high)
+        return self.known.of(expr)
 
     def truncated(self, a: Expr, dtype: str) -> Text:
         """A float as an integer."""
@@ -509,6 +520,10 @@ _PRINTED: Mapping[type[Expr], Callable[[VectorPrinter, Any], Text]] = {
 def _tight(value: Text) -> str:
     """A text as an operand of whatever operator."""
     return value.text if value.rank >= UNARY else f"({value.text})"
+
+
+def _clamped(value: float, low: int, high: int) -> int:
+    return int(min(max(value, low), high))
 
 
 def _saturated(expr: Expr, dtype: str) -> Expr | None:

@@ -59,16 +59,21 @@ def run_compiled(
     assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
     done = subprocess.run([str(binary)], capture_output=True, check=False)
     assert done.returncode == 0, f"{binary} stopped with code {done.returncode}: {done.stderr.decode(errors='replace')}"
+    return outputs_of(runs, done.stdout)
+
+
+def outputs_of(runs: Sequence[Run], written: bytes) -> list[dict[str, np.ndarray]]:
+    """The outputs of each run, by name, from what a program of `program_text` has written."""
     results = []
     position = 0
     for run in runs:
         outputs = {}
         for buffer in run.func.buffers("output"):
-            data = done.stdout[position : position + buffer.nbytes]
+            data = written[position : position + buffer.nbytes]
             position += buffer.nbytes
             outputs[buffer.name] = np.frombuffer(data, dtype=buffer.dtype).reshape(buffer.shape)
         results.append(outputs)
-    assert position == len(done.stdout)
+    assert position == len(written)
     return results
 
 

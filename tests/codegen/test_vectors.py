@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests._support.bare_aarch64 import missing_tool, run_on_aarch64
 from tests._support.c_programs import NATIVE, SANITIZED, STRICT, UNSIMPLIFIED, Run, run_compiled
 from tests._support.tir_strategies import Scope, expressions, same_bits
 
@@ -124,6 +125,7 @@ def special_forms() -> Iterator[Case]:
     for small in ("int8", "uint8", "int16"):
         low, high = (int(end) for end in (np.iinfo(small).min, np.iinfo(small).max))
         for value in (
+            lambda a: Cast(minimum(maximum(Call("round_even", Cast(a, "float32")), 0.0), 127.0), "int32"),
             lambda a, low=low, high=high: minimum(maximum(a, low), high),
             lambda a, low=low, high=high: maximum(minimum(a, high), low),
             lambda a, low=low, high=high: maximum(minimum(a, high - 3), low + 5),
@@ -202,6 +204,16 @@ def test_each_form_of_the_header_means_what_the_loop_means(tmp_path: Path) -> No
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64])
 def test_every_operation_means_what_it_means_in_vectors_of_every_width(lanes: int, tmp_path: Path) -> None:
     check(runs_of(all_forms(), (lanes,)), [*BUILDS, *MORE_BUILDS], tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_every_operation_means_the_same_on_an_emulated_aarch64(lanes: int, tmp_path: Path) -> None:
+    if (tool := missing_tool()) is not None:
+        pytest.skip(f"{tool} is not installed: the forms for AArch64 are not shown")
+    runs = runs_of(all_forms(), (lanes,))
+    for run, got in zip(runs, run_on_aarch64(runs, (*STRICT, "-O1"), tmp_path), strict=True):
+        assert same_bits(interpret(run.func, run.arrays)["y"], got["y"]), kernel_source("kernel", run.func)
 
 
 # Whole loops
