@@ -12,6 +12,7 @@ from ..form.verify import verify
 from ..form.visit import accesses, bodies, fresh_name, operands, rebuild, walk
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds
+from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
 from .loops import require_independent
 from .nest import illegal, renamed, site_of, substituted, tidied
@@ -46,17 +47,26 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
     func = replace(func, body=_of_kinds(func.body, state))
     for loop in _loops(func.body):
-        if loop.kind in ("vectorized", "parallel"):
+        if loop.kind == "parallel":
             site = site_of(func.body, lambda stmt, loop=loop: stmt is loop)  # type: ignore[misc]
             assert site is not None
             require_independent(site, loop.kind)
     aliases = may_alias(func.params, func.body) if func.may_alias else ()
     func = replace(func, may_alias=tuple(pair for pair in func.may_alias if pair in aliases))
+    nested = next((one for loop in _loops(func.body) if loop.kind == "vectorized" for one in _vectors_in(loop)), None)
+    if nested is not None:
+        raise illegal(f"loop {nested.var.name!r} cannot be vectorized: it is within another one", "unroll one of them")
+    for fault in lane_faults(func):
+        raise illegal(fault.what, fault.hint)
     if unit is not None:
         _check_registers(func.body, unit, [], None)
         _check_lanes(func.body, unit)
     verify(func)
     return func
+
+
+def _vectors_in(loop: For) -> list[For]:
+    return [inner for inner in _loops(loop.body) if inner.kind == "vectorized"]
 
 
 def _loops(stmt: Stmt) -> list[For]:

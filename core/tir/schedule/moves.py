@@ -261,7 +261,7 @@ def inline(state: State, label: str) -> State:
     path = chain(block)
     store = path[-1]
     plain = all(isinstance(stmt, (Block, For, Bind)) for stmt in path[:-1])
-    if not isinstance(store, Store) or not plain:
+    if not isinstance(store, Store) or not plain or store.buffer in buffers_read(block):
         raise illegal(f"{what}: it does not compute each element of a buffer by itself")
     buffer, value = store.buffer, _unbound(path)
     roles = {param.buffer: param.role for param in state.func.params}

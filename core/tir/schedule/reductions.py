@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from ..form.nodes import Alloc, Block, For, If, Seq, Var, seq
+from collections.abc import Callable, Sequence
+
+from ..form.dtype import bounds, is_float
+from ..form.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    seq,
+)
 from ..form.printer import headline
-from ..form.visit import bodies, buffers_read, buffers_written, fresh_name
-from .dependences import collect, conflicts
-from .nest import block_site, chain, illegal, renamed, replaced, wrapped
+from ..form.visit import bodies, buffers_read, buffers_written, fresh_name, variables, walk
+from .dependences import collect, conflicts, reduction_op
+from .nest import Site, block_site, chain, illegal, renamed, replaced, wrapped
+from .regions import box_of
 from .state import State
 
-__all__ = ["decompose_reduction"]
+__all__ = ["decompose_reduction", "identity", "rfactor"]
 
 
 def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State, str]:
@@ -48,3 +69,75 @@ def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State,
         return state.put(loop, seq(start, rest)), made
     # The label stays with what reduces.
     return state.put(block.stmt, replaced(bodies(block.stmt)[0], loop, seq(start, Block(label, rest)))), made
+
+
+def rfactor(state: State, at: Var | str) -> tuple[State, Buffer]:
+    """A reduction in as many parts as one of its loops has iterations, and a sum of the parts; what holds these."""
+    site, loop = state.plain_loop(at, "factored")
+    what = f"loop {loop.var.name!r} cannot be factored"
+    updates = [part for part in walk(loop) if isinstance(part, (Store, Update, Copy, Exec))]
+    if len(updates) != 1 or not isinstance(updates[0], Update) or reduction_op(updates[0]) is None:
+        raise illegal(f"{what}: it has not one update of a buffer within it", "decompose the reduction first")
+    update = updates[0]
+    if not isinstance(loop.extent, Imm):
+        raise illegal(f"{what}: its extent is not constant", "split it with another tail")
+    outer = _outermost(site, loop, update)
+    known = Site(site.path[: site.path.index(outer) + 1]).bounds
+    uses = [use for use in collect(outer, known, update.buffer) if use.stmt is update]
+    apart = next((c for c in conflicts(uses, [loop.var], steps=True) if c.apart[loop.var] != (0, 0)), None)
+    if apart is None:
+        raise illegal(f"{what}: its iterations do not add to one element", "take a loop of the reduction")
+    box = box_of(uses, known)
+    if not box.is_whole or any(isinstance(stmt, If) for stmt in uses[0].around):
+        raise illegal(f"{what}: what it adds to is no whole box", "peel or shrink tails instead of guarding them")
+    names = state.names()
+    kept = [dim for dim, side in enumerate(box.sides) if side.size > 1]
+    shape = (int(loop.extent.value), *(box.sides[dim].size for dim in kept))
+    parts = Buffer(names.new(f"{update.buffer.name}_parts"), shape, update.buffer.dtype, "local")
+
+    def at_part(var: Expr, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return (var, *(indices[dim] - box.sides[dim].start for dim in kept))
+
+    def nest(name: str, make: Callable[[Var, tuple[Var, ...]], Stmt]) -> Stmt:
+        first = Var(names.new(f"{parts.name}_{name}"))
+        inner = tuple(Var(names.new(f"{parts.name}_{name}_{dim}")) for dim in kept)
+        stmt = make(first, inner)
+        for var, dim in reversed(list(zip(inner, kept, strict=True))):
+            stmt = For(var, box.sides[dim].extent, stmt)
+        return Block(names.new(f"{parts.name}_{name}"), For(first, loop.extent, stmt))
+
+    def start(first: Var, inner: tuple[Var, ...]) -> Stmt:
+        return Store(parts, (first, *inner), identity(update.op, parts.dtype))
+
+    def end(first: Var, inner: tuple[Var, ...]) -> Stmt:
+        indices: list[Expr] = [side.start for side in box.sides]
+        for var, dim in zip(inner, kept, strict=True):
+            indices[dim] = indices[dim] + var
+        return Update(update.op, update.buffer, tuple(indices), Load(parts, (first, *inner)))
+
+    step = Update(update.op, parts, at_part(loop.var, update.indices), update.value)
+    body = seq(nest("init", start), replaced(outer, update, step), nest("sum", end))
+    return state.put(outer, Alloc(parts, body)), parts
+
+
+def _outermost(site: Site, loop: For, update: Update) -> For:
+    """The first of the loops directly around one another, ``loop`` among them, that go on with a reduction."""
+    around = list(site.path[:-1])
+    outer = loop
+    while around and isinstance(around[-1], (For, Block, If)) and len(bodies(around[-1])) == 1:
+        last = around.pop()
+        if isinstance(last, For):
+            if any(last.var in variables(index) for index in update.indices):
+                break
+            outer = last
+    return outer
+
+
+def identity(op: str, dtype: str) -> Expr:
+    """What changes nothing where a reduction begins with it."""
+    if op in ("add", "mul"):
+        return Imm(int(op == "mul"), dtype)
+    if is_float(dtype):
+        return Imm(float("-inf") if op == "max" else float("inf"), dtype)
+    low, high = bounds(dtype)
+    return Imm(low if op == "max" else high, dtype)

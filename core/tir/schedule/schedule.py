@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, variables
-from . import instructions, loops, moves, reductions, storage
+from . import instructions, loops, moves, pipelines, reductions, storage
 from .dependences import collect
 from .finish import VectorUnit, finished
 from .loops import Tail
@@ -290,6 +290,34 @@ class Schedule:
         made, new = storage.set_scope(self._state, buffer, scope)
         self._keep(made)
         return new
+
+    @_recorded
+    def rfactor(self, loop: Loop) -> Buffer:
+        """The reduction that goes on along a loop in as many parts as that has iterations, which are independent then,
+        and a sum of the parts: blocks ``b_parts_init`` and ``b_parts_sum`` for a result ``b``; the buffer ``b_parts``.
+        """
+        made, new = reductions.rfactor(self._state, loop)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def rolling(self, buffer: Buffer | str, loop: Loop) -> Buffer:
+        """A buffer of which each iteration of ``loop`` uses a window that moves along one dimension: what the iteration
+        before has made is kept. In registers it is moved each time, in memory it stays, at its index modulo the size of
+        the window. The first iteration, which makes all of its window, gets loops of its own; the new buffer.
+        """
+        made, new = pipelines.rolling(self._state, buffer, loop)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def double_buffer(self, buffers: Buffer | str | Sequence[Buffer | str], loop: Loop, queue: Queue) -> None:
+        """Buffers in memories of an accelerator that each iteration of ``loop`` fills by one copy, or empties by one,
+        in two halves: the copies for the next iteration run on the queue while this one computes, and so do those of
+        the results of the one before. All buffers that share the queue are given at once.
+        """
+        given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
+        self._keep(pipelines.double_buffer(self._state, given, loop, queue))
 
     # Instructions
 

@@ -44,6 +44,7 @@ __all__ = [
     "cache_write",
     "dropped",
     "flattened",
+    "is_used_outside",
     "realigned",
     "redeclared",
     "set_scope",
@@ -189,7 +190,7 @@ def cache_write(
     takes = _takes(uses, part.box, known, what)
     if takes and not part.box.is_whole:
         raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
-    leaves = _is_used_elsewhere(state, buffer, old, body, label)
+    leaves = is_used_outside(state, buffer, body)
     made = readdressed(body, buffer, part.buffer, part.at, part.view)
     steps = [*([part.moved(names, True)] if takes else []), made, *([part.moved(names, False)] if leaves else [])]
     state = state.put(old, around(Alloc(part.buffer, seq(*steps))))
@@ -217,7 +218,8 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     return False
 
 
-def _is_used_elsewhere(state: State, buffer: Buffer, old: Stmt, body: Stmt, label: str) -> bool:
+def is_used_outside(state: State, buffer: Buffer, body: Stmt) -> bool:
+    """Whether a buffer is used elsewhere than in a statement, by the caller perhaps."""
     roles = {param.buffer: param.role for param in state.func.params}
     if roles.get(buffer, "workspace") != "workspace":
         return True
@@ -281,7 +283,7 @@ def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, 
     buffer = buffer_of(state.func, buffer)
     old, body, known, around = _place(state, "", at)
     what = f"{buffer.name!r} cannot be stored at {_where('', at)}"
-    if _is_used_elsewhere(state, buffer, old, body, ""):
+    if is_used_outside(state, buffer, body):
         raise illegal(f"{what}: it is used outside of it", "compute all that uses it there first")
     uses = collect(body, known, buffer)
     if not uses:
@@ -321,14 +323,18 @@ def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[
     role = next((param.role for param in state.func.params if param.buffer is buffer), None)
     if role not in (None, "workspace"):
         raise illegal(f"{buffer.name!r} cannot be put in {scope!r}: it is an {role}", "use cache_read or cache_write")
-    state, new = redeclared(state, buffer, replace(buffer, scope=scope))
     func = state.func
-    if role is not None and scope != "global":
-        params = tuple(param for param in func.params if param.buffer is not new)
-        func = replace(func, params=params, body=Alloc(new, func.body))
-    elif role is None and scope == "global":
+    if role is not None and scope == "global":
+        return state, buffer
+    if role is not None:
+        params = tuple(param for param in func.params if param.buffer is not buffer)
+        func = replace(func, params=params, body=Alloc(buffer, func.body))
+    state, new = redeclared(replace(state, func=func), buffer, replace(buffer, scope=scope))
+    if scope == "global":
+        func = state.func
         func = replace(func, params=(*func.params, Param(new, "workspace")), body=_without(func.body, new))
-    return replace(state, func=func), new
+        state = replace(state, func=func)
+    return state, new
 
 
 def flattened(state: State, buffer: Buffer) -> State:
