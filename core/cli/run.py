@@ -73,6 +73,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     profile: Profile | None = None
     peaks: Mapping[str, Peaks] = {}
     estimates: dict[str, dict[str, Any]] = {}
+    simulated = [device.label for device in artifact.record.devices if device.simulated]
     out.step("compile and run")
     if args.profile:
         with blaming_sources(members):
@@ -86,14 +87,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             session = artifact.session()
         outputs = session.run(inputs)
         if args.repeat is not None:
-            result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat))
+            result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat), simulated=simulated)
     if args.outputs is not None:
         save_arrays(args.outputs, outputs, "the outputs")
 
     for name, array in outputs.items():
         out.line(f"{shorten(name, 60)}: {array.dtype}{list(array.shape)} {_excerpt(array)}")
     if "median_us" in result:
-        out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us")
+        where = f", with a simulator on this machine for {', '.join(simulated)}" if simulated else ""
+        out.line(f"median of {args.repeat} runs: {result['median_us']:.1f} us{where}")
     if profile is not None:
         _show(profile, peaks, out)
         for label, row in estimates.items():

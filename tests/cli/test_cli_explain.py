@@ -514,6 +514,10 @@ class TestProfile:
         assert lines[8] == "fake counted in one run:"
         assert [line.split() for line in lines[9:]] == [[name, str(value)] for name, value in counted.items()]
 
+        done = uma("run", "d.py", "--target", "fake", "--target", "plain", "--repeat", "2")
+        last = done.out.splitlines()[-1]
+        assert re.fullmatch(r"median of 2 runs: \d+\.\d us, with a simulator on this machine for fake", last)
+
     def test_a_false_estimate_is_seen(self, uma: Uma, install: Install, folder: Path) -> None:
         def double(match: Match, target: object) -> Lowered:
             return Lowered(fake_device.doubling(4))
