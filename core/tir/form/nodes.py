@@ -557,7 +557,12 @@ class Exec(Stmt):
     @property
     def extents(self) -> tuple[tuple[Expr, ...], ...]:
         """How many elements each view shows along each axis, at most."""
-        return tuple(tuple([const(extent) for extent in param.shape]) for param in self.intrinsic.params)
+        return _extents(self.intrinsic)
+
+
+@lru_cache(maxsize=256)
+def _extents(intrinsic: Intrinsic) -> tuple[tuple[Expr, ...], ...]:
+    return tuple(tuple([const(extent) for extent in param.shape]) for param in intrinsic.params)
 
 
 # Functions

@@ -4,7 +4,7 @@ depend on one another, and what is in a register is known when the C is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import gcd
@@ -123,8 +123,13 @@ def _resolved(form: Affine, values: Mapping[Var, Affine]) -> Affine:
 def register_lanes(func: PrimFunc) -> dict[Buffer, frozenset[int]]:
     """For each buffer in registers the lanes of the vectors that it is used as: the extents of the vectorized loops
     along it, and those that intrinsics take; nothing for one that is used by single elements only."""
-    found = {part.buffer: frozenset[int]() for part in walk(func.body) if _is_register(part)}  # type: ignore[union-attr]
-    for use, _, lanes in _register_uses(func.body, None):
+    return _lanes(func, list(_register_uses(func.body, None)))
+
+
+def _lanes(func: PrimFunc, uses: Sequence[_RegisterUse]) -> dict[Buffer, frozenset[int]]:
+    parts = (part for part in walk(func.body) if isinstance(part, Alloc) and part.buffer.scope == "register")
+    found = {part.buffer: frozenset[int]() for part in parts}
+    for use, _, lanes in uses:
         found[use.buffer] |= {lanes} if lanes else set()
     return found
 
@@ -135,11 +140,14 @@ def register_faults(func: PrimFunc) -> Iterator[Unproven]:
     An index is a constant, counted from the start of the buffer, or a multiple of the lanes and the variable of a
     vectorized loop; a view shows whole vectors. All vectors of a buffer have one width.
     """
-    for use, stmt, lanes in _register_uses(func.body, None):
+    if not any(isinstance(part, Alloc) and part.buffer.scope == "register" for part in walk(func.body)):
+        return
+    uses = list(_register_uses(func.body, None))
+    for use, stmt, lanes in uses:
         what = _register_fault(use, stmt, lanes)
         if what is not None:
             yield what
-    for buffer, widths in register_lanes(func).items():
+    for buffer, widths in _lanes(func, uses).items():
         if len(widths) > 1:
             shown = " and ".join(str(width) for width in sorted(widths))
             yield Unproven(f"{buffer.name!r} is in registers, and used as vectors of {shown} lanes", None, _ONE_WIDTH)
@@ -149,11 +157,10 @@ _ONE_WIDTH = "give each width a buffer of its own"
 _UNROLL = "a register is chosen when the C is written: unroll the loop"
 
 
-def _is_register(part: Expr | Stmt) -> bool:
-    return isinstance(part, Alloc) and part.buffer.scope == "register"
+_RegisterUse = tuple[Access, Stmt, int]
 
 
-def _register_uses(stmt: Stmt, loop: For | None) -> Iterator[tuple[Access, Stmt, int]]:
+def _register_uses(stmt: Stmt, loop: For | None) -> Iterator[_RegisterUse]:
     """The uses of registers by ``stmt``, within a vectorized loop or none: the statement that each stands in, and the
     lanes of the vectors; 0 for a single element."""
     for node in (*(part for expr in operands(stmt) for part in walk(expr)), stmt):
