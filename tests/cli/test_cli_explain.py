@@ -18,7 +18,7 @@ from tests._support.te_lowerings import as_declared, kernel_of, lowered
 
 from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
-from uma.cli.run import _show_parts
+from uma.cli.profile import _show_parts
 from uma.codegen.kernel import kernel_source
 from uma.hookspecs import Clock, Code, Cost, Lowered, Pattern, Refuse
 from uma.plugins import PluginEntry, PluginHost
