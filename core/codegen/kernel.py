@@ -52,6 +52,7 @@ from ..tir.form.nodes import (
     View,
     Wait,
 )
+from ..tir.form.transfers import Transfer, transfer
 from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
 from ..tir.proofs.accumulators import exact_sums
 from ..tir.proofs.bounds import Bounds
@@ -59,7 +60,6 @@ from ..tir.rewrites.simplify import simplify_expr, simplify_within
 from .coherence import by_device, shared
 from .expressions import C_TYPES, Printer
 from .registers import Registers
-from .transfers import Transfer, transfer
 from .vectors import VectorLoop, headers
 
 __all__ = ["C_TYPES", "Writer", "headers", "kernel_prototype", "kernel_source"]

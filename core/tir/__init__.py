@@ -4,7 +4,8 @@
 from tensor expressions (`te`). `simplify` is exact, `interpret` runs any function, slowly and strictly. A `Machine` is
 what an accelerator has: each `Memory`, `Queue` and `Intrinsic`, which `Copy`, `Wait` and `Exec` use; `parse_machine`
 reads one. `unroll`, `flatten` and `hoist_scratch` bring a function into the form that the code generator and the memory
-planner take. `schedule` gives loops that are right another form that is fast.
+planner take. `schedule` gives loops that are right another form that is fast. `count_commands` tells what loops have an
+accelerator do.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ from .form.visit import (
     walk,
 )
 from .proofs.bounds import Bounds, Interval, interval
+from .proofs.commands import Copied, Executed, count_commands
 from .rewrites.flatten import flatten
 from .rewrites.scratch import hoist_scratch
 from .rewrites.simplify import simplify, simplify_expr
@@ -91,8 +93,10 @@ __all__ = [
     "Buffer",
     "Call",
     "Cast",
+    "Copied",
     "Copy",
     "Exec",
+    "Executed",
     "Expr",
     "For",
     "If",
@@ -121,6 +125,7 @@ __all__ = [
     "buffers_read",
     "buffers_written",
     "const",
+    "count_commands",
     "flatten",
     "hoist_scratch",
     "interpret",

@@ -94,11 +94,9 @@ def patterns(target: Target) -> list[Pattern]:
 def estimate_cost(region: MatchedRegion, target: Target) -> Cost | None:
     """Cycles and bytes, by counting the commands."""
     from .cost import cost_of
-    from .layer import shape_of
-    from .machine import Machine
 
-    machine = Machine.of(target)
-    return Cost.total([cost_of(shape_of(match), machine) for match in region.matches])
+    ways = [(match, match.pattern.lower) for match in region.matches]
+    return Cost.total([cost_of(lower(match, target).func) for match, lower in ways if lower is not None])
 
 
 @hookimpl

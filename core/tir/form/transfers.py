@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..tir.form.exprs import flat_element
-from ..tir.form.nodes import INDEX, Bin, Buffer, Copy, Expr, Imm
+from .exprs import flat_element
+from .nodes import INDEX, Bin, Buffer, Copy, Expr, Imm
 
 __all__ = ["Transfer", "transfer"]
 

@@ -1,0 +1,209 @@
+"""What a function has an accelerator do, counted without running it.
+
+Only the index arithmetic of loops, conditions and operands is done, and that once for each combination of values that
+tells anything: a loop whose iterations are all alike costs one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InternalError
+from ..form import ctext
+from ..form.dtype import itemsize
+from ..form.nodes import (
+    HOST_SCOPES,
+    Bin,
+    Bind,
+    Copy,
+    Exec,
+    Expr,
+    For,
+    If,
+    Imm,
+    Intrinsic,
+    Load,
+    PrimFunc,
+    Queue,
+    Select,
+    Stmt,
+    Var,
+)
+from ..form.printer import headline
+from ..form.scalar import Fault
+from ..form.transfers import transfer
+from ..form.visit import bodies, operands, variables
+
+__all__ = ["Copied", "Executed", "count_commands"]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One execution of an instruction.
+
+    Args:
+        intrinsic: the instruction.
+        values: of its variables, in their order.
+        queue: that it is started on; None where it is waited for.
+    """
+
+    intrinsic: Intrinsic
+    values: tuple[int, ...]
+    queue: Queue | None = None
+
+    def __getitem__(self, name: str) -> int:
+        """The value of a variable of the instruction; a KeyError where it has none of that name."""
+        return {var.name: value for var, value in zip(self.intrinsic.vars, self.values, strict=True)}[name]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """One transfer, as the generated C asks for it: a `Copy` may be several.
+
+    Args:
+        to, source: the scopes that it copies to and from.
+        rows: how many rows it copies; 1 where the text of the memory takes one at a time.
+        row_bytes: the bytes of a row, which lie side by side on either side.
+        queue: that it is started on; None where it is waited for.
+    """
+
+    to: str
+    source: str
+    rows: int
+    row_bytes: int
+    queue: Queue | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """All its bytes."""
+        return self.rows * self.row_bytes
+
+
+Counted = Counter[Executed | Copied]
+
+
+def count_commands(func: PrimFunc) -> Counter[Executed | Copied]:
+    """Which executions of intrinsics and which transfers a call of ``func`` consists of, and how many of each.
+
+    Copies of nothing are none. Of a copy within the host's memory the rows are those that a transfer would have.
+
+    Raises:
+        InternalError: how often something is done, or on how much, depends on data.
+    """
+    return _Commands(func).of(func.body, {})
+
+
+class _Commands:
+    """Counts within the statements of one function."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.memories = {memory.name: memory for memory in func.memories}
+        self.told: dict[Stmt, tuple[Var, ...] | None] = {}
+        self.found: dict[tuple[Stmt, tuple[int, ...]], Counted] = {}
+
+    def telling(self, stmt: Stmt) -> tuple[Var, ...] | None:
+        """The variables from around ``stmt`` that its commands depend on; None where it has no commands."""
+        if stmt not in self.told:
+            self.told[stmt] = self._telling(stmt)
+        return self.told[stmt]
+
+    def _telling(self, stmt: Stmt) -> tuple[Var, ...] | None:
+        if isinstance(stmt, Exec):
+            return _variables(stmt.values)
+        if isinstance(stmt, Copy):
+            return _variables(stmt.shape)
+        inner = [told for body in bodies(stmt) if (told := self.telling(body)) is not None]
+        if not inner:
+            return None
+        used = [var for told in inner for var in told]
+        if isinstance(stmt, (For, Bind)):
+            is_used, used = stmt.var in used, [var for var in used if var is not stmt.var]
+            own: tuple[Expr, ...] = (stmt.extent,) if isinstance(stmt, For) else (stmt.value,) if is_used else ()
+        else:
+            own = (stmt.condition,) if isinstance(stmt, If) else ()
+        return tuple(dict.fromkeys([*_variables(own), *used]))
+
+    def of(self, stmt: Stmt, values: Mapping[Var, Any]) -> Counted:
+        """The commands of ``stmt`` where variables have these values."""
+        telling = self.telling(stmt)
+        if telling is None:
+            return Counter()
+        key = stmt, tuple([values[var] for var in telling])
+        if key not in self.found:
+            try:
+                self.found[key] = self._of(stmt, values)
+            except Fault as fault:
+                raise InternalError(f"commands cannot be counted: {fault}", where=headline(stmt)) from None
+        return self.found[key]
+
+    def _of(self, stmt: Stmt, values: Mapping[Var, Any]) -> Counted:
+        if isinstance(stmt, Exec):
+            given = tuple([_value(value, values) for value in stmt.values])
+            return Counter({Executed(stmt.intrinsic, given, stmt.queue): 1})
+        if isinstance(stmt, Copy):
+            return self.transfers(stmt, values)
+        if isinstance(stmt, For):
+            extent = max(0, _value(stmt.extent, values))
+            if stmt.var in (self.telling(stmt.body) or ()):
+                return _total(self.of(stmt.body, {**values, stmt.var: index}) for index in range(extent))
+            return Counter({one: extent * times for one, times in self.of(stmt.body, values).items() if extent})
+        if isinstance(stmt, If):
+            branch = stmt.then if _value(stmt.condition, values) else stmt.otherwise
+            return self.of(branch, values) if branch is not None else Counter()
+        if isinstance(stmt, Bind) and stmt.var in (self.telling(stmt.body) or ()):
+            return self.of(stmt.body, {**values, stmt.var: _value(stmt.value, values)})
+        return _total(self.of(body, values) for body in bodies(stmt))
+
+    def transfers(self, stmt: Copy, values: Mapping[Var, Any]) -> Counted:
+        work, queue, to, source = transfer(stmt), stmt.queue, stmt.to.buffer.scope, stmt.source.buffer.scope
+        rows, row = _value(work.rows.extent, values), _value(work.row, values)
+        times = 1
+        for axis in work.loops:
+            times *= max(0, _value(axis.extent, values))
+        memory = self.memories.get(to if to not in HOST_SCOPES else source)
+        if memory is not None:
+            way = "copy" if queue is None else "start"
+            text = getattr(memory, f"{way}_{'in' if to == memory.name else 'out'}")
+            if "rows" not in ctext.placeholders(text):
+                rows, times = 1, times * max(0, rows)
+        one = Copied(to, source, rows, row * itemsize(stmt.to.buffer.dtype), queue)
+        return Counter({one: times} if min(times, rows, row) > 0 else {})
+
+
+def _total(parts: Iterable[Counted]) -> Counted:
+    total: Counted = Counter()
+    for part in parts:
+        total.update(part)
+    return total
+
+
+def _variables(exprs: Sequence[Expr]) -> tuple[Var, ...]:
+    return tuple(dict.fromkeys(var for expr in exprs for var in variables(expr)))
+
+
+def _value(expr: Expr, values: Mapping[Var, Any]) -> Any:
+    """What ``expr`` is; a `Fault` where that has no value, or is not known before there is data."""
+    return _evaluated(expr, values, {})
+
+
+def _evaluated(expr: Expr, values: Mapping[Var, Any], done: dict[Expr, Any]) -> Any:
+    if expr not in done:
+        if isinstance(expr, Imm):
+            return expr.value
+        if isinstance(expr, Var):
+            return values[expr]
+        if isinstance(expr, Load):
+            raise Fault(f"they depend on what {expr.buffer.name!r} holds")
+        first = operands(expr)[0]
+        if isinstance(expr, Select):
+            done[expr] = _evaluated(expr.a if _evaluated(first, values, done) else expr.b, values, done)
+        elif isinstance(expr, Bin) and expr.op in ("and", "or"):
+            a = _evaluated(first, values, done)
+            done[expr] = a if a == (expr.op == "or") else _evaluated(expr.b, values, done)
+        else:
+            assert expr.meaning is not None  # all others are functions of their operands
+            done[expr] = expr.meaning(*[_evaluated(part, values, done) for part in operands(expr)])
+    return done[expr]
