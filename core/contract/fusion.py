@@ -83,7 +83,7 @@ class Fusion:
         Args:
             anchor: computes what the anchor gives, from the tensors of ``tensors``, in another way than the op; None
                 for the op's own.
-            keep: computed tensors that have a stage, however cheap they are.
+            keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
 
         Raises:
             ModelError: an op has no loops.

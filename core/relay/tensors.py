@@ -46,7 +46,7 @@ class TensorFunction:
 
         Args:
             constants: as for `kernel`.
-            keep: computed tensors that have a stage, however cheap they are.
+            keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
         """
         inputs, known = self._parted(constants)
         return te.plain(inputs, self.results, known, keep)

@@ -95,13 +95,13 @@ def plan_stages(
     Args:
         outputs: computed tensors.
         constants: placeholders of contents that are known at build time.
-        keep: computed tensors that are not written into others, nor computed at build time.
+        keep: computed tensors that are not written into others.
 
     Returns:
         The stages; and ``constants`` without those that only what is computed at build time reads.
     """
     whole = in_order({}, outputs)
-    fixed = _fixed(whole, constants, {*outputs, *keep})
+    fixed = _fixed(whole, constants, outputs)
     stages = {tensor: _simplified(definition) for tensor, definition in in_order({}, outputs, fixed).items()}
     for tensor, definition in reversed(list(stages.items())):
         if isinstance(definition, Compute) and tensor not in outputs and tensor not in keep:
@@ -119,7 +119,7 @@ def plan_stages(
 
 
 def _fixed(
-    stages: Mapping[Tensor, Definition], constants: Collection[Tensor], kept: Collection[Tensor]
+    stages: Mapping[Tensor, Definition], constants: Collection[Tensor], outputs: Collection[Tensor]
 ) -> frozenset[Tensor]:
     """The stages that read constants, and nothing that is not known at build time. What reads nothing at all is better
     computed where it is used."""
@@ -130,7 +130,7 @@ def _fixed(
         for buffer in reads:
             if buffer not in stages and (_base(buffer) in constants or _is_constant(buffer)):
                 known[buffer] = True
-        if tensor not in kept and all(buffer in known for buffer in reads):
+        if tensor not in outputs and all(buffer in known for buffer in reads):
             known[tensor] = any(known[buffer] for buffer in reads)
     return frozenset(tensor for tensor in stages if known.get(tensor))
 

@@ -396,7 +396,7 @@ def plain(
         inputs: as for `prim_func`.
         outputs: as for `prim_func`.
         constants: as for `prim_func`.
-        keep: computed tensors that have a stage, however cheap they are.
+        keep: computed tensors that have a stage, however cheap they are; but those that are computed at build time.
 
     Returns:
         The function, with its parameters in the order of `prim_func`, but without workspaces.
