@@ -187,7 +187,7 @@ class _Matcher:
         what = f"loop {b.var.name!r} has extent {print_expr(b.extent)}, that of the instruction {print_expr(a.extent)}"
         extents = list(self.expr(a.extent, b.extent, found))
         if not extents:
-            yield from self.fails(found.size, what)
+            yield from self.fails(found.size + 1, what)
         for one in extents:
             yield from self.statement(a.body, b.body, one.more(loops={**one.loops, a.var: b.var}))
 

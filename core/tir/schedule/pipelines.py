@@ -103,7 +103,7 @@ def _rolled(
     step = form.stride(var) or 0
     if not 0 < step < side.size or not isinstance(side.extent, Imm):
         raise illegal(f"{what}: iterations have nothing in common, or not always as much")
-    if not box_of(writes, known).is_whole or box_of(writes, known).sides != box.sides:
+    if not box_of(writes, known).covers(box):
         raise illegal(f"{what}: not all that an iteration uses is made in it")
     # What is made must not depend on the iteration but by its place.
     loops = [one for one in inner_loops(made) if one.var in writes[0].forms[dim].terms]

@@ -47,12 +47,20 @@ class Box:
         """Whether every element is touched by each of the uses."""
         return all(side.is_whole for side in self.sides)
 
+    def covers(self, other: Box) -> bool:
+        """Whether each of the uses touches all of another box, for sure."""
+        pairs = zip(self.sides, other.sides, strict=True)
+        return self.is_whole and all(a.start is b.start and a.extent is b.extent for a, b in pairs)
+
 
 def as_expr(form: Affine) -> Expr:
     """A sum as an expression."""
-    total: Expr = Imm(form.constant, INDEX)
-    for term, factor in form.terms.items():
-        total = total + term * factor
+    parts = [term if factor == 1 else term * factor for term, factor in form.terms.items()]
+    if form.constant or not parts:
+        parts.append(Imm(form.constant, INDEX))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
     return total
 
 

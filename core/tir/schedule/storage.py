@@ -8,6 +8,7 @@ from math import prod
 
 from ..form.exprs import flat_element
 from ..form.nodes import (
+    ADDRESSED_SCOPES,
     HOST_SCOPES,
     INDEX,
     Alloc,
@@ -31,9 +32,9 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.visit import bodies, operands, rebuild, walk
+from ..form.visit import bodies, operands, rebuild, views, walk
 from ..proofs.bounds import Bounds
-from .dependences import Use, collect, reduction_op
+from .dependences import Use, collect
 from .nest import Names, Site, block_site, illegal, readdressed
 from .regions import Box, Side, box_of
 from .state import State
@@ -94,15 +95,24 @@ class _Part:
     buffer: Buffer
 
     @staticmethod
-    def of(box: Box, name: str, scope: str, order: Sequence[int] | None = None, keep: bool = False) -> _Part:
-        radices = [_radices(side, scope) for side in box.sides]
+    def of(
+        uses: Sequence[Use],
+        known: Bounds,
+        name: str,
+        scope: str,
+        order: Sequence[int] | None = None,
+        alignment: int = 0,
+    ) -> _Part:
+        box = box_of(uses, known)
+        # An instruction takes a dimension as it is.
+        split = scope == "register" and not any(use.spans for use in uses)
+        radices = [_radices(side, split) for side in box.sides]
         if not any(radices) and scope != "register" and radices:
             radices[-1] = (1,)
         order = tuple(range(len(radices))) if order is None else tuple(order)
         if sorted(order) != list(range(len(radices))):
             raise illegal(f"{order} is no order of the {len(radices)} dimensions of {box.buffer.name!r}")
         shape = tuple(extent for dim in order for extent in radices[dim])
-        alignment = box.buffer.alignment if keep else 0
         return _Part(box, tuple(radices), order, Buffer(name, shape, box.buffer.dtype, scope, alignment))
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -118,8 +128,7 @@ class _Part:
 
     def view(self, view: View) -> View:
         """The view of this that shows what a view of the other buffer shows."""
-        if any(len(radices) > 1 for radices in self.radices):
-            raise illegal(f"{view.buffer.name!r} is given to an instruction already", "put it in registers before")
+        _check_seen(view.buffer, self.buffer.scope)
         kept = [dim for dim in self.order if self.radices[dim]]
         axes = []
         for axis in view.axes:
@@ -153,12 +162,20 @@ class _Part:
         return Block(label, copy)
 
 
-def _radices(side: Side, scope: str) -> tuple[int, ...]:
+def _check_seen(buffer: Buffer, scope: str) -> None:
+    """Raise unless an instruction, or a copy, that a buffer is given to can be given one in another scope."""
+    kinds = {"global" if one in ADDRESSED_SCOPES else one for one in (buffer.scope, scope)}
+    if len(kinds) > 1:
+        what = f"{buffer.name!r} cannot be put in {scope!r}: an instruction or a copy takes it from {buffer.scope!r}"
+        raise illegal(what, "tensorize later")
+
+
+def _radices(side: Side, split: bool) -> tuple[int, ...]:
     if side.size == 1:
         return ()
     steps = [count for _, count in side.steps or () if count > 1]
     dense = isinstance(side.extent, Imm) and prod(steps) == side.size
-    return tuple(steps) if scope == "register" and dense else (side.size,)
+    return tuple(steps) if split and dense else (side.size,)
 
 
 def _place(state: State, label: str, at: Var | str | None) -> tuple[Stmt, Stmt, Bounds, Callable[[Stmt], Stmt]]:
@@ -186,7 +203,7 @@ def cache_write(
     if not any(use.writes for use in uses):
         raise illegal(f"{what}: nothing writes it there", "use cache_read for what is read")
     names = state.names()
-    part = _Part.of(box_of(uses, known), names.new(f"{buffer.name}_{scope}"), scope)
+    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope)
     takes = _takes(uses, part.box, known, what)
     if takes and not part.box.is_whole:
         raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
@@ -207,12 +224,7 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     if not first.writes:
         return True
     covers = [use for use in uses if use.stmt is first.stmt and use.writes]
-    own = box_of(covers, known)
-    guarded = any(isinstance(stmt, If) for stmt in first.around)
-    if reduction_op(first.stmt) is not None:
-        return True
-    same = all(a.start is b.start and a.extent is b.extent for a, b in zip(own.sides, box.sides, strict=True))
-    if guarded or not own.is_whole or not same:
+    if any(isinstance(stmt, If) for stmt in first.around) or not box_of(covers, known).covers(box):
         reason = f"`{first}`, which comes first, does not surely write all that is used"
         raise illegal(f"{what}: {reason}", "peel or shrink tails instead of guarding them, or take a loop further out")
     return False
@@ -259,7 +271,7 @@ def cache_read(
     if not uses:
         raise illegal(f"{what}: nothing reads it there")
     names = state.names()
-    part = _Part.of(box_of(uses, known), names.new(f"{buffer.name}_{scope}"), scope, layout)
+    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope, layout)
     if not part.box.is_whole and not _is_initialised(state, buffer):
         raise illegal(f"{what}: it cannot be seen that all of what would be copied has a value")
     made = readdressed(body, buffer, part.buffer, part.at, part.view)
@@ -288,11 +300,10 @@ def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, 
     uses = collect(body, known, buffer)
     if not uses:
         raise illegal(f"{what}: nothing uses it there")
-    box = box_of(uses, known)
-    if _takes(uses, box, known, what):
+    if _takes(uses, box_of(uses, known), known, what):
         raise illegal(f"{what}: `{uses[0]}` needs what an earlier iteration left in it")
     scope = "local" if buffer.scope == "global" else buffer.scope
-    part = _Part.of(box, state.names().new(buffer.name), scope, keep=True)
+    part = _Part.of(uses, known, state.names().new(buffer.name), scope, alignment=buffer.alignment)
     made = Alloc(part.buffer, readdressed(body, buffer, part.buffer, part.at, part.view))
     state = dropped(state.put(old, around(made)), buffer)
     return redeclared(state, part.buffer, replace(part.buffer, name=buffer.name))
@@ -323,6 +334,8 @@ def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[
     role = next((param.role for param in state.func.params if param.buffer is buffer), None)
     if role not in (None, "workspace"):
         raise illegal(f"{buffer.name!r} cannot be put in {scope!r}: it is an {role}", "use cache_read or cache_write")
+    if any(view.buffer is buffer for part in walk(state.func.body) if isinstance(part, Stmt) for view in views(part)):
+        _check_seen(buffer, scope)
     func = state.func
     if role is not None and scope == "global":
         return state, buffer
