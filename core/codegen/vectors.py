@@ -362,7 +362,9 @@ class VectorPrinter:
 
     def choice(self, expr: Select, a: Text, b: Text, width: int) -> Text:
         if not self.loop.varies(expr.condition):
-            return Text(f"{self.scalars.text(expr.condition)} ? {a.text} : {b.text}", CHOICE)
+            condition = self.scalars.text(expr.condition)
+            condition = f"({condition})" if isinstance(expr.condition, Select) else condition
+            return Text(f"{condition} ? {a.text} : {b.text}", CHOICE)
         for part in (expr.a, expr.b):
             self.check_total(part)
         return Text(f"UMA_SELECT({self.fitted(expr.condition, width)}, {a.text}, {b.text})", PRIMARY)
@@ -423,7 +425,8 @@ class VectorPrinter:
         if expr.op == "abs":
             return self.each(dtype, f"uma_abs_{SUFFIXES[dtype]}", self.vector(a).text)
         if is_float(dtype) or not self.known.may_wrap(expr):
-            return Text(f"-{self.operand(a)}", UNARY)
+            value = self.vector(a)
+            return Text(f"-{value.text if value.rank == PRIMARY else f'({value.text})'}", UNARY)
         negative = Text(f"(-{_tight(self.cast_to(f'u{dtype}', self.vector(a)))})", PRIMARY)
         return self.cast_to(dtype, negative)
 

@@ -169,6 +169,7 @@ def all_forms() -> Iterator[Case]:
             yield (dtype, dtype, "int16"), lambda a, b, c, op=op: Select(Bin(op, a, b), c, const(3, "int16"))
         if not dtype.startswith("u"):
             yield (dtype,), partial(Un, "neg")
+            yield (dtype,), lambda a: Un("neg", Un("neg", a))
             yield (dtype,), partial(Un, "abs")
     for dtype in INTEGERS:
         for op in ("floordiv", "floormod", "truncdiv", "bitand", "bitor", "bitxor"):
@@ -315,7 +316,7 @@ STENCIL = """
                 if k[0] > 3:
                     y[8 * i + l] = v if big else x[8 * i + l] + float32(k[0])
                 else:
-                    y[8 * i + l] = (x[0] if k[0] > 1 else x[1]) + float32(i)
+                    y[8 * i + l] = (x[l] if (k[0] > 1 if k[0] > 0 else k[0] > -1) else x[1]) + float32(i)
                 n[8 * i + l] = not big and x[8 * i + l] < 1.0
     """
 

@@ -53,7 +53,7 @@ typedef int uma_si4 __attribute__((vector_size(16)));
 typedef int uma_si16 __attribute__((vector_size(64)));
 typedef long long uma_di8 __attribute__((vector_size(64)));
 
-#define UMA_LOAD(t, n, pointer) (*(const uma_##t##x##n##_at *)(pointer))
+#define UMA_LOAD(t, n, pointer) ((uma_##t##x##n)(*(const uma_##t##x##n##_at *)(pointer)))
 #define UMA_STORE(t, n, pointer, vector) (*(uma_##t##x##n##_at *)(pointer) = (vector))
 
 /* A scalar in all lanes. */
