@@ -214,7 +214,8 @@ class Store(Stmt):
 class Update(Stmt):
     """``buffer[indices] = op(buffer[indices], value)`` with ``op`` one of add, mul, min, max: one step of a reduction.
 
-    Steps of one reduction may be reordered for integers, never for floats.
+    A rewrite may reorder steps of one reduction for integers, never for floats. A schedule may reorder both: it is what
+    chooses the order.
     """
 
     op: str

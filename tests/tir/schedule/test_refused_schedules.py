@@ -296,6 +296,123 @@ CASES: dict[str, Case] = {
         lambda s: s.inline("a"),
         "loop 'k' writes an element several times, or a diagonal",
     ),
+    "outside of it": (
+        STAGES,
+        lambda s: s.compute_at("first", "c"),
+        "block 'first' cannot be computed at loop 'c': `z[p, q] =",
+    ),
+    "nobody reads": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3,)]):
+                t = alloc(int32, (3,))
+                with block("a"):
+                    for i in range(3):
+                        t[i] = x[i]
+                with block("b"):
+                    for j in range(3):
+                        y[j] = x[j]
+        """),
+        lambda s: s.compute_at("a", "j"),
+        "block 'a' cannot be computed at loop 'j': nothing there reads 't'",
+    ),
+    "adds up": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3,)]):
+                t = alloc(int32, (3,))
+                u = alloc(int32, (1,))
+                with block("a"):
+                    for i in range(3):
+                        t[i] = x[i]
+                        u[0] = x[i]
+                with block("b"):
+                    for j in range(3):
+                        y[j] = t[j] + u[0]
+        """),
+        lambda s: s.compute_at("a", "j"),
+        "block 'a' cannot be computed at loop 'j': its iterations depend on one another",
+    ),
+    "two parts": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (4, 4))
+                with block("a"):
+                    for i in range(4):
+                        for k in range(4):
+                            t[i, k] = x[i]
+                with block("b"):
+                    for j in range(4):
+                        y[j] = t[j, j]
+        """),
+        lambda s: (s.split("k", 2), s.reorder("k_o", "i", "k_i"), s.split("i", 2), s.reverse_compute_at("b", "i_o")),
+        "block 'b' cannot be computed at loop 'i_o': its loop 'j' would have to go over two parts at once",
+    ),
+    "as it lies": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (4,))
+                with block("a"):
+                    for i in range(4):
+                        t[i] = x[i]
+                copy(view(y[0], axis(0)), view(t[0], axis(0)), (4,))
+        """),
+        lambda s: s.inline("a"),
+        "takes 't' as it lies in memory",
+    ),
+    "another iteration": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (4,))
+                for i in range(4):
+                    with block("a"):
+                        t[i] = x[i]
+                    with block("b"):
+                        y[i] = t[i - 1] if i > 0 else 5
+        """),
+        lambda s: s.inline("a"),
+        "uses it in another iteration of the loops around it",
+    ),
+    # decomposing
+    "first of all": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (1,)]):
+                y[0] = 0
+                with block("a"):
+                    for i in range(1):
+                        for k in range(4):
+                            y[i] += x[k]
+                        y[i] = y[i] * 2
+        """),
+        lambda s: s.decompose_reduction("a", "i"),
+        "the reduction of 'a' cannot be decomposed at loop 'i': the reduction comes first within it",
+    ),
+    "asks": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (2,)]):
+                for c in range(2):
+                    y[c] = c
+                with block("a"):
+                    for i in range(2):
+                        if y[0] < 5:
+                            y[i] = 1
+                            for k in range(4):
+                                y[i] += x[k]
+        """),
+        lambda s: s.decompose_reduction("a", "i"),
+        "`if y[0] < 5:` asks for what it writes",
+    ),
+    "met again": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (3,)]):
+                y[0] = 1
+                with block("a"):
+                    for i in range(2):
+                        y[i + 1] = y[i]
+                        for k in range(4):
+                            y[i + 1] += x[k]
+        """),
+        lambda s: s.decompose_reduction("a", "i"),
+        "meet in 'y', in different iterations of it",
+    ),
     # caches and places
     "reads only": (
         MATMUL,
@@ -345,6 +462,17 @@ CASES: dict[str, Case] = {
         MATMUL,
         lambda s: s.store_at("t", "i"),
         "'t' cannot be stored at loop 'i': it is used outside of it",
+    ),
+    "not used": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3,)]):
+                t = alloc(int32, ())
+                with block("a"):
+                    for i in range(3):
+                        y[i] = x[i]
+        """),
+        lambda s: s.store_at("t", "i"),
+        "'t' cannot be stored at loop 'i': nothing uses it there",
     ),
     "carried on": (
         parsed("""
