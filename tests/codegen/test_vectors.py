@@ -531,8 +531,8 @@ def test_random_loops_mean_in_vectors_what_they_mean(tmp_path_factory: pytest.Te
 
 
 @pytest.mark.soak
-@settings(max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(st.lists(vector_loops(), min_size=60, max_size=60))
+@settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(vector_loops(), min_size=12, max_size=12))  # of many more hypothesis draws none
 def test_many_random_loops_mean_in_vectors_what_they_mean(
     tmp_path_factory: pytest.TempPathFactory, runs: list[Run]
 ) -> None:
