@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
@@ -136,8 +135,8 @@ def _lower_call(
         except ModelError as error:
             error.where = error.where or ", ".join(layers) or None
             raise
-        loops = bound(replace(made, func=_contracted(made.func, host)), fusion)
-    return Call(_named(loops.func, name, kernels, taken), loops.arguments(given))
+        loops = bound(made, fusion)
+    return Call(_named(_contracted(loops.func, host), name, kernels, taken), loops.arguments(given))
 
 
 def _contracted(func: PrimFunc, host: Member | None) -> PrimFunc:

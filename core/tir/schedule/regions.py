@@ -96,7 +96,7 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
     else:
         steps = [part.steps for part in parts if part.is_dense and (part.low, part.high) == (low, high) and part.steps]
         made = Side(base, length, size, max(steps, key=len, default=None), same and first.is_dense)
-    if made.size >= extent and made.steps is None and not variables(made.start):
+    if made.size >= extent and made.steps is None and not made.is_whole and not variables(made.start):
         return whole
     return Side(simplify_within(made.start, known), simplify_within(made.extent, known), *_rest(made))
 
@@ -116,6 +116,13 @@ def _is_minimum(length: Expr, room: Expr, known: Bounds) -> bool:
     if not isinstance(length, Bin) or length.op != "min":
         return False
     return any(known.of(simplify_within(room - side, known))[0] >= 0 for side in (length.a, length.b))
+
+
+def _times(extent: Expr, factor: int) -> Expr:
+    """A product with the extent of a shrunk loop, as a minimum as well."""
+    if isinstance(extent, Bin) and extent.op == "min" and factor != 1:
+        return minimum(extent.a * factor, extent.b * factor)
+    return extent * factor if factor != 1 else extent
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,11 @@ class _Part:
         length: Expr | None = None
         if all(isinstance(extents[var], Imm) for var in counts):
             length = const(high - low + 1)
-        elif len(own) == 1 and dense:
-            (var,) = counts
-            length = extents[var] if not any(v in inner for v in variables(extents[var])) else None
+        elif dense and steps:
+            # Only the loop of the largest steps may be shorter in some iterations.
+            outermost = next(var for var in own if isinstance(var, Var) and own[var] == steps[0][0])
+            others = [extents[var] for var in counts if var is not outermost]
+            if all(isinstance(other, Imm) for other in others):
+                length = _times(extents[outermost], steps[0][0])
+                length = None if any(var in inner for var in variables(length)) else length
         return _Part(outer, low, high, steps, length, dense and length is not None)

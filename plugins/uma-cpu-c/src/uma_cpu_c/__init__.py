@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from uma.compilers import KNOWN_COMPILERS
-from uma.hookspecs import Code, hookimpl
+from uma.hookspecs import Code, Strategy, hookimpl
 from uma.machines import RUNNERS
 from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import canonicalise, cpu_flags, machine_of
 from .features import features_of
+from .strategies import strategies_of
 
-__all__ = ["KIND", "register_target", "tir_to_runtime"]
+__all__ = ["KIND", "register_target", "strategies", "tir_to_runtime"]
 
 UMA_PLUGIN_API = (0, 5)
 
@@ -64,6 +65,12 @@ _MATH_FLAGS = (
 def register_target() -> list[TargetKind]:
     """The one kind, ``c``."""
     return [KIND]
+
+
+@hookimpl
+def strategies(target: Target) -> list[Strategy]:
+    """Register tiles, for CPUs with vectors."""
+    return strategies_of(target)
 
 
 @hookimpl

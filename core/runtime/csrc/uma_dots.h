@@ -1,0 +1,87 @@
+/* Sums of products of small integers, a vector of int32 at a time: what compilers do not make of loops.
+ *
+ * UMA_DOT2_i32x8(acc, a, w): acc[l] + a[0] * w[2 * l] + a[1] * w[2 * l + 1], of int16. One instruction and an addition.
+ * UMA_DOT4_i32x8(acc, a, w): acc[l] + a[0] * w[4 * l] + .. + a[3] * w[4 * l + 3], a of uint8, w of int8. One instruction
+ * of VNNI, in assembler: as a builtin it makes gcc 12 spill the accumulators.
+ *
+ * acc is a vector, a and w are pointers, of no alignment. Sums wrap around. All forms give the same bits.
+ */
+#ifndef UMA_DOTS_H
+#define UMA_DOTS_H
+
+#include <string.h>
+
+#include "uma_vectors.h"
+
+#define UMA_DOT_SPLAT(n, pointer)                                                                                      \
+    __extension__({                                                                                                    \
+        int32_t uma_word;                                                                                              \
+        memcpy(&uma_word, (pointer), sizeof uma_word);                                                                 \
+        UMA_SPLAT(i32, n, uma_word);                                                                                   \
+    })
+
+/* The low and the high half of each word, extended by their sign. */
+#define UMA_DOT2_PLAIN(n, acc, a, w)                                                                                   \
+    __extension__({                                                                                                    \
+        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        const uma_i32x##n uma_low = ((uma_i32x##n)((uma_u32x##n)uma_p << 16) >> 16) *                                  \
+                                    ((uma_i32x##n)((uma_u32x##n)uma_q << 16) >> 16);                                   \
+        (uma_i32x##n)((uma_u32x##n)(acc) + (uma_u32x##n)uma_low + (uma_u32x##n)((uma_p >> 16) * (uma_q >> 16)));       \
+    })
+#define UMA_DOT4_BYTE(n, p, q, shift)                                                                                  \
+    ((uma_u32x##n)((uma_i32x##n)(((uma_u32x##n)(p) >> (shift)) & 255u) *                                               \
+                   ((uma_i32x##n)((uma_u32x##n)(q) << (24 - (shift))) >> 24)))
+#define UMA_DOT4_PLAIN(n, acc, a, w)                                                                                   \
+    __extension__({                                                                                                    \
+        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        (uma_i32x##n)((uma_u32x##n)(acc) + UMA_DOT4_BYTE(n, uma_p, uma_q, 0) + UMA_DOT4_BYTE(n, uma_p, uma_q, 8) +     \
+                      UMA_DOT4_BYTE(n, uma_p, uma_q, 16) + UMA_DOT4_BYTE(n, uma_p, uma_q, 24));                        \
+    })
+
+#if defined(__SSE2__) && UMA_HAS(__builtin_ia32_pmaddwd128)
+#define UMA_DOT2_i32x4(acc, a, w)                                                                                      \
+    ((acc) + (uma_i32x4)__builtin_ia32_pmaddwd128((uma_hi8)UMA_DOT_SPLAT(4, a), (uma_hi8)UMA_LOAD(i32, 4, w)))
+#else
+#define UMA_DOT2_i32x4(acc, a, w) UMA_DOT2_PLAIN(4, acc, a, w)
+#endif
+#if defined(__AVX2__) && UMA_HAS(__builtin_ia32_pmaddwd256)
+#define UMA_DOT2_i32x8(acc, a, w)                                                                                      \
+    ((acc) + (uma_i32x8)__builtin_ia32_pmaddwd256((uma_hi16)UMA_DOT_SPLAT(8, a), (uma_hi16)UMA_LOAD(i32, 8, w)))
+#else
+#define UMA_DOT2_i32x8(acc, a, w) UMA_DOT2_PLAIN(8, acc, a, w)
+#endif
+#if defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512_mask)
+#define UMA_DOT2_i32x16(acc, a, w)                                                                                     \
+    ((acc) + (uma_i32x16)__builtin_ia32_pmaddwd512_mask((uma_hi32)UMA_DOT_SPLAT(16, a),                                \
+                                                        (uma_hi32)UMA_LOAD(i32, 16, w), (uma_si16){0}, (uint16_t)-1))
+#elif defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512)
+#define UMA_DOT2_i32x16(acc, a, w)                                                                                     \
+    ((acc) + (uma_i32x16)__builtin_ia32_pmaddwd512((uma_hi32)UMA_DOT_SPLAT(16, a), (uma_hi32)UMA_LOAD(i32, 16, w)))
+#else
+#define UMA_DOT2_i32x16(acc, a, w) UMA_DOT2_PLAIN(16, acc, a, w)
+#endif
+
+#define UMA_DOT4_ASM(n, instruction, constraint, acc, a, w)                                                            \
+    __extension__({                                                                                                    \
+        uma_i32x##n uma_sum = (acc);                                                                                   \
+        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        __asm__(instruction " %2, %1, %0" : "+" constraint(uma_sum) : constraint(uma_p), constraint(uma_q));           \
+        uma_sum;                                                                                                       \
+    })
+#if defined(__AVX512VNNI__)
+#define UMA_DOT4_i32x16(acc, a, w) UMA_DOT4_ASM(16, "vpdpbusd", "v", acc, a, w)
+#else
+#define UMA_DOT4_i32x16(acc, a, w) UMA_DOT4_PLAIN(16, acc, a, w)
+#endif
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_ASM(8, "vpdpbusd", "v", acc, a, w)
+#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_ASM(4, "vpdpbusd", "v", acc, a, w)
+#elif defined(__AVXVNNI__)
+#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_ASM(8, "%{vex%} vpdpbusd", "x", acc, a, w)
+#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_ASM(4, "%{vex%} vpdpbusd", "x", acc, a, w)
+#else
+#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_PLAIN(8, acc, a, w)
+#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_PLAIN(4, acc, a, w)
+#endif
+
+#endif

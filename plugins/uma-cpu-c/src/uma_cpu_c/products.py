@@ -1,0 +1,153 @@
+"""Convolutions and matrix products as one: sums over the taps of rows of numbers that lie side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from uma.hookspecs import Fusion
+from uma.relay import Call
+from uma.tir import INDEX, Expr, Imm, te
+
+__all__ = ["Operand", "Product", "product_of"]
+
+Index = Sequence[Expr]
+Element = Callable[..., Expr]
+Pieces = list[tuple[Sequence[int], Sequence[int], Element]]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How the data is brought to where it is multiplied.
+
+    Args:
+        dtype: of it there.
+        offset: what is added to it.
+        zero: padding, there.
+        group: how many numbers of a row are multiplied at once: a row is read that far beyond its end.
+    """
+
+    dtype: str
+    offset: int = 0
+    zero: int = 0
+    group: int = 1
+
+    def convert(self, value: Expr) -> Expr:
+        """A number of the model, as it is there."""
+        if value.dtype == self.dtype:
+            return value
+        wide = value.astype("int32")
+        return (wide + self.offset if self.offset else wide).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Product:
+    """``out[*outer, x, o]`` is the sum over ``taps`` of ``data(outer, x, taps) * weight(outer, taps, o)``.
+
+    Args:
+        shape: of the result; of one dimension it has no ``x``.
+        taps: how far the sum goes, dimension by dimension; the last one runs along the data.
+        data: an element of the data, padding included.
+        weight: an element of the weights, of the model's dtype.
+        batches: how many of the first dimensions of ``outer`` the weights have.
+        stages: tensors that need loops of their own.
+    """
+
+    shape: tuple[int, ...]
+    taps: tuple[int, ...]
+    data: Callable[[Index, Expr, Index], Expr]
+    weight: Callable[[Index, Index, Expr], Expr]
+    batches: int
+    stages: tuple[te.Tensor, ...]
+
+
+def product_of(fusion: Fusion, operand: Operand) -> Product | None:
+    """What the anchor of ``fusion``, a convolution or a matrix product, computes, as a product; None where it is none
+    of this form: a convolution in groups, a product whose first operand is broadcast.
+    """
+    call = fusion.anchor
+    assert call is not None
+    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    name = (call.op_name or "").rpartition(".")[2]
+    if name in ("conv1d", "conv2d"):
+        return _convolution(fusion, call, data, weight, operand) if call.attrs.groups == 1 else None
+    if name == "matmul" and not (data.shape[:-2] == call.shape[:-2] and weight.shape[:-2] in ((), call.shape[:-2])):
+        return None
+    rows, stages = _rows(data, operand)
+    batches = 0 if name == "dense" else len(weight.shape) - 2
+
+    def of_data(outer: Index, x: Expr, taps: Index) -> Expr:
+        return rows[(*outer, *((x,) if len(rows.shape) > 1 else ()), *taps)]
+
+    def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
+        return weight[(o, *taps)] if name == "dense" else weight[(*outer[:batches], *taps, o)]
+
+    return Product(call.shape, data.shape[-1:], of_data, of_weight, batches, stages)
+
+
+def _rows(data: te.Tensor, operand: Operand) -> tuple[te.Tensor, tuple[te.Tensor, ...]]:
+    """The rows of a matrix, copied where they are converted or must have room behind them."""
+    room = -data.shape[-1] % operand.group
+    if data.dtype == operand.dtype and not room:
+        return data, ()
+    shape = (*data.shape[:-1], data.shape[-1] + room)
+    origin = (0,) * len(shape)
+    pieces: Pieces = [(origin, data.shape, lambda *i: operand.convert(data[i]))]
+    if room:
+        pieces.insert(0, (origin, shape, lambda *_: Imm(0, operand.dtype)))
+    made = te.assemble(shape, operand.dtype, pieces, "rows")
+    return made, (made,)
+
+
+def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor, operand: Operand) -> Product:
+    attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
+    # A convolution of one dimension is one of a picture of one row.
+    batch, channels, width = data.shape[0], data.shape[-1], data.shape[-2]
+    height, kernel_height = (data.shape[1], weight.shape[0]) if is_picture else (1, 1)
+    kernel_width, stride, dilation = weight.shape[-3], attrs.strides[-1], attrs.dilation[-1]
+    row_stride, row_dilation = (attrs.strides[0], attrs.dilation[0]) if is_picture else (1, 1)
+    top, left, bottom, right = attrs.padding if is_picture else (0, attrs.padding[0], 0, attrs.padding[1])
+    # Without dilation the taps of a row lie side by side.
+    is_run = dilation == 1 or kernel_width == 1
+    taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, channels)
+    room = -taps[-1] % operand.group
+    given, is_flat = _flat(fusion, data)
+    if is_flat and data.dtype == operand.dtype and not any((top, left, bottom, right, room)):
+        stages: tuple[te.Tensor, ...] = ()
+        element = given
+    else:
+        shape = (batch, height + top + bottom, (width + left + right) * channels + room)
+        inner = (batch, height, width * channels)
+        pieces: Pieces = [((0, top, left * channels), inner, lambda *i: operand.convert(given(*i)))]
+        if shape != inner:
+            pieces.insert(0, ((0, 0, 0), shape, lambda *_: Imm(operand.zero, operand.dtype)))
+        padded = te.assemble(shape, operand.dtype, pieces, "padded")
+        stages, element = (padded,), lambda *i: padded[i]
+
+    def of_data(outer: Index, x: Expr, taps: Index) -> Expr:
+        y = outer[1] if is_picture else Imm(0, INDEX)
+        row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
+        if not is_run:
+            first = first + taps[1] * (dilation * channels)
+        return element(outer[0], row, first + taps[-1])
+
+    def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
+        kx, c = (taps[1] // channels, taps[1] % channels) if is_run else (taps[1], taps[2])
+        return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
+
+    return Product(call.shape, taps, of_data, of_weight, 0, stages)
+
+
+def _flat(fusion: Fusion, data: te.Tensor) -> tuple[Element, bool]:
+    """An element of the data by batch, row, and number in the row; and whether that is how the kernel has it."""
+    channels, is_picture = data.shape[-1], len(data.shape) == 4
+    assert fusion.anchor is not None
+    operand = fusion.anchor.args[0]
+    is_shared = any(operand in call.args for call in fusion.calls if call is not fusion.anchor)
+    if isinstance(data.definition, te.Placeholder) and not is_shared:
+        height = data.shape[1] if is_picture else 1
+        flat = te.reshape(data, (data.shape[0], height, data.shape[-2] * channels))
+        return (lambda n, y, i: flat[n, y, i]), True
+    if is_picture:
+        return (lambda n, y, i: data[n, y, i // channels, i % channels]), False
+    return (lambda n, y, i: data[n, i // channels, i % channels]), False

@@ -1,0 +1,174 @@
+"""The schedule of a product: a register tile of pixels by channels, and what follows it done while it is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from uma.hookspecs import Fusion, Scheduled
+from uma.relay import Constant
+from uma.tir import (
+    Bin,
+    Block,
+    Call,
+    Cast,
+    Expr,
+    Imm,
+    Intrinsic,
+    PrimFunc,
+    Select,
+    Un,
+    minimum,
+    te,
+    walk,
+)
+from uma.tir.schedule import Schedule, VectorUnit
+
+from .products import Product
+from .tiles import Tile
+from .units import Unit
+
+__all__ = ["is_known", "tiled"]
+
+
+def tiled(
+    fusion: Fusion, product: Product, tile: Tile, unit: Unit, instruction: Intrinsic | None = None, zero: int = 0
+) -> Scheduled | None:
+    """The loops of a fusion whose anchor is a product; None where what follows that has stages of its own.
+
+    Args:
+        fusion: whose anchor it is.
+        product: the anchor.
+        tile: its channels divide those of the product.
+        unit: of the CPU.
+        instruction: adds a group of products, as many as its second parameter has; None for one at a time.
+        zero: what the data has for 0: what it adds to the sums is subtracted from them.
+    """
+    group = 1 if instruction is None else instruction.params[1].shape[0]
+    sums, packed, axes = _sums(product, tile, group)
+    anchor = te.compute(sums.shape, lambda *i: sums[i], "anchor") if not zero else _centred(sums, product, zero)
+    # Weights that are known now are brought into order now, which takes no stage.
+    stages = product.stages if is_known(fusion) else (*product.stages, packed)
+    kernel = fusion.plain(anchor, (sums, *stages))
+    rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
+    following = [tensor for tensor in rest if tensor.shape == sums.shape]
+    if len(following) != 1 or following[0] is not rest[-1]:
+        return None
+    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
+    for stage in (*stages, *rest[:-1]):
+        if stage in kernel.labels:
+            s.set_scope(kernel.buffers[stage], "global")
+    product_label, last = kernel.labels[sums], kernel.labels[following[0]]
+    loops = s.loops(product_label)
+    rank = len(sums.shape)
+    outer, reduction, grouped = loops[:rank], loops[rank : rank + axes], loops[rank + axes :]
+    blocks, lane = s.split(outer.pop(), tile.lanes)
+    at, vector = s.split(blocks, tile.vectors)
+    inner = [vector, lane]
+    order = [at, *outer]
+    if outer:
+        at, pixel = s.split(outer[-1], tile.pixels, tail="peel")
+        inner, order = [pixel, *inner], [order[0], *outer[:-1], at]
+        s.reorder(*order, *inner)
+    start = s.decompose_reduction(product_label, inner[0])
+    s.reorder(*reduction, *inner, *grouped)
+    if _work(kernel.func, last) <= _MOST_WORK:
+        s.reverse_compute_at(last, at)
+        s.split(s.loops(last)[-1], tile.lanes)
+        s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
+        _spread(s, s.loops(last)[-len(inner) :])
+    else:
+        held = s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
+        _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
+        s.reverse_compute_at(last, at)
+        s.store_at(kernel.buffers[sums], at)
+        s.vectorize(s.split(s.loops(last)[-1], tile.lanes)[1])
+    _spread(s, s.loops(start)[-len(inner) :])
+    if instruction is None:
+        _spread(s, inner)
+    else:
+        for loop in inner[:-1]:
+            s.unroll(loop)
+        s.tensorize(inner[-1], instruction)
+    return Scheduled(replace(kernel, func=s.func))
+
+
+_MOST_WORK = 16
+"""Operations that are done to each vector of sums where it is in registers. What takes more is a loop over sums in
+memory: written out for each vector it takes long to compile, and does not stay in the cache of instructions."""
+
+_WIDE_WORK = 8
+"""What vectors do in several steps counts as that many: products of 32 by 32 bits, numbers of 64 bits."""
+
+
+def _work(func: PrimFunc, label: str) -> int:
+    """How many operations a block does to an element."""
+    (block,) = (part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
+    done = [part for part in walk(block) if isinstance(part, (Bin, Call, Cast, Select, Un))]
+    wide = [part for part in done if part.dtype in ("int64", "uint64") or getattr(part, "name", "") == "mul_high"]
+    return len(done) + (_WIDE_WORK - 1) * len(wide)
+
+
+def is_known(fusion: Fusion) -> bool:
+    """Whether the second operand of the anchor is known at build time."""
+    assert fusion.anchor is not None
+    weight = fusion.anchor.args[1]
+    return weight in fusion.known or isinstance(weight, Constant)
+
+
+def _spread(s: Schedule, loops: list[Any]) -> None:
+    """Side by side in registers: the last loop over the lanes of vectors."""
+    for loop in loops[:-1]:
+        s.unroll(loop)
+    s.vectorize(loops[-1])
+
+
+def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tensor, int]:
+    """The sums, the weights in the order in which tiles read them, and over how many axes the sums go besides a group.
+
+    Where a group goes beyond the last tap, weights are 0.
+    """
+    depth, width = product.batches, tile.channels
+    *outer_taps, run = product.taps
+    taps = (*outer_taps, -(-run // group))
+    tail = () if group == 1 else (group,)
+
+    def element(*index: Expr) -> Expr:
+        outer, first, rest = index[:depth], index[depth + 1 : depth + 1 + len(taps)], index[depth + 1 + len(taps) :]
+        channel = index[depth] * width + rest[0]
+        if group == 1:
+            return product.weight(outer, first, channel)
+        last = first[-1] * group + rest[-1]
+        value = product.weight(
+            outer, (*first[:-1], minimum(last, Imm(run - 1, "int32")) if run % group else last), channel
+        )
+        return Select(last < run, value, Imm(0, value.dtype)) if run % group else value
+
+    shape = (*product.shape[:depth], product.shape[-1] // width, *taps, width, *tail)
+    packed = te.compute(shape, element, "packed")
+    axes = tuple(te.reduce_axis(extent, f"t{number}") for number, extent in enumerate((*taps, *tail)))
+
+    def total(*index: Expr) -> te.Reduction:
+        *outer, o = index
+        x = outer.pop() if outer else o
+        at = axes[: len(taps)]
+        weight: Expr = packed[(*outer[:depth], o // width, *at, o % width, *axes[len(taps) :])]
+        tap = at if group == 1 else (*at[:-1], at[-1] * group + axes[-1])
+        data = product.data(outer, x, tap)
+        if group > 1:
+            data, weight = data.astype("int32"), weight.astype("int32")
+        return te.sum(data * weight, axes)
+
+    return te.compute(product.shape, total, "product"), packed, len(taps)
+
+
+def _centred(sums: te.Tensor, product: Product, zero: int) -> te.Tensor:
+    """The sums less what the data's zero adds to each: a number for each channel, known where the weights are."""
+    depth = product.batches
+    axes = tuple(te.reduce_axis(extent, f"z{number}") for number, extent in enumerate(product.taps))
+    weights = te.compute(
+        (*product.shape[:depth], product.shape[-1]),
+        lambda *i: te.sum(product.weight(i[:depth], axes, i[-1]).astype("int32"), axes),
+        "weight_sums",
+    )
+    return te.compute(sums.shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[i], "centred")

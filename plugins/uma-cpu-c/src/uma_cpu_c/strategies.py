@@ -1,0 +1,89 @@
+"""How the CPU computes what costs most: products by register tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from uma.hookspecs import Fusion, Scheduled, Strategy
+from uma.target import Target
+from uma.tir import Expr
+
+from .dots import dot
+from .features import features_of
+from .products import Operand, Product, product_of
+from .schedules import is_known, tiled
+from .tiles import choose
+from .units import Unit, unit_of
+
+__all__ = ["strategies_of"]
+
+_FLOATS = ("nn.conv1d", "nn.conv2d", "nn.dense", "matmul")
+_INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
+_BYTE_DOTS = ("avx512_vnni", "avx_vnni")
+"""Instruction sets that add four products of bytes at once."""
+
+
+def strategies_of(target: Target) -> list[Strategy]:
+    """The strategies for a CPU: none where it has no vector unit that is known, or where size is what counts."""
+    features = features_of(target)
+    unit = unit_of(str(target.get_attr("mcpu")), features)
+    if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
+        return []
+    found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
+    if "avx2" in features:
+        found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
+    return found
+
+
+def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
+    assert fusion.anchor is not None
+    product = product_of(fusion, Operand("float32")) if fusion.anchor.dtype == "float32" else None
+    if product is None or not _worthwhile(fusion, product):
+        return None
+    tile = choose(_pixels(product), product.shape[-1], 4 * math.prod(product.taps), unit)
+    return None if tile is None else tiled(fusion, product, tile, unit)
+
+
+def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Scheduled | None:
+    """Products of bytes, four at a time, where the CPU has an instruction for that; else of int16, two at a time."""
+    assert fusion.anchor is not None
+    data, weight = (arg.dtype for arg in fusion.anchor.args)
+    zero, weight_zero = fusion.anchor.attrs.input_zero_point, fusion.anchor.attrs.kernel_zero_point
+    by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8")
+    by_bytes = by_bytes and any(name in features for name in _BYTE_DOTS)
+    if data == "int16" and (zero or weight_zero):
+        return None
+    if by_bytes:
+        up = 128 if data == "int8" else 0
+        operand = Operand("uint8", up, zero + up, 4)
+    else:
+        operand = Operand("int16", -zero, 0, 2)
+    product = product_of(fusion, operand)
+    if product is None or not _worthwhile(fusion, product):
+        return None
+    of_model = product.weight
+
+    def centred(outer: Sequence[Expr], taps: Sequence[Expr], o: Expr) -> Expr:
+        wide: Expr = of_model(outer, taps, o).astype("int32") - weight_zero
+        return wide.astype("int16")
+
+    if not by_bytes:
+        product = replace(product, weight=centred)
+    bytes_of_step = 4 * -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
+    cost, spare = (1.0, 1) if by_bytes else (1.5, 2)
+    tile = choose(_pixels(product), product.shape[-1], bytes_of_step, unit, cost, spare)
+    if tile is None:
+        return None
+    instruction = dot(operand.group, tile.lanes, operand.dtype, "int8" if by_bytes else "int16")
+    return tiled(fusion, product, tile, unit, instruction, operand.zero if by_bytes else 0)
+
+
+def _pixels(product: Product) -> int:
+    return product.shape[-2] if len(product.shape) > 1 else 1
+
+
+def _worthwhile(fusion: Fusion, product: Product) -> bool:
+    """Whether weights that are no constants, which are brought into order in each run, are read often enough."""
+    return is_known(fusion) or math.prod(product.shape[:-1]) >= 8
