@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..form.nodes import INDEX, Bin, Buffer, Expr, Imm, Var, const, maximum, minimum
 from ..form.visit import variables
@@ -72,7 +72,16 @@ def box_of(uses: Sequence[Use], known: Bounds) -> Box:
         known: the bounds where that stands.
     """
     buffer = uses[0].buffer
-    return Box(buffer, tuple(_side(uses, dim, known) for dim in range(len(buffer.shape))))
+    sides = tuple(_side(uses, dim, known) for dim in range(len(buffer.shape)))
+    if any(_is_diagonal(use) for use in uses):
+        sides = tuple(replace(side, is_whole=False) for side in sides)
+    return Box(buffer, sides)
+
+
+def _is_diagonal(use: Use) -> bool:
+    """Whether one loop goes along two dimensions at once."""
+    along = [var for form in use.forms for var in {v for term in form.terms for v in variables(term)} & use.inner]
+    return len(along) > len(set(along))
 
 
 def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:

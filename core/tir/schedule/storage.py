@@ -32,10 +32,10 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.visit import bodies, operands, rebuild, views, walk
+from ..form.visit import bodies, operands, rebuild, unguarded, views, walk
 from ..proofs.bounds import Bounds
-from .dependences import Use, collect
-from .nest import Names, Site, block_site, illegal, readdressed
+from .dependences import Use, collect, distances
+from .nest import Names, Site, block_site, illegal, readdressed, site_of
 from .regions import Box, Side, box_of
 from .state import State
 
@@ -205,7 +205,7 @@ def cache_write(
     names = state.names()
     part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope)
     takes = _takes(uses, part.box, known, what)
-    if takes and not part.box.is_whole:
+    if takes and not _has_value(state, uses, part.box, old):
         raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
     leaves = is_used_outside(state, buffer, body)
     made = readdressed(body, buffer, part.buffer, part.at, part.view)
@@ -224,10 +224,18 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     if not first.writes:
         return True
     covers = [use for use in uses if use.stmt is first.stmt and use.writes]
-    if any(isinstance(stmt, If) for stmt in first.around) or not box_of(covers, known).covers(box):
+    early = any(_meets_early(first, use) for use in uses)
+    if early or any(isinstance(stmt, If) for stmt in first.around) or not box_of(covers, known).covers(box):
         reason = f"`{first}`, which comes first, does not surely write all that is used"
         raise illegal(f"{what}: {reason}", "peel or shrink tails instead of guarding them, or take a loop further out")
     return False
+
+
+def _meets_early(first: Use, use: Use) -> bool:
+    """Whether the loops around a write may use an element before they come to write it."""
+    shared = [loop.var for loop in first.loops if loop in use.loops]
+    apart = distances(first, use, shared)
+    return apart is not None and any(ends != (0, 0) for ends in apart.values())
 
 
 def is_used_outside(state: State, buffer: Buffer, body: Stmt) -> bool:
@@ -272,22 +280,35 @@ def cache_read(
         raise illegal(f"{what}: nothing reads it there")
     names = state.names()
     part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope, layout)
-    if not part.box.is_whole and not _is_initialised(state, buffer):
+    if not _has_value(state, uses, part.box, old):
         raise illegal(f"{what}: it cannot be seen that all of what would be copied has a value")
     made = readdressed(body, buffer, part.buffer, part.at, part.view)
     return state.put(old, around(Alloc(part.buffer, seq(part.moved(names, True), made)))), part.buffer
 
 
-def _is_initialised(state: State, buffer: Buffer) -> bool:
-    """Whether every element has a value from the first read on."""
+def _has_value(state: State, uses: Sequence[Use], box: Box, place: Stmt) -> bool:
+    """Whether all of a box has a value where a statement begins: each use is of all of it, or it was written before."""
+    buffer = box.buffer
     roles = {param.buffer: param.role for param in state.func.params}
-    if roles.get(buffer) in ("input", "constant"):
+    if roles.get(buffer) in ("input", "constant") or (box.is_whole and all(map(_is_certain, uses))):
         return True
-    uses = collect(state.func.body, Bounds({}), buffer)
-    if not uses or not uses[0].writes or any(isinstance(stmt, If) for stmt in uses[0].around):
+    first, *_ = collect(state.func.body, Bounds({}), buffer)
+    if not first.writes or place in first.around or any(isinstance(stmt, If) for stmt in first.around):
         return False
-    box = box_of(uses[:1], Bounds({}))
-    return box.is_whole and all(side.size == extent for side, extent in zip(box.sides, buffer.shape, strict=True))
+    around = site_of(state.func.body, lambda stmt: stmt is place)
+    written = box_of([first], Bounds({}))
+    sides = zip(written.sides, buffer.shape, strict=True)
+    whole = written.is_whole and all(side.size == extent for side, extent in sides)
+    return whole and around is not None and not set(around.loops) & set(first.loops)
+
+
+def _is_certain(use: Use) -> bool:
+    """Whether an access happens whatever conditions give."""
+    if any(isinstance(stmt, If) for stmt in use.around):
+        return False
+    exprs = operands(use.stmt)
+    sure = [part for expr in exprs for part in unguarded(expr)]
+    return all(part in sure for expr in exprs for part in walk(expr) if isinstance(part, Load))
 
 
 def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, Buffer]:

@@ -425,9 +425,19 @@ CASES: dict[str, Case] = {
         "`t[i_o * 4 + i_i, o] = 0`, which comes first, does not surely write all that is used",
     ),
     "unknown values": (
-        ODD,
-        lambda s: s.cache_write("more", "y", at="m"),
-        "it cannot be seen which of its elements have",
+        parsed("""
+            def f(x: In[int32, (5,)], y: Out[int32, (2,)]):
+                v = alloc(int32, (5,))
+                with block("some"):
+                    for c in range(3):
+                        v[c * 2] = x[c]
+                with block("more"):
+                    for i in range(2):
+                        v[i * 2] += 1
+                        y[i] = v[i * 2]
+        """),
+        lambda s: s.cache_write("more", "v"),
+        "it cannot be seen which of its elements have a value there",
     ),
     "written there": (
         MATMUL,
@@ -473,6 +483,53 @@ CASES: dict[str, Case] = {
         """),
         lambda s: s.store_at("t", "i"),
         "'t' cannot be stored at loop 'i': nothing uses it there",
+    ),
+    "a diagonal": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3, 3)]):
+                t = alloc(int32, (3, 3))
+                with block("all"):
+                    for c in range(3):
+                        for d in range(3):
+                            t[c, d] = d
+                with block("a"):
+                    for i in range(3):
+                        t[i, i] = x[i]
+                    for p in range(3):
+                        for q in range(3):
+                            y[p, q] = t[p, q]
+        """),
+        lambda s: s.cache_write("a", "t", "local"),
+        "`t[i, i] = x[i]`, which comes first, does not surely write all that is used",
+    ),
+    "before it is written": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3,)]):
+                t = alloc(int32, (3,))
+                with block("all"):
+                    for c in range(3):
+                        t[c] = c
+                with block("a"):
+                    for i in range(3):
+                        t[i] = x[i]
+                        y[i] = t[2 - i]
+        """),
+        lambda s: s.cache_write("a", "t", "local"),
+        "`t[i] = x[i]`, which comes first, does not surely write all that is used",
+    ),
+    "perhaps read": (
+        parsed("""
+            def f(x: In[int32, (3,)], y: Out[int32, (3,)]):
+                t = alloc(int32, (3,))
+                with block("all"):
+                    for c in range(2):
+                        t[c] = c
+                with block("a"):
+                    for i in range(3):
+                        y[i] = t[i] if i < 2 else x[i]
+        """),
+        lambda s: s.cache_read("a", "t"),
+        "it cannot be seen that all of what would be copied has a value",
     ),
     "carried on": (
         parsed("""
