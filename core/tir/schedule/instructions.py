@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from ..form.dtype import is_float, itemsize
@@ -112,14 +113,14 @@ class _Found:
     """What was found to stand for the parts of a description.
 
     Args:
-        loops: for its loop variables, those of the program.
+        loops: for its loop variables, those of the program; 0 where this has no loop, for one iteration.
         values: for the variables of the instruction.
         own: for what it allocates, what the program does.
         uses: each parameter's indices, beside the buffer and the indices of the program.
         size: how many nodes were found equal.
     """
 
-    loops: Mapping[Var, Var] = field(default_factory=dict)
+    loops: Mapping[Var, Expr] = field(default_factory=dict)
     values: Mapping[Var, Expr] = field(default_factory=dict)
     own: Mapping[Buffer, Buffer] = field(default_factory=dict)
     uses: tuple[tuple[Buffer, tuple[Expr, ...], Buffer, tuple[Expr, ...]], ...] = ()
@@ -159,10 +160,10 @@ class _Matcher:
 
     def statement(self, a: Stmt, b: Stmt, found: _Found) -> Iterator[_Found]:
         """The ways in which ``b``, of the program, is ``a``, of the description."""
+        if isinstance(a, For):
+            return chain(self.loop(a, b, found) if isinstance(b, For) else (), self.single(a, b, found))
         if type(a) is not type(b):
             return self.fails(found.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
-        if isinstance(a, For) and isinstance(b, For):
-            return self.loop(a, b, found)
         if isinstance(a, (Store, Update)) and isinstance(b, (Store, Update)):
             return self.write(a, b, found)
         if isinstance(a, Seq) and isinstance(b, Seq) and len(a.stmts) == len(b.stmts):
@@ -190,6 +191,15 @@ class _Matcher:
             yield from self.fails(found.size + 1, what)
         for one in extents:
             yield from self.statement(a.body, b.body, one.more(loops={**one.loops, a.var: b.var}))
+
+    def single(self, a: For, b: Stmt, found: _Found) -> Iterator[_Found]:
+        """Where the program has no loop: one iteration of one that a variable of the instruction is the extent of."""
+        extent = a.extent
+        if isinstance(extent, Var) and extent in self.intrinsic.vars and found.values.get(extent, const(1)) is const(1):
+            one = found.more(loops={**found.loops, a.var: const(0)}, values={**found.values, extent: const(1)})
+            yield from self.statement(a.body, b, one)
+        else:
+            yield from self.fails(found.size, f"`{headline(b)}` stands where the instruction has `{headline(a)}`")
 
     def write(self, a: Store | Update, b: Store | Update, found: _Found) -> Iterator[_Found]:
         if isinstance(a, Update) and isinstance(b, Update) and a.op != b.op:
@@ -283,7 +293,7 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
             raise illegal(f"{what}: nothing stands for its operand {param.name!r}", _REMEDY)
         buffer = uses[0].buffer
         _check_operand(param, uses, known, what)
-        inner = set(found.loops.values())
+        inner = {var for var in found.loops.values() if isinstance(var, Var)}
         shown = _view(param, uses, inner, known, [[affine(index) for index in use.at] for use in uses])
         if shown is None:
             flat = [[affine(simplify_within(as_expr(flat_index(buffer, use.at)), known))] for use in uses]
@@ -389,6 +399,9 @@ def _steps(pairs: Sequence[tuple[Sequence[Affine], Affine]], inner: set[Var]) ->
             ({axis: form.terms[var] for axis, form in enumerate(forms) if var in form.terms}, index.terms.get(var, 0))
             for var in sorted(inner, key=lambda var: var.name)
         ]
+        # Also between uses, as those of rows 1 and 2.
+        ahead = {axis: form.constant - pairs[0][0][axis].constant for axis, form in enumerate(forms)}
+        equations.append(({axis: far for axis, far in ahead.items() if far}, index.constant - pairs[0][1].constant))
     changed = True
     while changed:
         changed = False

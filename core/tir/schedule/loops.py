@@ -101,12 +101,12 @@ def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:
         raise illegal(
             f"{what}: the second is not directly within the first", "reorder them, or decompose the reduction first"
         )
-    if not isinstance(inner.extent, Imm) or not isinstance(outer.extent, Imm):
-        raise illegal(f"{what}: their extents are not constant", "fuse loops before one of them is split")
+    if not isinstance(inner.extent, Imm):
+        raise illegal(f"{what}: the extent of the second is not constant", "fuse loops before one of them is split")
     var = Var(state.names().new(f"{outer.var.name}_{inner.var.name}"))
     count = _constant(inner)
     values = {outer.var: Bin("floordiv", var, Imm(count, INDEX)), inner.var: var % count}
-    return state.put(outer, For(var, const(_constant(outer) * count), substituted(inner.body, values))), var
+    return state.put(outer, For(var, outer.extent * count, substituted(inner.body, values))), var
 
 
 def reorder(state: State, order: Sequence[Var | str]) -> State:

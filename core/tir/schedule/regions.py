@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..form.nodes import INDEX, Bin, Buffer, Expr, Imm, Var, const, maximum, minimum
 from ..form.visit import variables
-from ..proofs.affine import Affine
+from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
 from ..rewrites.simplify import simplify_within
 from .dependences import Use, span
@@ -104,6 +104,7 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
         made = Side(start, simplify_within(end - start, known), min(size, extent), None, False)
     else:
         steps = [part.steps for part in parts if part.is_dense and (part.low, part.high) == (low, high) and part.steps]
+        size = min(size, known.of(length)[1])
         made = Side(base, length, size, max(steps, key=len, default=None), same and first.is_dense)
     if made.size >= extent and made.steps is None and not made.is_whole and not variables(made.start):
         return whole
@@ -173,4 +174,22 @@ class _Part:
             if all(isinstance(other, Imm) for other in others):
                 length = _times(extents[outermost], steps[0][0])
                 length = None if any(var in inner for var in variables(length)) else length
+            elif len(counts) == 2:
+                length = _shrunk(steps[0][0], outermost, extents[outermost], others[0], use)
         return _Part(outer, low, high, steps, length, dense and length is not None)
+
+
+def _shrunk(factor: int, var: Var, extent: Expr, inner: Expr, use: Use) -> Expr | None:
+    """How many values ``factor * var`` and what a loop of extent ``inner`` adds have, where that is smaller in the last
+    iteration of ``var`` only: ``min(r - factor * var, factor)``. None where that is not seen.
+    """
+    if not isinstance(inner, Bin) or inner.op != "min" or Imm(factor, INDEX) not in (inner.a, inner.b):
+        return None
+    rest = affine(inner.b if inner.a is Imm(factor, INDEX) else inner.a)
+    whole = as_expr(rest + Affine({var: factor}, 0))
+    if rest.terms.get(var) != -factor or {*variables(whole), *variables(extent)} & use.inner:
+        return None
+    sides = (extent.a, extent.b) if isinstance(extent, Bin) and extent.op == "min" else (extent,)
+    left = [use.known.of(simplify_within(whole - (side - 1) * factor, use.known))[0] for side in sides]
+    # All iterations but the last are whole.
+    return simplify_within(minimum(whole, extent * factor), use.known) if max(left) >= 0 else None

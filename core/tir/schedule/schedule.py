@@ -175,7 +175,7 @@ class Schedule:
 
     @_recorded
     def fuse(self, a: Loop, b: Loop) -> Var:
-        """Two loops of constant extents, ``b`` directly within ``a``, as one over all iterations of both."""
+        """Two loops, ``b`` of constant extent directly within ``a``, as one over all iterations of both."""
         made, var = loops.fuse(self._state, a, b)
         self._keep(made)
         return var

@@ -116,7 +116,7 @@ CASES: dict[str, Case] = {
     "fuse what shrank": (
         MATMUL,
         lambda s: (s.split("i", 4), s.fuse("i_o", "i_i")),
-        "loops 'i_o' and 'i_i' cannot be fused: their extents are not constant",
+        "loops 'i_o' and 'i_i' cannot be fused: the extent of the second is not constant",
     ),
     # reorder
     "twice": (MATMUL, lambda s: s.reorder("i", "i"), "loops 'i', 'i' cannot be reordered: one is named twice"),
