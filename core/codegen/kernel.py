@@ -32,6 +32,7 @@ from ..tir.form.nodes import (
     Bind,
     Block,
     Buffer,
+    Call,
     Cast,
     Copy,
     Exec,
@@ -106,6 +107,9 @@ def kernel_prototype(name: str, func: PrimFunc) -> str:
 
 # Beside keywords, these are what letters followed by digits may mean in C: functions of math.h, and macros that
 # compilers define when they are not asked for strict C.
+_FEW = 16
+"""Iterations that gcc may unroll whole."""
+
 _PLAIN = re.compile(r"[a-z]+[0-9]+")
 _TAKEN = ("j0", "j1", "y0", "y1", "atan2", "exp2", "exp10", "expm1", "log2", "log10", "pow10", "i386", "mc68000")
 
@@ -391,6 +395,8 @@ class Writer:
         if not isinstance(stmt.extent, (Imm, Var)):
             # What it is computed from may change within the loop.
             head = f"for (int32_t {var} = 0, {var}_end = {end}; {var} < {var}_end; ++{var})"
+        if _stays_rolled(stmt):
+            self.line("UMA_ROLLED")
         with self.brace(head):
             if _misleads_gcc(stmt.body):
                 self.line("UMA_KEEP_SCALAR;")
@@ -425,6 +431,15 @@ _WRITTEN: dict[type[Stmt], Callable[[Writer, Any, Bounds], None]] = {
     Exec: Writer.exec,
 }
 """The C of a statement."""
+
+
+def _stays_rolled(loop: For) -> bool:
+    """Whether a loop is short enough for gcc to unroll it whole, and rounds floats: see ``UMA_ROLLED``."""
+    if not isinstance(loop.extent, Imm) or loop.extent.value > _FEW:
+        return False
+    parts = tuple(walk(loop.body))
+    rounds = any(isinstance(part, Call) and part.name == "round_even" for part in parts)
+    return rounds and not any(isinstance(part, For) for part in parts)
 
 
 def _misleads_gcc(body: Stmt) -> bool:

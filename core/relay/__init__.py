@@ -3,6 +3,7 @@
 from . import quantised
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, call, const
 from .extern import Blob, Extern, Field, Relocation
+from .float_form import FloatForm, SumForm
 from .module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from .op import Attr, Attrs, Bounds, FixedPoint, FloatScale, Op, get_op, registered_ops
 from .rewriter import Rewriter
@@ -24,6 +25,7 @@ __all__ = [
     "Extern",
     "Field",
     "FixedPoint",
+    "FloatForm",
     "FloatScale",
     "FuncType",
     "Function",
@@ -35,6 +37,7 @@ __all__ = [
     "Signature",
     "Spans",
     "StateInfo",
+    "SumForm",
     "TensorFunction",
     "TensorInfo",
     "TensorType",

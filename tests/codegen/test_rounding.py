@@ -48,3 +48,17 @@ def test_helpers_compute_what_the_interpreter_does(flags: tuple[str, ...], tmp_p
     for run, outputs in zip(runs, run_compiled(runs, "cc", (*STRICT, *flags), tmp_path), strict=True):
         for name, expected in interpret(run.func, run.arrays).items():
             np.testing.assert_array_equal(outputs[name], expected)
+
+
+@pytest.mark.parametrize(("extent", "stays"), [(8, True), (16, True), (17, False)])
+def test_short_loops_that_round_are_vectorised_and_not_unrolled(extent: int, stays: bool) -> None:
+    x = te.placeholder((extent,), "float32", "x")
+    low, high = Imm(-128.0, "float32"), Imm(127.0, "float32")
+    rounded = te.compute(
+        x.shape, lambda i: Call("round_even", minimum(maximum(x[i], low), high)).astype("int32"), "rounded"
+    )
+    func = te.prim_func([x], [rounded]).func
+    run = Run(func, {"x0": np.zeros(extent, np.float32)})
+    assert ("UMA_ROLLED" in program_text([run])) == stays
+    doubled = te.prim_func([x], [te.compute(x.shape, lambda i: x[i] * 2, "doubled")]).func
+    assert "UMA_ROLLED" not in program_text([Run(doubled, run.arrays)])

@@ -37,6 +37,14 @@
 #define UMA_KEEP_SCALAR ((void)0)
 #endif
 
+/* Before a short loop: gcc vectorises it. Unrolled whole, as it would be else, it is scalars that are compared with limits
+ * by branches, which nothing predicts. */
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define UMA_ROLLED _Pragma("GCC unroll 1")
+#else
+#define UMA_ROLLED
+#endif
+
 /* The mode of this thread's floating-point arithmetic: how it rounds, whether it flushes small numbers to zero, which
  * exceptions trap. A kernel computes in the mode that it is called in, which is to be UMA_FLOAT_DEFAULT. On machines
  * that are not named here nothing reads or changes it. */

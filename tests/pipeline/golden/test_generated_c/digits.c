@@ -24,6 +24,7 @@ static void m_digits_k_quantize(const float *restrict x0, int8_t *restrict out0)
 {
     /* compute0 */ {
         for (int32_t i0 = 0; i0 < 8; ++i0) {
+            UMA_ROLLED
             for (int32_t i1 = 0; i1 < 8; ++i1) {
                 out0[i0 * 8 + i1] = (int8_t)(int32_t)((uint32_t)(int32_t)uma_min_f32(uma_max_f32(rintf(x0[i0 * 8 + i1] / 0.0078125f), 0.0f), 255.0f) + (uint32_t)-128);
             }
@@ -65,6 +66,7 @@ static void m_digits_k_conv2d_add_requantize(
                 }
             }
             /* compute0 */ {
+                UMA_ROLLED
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
                     out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6] + w3[i6], -128.0f), 127.0f));
                 }
@@ -107,6 +109,7 @@ static void m_digits_k_conv2d_add_requantize_1(
                 }
             }
             /* compute0 */ {
+                UMA_ROLLED
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
                     out0[(i0 * 8 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6]) * w2[i6] + w3[i6], -128.0f), 127.0f));
                 }
@@ -153,6 +156,7 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast(
                 }
             }
             /* compute1 */ {
+                UMA_ROLLED
                 for (int32_t i5 = 0; i5 < 16; ++i5) {
                     out0[(i0 * 8 + i1) * 16 + i5] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)((int32_t)x0[(i0 * 8 + i1) * 16 + i5] - -128 + (int32_t)(int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i5] + (uint32_t)w1[i5]) * w2[i5] + w3[i5], -128.0f), 127.0f)) * 2) * w4[0] + w5[0], -128.0f), 127.0f));
                 }
@@ -394,6 +398,7 @@ static void m_digits_k_dense_add_requantize_dequantize(
         }
     }
     /* compute0 */ {
+        UMA_ROLLED
         for (int32_t i2 = 0; i2 < 10; ++i2) {
             out0[i2] = (float)(int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a0[i2] + (uint32_t)w1[i2]) * w2[0] + w3[0], -128.0f), 127.0f)) * 0.0625f;
         }

@@ -91,6 +91,7 @@ static void m_residual_k_conv2d_add_requantize(
                 }
             }
             /* compute1 */ {
+                UMA_ROLLED
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
                     out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0] + w3[0], -128.0f), 127.0f));
                 }
@@ -157,6 +158,7 @@ static void m_residual_k_conv2d_add_requantize_1(
                 }
             }
             /* compute1 */ {
+                UMA_ROLLED
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
                     out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) * w2[0] + w3[0], 0.0f), 127.0f));
                 }
@@ -224,6 +226,7 @@ static void m_residual_k_conv2d_add_cast_multiply_add_requantize(
                 }
             }
             /* compute1 */ {
+                UMA_ROLLED
                 for (int32_t i13 = 0; i13 < 16; ++i13) {
                     out0[(i0 * 9 + i1) * 16 + i13] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)(int32_t)((uint32_t)a1[i13] + (uint32_t)w1[i13]) + (uint32_t)((int32_t)x1[(i0 * 9 + i1) * 16 + i13] * 128)) * w2[0] + w3[0], 0.0f), 127.0f));
                 }
@@ -267,6 +270,7 @@ static void m_residual_k_cast_multiply_conv2d_add_add_requantize(
                 }
             }
             /* compute0 */ {
+                UMA_ROLLED
                 for (int32_t i6 = 0; i6 < 16; ++i6) {
                     out0[(i0 * 9 + i1) * 16 + i6] = (int8_t)uma_round_f32_to_i32(uma_min_f32(uma_max_f32((float)(int32_t)((uint32_t)((int32_t)x0[(i0 * 9 + i1) * 16 + i6] * 128) + (uint32_t)(int32_t)((uint32_t)a0[i6] + (uint32_t)w1[i6])) * w2[0] + w3[0], -128.0f), 127.0f));
                 }
