@@ -83,8 +83,10 @@ class Layers:
         channels, out = self.pick(*CHANNELS), self.pick(*CHANNELS)
         x = self.input((self.pick(1, 1, 2), h, w, channels), dtype)
         data = call("nn.relu", x) if dtype == "float32" and self.pick(False, False, True) else x
-        attrs = {"strides": (sh, sw), "padding": pad, "dilation": (dh, dw), "groups": 1, **self._attrs(dtype)}
-        self._finish("conv2d", (data, const(self.numbers((kh, kw, channels, out), weight))), attrs)
+        # In one group, or as many as there are channels.
+        groups, out = self.pick((1, out), (1, out), (channels, channels))
+        attrs = {"strides": (sh, sw), "padding": pad, "dilation": (dh, dw), "groups": groups, **self._attrs(dtype)}
+        self._finish("conv2d", (data, const(self.numbers((kh, kw, channels // groups, out), weight))), attrs)
 
     def conv1d(self, dtype: str, weight: str) -> None:
         k, s, d = self.pick(1, 3, 9), self.pick(1, 2), self.pick(1, 1, 2)

@@ -47,6 +47,7 @@ OWN: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "unsigned_tflite": (".tflite", lambda: tflite("uint8"), C),
     "unsigned_qdq_on_matrix_unit": (".onnx", lambda: qdq("uint8"), MATRIX_UNIT),
     "unsigned_qdq_on_stream_machine": (".onnx", lambda: qdq("uint8"), STREAM_MACHINE),
+    "residual_in_vectors": (".onnx", lambda: residual_block(depthwise=True), f"{C} -mcpu=x86-64-v3"),
     "tc_resnet8": (".onnx", lambda: to_onnx(tc_resnet8(), "average"), C),
 }
 """The repository's own models: suffix and content of the file, and target."""

@@ -41,16 +41,16 @@ def check(module: IRModule, values: dict[str, np.ndarray], wanted: list[np.ndarr
 
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_random_layers(cc: str) -> None:
-    text = check(*layers(1, 40), f"c -cc={cc} -opt=2")
+    text = check(*layers(1, 20), f"c -cc={cc} -opt=2")
     if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
-        assert len(re.findall("UMA_FMA_f32x8", text)) > 20 and text.count("UMA_DOT2") > 20
+        assert len(re.findall("UMA_FMA_f32x8", text)) > 5 and "UMA_DOT" in text
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_many_random_layers(cc: str, seed: int) -> None:
-    check(*layers(100 + seed, 100), f"c -cc={cc} -opt=2")
+    check(*layers(100 + seed, 50), f"c -cc={cc} -opt=2")
 
 
 @pytest.mark.parametrize(

@@ -42,41 +42,44 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """``out[*outer, x, o]`` is the sum over ``taps`` of ``data(outer, x, taps) * weight(outer, taps, o)``.
+    """``out[*outer, x, o]`` is the sum over ``taps`` of ``data(outer, x, taps, o) * weight(outer, taps, o)``.
 
     Args:
         shape: of the result; of one dimension it has no ``x``.
-        taps: how far the sum goes, dimension by dimension; the last one runs along the data.
+        taps: how far the sum goes, dimension by dimension; the last one runs along the data, but where it is depthwise.
         data: an element of the data, padding included.
         weight: an element of the weights, of the model's dtype.
         batches: how many of the first dimensions of ``outer`` the weights have.
         stages: tensors that need loops of their own.
+        is_depthwise: whether each channel has data of its own; else they all have the same.
     """
 
     shape: tuple[int, ...]
     taps: tuple[int, ...]
-    data: Callable[[Index, Expr, Index], Expr]
+    data: Callable[[Index, Expr, Index, Expr], Expr]
     weight: Callable[[Index, Index, Expr], Expr]
     batches: int
     stages: tuple[te.Tensor, ...]
+    is_depthwise: bool = False
 
 
 def product_of(fusion: Fusion, operand: Operand) -> Product | None:
     """What the anchor of ``fusion``, a convolution or a matrix product, computes, as a product; None where it is none
-    of this form: a convolution in groups, a product whose first operand is broadcast.
+    of this form: a convolution in a few groups, a product whose first operand is broadcast.
     """
     call = fusion.anchor
     assert call is not None
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     name = (call.op_name or "").rpartition(".")[2]
     if name in ("conv1d", "conv2d"):
-        return _convolution(fusion, call, data, weight, operand) if call.attrs.groups == 1 else None
+        is_depthwise = call.attrs.groups == data.shape[-1] == call.shape[-1] > 1
+        return _convolution(fusion, call, data, weight, operand) if call.attrs.groups == 1 or is_depthwise else None
     if name == "matmul" and not (data.shape[:-2] == call.shape[:-2] and weight.shape[:-2] in ((), call.shape[:-2])):
         return None
     rows, stages = _rows(data, operand)
     batches = 0 if name == "dense" else len(weight.shape) - 2
 
-    def of_data(outer: Index, x: Expr, taps: Index) -> Expr:
+    def of_data(outer: Index, x: Expr, taps: Index, _: Expr) -> Expr:
         return rows[(*outer, *((x,) if len(rows.shape) > 1 else ()), *taps)]
 
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
@@ -108,9 +111,10 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     row_stride, row_dilation = (attrs.strides[0], attrs.dilation[0]) if is_picture else (1, 1)
     top, left, bottom, right = attrs.padding if is_picture else (0, attrs.padding[0], 0, attrs.padding[1])
     # Without dilation the taps of a row lie side by side.
-    is_run = dilation == 1 or kernel_width == 1
-    taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, channels)
-    room = -taps[-1] % operand.group
+    is_depthwise = attrs.groups > 1
+    is_run = not is_depthwise and (dilation == 1 or kernel_width == 1)
+    taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, weight.shape[-2])
+    room = -taps[-1] % operand.group if not is_depthwise else 0
     given, is_flat = _flat(fusion, data)
     if is_flat and data.dtype == operand.dtype and not any((top, left, bottom, right, room)):
         stages: tuple[te.Tensor, ...] = ()
@@ -124,18 +128,18 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         padded = te.assemble(shape, operand.dtype, pieces, "padded")
         stages, element = (padded,), lambda *i: padded[i]
 
-    def of_data(outer: Index, x: Expr, taps: Index) -> Expr:
+    def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
         y = outer[1] if is_picture else Imm(0, INDEX)
         row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
         if not is_run:
             first = first + taps[1] * (dilation * channels)
-        return element(outer[0], row, first + taps[-1])
+        return element(outer[0], row, first + (o if is_depthwise else taps[-1]))
 
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
         kx, c = (taps[1] // channels, taps[1] % channels) if is_run else (taps[1], taps[2])
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
-    return Product(call.shape, taps, of_data, of_weight, 0, stages)
+    return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise)
 
 
 def _flat(fusion: Fusion, data: te.Tensor) -> tuple[Element, bool]:

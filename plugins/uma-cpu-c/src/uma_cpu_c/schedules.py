@@ -154,8 +154,8 @@ def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tenso
         at = axes[: len(taps)]
         weight: Expr = packed[(*outer[:depth], o // width, *at, o % width, *axes[len(taps) :])]
         tap = at if group == 1 else (*at[:-1], at[-1] * group + axes[-1])
-        data = product.data(outer, x, tap)
-        if group > 1:
+        data = product.data(outer, x, tap, o)
+        if data.dtype != "float32":
             data, weight = data.astype("int32"), weight.astype("int32")
         return te.sum(data * weight, axes)
 

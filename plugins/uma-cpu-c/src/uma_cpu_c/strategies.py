@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from uma.hookspecs import Fusion, Scheduled, Strategy
@@ -42,42 +42,55 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     product = product_of(fusion, Operand("float32")) if fusion.anchor.dtype == "float32" else None
     if product is None or not _worthwhile(fusion, product):
         return None
-    tile = choose(_pixels(product), product.shape[-1], 4 * math.prod(product.taps), unit)
+    steps = 4 * math.prod(product.taps)
+    tile = choose(_pixels(product), product.shape[-1], steps, unit, is_depthwise=product.is_depthwise)
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
 def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Scheduled | None:
-    """Products of bytes, four at a time, where the CPU has an instruction for that; else of int16, two at a time."""
+    """Products of bytes, four at a time, where the CPU has an instruction for that; else of int16, two at a time. Where
+    each channel has data of its own, one at a time.
+    """
     assert fusion.anchor is not None
     data, weight = (arg.dtype for arg in fusion.anchor.args)
-    zero, weight_zero = fusion.anchor.attrs.input_zero_point, fusion.anchor.attrs.kernel_zero_point
-    by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8")
-    by_bytes = by_bytes and any(name in features for name in _BYTE_DOTS)
+    attrs = fusion.anchor.attrs
+    zero, weight_zero = attrs.input_zero_point, attrs.kernel_zero_point
     if data == "int16" and (zero or weight_zero):
         return None
+    is_grouped = dict(attrs.items).get("groups", 1) > 1
+    by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_grouped
+    by_bytes = by_bytes and any(name in features for name in _BYTE_DOTS)
     if by_bytes:
         up = 128 if data == "int8" else 0
         operand = Operand("uint8", up, zero + up, 4)
     else:
-        operand = Operand("int16", -zero, 0, 2)
+        operand = Operand("int16", -zero, 0, 1 if is_grouped else 2)
     product = product_of(fusion, operand)
     if product is None or not _worthwhile(fusion, product):
         return None
-    of_model = product.weight
-
-    def centred(outer: Sequence[Expr], taps: Sequence[Expr], o: Expr) -> Expr:
-        wide: Expr = of_model(outer, taps, o).astype("int32") - weight_zero
-        return wide.astype("int16")
-
     if not by_bytes:
-        product = replace(product, weight=centred)
+        product = replace(product, weight=_centred(product, weight_zero, "int32" if is_grouped else "int16"))
     bytes_of_step = 4 * -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
     cost, spare = (1.0, 1) if by_bytes else (1.5, 2)
-    tile = choose(_pixels(product), product.shape[-1], bytes_of_step, unit, cost, spare)
+    depthwise = product.is_depthwise
+    pixels, channels = _pixels(product), product.shape[-1]
+    tile = choose(pixels, channels, bytes_of_step, unit, cost=cost, spare=spare, is_depthwise=depthwise)
     if tile is None:
         return None
+    if depthwise:
+        return tiled(fusion, product, tile, unit)
     instruction = dot(operand.group, tile.lanes, operand.dtype, "int8" if by_bytes else "int16")
     return tiled(fusion, product, tile, unit, instruction, operand.zero if by_bytes else 0)
+
+
+def _centred(product: Product, zero: int, dtype: str) -> Callable[[Sequence[Expr], Sequence[Expr], Expr], Expr]:
+    """The weights less their zero point."""
+
+    def weight(outer: Sequence[Expr], taps: Sequence[Expr], o: Expr) -> Expr:
+        wide: Expr = product.weight(outer, taps, o).astype("int32")
+        return (wide - zero if zero else wide).astype(dtype)
+
+    return weight
 
 
 def _pixels(product: Product) -> int:

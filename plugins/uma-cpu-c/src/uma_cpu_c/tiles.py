@@ -10,6 +10,12 @@ from .units import Unit
 __all__ = ["Tile", "choose", "lanes_for"]
 
 _MOST_VECTORS = 4
+_MOST_ALONE = 6
+"""Pixels of a tile whose channels have data of their own: more save few loads, and take long to compile."""
+_CHAINS = 1.25
+"""Accumulators for each multiply-add in flight: with just one, each waits for the one before where a load is late."""
+_TAIL = 1.1
+"""What a tail has to be better by: it is code of its own."""
 _LOOP = 0.5
 """What a step costs besides, in cycles: the loop itself."""
 
@@ -44,7 +50,16 @@ def lanes_for(channels: int, unit: Unit) -> int | None:
     return None
 
 
-def choose(pixels: int, channels: int, step_bytes: int, unit: Unit, cost: float = 1.0, spare: int = 1) -> Tile | None:
+def choose(
+    pixels: int,
+    channels: int,
+    step_bytes: int,
+    unit: Unit,
+    *,
+    cost: float = 1.0,
+    spare: int = 1,
+    is_depthwise: bool = False,
+) -> Tile | None:
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
 
     A step adds one product to each accumulator. It takes as long as its multiply-adds, as its loads (the weights'
@@ -57,6 +72,7 @@ def choose(pixels: int, channels: int, step_bytes: int, unit: Unit, cost: float 
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
         spare: registers that a step needs besides accumulators and weights.
+        is_depthwise: whether each channel has data of its own: vectors of it are loaded then.
     """
     lanes = lanes_for(channels, unit)
     if lanes is None:
@@ -64,12 +80,17 @@ def choose(pixels: int, channels: int, step_bytes: int, unit: Unit, cost: float 
 
     def cycles(tile: Tile) -> float:
         count, rest = divmod(pixels, tile.pixels)
-        row = count * _step(tile.pixels, tile.vectors, unit, cost) + (
-            _step(rest, tile.vectors, unit, cost) if rest else 0
-        )
-        return channels // tile.channels * row
+        row = count * step(tile.pixels, tile.vectors) + (step(rest, tile.vectors) if rest else 0)
+        return channels // tile.channels * row * (_TAIL if rest else 1)
 
-    fitting = (t for t in _tiles(pixels, channels // lanes, lanes, unit.registers - spare))
+    def step(pixels: int, vectors: int) -> float:
+        in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
+        products = max(pixels * vectors * cost, in_flight) / unit.products
+        data = pixels * vectors if is_depthwise else pixels
+        return max(products, (data + vectors) / unit.loads) + _LOOP
+
+    most = min(pixels, _MOST_ALONE) if is_depthwise else pixels
+    fitting = (t for t in _tiles(most, channels // lanes, lanes, unit.registers - spare))
     small = [t for t in fitting if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
@@ -79,8 +100,3 @@ def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Ti
         if vectors % v == 0:
             for p in range(1, min(pixels, (registers - v) // v) + 1):
                 yield Tile(p, v, lanes)
-
-
-def _step(pixels: int, vectors: int, unit: Unit, cost: float) -> float:
-    products = max(pixels * vectors * cost, unit.latency * unit.products if cost == 1 else 0) / unit.products
-    return max(products, (pixels + vectors) / unit.loads) + _LOOP
