@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..form.nodes import INDEX, Bin, Buffer, Expr, Imm, Var, const, maximum, minimum
-from ..form.visit import variables
+from ..form.visit import buffers_read, variables
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
 from ..rewrites.simplify import simplify_within
@@ -87,6 +87,8 @@ def _is_diagonal(use: Use) -> bool:
 def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
     extent = uses[0].buffer.shape[dim]
     whole = Side(const(0), const(extent), extent, None, False)
+    if any(buffers_read(term) for use in uses for term in use.forms[dim].terms):
+        return whole  # data decide
     parts = [_Part.of(use, dim) for use in uses]
     first = parts[0]
     if any(part.outer.terms != first.outer.terms for part in parts):

@@ -661,3 +661,17 @@ def test_what_rolls_is_made_once() -> None:
     s = Schedule(func)
     assert s.rolling("t", "i").shape == (3, 4)
     agree(func, s.func)
+
+
+def test_what_data_decide_is_read_from_the_whole_buffer() -> None:
+    func = parsed("""
+        def f(x: In[int32, (6,)], at: In[int32, (4,)], y: Out[int32, (4,)]):
+            with block("gather"):
+                for i in range(4):
+                    for j in range(1):
+                        y[i] = x[min(max(at[i], 0), 5)] + x[i + 1]
+    """)
+    s = Schedule(func)
+    assert s.cache_read("gather", "x", at="i").shape == (6,)
+    s.parallel("i")
+    agree(func, s.func)
