@@ -585,11 +585,11 @@ def test_more_vectors_than_the_machine_has_are_refused() -> None:
 # Rolling buffers
 
 
-def rolled(stmt: str, loops: str = "for p in range(3):") -> PrimFunc:
+def rolled(stmt: str, loops: str = "for p in range(3):", rows: int = 6) -> PrimFunc:
     """A window of three rows of a buffer in each of four iterations."""
     return parsed(f"""
-        def f(x: In[int32, (6, 4)], y: Out[int32, (4, 4)]):
-            t = alloc(int32, (6, 4))
+        def f(x: In[int32, ({rows}, 4)], y: Out[int32, (4, 4)]):
+            t = alloc(int32, ({rows}, 4))
             for i in range(4):
                 with block("make"):
                     {loops}
@@ -675,3 +675,11 @@ def test_what_data_decide_is_read_from_the_whole_buffer() -> None:
     assert s.cache_read("gather", "x", at="i").shape == (6,)
     s.parallel("i")
     agree(func, s.func)
+
+
+def test_a_loop_without_constant_extent_is_not_parted() -> None:
+    s = Schedule(rolled("t[i + p, q] = x[i + p, q] * 3", rows=9))
+    s.split("i", 3)
+    s.rolling("t", "i_i")
+    with pytest.raises(ScheduleError, match="loop 'i_i' cannot be peeled: its extent is not constant"):
+        _ = s.func
