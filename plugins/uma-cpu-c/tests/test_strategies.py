@@ -18,12 +18,12 @@ KINDS = ("conv2d", "conv2d", "conv1d", "dense", "matmul")
 
 
 @cache
-def layers(seed: int, count: int) -> tuple[IRModule, dict[str, np.ndarray], list[np.ndarray]]:
+def layers(seed: int, count: int, target: str = "c -opt=2") -> tuple[IRModule, dict[str, np.ndarray], list[np.ndarray]]:
     made = Layers(seed)
     for number in range(count):
         made.add(KINDS[number % len(KINDS)], number % 2 == 0)
     values = made.values()
-    loops = uma.build(made.module, "c -opt=2", plugins=PLUGINS, stop_after="flatten")
+    loops = uma.build(made.module, target, plugins=PLUGINS, stop_after="flatten")
     assert isinstance(loops, IRModule)
     return loops, values, reference(made.module, values)
 
@@ -51,6 +51,16 @@ def test_random_layers(cc: str) -> None:
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_many_random_layers(cc: str, seed: int) -> None:
     check(*layers(100 + seed, 50), f"c -cc={cc} -opt=2")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64-v4", "alderlake", "icelake-server"])
+def test_loops_for_other_cpus_in_the_portable_forms(mcpu: str, cc: str) -> None:
+    """The loops of a CPU that this machine may not be, with what it has of the instructions."""
+    loops = layers(7, 40, f"c -mtriple=x86_64-linux-gnu -mcpu={mcpu} -opt=2")
+    text = check(*loops, f"c -cc={cc} -opt=2")
+    assert ("UMA_DOT4" if mcpu in ("alderlake", "icelake-server") else "UMA_DOT2") in text
 
 
 @pytest.mark.parametrize(
