@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..form.nodes import INDEX, Bin, Buffer, Expr, Imm, Var, const, maximum, minimum
+from ..form.nodes import INDEX, Bin, Buffer, Expr, If, Imm, Var, const, maximum, minimum
 from ..form.visit import buffers_read, variables
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
@@ -100,6 +100,11 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
     length: Expr = first.length if same and first.length is not None else const(size)
     start_low, start_high = known.of(base)
     is_inside = start_low >= 0 and start_high + size <= extent
+    # What is surely written is in the buffer, as the program is right.
+    is_inside = is_inside or any(
+        use.writes and part.is_dense and (part.low, part.high, part.length) == (low, high, length) and _is_sure(use)
+        for use, part in zip(uses, parts, strict=True)
+    )
     if not is_inside and not _fits(base, length, extent, known):
         start = maximum(base, 0) if start_low < 0 else base
         end = minimum(base + length, extent)
@@ -115,6 +120,12 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
 
 def _rest(side: Side) -> tuple[int, tuple[tuple[int, int], ...] | None, bool]:
     return side.size, side.steps, side.is_whole
+
+
+def _is_sure(use: Use) -> bool:
+    """Whether it happens in all iterations of the loops around it, of which each has some."""
+    guarded = any(isinstance(stmt, If) for stmt in use.around)
+    return not guarded and all(use.known.of(loop.extent)[0] > 0 for loop in use.loops)
 
 
 def _fits(base: Expr, length: Expr, extent: int, known: Bounds) -> bool:
