@@ -146,8 +146,10 @@ def scheduled(sizes: Sizes) -> Schedule:
     "sizes",
     [
         pytest.param(Sizes(1, 6, 5, 3, 3, 2, 1, 6, (2, 3, 2)), id="columns in tiles"),
-        pytest.param(Sizes(1, 6, 5, 3, 3, 2, 1, 6, (3, 4, 2)), id="the last rows are fewer"),
-        pytest.param(Sizes(2, 7, 5, 3, 3, 2, 2, 14, (2, 1, 2)), id="groups of blocks, columns one by one"),
+        pytest.param(Sizes(1, 6, 5, 3, 3, 2, 1, 6, (3, 4, 2)), marks=pytest.mark.soak, id="the last rows are fewer"),
+        pytest.param(
+            Sizes(2, 7, 5, 3, 3, 2, 2, 14, (2, 1, 2)), marks=pytest.mark.soak, id="groups of blocks, columns one by one"
+        ),
         pytest.param(Sizes(2, 4, 3, 5, 1, 1, 1, 4, (1, 1, 1)), id="pixels one by one"),
         pytest.param(Sizes(1, 1, 1, 16, 1, 1, 1, 11, (1, 1, 2)), id="one pixel, the last group has one block"),
     ],
