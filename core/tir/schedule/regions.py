@@ -123,8 +123,10 @@ def _rest(side: Side) -> tuple[int, tuple[tuple[int, int], ...] | None, bool]:
 
 
 def _is_sure(use: Use) -> bool:
-    """Whether it happens in all iterations of the loops around it, of which each has some."""
-    guarded = any(isinstance(stmt, If) for stmt in use.around)
+    """Whether it happens in all iterations of the loops around it, of which each has some. What a view shows may be
+    more than what is used of it.
+    """
+    guarded = bool(use.spans) or any(isinstance(stmt, If) for stmt in use.around)
     return not guarded and all(use.known.of(loop.extent)[0] > 0 for loop in use.loops)
 
 
