@@ -19,7 +19,8 @@ from uma.tir import te
 from uma.tir.form.dtype import DTYPES, bounds, is_float, is_integer, is_signed
 from uma.tir.form.functions import FUNCTIONS
 from uma.tir.form.interp import interpret
-from uma.tir.form.nodes import BINARY, Bin, Call, Cast, Expr, Imm, Select, Un
+from uma.tir.form.nodes import BINARY, Bin, Call, Cast, Expr, Imm, Select, Un, maximum
+from uma.tir.form.text import print_func
 from uma.tir.te import evaluate
 from uma.tir.te.evaluate import contents_of
 
@@ -134,6 +135,44 @@ def test_packed_weights_with_padding_are_gathers_and_sums_fold_them() -> None:
         assert same_bits(found[0], wide.reshape(3, 3, 2, 2, 8).transpose(0, 3, 1, 4, 2))
         assert same_bits(found[1], biases - 128 * weights.sum((0, 1), dtype=np.int32))
     assert te.plain([x], [y], [w, bias], keep=[packed, folded]).held == (packed, folded), "what is kept is no loop"
+
+
+def test_constant_terms_of_a_sum_of_integers_are_one() -> None:
+    """A product of data less its zero point, by weights and a bias that a schedule gets as one number per channel."""
+    x, w = te.placeholder((2, 3), "uint8", "x"), te.placeholder((3, 4), "int8", "w")
+    bias, k, z = te.constant(np.arange(4, dtype=np.int32), "bias"), te.reduce_axis(3, "k"), te.reduce_axis(3, "z")
+    dot = te.compute((2, 4), lambda i, c: te.sum(x[i, k].astype("int32") * w[k, c].astype("int32"), k), "dot")
+    sums = te.compute((4,), lambda c: te.sum(w[z, c].astype("int32"), z), "sums")
+    centred = te.compute((2, 4), lambda i, c: sums[c] * -128 + dot[i, c], "centred")
+    y = te.compute((2, 4), lambda i, c: maximum(centred[i, c] + bias[c] - 3, 0), "y")
+    kernel = te.plain([x], [y], [w])
+    weights = np.random.default_rng(0).integers(-128, 128, (3, 4)).astype(np.int8)
+    held, folded = kernel.bind({w: weights})
+    assert kernel.held[0] is w and same_bits(held, weights)
+    assert same_bits(folded, np.arange(4, dtype=np.int32) - 128 * weights.sum(0, dtype=np.int32) - 3)
+    assert "out0[i3, i4] = max(a0[i3, i4] + w1[i4], 0)" in print_func(kernel.func, "f")
+
+
+def test_terms_are_left_where_they_are_better_there() -> None:
+    x, b, c = (
+        te.placeholder((8, 8), "int32", "x"),
+        te.placeholder((8,), "int32", "b"),
+        te.placeholder((8,), "int32", "c"),
+    )
+    f = te.placeholder((8,), "float32", "f")
+
+    def held(element: Callable[[Expr, Expr], Expr]) -> tuple[te.Tensor, ...]:
+        return te.plain([x], [te.compute((8, 8), element, "y")], [b, c, f]).held
+
+    assert held(lambda i, j: x[i, j] + b[j]) == (b, c, f), "one is a constant already"
+    assert held(lambda i, j: x[i, j] + b[j] + c[i]) == (b, c, f), "more elements than both"
+    assert held(lambda i, j: x[i, j].astype("float32") + f[j] + f[j]) == (b, c, f), "floats round"
+    guarded = held(lambda i, j: Select(j > 0, x[i, j] + b[j - 1] - c[j], x[i, j]))
+    assert guarded == (b, c, f), "read under a condition"
+    made = held(lambda i, j: b[j] - x[i, j] - c[j])
+    assert made[0] is f and [one.shape for one in made] == [(8,), (8,)]
+    negated = held(lambda i, j: x[i, j] - b[j])
+    assert len(negated) == 3 and b not in negated
 
 
 def test_what_reads_no_constant_is_no_constant() -> None:

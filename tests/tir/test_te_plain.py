@@ -127,7 +127,7 @@ def test_constants_are_bound_by_their_tensors() -> None:
     x, w = te.placeholder((2,), "int8", "x"), te.placeholder((4,), "int8", "w")
     table = te.constant(np.arange(2, dtype=np.int8), "table")
     square = te.reshape(w, (2, 2))
-    y = te.compute((2,), lambda i: x[i] + square[i, 1] + table[i], "y")
+    y = te.compute((2,), lambda i: x[i] * square[i, 1] + table[i], "y")
     for kernel in (te.plain([x], [y], [w]), te.prim_func([x], [y], constants=[w])):
         bound = kernel.bind({w: np.array([1, 2, 3, 4], np.int8)})
         assert [array.tolist() for array in bound] == [[[1, 2], [3, 4]], [0, 1]]

@@ -52,7 +52,7 @@ from ..proofs.bounds import Bounds, Interval
 from ..rewrites.common_subexpressions import share
 from .finish import STACK_BYTES
 from .layouts import lay_out_constants, seen_through
-from .stages import Nest, identity_of, loads, nests, owns, plan_stages
+from .stages import Nest, identity_of, loads, nests, owns, plan_stages, still_read
 from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reduction, Reshape, Tensor
 
 __all__ = ["lower"]
@@ -122,7 +122,8 @@ def _whole(axis: IterVar) -> _Loop:
 
 class _Lowering:
     def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor]) -> None:
-        stages, constants = plan_stages(outputs, constants)
+        stages = plan_stages(outputs, constants)
+        constants = still_read(stages, outputs, constants)
         inputs = seen_through(stages, inputs)
         self.stages, self.held = lay_out_constants(stages, seen_through(stages, constants))
         self.users: dict[Buffer, list[Tensor]] = {tensor: [] for tensor in self.stages}

@@ -30,8 +30,9 @@ from ..form.nodes import (
 )
 from ..form.visit import rewrite
 from ..proofs.alias import may_alias
+from .folding import fold_constant_terms
 from .layouts import seen_through
-from .stages import Nest, identity_of, nests, plan_stages
+from .stages import Nest, identity_of, knows, nests, plan_stages, still_read
 from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
 
 __all__ = ["plain_kernel"]
@@ -54,7 +55,9 @@ class _Plain:
     def __init__(
         self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
     ) -> None:
-        self.stages, constants = plan_stages(outputs, constants, keep)
+        stages = plan_stages(outputs, constants, keep)
+        self.stages = fold_constant_terms(stages, knows(stages, constants))
+        constants = still_read(self.stages, outputs, constants)
         self.counts: Counter[str] = Counter()
         self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": []}
         self.buffers: dict[Tensor, Buffer] = {}

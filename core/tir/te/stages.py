@@ -11,9 +11,32 @@ from ..form.functions import FUNCTIONS
 from ..form.nodes import Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un
 from ..form.visit import operands, rewrite, substitute, walk
 from ..rewrites.simplify import simplify_expr
-from .tensors import Assemble, Compute, Constant, Definition, IterVar, Piece, Reduce, Reduction, Reshape, Tensor
+from .tensors import (
+    Assemble,
+    Compute,
+    Constant,
+    Definition,
+    IterVar,
+    Piece,
+    Reduce,
+    Reduction,
+    Reshape,
+    Tensor,
+    is_computed,
+)
 
-__all__ = ["Nest", "identity_of", "in_order", "loads", "map_definition", "nests", "owns", "plan_stages"]
+__all__ = [
+    "Nest",
+    "identity_of",
+    "in_order",
+    "knows",
+    "loads",
+    "map_definition",
+    "nests",
+    "owns",
+    "plan_stages",
+    "still_read",
+]
 
 
 @dataclass(frozen=True)
@@ -85,8 +108,8 @@ def owns(index: Expr, axis: IterVar) -> bool:
 
 
 def plan_stages(
-    outputs: Sequence[Tensor], constants: Sequence[Tensor] = (), keep: Collection[Tensor] = ()
-) -> tuple[dict[Tensor, Definition], list[Tensor]]:
+    outputs: Sequence[Tensor], constants: Collection[Tensor] = (), keep: Collection[Tensor] = ()
+) -> dict[Tensor, Definition]:
     """The tensors that get loops of their own, each after those that it reads, and their definitions with all others
     written in.
 
@@ -96,9 +119,6 @@ def plan_stages(
         outputs: computed tensors.
         constants: placeholders of contents that are known at build time.
         keep: computed tensors that are not written into others.
-
-    Returns:
-        The stages; and ``constants`` without those that only what is computed at build time reads.
     """
     whole = in_order({}, outputs)
     fixed = _fixed(whole, constants, outputs)
@@ -112,10 +132,33 @@ def plan_stages(
                 for user in dict.fromkeys(user for user, _, _ in uses):
                     stages[user] = map_definition(stages[user], rule)
     simplified = {tensor: _simplified(definition) for tensor, definition in stages.items()}
-    stages = in_order(simplified, outputs, fixed)
-    used = {_base(buffer) for definition in stages.values() for buffer in _reads(definition)}
-    spent = {_base(buffer) for tensor in fixed for buffer in _reads(whole[tensor])} - used
-    return stages, [tensor for tensor in constants if tensor not in spent]
+    return in_order(simplified, outputs, fixed)
+
+
+def still_read(
+    stages: Mapping[Tensor, Definition], outputs: Sequence[Tensor], constants: Sequence[Tensor]
+) -> list[Tensor]:
+    """``constants`` without those that only what is computed at build time reads; what nothing reads stays.
+
+    Args:
+        stages: of ``outputs``.
+        outputs: computed tensors.
+        constants: placeholders.
+    """
+    first, now = (
+        {_base(buffer) for definition in some.values() for buffer in _reads(definition)}
+        for some in (in_order({}, outputs), stages)
+    )
+    return [tensor for tensor in constants if tensor in now or tensor not in first]
+
+
+def knows(stages: Mapping[Tensor, Definition], constants: Collection[Tensor]) -> Callable[[Buffer], bool]:
+    """Whether something that ``stages`` read is known at build time."""
+
+    def known(buffer: Buffer) -> bool:
+        return _base(buffer) in constants or _is_constant(buffer) or (is_computed(buffer) and buffer not in stages)
+
+    return known
 
 
 def _fixed(

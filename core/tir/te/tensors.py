@@ -390,7 +390,8 @@ def plain(
     piece of a tensor that is assembled has a nest, and a block, of its own within that of the stage. Stages that are no
     outputs are allocated around all nests.
 
-    Cheap intermediate tensors are written into their consumers, and have no stage.
+    Cheap intermediate tensors are written into their consumers, and have no stage. Of a sum of integers the terms that
+    are constants are one, computed at build time, unless that takes more elements than the largest of them.
 
     Args:
         inputs: as for `prim_func`.
