@@ -92,8 +92,8 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
         us, share = f"{call.median_ns / 1e3:.2f}", f"{call.median_ns / (total_ns or 1):.1%}"
         rows.append(
             (
-                shorten(", ".join(call.layers), 48),
-                shorten(call.kernel, 32),
+                shorten(", ".join(call.layers), 36),
+                shorten(call.kernel, 24),
                 call.device or call.host,
                 *(("-", "-") if call.is_simulated else (us, share)),
                 str(call.macs) if call.macs else "-",
@@ -121,9 +121,8 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
         out.line(f"peak of {label}, on one core: {known or 'not known of this machine'}")
     if profile.ticks is not None:
         ticks = profile.ticks
-        out.line(
-            f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz; each call has one reading in it, {ticks.cost_ns:.1f} ns"
-        )
+        out.line(f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz")
+        out.line(f"each call has one reading of it in its time, {ticks.cost_ns:.1f} ns")
     for label, counted in profile.counters.items():
         if counted:
             clock = profile.clocks.get(label)

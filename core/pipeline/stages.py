@@ -152,7 +152,10 @@ class Build:
         Returns:
             None where the program has it nowhere: a plugin's pass put something else in its place.
         """
-        return self._held(self._became.get(expr, expr))
+        held = self._held(self._became.get(expr, expr))
+        if held is None and is_view(expr):  # whoever uses it may see what is viewed in another shape
+            return self.buffers_of(children(expr)[0])
+        return held
 
     def work(self, program: Program) -> dict[int, Work]:
         """What the steps of ``program``, which this build made, do of the model, by position, where that is known."""

@@ -13,7 +13,10 @@ from ..tir.form.scalar import round_float32
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FloatForm", "SumForm", "clipped", "fma_array", "multiply_add", "scaled"]
+__all__ = ["MAX_LIMIT", "FloatForm", "SumForm", "clipped", "fma_array", "multiply_add", "scaled"]
+
+MAX_LIMIT = 2**24
+"""The largest limit of a form in size: up to it, every whole number is a float32."""
 
 _DTYPES = ("float32", "float64")
 
@@ -116,7 +119,7 @@ def _check(dtype: str, low: int, high: int, fused: bool) -> None:
     if type(fused) is not bool:
         raise ModelError(f"a float form is fused or not, not {fused!r}")
     for limit in (low, high):
-        if type(limit) is not int or abs(limit) > 2**24:
+        if type(limit) is not int or abs(limit) > MAX_LIMIT:
             raise ModelError(f"limit {limit!r} of a float form is no whole number of at most 24 bits")
     if low > high:
         raise ModelError(f"limits {low} .. {high} of a float form are upside down")

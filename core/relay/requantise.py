@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..tir.form.dtype import bounds
-from .float_form import FloatForm, SumForm, scaled
+from .float_form import MAX_LIMIT, FloatForm, SumForm, scaled
 from .op import FixedPoint, FloatScale
 from .scaling import scale_array
 from .thresholds import is_monotonous, thresholds
@@ -187,6 +187,8 @@ def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_s
         fused: whether product and sum are rounded once.
         may_shift: whether something may be added to x beforehand: the ``shift`` of the form less that of ``asked``.
     """
+    if max(-asked.low, asked.high) > MAX_LIMIT:
+        return None
     steps = _Steps.of(asked)
     if steps is None:
         return None

@@ -331,6 +331,9 @@ HARMLESS = {
     ("mean", "keepdims"): "the result is the same memory",
     ("qnn.sum", "keepdims"): "the result is the same memory",
     ("strided_slice", "end"): "where it ends follows from the result's shape",
+    ("qnn.requantize", "form"): "another way to the same result, which hosts alone are given",
+    ("qnn.add", "form"): "another way to the same result, which hosts alone are given",
+    ("qnn.subtract", "form"): "another way to the same result, which hosts alone are given",
 }
 """What may be forgotten, and why that is right."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import numpy as np
@@ -41,9 +40,9 @@ def check(module: IRModule, values: dict[str, np.ndarray], wanted: list[np.ndarr
 
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_random_layers(cc: str) -> None:
-    text = check(*layers(1, 20), f"c -cc={cc} -opt=2")
+    text = check(*layers(3, 9), f"c -cc={cc} -opt=2")
     if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
-        assert len(re.findall("UMA_FMA_f32x8", text)) > 5 and "UMA_DOT" in text
+        assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text
 
 
 @pytest.mark.soak

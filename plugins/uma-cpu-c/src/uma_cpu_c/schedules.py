@@ -15,6 +15,7 @@ from uma.tir import (
     Expr,
     Imm,
     Intrinsic,
+    Load,
     PrimFunc,
     Select,
     Un,
@@ -72,7 +73,8 @@ def tiled(
         s.reorder(*order, *inner)
     start = s.decompose_reduction(product_label, inner[0])
     s.reorder(*reduction, *inner, *grouped)
-    if _work(kernel.func, last) <= _MOST_WORK:
+    lanes = min(tile.lanes, unit.bytes // _widest(kernel.func, last))
+    if lanes == tile.lanes and _work(kernel.func, last) <= _MOST_WORK:
         s.reverse_compute_at(last, at)
         s.split(s.loops(last)[-1], tile.lanes)
         s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
@@ -82,7 +84,7 @@ def tiled(
         _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
         s.reverse_compute_at(last, at)
         s.store_at(kernel.buffers[sums], at)
-        s.vectorize(s.split(s.loops(last)[-1], tile.lanes)[1])
+        s.vectorize(s.split(s.loops(last)[-1], lanes)[1])
     _spread(s, s.loops(start)[-len(inner) :])
     if instruction is None:
         _spread(s, inner)
@@ -107,6 +109,12 @@ def _work(func: PrimFunc, label: str) -> int:
     done = [part for part in walk(block) if isinstance(part, (Bin, Call, Cast, Select, Un))]
     wide = [part for part in done if part.dtype in ("int64", "uint64") or getattr(part, "name", "") == "mul_high"]
     return len(done) + (_WIDE_WORK - 1) * len(wide)
+
+
+def _widest(func: PrimFunc, label: str) -> int:
+    """The bytes of the widest numbers that a block reads."""
+    (block,) = (part for part in walk(func.body) if isinstance(part, Block) and part.label == label)
+    return max(part.buffer.nbytes // part.buffer.size for part in walk(block) if isinstance(part, Load))
 
 
 def is_known(fusion: Fusion) -> bool:
