@@ -121,8 +121,9 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
         out.line(f"peak of {label}, on one core: {known or 'not known of this machine'}")
     if profile.ticks is not None:
         ticks = profile.ticks
-        out.line(f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz")
-        out.line(f"each call has one reading of it in its time, {ticks.cost_ns:.1f} ns")
+        out.line(
+            f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz; each call has one reading in it, {ticks.cost_ns:.1f} ns"
+        )
     for label, counted in profile.counters.items():
         if counted:
             clock = profile.clocks.get(label)

@@ -143,8 +143,8 @@ def test_okay_nabu_within(nabu: Path, tmp_path: Path) -> None:
 
 
 def test_okay_nabu_is_small(nabu: Path, nabu_artifact: Artifact) -> None:
-    """States are written in place: there is no second copy of them, and no room for one. Loops that are fast take copies
-    of single operands, in an order of their own; others take none."""
+    """States are written in place: there is no second copy of them, and no room for one. Loops that are fast bring
+    single operands into an order of their own; others do not."""
     assert nabu_artifact.state_bytes == 64 * (14 + 16 + 2 + 8 + 12) + 2 * 40
     assert nabu_artifact.arena_bytes < nabu_artifact.state_bytes
     assert build(nabu, "c -opt=s").arena_bytes <= 2048

@@ -245,3 +245,10 @@ def test_forms_that_do_not_fit_are_refused(name: str, args: list[Expr], form: An
     attrs = ADDED if name == "qnn.add" else {"scale": ONE, "dtype": "int8"}
     with pytest.raises(ModelError, match=message):
         call(name, *args, **attrs, form=form)
+
+
+def test_results_of_32_bits_stay_integers_however_few_there_are() -> None:
+    """Their limits are no float32."""
+    few = call("cast", A, dtype="int32")
+    made = in_floats(requantised(few, FixedPoint((1 << 30,), (-6,), "double"), 0, "int32"))
+    assert ops(made)[-1].attrs.form is None

@@ -22,7 +22,7 @@ static inline uint64_t uma_ticks_hz(void) { return 0; }
 #elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 /* What programs may read of x86 without leave is no count of the core's cycles: it goes on at one rate whether the core
  * runs faster, slower or not at all. The fence has it wait for what came before. */
-#define UMA_TICKS "the time-stamp counter, which ticks at one rate whatever that of the core is"
+#define UMA_TICKS "the time-stamp counter (not the clock of the core)"
 typedef uint64_t uma_ticks;
 static inline void uma_ticks_start(void) {}
 static inline uma_ticks uma_ticks_now(void)
@@ -45,7 +45,7 @@ static inline uma_ticks uma_ticks_now(void)
 #define UMA_TICKS "the core's cycles (PMCCNTR_EL0)"
     __asm__ volatile("isb\n\tmrs %0, pmccntr_el0" : "=r"(now) : : "memory");
 #else
-#define UMA_TICKS "the timer of the machine (CNTVCT_EL0), which ticks at one rate, slower than the core"
+#define UMA_TICKS "the timer of the machine (CNTVCT_EL0), slower than the core"
     __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(now) : : "memory");
 #endif
     return now;
