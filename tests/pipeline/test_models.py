@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ def int8_inputs(artifact: Artifact) -> Iterator[np.ndarray]:
         yield np.full(shape, value, np.int8)
 
 
+def large_in_soak(names: Iterable[str]) -> list[Any]:
+    """The models by name, those that take long to build for the soak alone."""
+    soak = pytest.mark.soak
+    return [pytest.param(name, marks=soak) if name.startswith("vww") else name for name in names]
+
+
 @pytest.mark.parametrize("name", INT8)
 def test_int8_tflite_equals_the_reference_kernels(name: str, models: Path, measured: Measured) -> None:
     artifact = artifact_of(models, f"{name}_int8_tflite")
@@ -62,7 +69,7 @@ def test_int8_tflite_equals_the_reference_kernels(name: str, models: Path, measu
     assert differing == 0
 
 
-@pytest.mark.parametrize("name", INT8)
+@pytest.mark.parametrize("name", large_in_soak(INT8))
 def test_qdq_onnx_answers_as_onnxruntime(name: str, models: Path, measured: Measured) -> None:
     artifact = artifact_of(models, f"{name}_int8_onnx")
     session = artifact.session()
@@ -81,7 +88,7 @@ def test_qdq_onnx_answers_as_onnxruntime(name: str, models: Path, measured: Meas
     assert same >= 98
 
 
-@pytest.mark.parametrize("name", FLOAT)
+@pytest.mark.parametrize("name", large_in_soak(FLOAT))
 def test_floats_are_those_of_onnxruntime(name: str, models: Path, measured: Measured) -> None:
     """The TFLite file too: it is the one that the ONNX file was converted from."""
     onnx, lite = (artifact_of(models, f"{name}_fp32_{format_}") for format_ in ("onnx", "tflite"))
@@ -112,7 +119,7 @@ def compile_c(compiler: str, flags: Sequence[str], folder: Path, sources: Sequen
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", large_in_soak(FILES))
 def test_the_c_compiles_without_a_warning(name: str, models: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:
     artifact = artifact_of(models, name)
     how = artifact.metadata["compile"]
