@@ -51,7 +51,7 @@ def int8_inputs(artifact: Artifact) -> Iterator[np.ndarray]:
 def large_in_soak(names: Iterable[str]) -> list[Any]:
     """The models by name, those that take long to build for the soak alone."""
     soak = pytest.mark.soak
-    return [pytest.param(name, marks=soak) if name.startswith("vww") else name for name in names]
+    return [pytest.param(name, marks=soak) if name.startswith(("resnet8", "vww")) else name for name in names]
 
 
 @pytest.mark.parametrize("name", INT8)
