@@ -121,7 +121,7 @@ class TestStages:
         assert parse_program(text, raw) == program
         assert uma.build(module, "c", name="net").files == uma.build(net, "c").files
 
-    @pytest.mark.parametrize("model", ["net", "digits"])
+    @pytest.mark.parametrize("model", ["net", pytest.param("digits", marks=pytest.mark.soak)])
     def test_every_dump_continues_to_the_same_artifact(self, model: str, net: Path, tmp_path: Path) -> None:
         path = net if model == "net" else DIGITS
         plain = uma.build(path, "c", dump=tmp_path / "d")

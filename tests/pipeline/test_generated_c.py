@@ -102,7 +102,9 @@ def test_c_of_our_own_models(name: str, golden: Golden, tmp_path: Path) -> None:
         golden(artifact.files[f"m_{name}.c"].decode(), f"{name}.c")
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak) if name.startswith("vww") else name for name in FILES]
+)
 def test_c_of_models_of_mlperf_tiny(name: str, models: Path, golden: Golden) -> None:
     golden(digests(built(models, name, FILES[name], C, "")), f"{name}.sha256")
 

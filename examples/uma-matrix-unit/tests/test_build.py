@@ -49,7 +49,13 @@ def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("target", ["matrix_unit", "matrix_unit -activation_bytes=4096 -weight_bytes=2048"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "matrix_unit",
+        pytest.param("matrix_unit -activation_bytes=4096 -weight_bytes=2048", marks=pytest.mark.soak),
+    ],
+)
 def test_models_are_exact(models: Path, name: str, target: str, record_property: Callable[[str, object], None]) -> None:
     litert = pytest.importorskip("ai_edge_litert.interpreter")
     path = models / "mlperf-tiny" / f"{name}.tflite"
