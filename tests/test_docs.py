@@ -101,7 +101,6 @@ MEASURED = re.compile(
     r"|us +share +MACs +GOP/s +of peak +bytes$"
     r"|\d+\.\d(?= GOP/s (?:float32|int8))|\d+(?= MHz;)|\d+\.\d(?= ns$)"
     r"|(?<=^  ROM    )[\d,]+(?= bytes)|(?<=^  RAM    )[\d,]+(?= bytes)|(?<=code )[\d,]+$|(?<=stack )[\d,]+$"
-    r"|(?<=: weights )[\d,]+|(?<=: arena )[\d,]+"
     r"|\b\d+\.\d+\.\d+\b"  # versions
 )
 """What a page shows of one machine, one compiler or one version: another number of the same kind will do."""
