@@ -179,7 +179,8 @@ def proven(asked: Requantisation, form: FloatForm) -> np.ndarray | None:
 
 
 def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_shift: bool = False) -> FloatForm | None:
-    """The form that is proven of all channels, float32 and one offset before all else; None where there is none.
+    """The form that is proven of all channels, float32 and one offset before all else; None where there is none, or
+    where every result is the same.
 
     Args:
         asked: by integers.
@@ -187,8 +188,8 @@ def find_form(asked: Requantisation, dtypes: Sequence[Dtype], fused: bool, may_s
         fused: whether product and sum are rounded once.
         may_shift: whether something may be added to x beforehand: the ``shift`` of the form less that of ``asked``.
     """
-    if max(-asked.low, asked.high) > MAX_LIMIT:
-        return None
+    if max(-asked.low, asked.high) > MAX_LIMIT or asked.low == asked.high:
+        return None  # Nothing steps where there is one result.
     steps = _Steps.of(asked)
     if steps is None:
         return None

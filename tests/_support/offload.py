@@ -42,6 +42,7 @@ from uma.relay.module import func_type
 from uma.relay.op import Op
 from uma.relay.pattern import any_
 from uma.relay.transform import canonicalise
+from uma.relay.transform.float_forms import requantise_in_floats
 from uma.relay.transform.zero_points import zero_points_to_biases
 from uma.relay.visit import with_children
 from uma.reports.explain import Explanation, explain
@@ -309,7 +310,8 @@ class Offload:
         fused = self._build.fused
         assert fused is not None
         assert ops_of(last.module, last.module.main) == ops_of(last.source, last.source.main)
-        legal = zero_points_to_biases(last.module)
+        (host,) = self._build.members.hosts
+        legal = requantise_in_floats(zero_points_to_biases(last.module), lambda _: host.features)
         assert ops_of(fused, fused.main) == ops_of(legal, legal.main)
         check_records(explain(self._build), last, self.reasons)
         return program

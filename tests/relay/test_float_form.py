@@ -186,6 +186,10 @@ def test_what_has_no_proof_stays_as_it_is(scale: FixedPoint, low: int, high: int
     assert proven(one, FloatForm("float32", (1.0,), (0.0,), (), *limits, True)) is None
 
 
+def test_one_result_needs_no_form() -> None:
+    assert find_form(asked(FixedPoint((2**30,), (-6,), "up"), -900, 900, limits=(5, 5)), BOTH, True) is None
+
+
 def test_few_steps_of_many_results_have_a_form() -> None:
     one = asked(FixedPoint((2**30,), (-3,), "double"), -900, 900, limits=(-32768, 32767))
     form = find_form(one, BOTH, True)
