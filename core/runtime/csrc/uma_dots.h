@@ -1,6 +1,7 @@
 /* Sums of products of small integers, a vector of int32 at a time: what compilers do not make of loops.
  *
  * UMA_DOT2_i32x8(acc, a, w): acc[l] + a[0] * w[2 * l] + a[1] * w[2 * l + 1], of int16. One instruction and an addition.
+ * UMA_DOT2W_i32x8: the same, w of int8: half the memory, for an instruction more where w is loaded.
  * UMA_DOT4_i32x8(acc, a, w): acc[l] + a[0] * w[4 * l] + .. + a[3] * w[4 * l + 3], a of uint8, w of int8. One instruction
  * of VNNI, in assembler: as a builtin it makes gcc 12 spill the accumulators.
  *
@@ -20,14 +21,42 @@
         UMA_SPLAT(i32, n, uma_word);                                                                                   \
     })
 
-/* The low and the high half of each word, extended by their sign. */
-#define UMA_DOT2_PLAIN(n, acc, a, w)                                                                                   \
+/* The products of the low halves of words and of the high halves, added: vectors of int32 that are pairs of int16. */
+#define UMA_PAIRS_PLAIN(n, p, q)                                                                                       \
     __extension__({                                                                                                    \
-        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        const uma_i32x##n uma_p = (p), uma_q = (q);                                                                    \
         const uma_i32x##n uma_low = ((uma_i32x##n)((uma_u32x##n)uma_p << 16) >> 16) *                                  \
                                     ((uma_i32x##n)((uma_u32x##n)uma_q << 16) >> 16);                                   \
-        (uma_i32x##n)((uma_u32x##n)(acc) + (uma_u32x##n)uma_low + (uma_u32x##n)((uma_p >> 16) * (uma_q >> 16)));       \
+        (uma_i32x##n)((uma_u32x##n)uma_low + (uma_u32x##n)((uma_p >> 16) * (uma_q >> 16)));                            \
     })
+#if defined(__SSE2__) && UMA_HAS(__builtin_ia32_pmaddwd128)
+#define UMA_PAIRS_i32x4(p, q) ((uma_i32x4)__builtin_ia32_pmaddwd128((uma_hi8)(p), (uma_hi8)(q)))
+#else
+#define UMA_PAIRS_i32x4(p, q) UMA_PAIRS_PLAIN(4, p, q)
+#endif
+#if defined(__AVX2__) && UMA_HAS(__builtin_ia32_pmaddwd256)
+#define UMA_PAIRS_i32x8(p, q) ((uma_i32x8)__builtin_ia32_pmaddwd256((uma_hi16)(p), (uma_hi16)(q)))
+#else
+#define UMA_PAIRS_i32x8(p, q) UMA_PAIRS_PLAIN(8, p, q)
+#endif
+#if defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512_mask)
+#define UMA_PAIRS_i32x16(p, q)                                                                                         \
+    ((uma_i32x16)__builtin_ia32_pmaddwd512_mask((uma_hi32)(p), (uma_hi32)(q), (uma_si16){0}, (uint16_t)-1))
+#elif defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512)
+#define UMA_PAIRS_i32x16(p, q) ((uma_i32x16)__builtin_ia32_pmaddwd512((uma_hi32)(p), (uma_hi32)(q)))
+#else
+#define UMA_PAIRS_i32x16(p, q) UMA_PAIRS_PLAIN(16, p, q)
+#endif
+
+#define UMA_DOT2_SUM(n, acc, a, q)                                                                                     \
+    ((uma_i32x##n)((uma_u32x##n)(acc) + (uma_u32x##n)UMA_PAIRS_i32x##n(UMA_DOT_SPLAT(n, a), q)))
+#define UMA_DOT2_i32x4(acc, a, w) UMA_DOT2_SUM(4, acc, a, UMA_LOAD(i32, 4, w))
+#define UMA_DOT2_i32x8(acc, a, w) UMA_DOT2_SUM(8, acc, a, UMA_LOAD(i32, 8, w))
+#define UMA_DOT2_i32x16(acc, a, w) UMA_DOT2_SUM(16, acc, a, UMA_LOAD(i32, 16, w))
+#define UMA_DOT2W_i32x4(acc, a, w) UMA_DOT2_SUM(4, acc, a, (uma_i32x4)UMA_WIDEN_i8_i16x8(UMA_LOAD(i8, 8, w)))
+#define UMA_DOT2W_i32x8(acc, a, w) UMA_DOT2_SUM(8, acc, a, (uma_i32x8)UMA_WIDEN_i8_i16x16(UMA_LOAD(i8, 16, w)))
+#define UMA_DOT2W_i32x16(acc, a, w) UMA_DOT2_SUM(16, acc, a, (uma_i32x16)UMA_WIDEN_i8_i16x32(UMA_LOAD(i8, 32, w)))
+
 #define UMA_DOT4_BYTE(n, p, q, shift)                                                                                  \
     ((uma_u32x##n)((uma_i32x##n)(((uma_u32x##n)(p) >> (shift)) & 255u) *                                               \
                    ((uma_i32x##n)((uma_u32x##n)(q) << (24 - (shift))) >> 24)))
@@ -37,29 +66,6 @@
         (uma_i32x##n)((uma_u32x##n)(acc) + UMA_DOT4_BYTE(n, uma_p, uma_q, 0) + UMA_DOT4_BYTE(n, uma_p, uma_q, 8) +     \
                       UMA_DOT4_BYTE(n, uma_p, uma_q, 16) + UMA_DOT4_BYTE(n, uma_p, uma_q, 24));                        \
     })
-
-#if defined(__SSE2__) && UMA_HAS(__builtin_ia32_pmaddwd128)
-#define UMA_DOT2_i32x4(acc, a, w)                                                                                      \
-    ((acc) + (uma_i32x4)__builtin_ia32_pmaddwd128((uma_hi8)UMA_DOT_SPLAT(4, a), (uma_hi8)UMA_LOAD(i32, 4, w)))
-#else
-#define UMA_DOT2_i32x4(acc, a, w) UMA_DOT2_PLAIN(4, acc, a, w)
-#endif
-#if defined(__AVX2__) && UMA_HAS(__builtin_ia32_pmaddwd256)
-#define UMA_DOT2_i32x8(acc, a, w)                                                                                      \
-    ((acc) + (uma_i32x8)__builtin_ia32_pmaddwd256((uma_hi16)UMA_DOT_SPLAT(8, a), (uma_hi16)UMA_LOAD(i32, 8, w)))
-#else
-#define UMA_DOT2_i32x8(acc, a, w) UMA_DOT2_PLAIN(8, acc, a, w)
-#endif
-#if defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512_mask)
-#define UMA_DOT2_i32x16(acc, a, w)                                                                                     \
-    ((acc) + (uma_i32x16)__builtin_ia32_pmaddwd512_mask((uma_hi32)UMA_DOT_SPLAT(16, a),                                \
-                                                        (uma_hi32)UMA_LOAD(i32, 16, w), (uma_si16){0}, (uint16_t)-1))
-#elif defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512)
-#define UMA_DOT2_i32x16(acc, a, w)                                                                                     \
-    ((acc) + (uma_i32x16)__builtin_ia32_pmaddwd512((uma_hi32)UMA_DOT_SPLAT(16, a), (uma_hi32)UMA_LOAD(i32, 16, w)))
-#else
-#define UMA_DOT2_i32x16(acc, a, w) UMA_DOT2_PLAIN(16, acc, a, w)
-#endif
 
 #define UMA_DOT4_ASM(n, instruction, constraint, acc, a, w)                                                            \
     __extension__({                                                                                                    \

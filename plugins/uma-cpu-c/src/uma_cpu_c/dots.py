@@ -17,7 +17,7 @@ def dot(group: int, lanes: int, data: str, weight: str) -> Intrinsic:
         group: 2, of int16, or 4, of bytes.
         lanes: of ``acc``.
         data: dtype of ``a``, which is the same for all lanes.
-        weight: dtype of ``w``.
+        weight: dtype of ``w``; bytes that are to be multiplied with int16 are widened when they are loaded.
     """
     acc = Buffer("acc", (lanes,), "int32", "register")
     a, w = Buffer("a", (group,), data), Buffer("w", (lanes, group), weight)
@@ -25,5 +25,6 @@ def dot(group: int, lanes: int, data: str, weight: str) -> Intrinsic:
     term = a[byte].astype("int32") * w[lane, byte].astype("int32")
     step = Update("add", acc, (lane,), term)
     body = For(lane, Imm(lanes, INDEX), For(byte, Imm(group, INDEX), step))
-    text = f"{{acc}} = UMA_DOT{group}_i32x{lanes}({{acc}}, {{a}}, {{w}})"
-    return Intrinsic(f"dot{group}x{lanes}", (acc, a, w), (), body, statement=text, include="uma_dots.h")
+    kind = f"{group}W" if data == "int16" and weight == "int8" else f"{group}"
+    text = f"{{acc}} = UMA_DOT{kind}_i32x{lanes}({{acc}}, {{a}}, {{w}})"
+    return Intrinsic(f"dot{kind.lower()}x{lanes}", (acc, a, w), (), body, statement=text, include="uma_dots.h")

@@ -68,8 +68,11 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     product = product_of(fusion, operand)
     if product is None or not _worthwhile(fusion, product):
         return None
+    kept = weight
     if not by_bytes:
-        product = replace(product, weight=_centred(product, weight_zero, "int32" if is_grouped else "int16"))
+        # Bytes are widened where they are loaded: they are half of what the cache has to give.
+        kept = "int32" if is_grouped else "int8" if weight == "int8" and not weight_zero else "int16"
+        product = replace(product, weight=_centred(product, weight_zero, kept))
     bytes_of_step = 4 * -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
     cost, spare = (1.0, 1) if by_bytes else (1.5, 2)
     depthwise = product.is_depthwise
@@ -79,7 +82,7 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
         return None
     if depthwise:
         return tiled(fusion, product, tile, unit)
-    instruction = dot(operand.group, tile.lanes, operand.dtype, "int8" if by_bytes else "int16")
+    instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
     return tiled(fusion, product, tile, unit, instruction, operand.zero if by_bytes else 0)
 
 
