@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ..form.nodes import (
@@ -42,11 +42,11 @@ from ..form.visit import (
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
 from ..rewrites.simplify import simplify_within
-from .dependences import Use, collect, collect_all, distances, inner_loops
+from .dependences import Conflict, Use, collect, collect_all, conflicts, distances, inner_loops, span
 from .nest import Site, block_site, chain, illegal, replaced, substituted
 from .regions import Box, as_expr, box_of
 from .state import State
-from .storage import dropped
+from .storage import dropped, is_certain
 
 __all__ = ["compute_at", "inline", "reverse_compute_at"]
 
@@ -75,12 +75,19 @@ def reverse_compute_at(state: State, label: str, at: Var | str) -> State:
         if not box.is_whole or any(isinstance(stmt, If) for use in writes for stmt in use.around):
             hint = "peel or shrink tails instead of guarding them"
             raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is no whole box", hint)
+        elsewhere = next((use for use in whole if use.writes and loop not in use.around), None)
+        if elsewhere is not None and not _is_all(box):
+            raise illegal(f"{what}: `{elsewhere}`, outside of that loop, writes {buffer.name!r} too")
         for use in used:
             if use.buffer is buffer:
                 _limit(limits, use, box, block, what)
+                _check_reached(use, box_of(writes, Bounds({})), what)
     for use in used:
         if use.writes and any(_meets_itself(use, var) for var in limits):
             raise illegal(f"{what}: `{use}` writes an element in several iterations of the loops that would be parted")
+    found = _carried(used, limits)
+    if found is not None:
+        raise illegal(f"{what}: {found}, in different iterations of the loops that would be parted")
     # What is written of a buffer beyond what the block reads is left out.
     moved = _parted_loops(block, limits, known)
     state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
@@ -159,6 +166,33 @@ def _check_finished(writes: Sequence[Use], around: Sequence[Var], what: str) -> 
                 raise illegal(
                     f"{what}: loop {moving[0].name!r} goes on with it", "take a loop outside of the reduction"
                 )
+
+
+def _is_all(box: Box) -> bool:
+    """Whether a box is all of its buffer."""
+    sides = zip(box.sides, box.buffer.shape, strict=True)
+    return all(isinstance(side.extent, Imm) and side.extent.value == extent for side, extent in sides)
+
+
+def _check_reached(use: Use, written: Box, what: str) -> None:
+    """Raise if a block does something where it does not read what a loop makes, so that no part of it would do that.
+
+    What it surely reads is written somewhere, as the program is right.
+    """
+    if is_certain(use):
+        return
+    for form, side in zip(use.forms, written.sides, strict=True):
+        low, high = span(form, use.known)
+        start, extent = (int(end.value) if isinstance(end, Imm) else -1 for end in (side.start, side.extent))
+        if not (side.is_whole and 0 <= start <= low and high < start + extent):
+            reason = f"`{use}` does not read {use.buffer.name!r} in all of its iterations"
+            raise illegal(f"{what}: {reason}, and would be left out there", "compute it as a block of its own")
+
+
+def _carried(uses: Sequence[Use], limits: Collection[Var]) -> Conflict | None:
+    """Two accesses of a block in different iterations of the loops that would be parted; None for none."""
+    found = conflicts(uses, list(limits))
+    return next((one for one in found if any(apart != (0, 0) for apart in one.apart.values())), None)
 
 
 def _meets_itself(use: Use, var: Var) -> bool:
@@ -250,7 +284,7 @@ def _needs_past(block: Stmt, limits: dict[Var, tuple[Expr, Expr]]) -> bool:
             return True  # it adds to what is there
         if use.writes and any(_meets_itself(use, var) for var in limits):
             return True
-    return False
+    return _carried(uses, limits) is not None
 
 
 def inline(state: State, label: str) -> State:

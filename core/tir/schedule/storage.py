@@ -45,6 +45,7 @@ __all__ = [
     "cache_write",
     "dropped",
     "flattened",
+    "is_certain",
     "is_used_outside",
     "realigned",
     "redeclared",
@@ -290,7 +291,7 @@ def _has_value(state: State, uses: Sequence[Use], box: Box, place: Stmt) -> bool
     """Whether all of a box has a value where a statement begins: each use is of all of it, or it was written before."""
     buffer = box.buffer
     roles = {param.buffer: param.role for param in state.func.params}
-    if roles.get(buffer) in ("input", "constant") or (box.is_whole and all(map(_is_certain, uses))):
+    if roles.get(buffer) in ("input", "constant") or (box.is_whole and all(map(is_certain, uses))):
         return True
     first, *_ = collect(state.func.body, Bounds({}), buffer)
     if not first.writes or place in first.around or any(isinstance(stmt, If) for stmt in first.around):
@@ -302,13 +303,14 @@ def _has_value(state: State, uses: Sequence[Use], box: Box, place: Stmt) -> bool
     return whole and around is not None and not set(around.loops) & set(first.loops)
 
 
-def _is_certain(use: Use) -> bool:
+def is_certain(use: Use) -> bool:
     """Whether an access happens whatever conditions give."""
     if any(isinstance(stmt, If) for stmt in use.around):
         return False
     exprs = operands(use.stmt)
     sure = [part for expr in exprs for part in unguarded(expr)]
-    return all(part in sure for expr in exprs for part in walk(expr) if isinstance(part, Load))
+    loads = (part for expr in exprs for part in walk(expr) if isinstance(part, Load) and part.buffer is use.buffer)
+    return all(part in sure for part in loads)
 
 
 def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, Buffer]:

@@ -217,6 +217,51 @@ CASES: dict[str, Case] = {
         lambda s: (s.split("d", 2), s.reverse_compute_at("sum", "d_o")),
         "writes an element in several iterations of the loops that would be parted",
     ),
+    "not read everywhere": (
+        parsed("""
+            def f(x: In[int32, (5,)], y: Out[int32, (6,)]):
+                t = alloc(int32, (5,))
+                with block("a"):
+                    for i in range(5):
+                        t[i] = x[i]
+                with block("b"):
+                    for j in range(6):
+                        y[j] = t[j - 1] if j > 0 else 7
+        """),
+        lambda s: s.reverse_compute_at("b", "i"),
+        "`y[j] = t[j - 1] if j > 0 else 7` does not read 't' in all of its iterations, and would be left out there",
+    ),
+    "written elsewhere": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (2, 5)]):
+                t = alloc(int32, (2, 5))
+                with block("a"):
+                    for i in range(2):
+                        t[i, 0] = 7
+                        for k in range(4):
+                            t[i, k + 1] = x[k]
+                with block("b"):
+                    for m in range(2):
+                        for n in range(5):
+                            y[m, n] = t[m, n]
+        """),
+        lambda s: s.reverse_compute_at("b", "k"),
+        "block 'b' cannot be computed at loop 'k': `t[i, 0] = 7`, outside of that loop, writes 't' too",
+    ),
+    "in its own order": (
+        parsed("""
+            def f(x: In[int32, (5,)], y: Out[int32, (5,)]):
+                t = alloc(int32, (5,))
+                with block("a"):
+                    for i in range(5):
+                        t[4 - i] = x[i]
+                with block("b"):
+                    for j in range(5):
+                        y[j] = t[j] + (y[j - 1] if j > 0 else 7)
+        """),
+        lambda s: s.reverse_compute_at("b", "i"),
+        "meet in 'y', in different iterations of the loops that would be parted",
+    ),
     "before": (
         STAGES,
         lambda s: s.reverse_compute_at("first", "c"),
