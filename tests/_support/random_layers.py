@@ -62,7 +62,7 @@ class Layers:
         return {var.name: self.numbers(var.shape, var.dtype) for var in self.inputs}
 
     def add(self, kind: str, is_float: bool) -> None:
-        """A layer: ``conv1d``, ``conv2d``, ``dense`` or ``matmul``."""
+        """A layer: ``conv1d``, ``conv2d``, ``dense``, ``matmul`` or ``transpose``."""
         dtype = "float32" if is_float else self.pick("int8", "int8", "uint8")
         getattr(self, kind)(dtype, "float32" if is_float else "int8")
 
@@ -108,6 +108,17 @@ class Layers:
         a, shape = self.input((*batch, m, k), dtype), (*self.pick(batch, ()), k, n)
         b = self.input(shape, weight) if self.pick(True, False) else const(self.numbers(shape, weight))
         self._finish("matmul", (a, b), self._attrs(dtype))
+
+    def transpose(self, dtype: str, weight: str) -> None:
+        rank = self.pick(2, 3, 4)
+        x = self.input(tuple(self.pick(1, 2, 8, 11, 16, 21) for _ in range(rank)), self.pick(dtype, "int32"))
+        axes = tuple(int(axis) for axis in self.rng.permutation(rank))
+        if self.pick(True, False):
+            made = call("transpose", x, axes=axes)
+        else:
+            to = "".join("NHWC"[axis] for axis in axes)
+            made = call("layout_transform", x, src_layout="NHWC"[:rank], dst_layout=to)
+        self.outputs.append(made)
 
     def _finish(self, kind: str, args: tuple[Expr, ...], attrs: Mapping[str, Any]) -> None:
         is_float = args[0].dtype == "float32"

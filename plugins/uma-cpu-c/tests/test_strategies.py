@@ -13,7 +13,7 @@ from uma.plugins import PluginEntry, PluginHost
 from uma.relay import IRModule
 
 PLUGINS = PluginHost(lambda: [PluginEntry("c", "uma_cpu_c", "uma-cpu-c", "0.1.0")])
-KINDS = ("conv2d", "conv2d", "conv1d", "dense", "matmul")
+KINDS = ("conv2d", "conv2d", "conv1d", "dense", "matmul", "transpose", "transpose")
 
 
 @cache
@@ -40,9 +40,9 @@ def check(module: IRModule, values: dict[str, np.ndarray], wanted: list[np.ndarr
 
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_random_layers(cc: str) -> None:
-    text = check(*layers(3, 9), f"c -cc={cc} -opt=2")
+    text = check(*layers(3, 11), f"c -cc={cc} -opt=2")
     if "avx2" in PLUGINS.kind("c").features(PLUGINS.target("c")):  # type: ignore[misc]
-        assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text
+        assert "UMA_FMA_f32x8" in text and "UMA_DOT" in text and "uma_transpose_8" in text
 
 
 @pytest.mark.soak

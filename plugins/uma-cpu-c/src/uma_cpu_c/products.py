@@ -120,12 +120,9 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         stages: tuple[te.Tensor, ...] = ()
         element = given
     else:
-        shape = (batch, height + top + bottom, (width + left + right) * channels + room)
-        inner = (batch, height, width * channels)
-        pieces: Pieces = [((0, top, left * channels), inner, lambda *i: operand.convert(given(*i)))]
-        if shape != inner:
-            pieces.insert(0, ((0, 0, 0), shape, lambda *_: Imm(operand.zero, operand.dtype)))
-        padded = te.assemble(shape, operand.dtype, pieces, "padded")
+        size = (height, width * channels)
+        before, after = (top, left * channels), (bottom, right * channels + room)
+        padded = te.assemble(*_bordered(batch, size, before, after, given, operand), "padded")
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
@@ -140,6 +137,26 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
     return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise)
+
+
+def _bordered(
+    batch: int, size: tuple[int, int], before: tuple[int, int], after: tuple[int, int], given: Element, operand: Operand
+) -> tuple[tuple[int, ...], str, Pieces]:
+    """Shape, dtype and pieces of pictures with borders, which are all that is filled besides the copy."""
+    (height, width), (top, left), (bottom, right) = size, before, after
+    rows, columns = height + top + bottom, width + left + right
+    pieces: Pieces = [
+        (offset, extents, lambda *_: Imm(operand.zero, operand.dtype))
+        for offset, extents in (
+            ((0, 0, 0), (batch, top, columns)),
+            ((0, top + height, 0), (batch, bottom, columns)),
+            ((0, top, 0), (batch, height, left)),
+            ((0, top, left + width), (batch, height, right)),
+        )
+        if 0 not in extents
+    ]
+    pieces.append(((0, top, left), (batch, height, width), lambda *i: operand.convert(given(*i))))
+    return (batch, rows, columns), operand.dtype, pieces
 
 
 def _flat(fusion: Fusion, data: te.Tensor) -> tuple[Element, bool]:

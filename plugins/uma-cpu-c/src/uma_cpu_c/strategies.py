@@ -10,6 +10,7 @@ from uma.hookspecs import Fusion, Scheduled, Strategy
 from uma.target import Target
 from uma.tir import Expr
 
+from .copies import transposed
 from .dots import dot
 from .features import features_of
 from .products import Operand, Product, product_of
@@ -21,6 +22,7 @@ __all__ = ["strategies_of"]
 
 _FLOATS = ("nn.conv1d", "nn.conv2d", "nn.dense", "matmul")
 _INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
+_TRANSPOSITIONS = ("layout_transform", "transpose")
 _BYTE_DOTS = ("avx512_vnni", "avx_vnni")
 """Instruction sets that add four products of bytes at once."""
 
@@ -34,7 +36,7 @@ def strategies_of(target: Target) -> list[Strategy]:
     found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
     if "avx2" in features:
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
-    return found
+    return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit.lanes)) for name in _TRANSPOSITIONS)]
 
 
 def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:

@@ -16,6 +16,8 @@ _CHAINS = 1.25
 """Accumulators for each multiply-add in flight: with just one, each waits for the one before where a load is late."""
 _TAIL = 1.1
 """What a tail has to be better by: it is code of its own."""
+_LOADS = 0.8
+"""Of the loads that a CPU can begin: lines of the cache that are not there yet take their part."""
 _LOOP = 0.5
 """What a step costs besides, in cycles: the loop itself."""
 
@@ -87,7 +89,7 @@ def choose(
         in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
         products = max(pixels * vectors * cost, in_flight) / unit.products
         data = pixels * vectors if is_depthwise else pixels
-        return max(products, (data + vectors) / unit.loads) + _LOOP
+        return max(products, (data + vectors) / (_LOADS * unit.loads)) + _LOOP
 
     most = min(pixels, _MOST_ALONE) if is_depthwise else pixels
     fitting = (t for t in _tiles(most, channels // lanes, lanes, unit.registers - spare))
