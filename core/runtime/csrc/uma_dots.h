@@ -4,6 +4,8 @@
  * UMA_DOT2W_i32x8: the same, w of int8: half the memory, for an instruction more where w is loaded.
  * UMA_DOT4_i32x8(acc, a, w): acc[l] + a[0] * w[4 * l] + .. + a[3] * w[4 * l + 3], a of uint8, w of int8. One instruction
  * of VNNI, in assembler: as a builtin it makes gcc 12 spill the accumulators.
+ * UMA_SDOT4_i32x4: the same, a of int8. One instruction of NEON's dot product.
+ * UMA_SDOT2_i32x4(acc, a, w): acc[l] + a[0] * w[2 * l] + a[1] * w[2 * l + 1], of int8. Two instructions of NEON.
  *
  * acc is a vector, a and w are pointers, of no alignment. Sums wrap around. All forms give the same bits.
  */
@@ -31,6 +33,16 @@
     })
 #if defined(__SSE2__) && UMA_HAS(__builtin_ia32_pmaddwd128)
 #define UMA_PAIRS_i32x4(p, q) ((uma_i32x4)__builtin_ia32_pmaddwd128((uma_hi8)(p), (uma_hi8)(q)))
+#elif defined(__aarch64__)
+#define UMA_PAIRS_i32x4(p, q)                                                                                          \
+    __extension__({                                                                                                    \
+        const uma_i32x4 uma_p = (p), uma_q = (q);                                                                      \
+        uma_i32x4 uma_low, uma_high;                                                                                   \
+        __asm__("smull %0.4s, %1.4h, %2.4h" : "=w"(uma_low) : "w"(uma_p), "w"(uma_q));                                 \
+        __asm__("smull2 %0.4s, %1.8h, %2.8h" : "=w"(uma_high) : "w"(uma_p), "w"(uma_q));                               \
+        __asm__("addp %0.4s, %0.4s, %1.4s" : "+w"(uma_low) : "w"(uma_high));                                           \
+        uma_low;                                                                                                       \
+    })
 #else
 #define UMA_PAIRS_i32x4(p, q) UMA_PAIRS_PLAIN(4, p, q)
 #endif
@@ -88,6 +100,52 @@
 #else
 #define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_PLAIN(8, acc, a, w)
 #define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_PLAIN(4, acc, a, w)
+#endif
+
+#define UMA_SDOT_BYTE(p, q, shift)                                                                                    \
+    ((uma_u32x4)(((uma_i32x4)((uma_u32x4)(p) << (24 - (shift))) >> 24) *                                               \
+                 ((uma_i32x4)((uma_u32x4)(q) << (24 - (shift))) >> 24)))
+#if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#define UMA_SDOT4_i32x4(acc, a, w)                                                                                     \
+    __extension__({                                                                                                    \
+        uma_i32x4 uma_sum = (acc);                                                                                     \
+        const uma_i32x4 uma_q = UMA_LOAD(i32, 4, w);                                                                   \
+        uma_low_word uma_p;                                                                                            \
+        memcpy(&uma_p, (a), sizeof uma_p);                                                                             \
+        __asm__("sdot %0.4s, %2.16b, %1.4b[0]" : "+w"(uma_sum) : "w"(uma_p), "w"(uma_q));                              \
+        uma_sum;                                                                                                       \
+    })
+#else
+#define UMA_SDOT4_i32x4(acc, a, w)                                                                                     \
+    __extension__({                                                                                                    \
+        const uma_i32x4 uma_p = UMA_DOT_SPLAT(4, a), uma_q = UMA_LOAD(i32, 4, w);                                      \
+        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8) +             \
+                    UMA_SDOT_BYTE(uma_p, uma_q, 16) + UMA_SDOT_BYTE(uma_p, uma_q, 24));                              \
+    })
+#endif
+
+/* The products of two bytes fit 16 bits, their sum does not: -128 * -128 + -128 * -128. */
+#if defined(__aarch64__)
+#define UMA_SDOT2_i32x4(acc, a, w)                                                                                     \
+    __extension__({                                                                                                    \
+        uma_i32x4 uma_sum = (acc);                                                                                     \
+        const uma_i8x8 uma_q = UMA_LOAD(i8, 8, w);                                                                     \
+        int16_t uma_pair;                                                                                              \
+        memcpy(&uma_pair, (a), sizeof uma_pair);                                                                       \
+        const uma_i16x8 uma_p = UMA_SPLAT(i16, 8, uma_pair);                                                           \
+        uma_i16x8 uma_products;                                                                                        \
+        __asm__("smull %0.8h, %1.8b, %2.8b" : "=w"(uma_products) : "w"(uma_p), "w"(uma_q));                            \
+        __asm__("sadalp %0.4s, %1.8h" : "+w"(uma_sum) : "w"(uma_products));                                            \
+        uma_sum;                                                                                                       \
+    })
+#else
+#define UMA_SDOT2_i32x4(acc, a, w)                                                                                     \
+    __extension__({                                                                                                    \
+        int16_t uma_pair;                                                                                              \
+        memcpy(&uma_pair, (a), sizeof uma_pair);                                                                       \
+        const uma_i32x4 uma_p = UMA_SPLAT(i32, 4, uma_pair), uma_q = UMA_WIDEN_i16_i32x4(UMA_LOAD(i16, 4, w));         \
+        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8));               \
+    })
 #endif
 
 #endif

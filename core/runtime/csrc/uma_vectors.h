@@ -150,6 +150,17 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_LOW8(vector) ((uma_i64x2){(int64_t)(vector), 0})
 #define UMA_LOW4(vector) ((uma_i32x4){(int32_t)(vector), 0, 0, 0})
 
+/* AArch64 is in assembler: gcc and clang call these builtins by different names, and arm_neon.h takes long to compile.
+ * A low word is in the low lane of a register, whatever is above it. */
+typedef int32_t uma_low_word;
+#define UMA_NEON(instruction, to, from, vector)                                                                        \
+    __extension__({                                                                                                    \
+        const uma_##from uma_v = (vector);                                                                             \
+        uma_##to uma_r;                                                                                                \
+        __asm__(instruction : "=w"(uma_r) : "w"(uma_v));                                                               \
+        uma_r;                                                                                                         \
+    })
+
 #if defined(__SSE4_1__) && !defined(__clang__) && UMA_HAS(__builtin_ia32_pmovzxbd128)
 #define UMA_WIDEN_u8_i16x8(vector) ((uma_i16x8)__builtin_ia32_pmovzxbw128((uma_qi16)UMA_LOW8(vector)))
 #define UMA_WIDEN_i8_i16x8(vector) ((uma_i16x8)__builtin_ia32_pmovsxbw128((uma_qi16)UMA_LOW8(vector)))
@@ -157,6 +168,15 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_WIDEN_i8_i32x4(vector) ((uma_i32x4)__builtin_ia32_pmovsxbd128((uma_qi16)UMA_LOW4(vector)))
 #define UMA_WIDEN_u16_i32x4(vector) ((uma_i32x4)__builtin_ia32_pmovzxwd128((uma_hi8)UMA_LOW8(vector)))
 #define UMA_WIDEN_i16_i32x4(vector) ((uma_i32x4)__builtin_ia32_pmovsxwd128((uma_hi8)UMA_LOW8(vector)))
+#elif defined(__aarch64__) && !defined(__clang__)
+#define UMA_WIDEN_u8_i16x8(vector) UMA_NEON("ushll %0.8h, %1.8b, #0", i16x8, u8x8, vector)
+#define UMA_WIDEN_i8_i16x8(vector) UMA_NEON("sshll %0.8h, %1.8b, #0", i16x8, i8x8, vector)
+#define UMA_WIDEN_u8_i32x4(vector)                                                                                     \
+    UMA_NEON("ushll %0.8h, %1.8b, #0\n\tushll %0.4s, %0.4h, #0", i32x4, low_word, (int32_t)(vector))
+#define UMA_WIDEN_i8_i32x4(vector)                                                                                     \
+    UMA_NEON("sshll %0.8h, %1.8b, #0\n\tsshll %0.4s, %0.4h, #0", i32x4, low_word, (int32_t)(vector))
+#define UMA_WIDEN_u16_i32x4(vector) UMA_NEON("ushll %0.4s, %1.4h, #0", i32x4, u16x4, vector)
+#define UMA_WIDEN_i16_i32x4(vector) UMA_NEON("sshll %0.4s, %1.4h, #0", i32x4, i16x4, vector)
 #else
 #define UMA_WIDEN_u8_i16x8(vector) UMA_CONVERT(i16, 8, vector)
 #define UMA_WIDEN_i8_i16x8(vector) UMA_CONVERT(i16, 8, vector)
@@ -246,7 +266,6 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
         (uma_i16x4)((uma_i64x2)uma_h)[0];                                                                              \
     })
 #elif defined(__aarch64__)
-/* In assembler: gcc and clang call these builtins by different names, and arm_neon.h takes long to compile. */
 #define UMA_FMIN_f32x4(a, b) UMA_MIN(f32, 4, a, b)
 #define UMA_FMAX_f32x4(a, b) UMA_MAX(f32, 4, a, b)
 #define UMA_WHOLE_f32x4(vector, mode, function) UMA_WHOLE_4S_##mode(vector)
@@ -260,13 +279,6 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
 #define UMA_WHOLE_4S_11(vector) UMA_NEON("frintz %0.4s, %1.4s", f32x4, f32x4, vector)
 #define UMA_WHOLE_2D_11(vector) UMA_NEON("frintz %0.2d, %1.2d", f64x2, f64x2, vector)
 #define UMA_NEAREST_i32x4(vector) UMA_NEON("fcvtns %0.4s, %1.4s", i32x4, f32x4, vector)
-#define UMA_NEON(instruction, to, from, vector)                                                                        \
-    __extension__({                                                                                                    \
-        const uma_##from uma_v = (vector);                                                                             \
-        uma_##to uma_r;                                                                                                \
-        __asm__(instruction : "=w"(uma_r) : "w"(uma_v));                                                               \
-        uma_r;                                                                                                         \
-    })
 /* sqrdmulh saturates the one result that wraps around. */
 #define UMA_MUL_HIGH_i32x4(a, b)                                                                                       \
     __extension__({                                                                                                    \
@@ -275,9 +287,11 @@ typedef long long uma_di8 __attribute__((vector_size(64)));
         __asm__("sqrdmulh %0.4s, %1.4s, %2.4s" : "=w"(uma_r) : "w"(uma_a), "w"(uma_b));                                \
         uma_r ^ ((uma_a == INT32_MIN) & (uma_b == INT32_MIN));                                                         \
     })
-#define UMA_NARROW_i8x4(vector) UMA_CLAMPED(i8, 4, -128, 127, vector)
-#define UMA_NARROW_u8x4(vector) UMA_CLAMPED(u8, 4, 0, 255, vector)
-#define UMA_NARROW_i16x4(vector) UMA_CLAMPED(i16, 4, -32768, 32767, vector)
+#define UMA_NARROW_i8x4(vector)                                                                                        \
+    ((uma_i8x4)UMA_NEON("sqxtn %0.4h, %1.4s\n\tsqxtn %0.8b, %0.8h", i32x4, i32x4, vector)[0])
+#define UMA_NARROW_u8x4(vector)                                                                                        \
+    ((uma_u8x4)UMA_NEON("sqxtun %0.4h, %1.4s\n\tuqxtn %0.8b, %0.8h", i32x4, i32x4, vector)[0])
+#define UMA_NARROW_i16x4(vector) UMA_NEON("sqxtn %0.4h, %1.4s", i16x4, i32x4, vector)
 #else
 #define UMA_FMIN_f32x4(a, b) UMA_MIN(f32, 4, a, b)
 #define UMA_FMAX_f32x4(a, b) UMA_MAX(f32, 4, a, b)

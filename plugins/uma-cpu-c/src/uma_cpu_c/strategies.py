@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from uma.hookspecs import Fusion, Scheduled, Strategy
 from uma.target import Target
@@ -23,8 +23,35 @@ __all__ = ["strategies_of"]
 _FLOATS = ("nn.conv1d", "nn.conv2d", "nn.dense", "matmul")
 _INTEGERS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
 _TRANSPOSITIONS = ("layout_transform", "transpose")
-_BYTE_DOTS = ("avx512_vnni", "avx_vnni")
-"""Instruction sets that add four products of bytes at once."""
+
+
+@dataclass(frozen=True)
+class _Dot:
+    """How products of small integers are added.
+
+    Args:
+        dtype: of the data.
+        group: products that are added at once.
+        cost: multiply-adds of `Unit` that this takes.
+        spare: registers that it needs besides accumulators and weights.
+    """
+
+    dtype: str
+    group: int
+    cost: float
+    spare: int
+
+
+_BYTES: Mapping[str, _Dot] = {
+    "avx512_vnni": _Dot("uint8", 4, 1, 1),
+    "avx_vnni": _Dot("uint8", 4, 1, 1),
+    "asimddp": _Dot("int8", 4, 1, 1),
+    "asimd": _Dot("int8", 2, 2, 2),
+}
+"""Of bytes, with weights of int8, by the feature that a CPU has, the best first."""
+_WORDS: Mapping[str, _Dot] = {"avx2": _Dot("int16", 2, 1.5, 2), "asimd": _Dot("int16", 2, 4, 4)}
+"""Of int16."""
+_ITEM_BYTES = {"int8": 1, "int16": 2, "int32": 4}
 
 
 def strategies_of(target: Target) -> list[Strategy]:
@@ -34,7 +61,7 @@ def strategies_of(target: Target) -> list[Strategy]:
     if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
         return []
     found = [Strategy(name, lambda fusion, _: _floats(fusion, unit)) for name in _FLOATS]
-    if "avx2" in features:
+    if any(name in features for name in _WORDS):
         found += [Strategy(name, lambda fusion, _: _integers(fusion, unit, features)) for name in _INTEGERS]
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit.lanes)) for name in _TRANSPOSITIONS)]
 
@@ -61,31 +88,31 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
         return None
     is_grouped = dict(attrs.items).get("groups", 1) > 1
     by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_grouped
-    by_bytes = by_bytes and any(name in features for name in _BYTE_DOTS)
-    if by_bytes:
-        up = 128 if data == "int8" else 0
-        operand = Operand("uint8", up, zero + up, 4)
+    how = next((dot for name, dot in _BYTES.items() if name in features), None) if by_bytes else None
+    if how is not None:
+        up = 0 if data == how.dtype else 128 if data == "int8" else -128
+        operand, kept = Operand(how.dtype, up, zero + up, how.group), "int8"
     else:
-        operand = Operand("int16", -zero, 0, 1 if is_grouped else 2)
+        how = next(dot for name, dot in _WORDS.items() if name in features)
+        operand = Operand(how.dtype, -zero, 0, 1 if is_grouped else how.group)
+        # Bytes are widened where they are loaded: they are half of what the cache has to give.
+        kept = "int32" if is_grouped else "int8" if weight == "int8" and not weight_zero else "int16"
     product = product_of(fusion, operand)
     if product is None or not _worthwhile(fusion, product):
         return None
-    kept = weight
-    if not by_bytes:
-        # Bytes are widened where they are loaded: they are half of what the cache has to give.
-        kept = "int32" if is_grouped else "int8" if weight == "int8" and not weight_zero else "int16"
+    if kept != "int8":
         product = replace(product, weight=_centred(product, weight_zero, kept))
-    bytes_of_step = 4 * -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
-    cost, spare = (1.0, 1) if by_bytes else (1.5, 2)
+    groups = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
+    bytes_of_step = groups * operand.group * _ITEM_BYTES[kept]
     depthwise = product.is_depthwise
     pixels, channels = _pixels(product), product.shape[-1]
-    tile = choose(pixels, channels, bytes_of_step, unit, cost=cost, spare=spare, is_depthwise=depthwise)
+    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, is_depthwise=depthwise)
     if tile is None:
         return None
     if depthwise:
         return tiled(fusion, product, tile, unit)
     instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
-    return tiled(fusion, product, tile, unit, instruction, operand.zero if by_bytes else 0)
+    return tiled(fusion, product, tile, unit, instruction, operand.zero)
 
 
 def _centred(product: Product, zero: int, dtype: str) -> Callable[[Sequence[Expr], Sequence[Expr], Expr], Expr]:
