@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests._support.built_layers import PLUGINS, check, layers
 from tests._support.random_layers import Layers
 
 import uma
+from uma.relay import Function, IRModule, TensorType, Var, call, const
+from uma.tir import PrimFunc, interpret
 
 
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
@@ -24,6 +27,20 @@ def test_loops_for_other_cpus_in_the_portable_forms(mcpu: str, cc: str) -> None:
     loops = layers(7, 40, f"c -mtriple=x86_64-linux-gnu -mcpu={mcpu} -opt=2")
     text = check(*loops, f"c -cc={cc} -opt=2")
     assert ("UMA_DOT4" if mcpu in ("alderlake", "icelake-server") else "UMA_DOT2") in text
+
+
+def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:
+    """As where the zero point is the largest number, and what is below it is cut off."""
+    x = Var("x", TensorType((4, 8), "int8"))
+    sums = call("qnn.dense", x, const(np.ones((16, 8), np.int8)), input_zero_point=3)
+    module = IRModule.of({"main": Function((x,), call("clip", sums, a_min=5, a_max=5))})
+    loops = uma.build(module, "c -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3", plugins=PLUGINS, stop_after="flatten")
+    assert isinstance(loops, IRModule)
+    (func,) = (function for function in loops.functions.values() if isinstance(function, PrimFunc))
+    (found,) = interpret(
+        func, {buffer.name: np.zeros(buffer.shape, "int8") for buffer in func.buffers("input")}
+    ).values()
+    assert (found == 5).all()
 
 
 @pytest.mark.parametrize(

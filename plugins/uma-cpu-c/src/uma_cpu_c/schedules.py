@@ -35,7 +35,8 @@ __all__ = ["is_known", "tiled"]
 def tiled(
     fusion: Fusion, product: Product, tile: Tile, unit: Unit, instruction: Intrinsic | None = None, zero: int = 0
 ) -> Scheduled | None:
-    """The loops of a fusion whose anchor is a product; None where what follows that has stages of its own.
+    """The loops of a fusion whose anchor is a product; None where what follows that has stages of its own,
+    or needs no product.
 
     Args:
         fusion: whose anchor it is.
@@ -53,7 +54,8 @@ def tiled(
     kernel = fusion.plain(anchor, (sums, *stages))
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
     following = [tensor for tensor in rest if tensor.shape == sums.shape]
-    if len(following) != 1 or following[0] is not rest[-1]:
+    # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
+    if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
         return None
     s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
     for stage in (*stages, *rest[:-1]):
