@@ -77,7 +77,7 @@ class Scheduled:
             function's results, of the same shapes and dtypes; its constants those that it had.
 
     Raises:
-        PluginError: ``kernel`` is no Kernel.
+        PluginError: ``kernel`` is no Kernel, or its ``func`` no PrimFunc.
     """
 
     kernel: te.Kernel
@@ -88,6 +88,8 @@ class Scheduled:
                 f"Scheduled.kernel is {shown(self.kernel)}, not a Kernel",
                 hint="Fusion.plain gives one; put in the loops of a schedule by dataclasses.replace(kernel, func=...)",
             )
+        if not isinstance(self.kernel.func, PrimFunc):
+            raise PluginError(f"Scheduled.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
 
 
 Lowering = Callable[["Fusion", Target], "Lowered | Scheduled | None"]

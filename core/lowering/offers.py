@@ -20,6 +20,7 @@ from ..target.kind import shown
 from ..tir import te
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.verify import verify
+from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.proof import unproven
 from ..tir.te.finish import finished
 from .blame import located
@@ -88,7 +89,7 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
         loops = _checked(result, fusion)
         if isinstance(loops, str):
             raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
-        found = unproven(loops.func)
+        found = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
         if found is not None:
             unsafe = member.plugin.fault(f"gave loops that are not safe from {what}: {found}")
             unsafe.hint = found.hint

@@ -25,6 +25,7 @@ from uma.target import Target, TargetKind
 from uma.tir import Imm, te
 from uma.tir.form.nodes import PrimFunc
 from uma.tir.form.text import parse_func
+from uma.tir.schedule import Schedule
 
 X = Var("x", TensorType((1, 6, 6, 2), "float32"))
 WHOLE = np.random.default_rng(1).integers(-4, 5, (2, 3, 3, 2, 4)).astype(np.float32)
@@ -150,6 +151,15 @@ def out_of_bounds(fusion: Fusion) -> te.Kernel:
     return te.plain([x], [te.compute((1, 6, 6, 4), lambda n, h, v, c: x[n, h, v, c], "y")], [w, b])
 
 
+def in_registers(fusion: Fusion) -> te.Kernel:
+    """The sums of a row in registers, and the loops over them as they were."""
+    kernel = fusion.plain()
+    schedule = Schedule(kernel.func)
+    sums, label = next(iter(kernel.labels.items()))
+    schedule.cache_write(label, kernel.buffers[sums], "register", at=schedule.loops(label)[1])
+    return replace(kernel, func=schedule.func)
+
+
 FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
     "loops of another type": (
         other_loops,
@@ -157,6 +167,14 @@ FAULTY: dict[str, tuple[Callable[[Fusion], Any], str]] = {
     ),
     "constants of its own": (own_placeholder, "gave loops that are not sound: nothing is bound to constant 'mine'"),
     "loops that are not safe": (out_of_bounds, "gave loops that are not safe"),
+    "a register that the loops choose": (
+        in_registers,
+        r"gave loops that are not safe .*: 'a0_register' is in registers, and the index by 'i2' is not constant",
+    ),
+    "no loops": (
+        lambda fusion: replace(fusion.plain(), func="loops"),  # type: ignore[arg-type]
+        "Scheduled.kernel.func is 'loops', not a PrimFunc",
+    ),
     "no kernel": (lambda fusion: 3, "Scheduled.kernel is 3, not a Kernel"),
     "an exception": (lambda fusion: {}["tile"], "failed in strategy 'nn.conv2d': KeyError: 'tile'"),
     "an anchor of another type": (

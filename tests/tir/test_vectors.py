@@ -96,6 +96,9 @@ def test_registers_have_constant_indices_once_loops_are_unrolled() -> None:
     first = next(register_faults(func))
     assert first.what == "'acc' is in registers, and the index by 'p' is not constant"
     assert first.hint == "a register is chosen when the C is written: unroll the loop over 'p'"
+    assert not list(register_faults(func, early=True))
+    rolled = parse_func(TILE.replace("for p in unrolled(3)", "for p in range(3)"))[1]
+    assert [found.what for found in register_faults(rolled, early=True)] == [first.what]
     assert register_lanes(unroll(func)) == {Buffer("acc", (3, 2, 8), "int32", "register"): {8}}
 
 

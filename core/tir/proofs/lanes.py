@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 from math import gcd
 
 from ..form.fields import Access, accesses
-from ..form.nodes import Alloc, Bind, Buffer, Copy, Exec, Expr, For, PrimFunc, Stmt, Var, Wait
+from ..form.nodes import Alloc, Bind, Buffer, Copy, Exec, Expr, For, PrimFunc, Stmt, Var, Wait, const
 from ..form.visit import bodies, buffers_read, buffers_written, declares, operands, variables, walk
 from .affine import Affine, affine, flat_index
 from .indices import Unproven
@@ -129,22 +129,27 @@ def register_lanes(func: PrimFunc) -> dict[Buffer, frozenset[int]]:
 def _lanes(func: PrimFunc, uses: Sequence[_RegisterUse]) -> dict[Buffer, frozenset[int]]:
     parts = (part for part in walk(func.body) if isinstance(part, Alloc) and part.buffer.scope == "register")
     found = {part.buffer: frozenset[int]() for part in parts}
-    for use, _, lanes in uses:
+    for use, _, lanes, _ in uses:
         found[use.buffer] |= {lanes} if lanes else set()
     return found
 
 
-def register_faults(func: PrimFunc) -> Iterator[Unproven]:
+def register_faults(func: PrimFunc, *, early: bool = False) -> Iterator[Unproven]:
     """Every use of a buffer in registers of which the variable of C is not known, loops being unrolled.
 
     An index is a constant, counted from the start of the buffer, or a multiple of the lanes and the variable of a
     vectorized loop; a view shows whole vectors. All vectors of a buffer have one width.
+
+    Args:
+        func: the function.
+        early: whether loops are still to be unrolled: those of that kind, or of one iteration, are taken as if they
+            were, and so are names of parts of indices.
     """
     if not any(isinstance(part, Alloc) and part.buffer.scope == "register" for part in walk(func.body)):
         return
     uses = list(_register_uses(func.body, None))
-    for use, stmt, lanes in uses:
-        what = _register_fault(use, stmt, lanes)
+    for use, stmt, lanes, later in uses:
+        what = _register_fault(use, stmt, lanes, later if early else frozenset())
         if what is not None:
             yield what
     for buffer, widths in _lanes(func, uses).items():
@@ -157,12 +162,12 @@ _ONE_WIDTH = "give each width a buffer of its own"
 _UNROLL = "a register is chosen when the C is written: unroll the loop"
 
 
-_RegisterUse = tuple[Access, Stmt, int]
+_RegisterUse = tuple[Access, Stmt, int, frozenset[Var]]
 
 
-def _register_uses(stmt: Stmt, loop: For | None) -> Iterator[_RegisterUse]:
-    """The uses of registers by ``stmt``, within a vectorized loop or none: the statement that each stands in, and the
-    lanes of the vectors; 0 for a single element."""
+def _register_uses(stmt: Stmt, loop: For | None, later: frozenset[Var] = frozenset()) -> Iterator[_RegisterUse]:
+    """The uses of registers by ``stmt``, within a vectorized loop or none: the statement that each stands in, the lanes
+    of the vectors, 0 for a single element, and the variables that will be constants once loops are unrolled."""
     for node in (*(part for expr in operands(stmt) for part in walk(expr)), stmt):
         for use in accesses(node):
             if use.buffer.scope != "register":
@@ -172,22 +177,26 @@ def _register_uses(stmt: Stmt, loop: For | None) -> Iterator[_RegisterUse]:
                 lanes = use.shape[-1].value if use.shape else 0  # type: ignore[attr-defined]  # of an `Exec`
             elif loop is not None and loop.var in flat_index(use.buffer, use.start).terms:
                 lanes = loop.extent.value  # type: ignore[attr-defined]  # a constant, says `verify`
-            yield use, stmt, lanes
+            yield use, stmt, lanes, later
     inner = stmt if isinstance(stmt, For) and stmt.kind == "vectorized" else loop
+    if isinstance(stmt, Bind) or (isinstance(stmt, For) and (stmt.kind == "unrolled" or stmt.extent is const(1))):
+        later |= {stmt.var}
     for body in bodies(stmt):
-        yield from _register_uses(body, inner)
+        yield from _register_uses(body, inner, later)
 
 
-def _register_fault(use: Access, stmt: Stmt, lanes: int) -> Unproven | None:
+def _register_fault(use: Access, stmt: Stmt, lanes: int, later: frozenset[Var]) -> Unproven | None:
     buffer, index = use.buffer, flat_index(use.buffer, use.start)
+    moving = {term: factor for term, factor in index.terms.items() if not later.intersection(variables(term))}
+    parts = [index.constant, *(factor for term, factor in index.terms.items() if term not in moving)]
     strides = () if use.view is None else use.view.strides()
-    others = [term for term in index.terms if index.terms[term] != 1 or not lanes or use.view is not None]
-    others += [term for term in index.terms if term not in others][1:]
+    others = [term for term in moving if moving[term] != 1 or not lanes or use.view is not None]
+    others += [term for term in moving if term not in others][1:]
     if others:
         names = [var.name for term in others for var in variables(term)]
         what = f"{buffer.name!r} is in registers, and the index by {names[0]!r} is not constant"
         return Unproven(what, stmt, f"{_UNROLL} over {names[0]!r}")
-    whole = not lanes or (index.constant % lanes == 0 and buffer.size % lanes == 0)
+    whole = not lanes or not any(part % lanes for part in (*parts, buffer.size))
     if strides:
         whole = whole and strides[-1] == 1 and all(stride % lanes == 0 for stride in strides[:-1])
     if not whole:

@@ -147,7 +147,7 @@ class _Part:
             zeros = (const(0),) * len(self.buffer.shape)
             held = View(self.buffer, zeros, tuple(Axis(position) for position in range(len(kept))))
             extents = tuple(self.box.sides[dim].extent for dim in kept)
-            return Block(label, Copy(held, shown, extents) if into else Copy(shown, held, extents))
+            return Block(label, self._there(Copy(held, shown, extents) if into else Copy(shown, held, extents)))
         loops: list[tuple[Var, Expr]] = []
         indices: list[Expr] = [side.start for side in self.box.sides]
         for dim in self.order:
@@ -160,7 +160,15 @@ class _Part:
         copy: Stmt = Store(self.buffer, own, Load(other, at)) if into else Store(other, at, Load(self.buffer, own))
         for var, length in reversed(loops):
             copy = For(var, length, copy)
-        return Block(label, copy)
+        return Block(label, self._there(copy))
+
+    def _there(self, copy: Stmt) -> Stmt:
+        """A copy where it moves anything: a dimension without a loop has one element, or none in some iterations."""
+        sides = zip(self.box.sides, self.radices, self.box.buffer.shape, strict=True)
+        for side, radices, extent in sides:
+            if not radices and not isinstance(side.extent, Imm):
+                copy = If(side.start < extent, copy)
+        return copy
 
 
 def _check_seen(buffer: Buffer, scope: str) -> None:

@@ -722,6 +722,23 @@ def test_what_data_decide_is_read_from_the_whole_buffer() -> None:
     agree(func, s.func)
 
 
+@pytest.mark.parametrize("at", ["k", "j", "i", None])
+def test_what_is_read_beyond_the_end_in_no_iteration_is_not_copied(at: str | None) -> None:
+    func = parsed("""
+        def f(x: In[int32, (6, 4)], y: Out[int32, (6, 4)]):
+            with block("window"):
+                for i in range(6):
+                    for j in range(4):
+                        y[i, j] = 0
+                        for k in range(3):
+                            if k < 2:
+                                y[i, j] += x[i + k, j] if i + k < 6 else 2
+    """)
+    s = Schedule(func)
+    s.cache_read("window", "x", at=at)
+    agree(func, s.func)
+
+
 def test_a_loop_without_constant_extent_is_not_parted() -> None:
     s = Schedule(rolled("t[i + p, q] = x[i + p, q] * 3", rows=9))
     s.split("i", 3)
