@@ -43,8 +43,8 @@ class Lowered:
     """Loops for one function, and the constants that they need.
 
     Args:
-        func: its inputs are the parameters of the function, in order, of the same shapes and dtypes; its outputs the
-            function's results likewise.
+        func: its inputs are the parameters of the function, in order, of the same dtypes and numbers of elements; its
+            outputs the function's results, of the same shapes and dtypes.
         constants: what its parameters of role ``constant`` hold, in order: packed weights, tables.
 
     Raises:

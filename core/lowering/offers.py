@@ -189,7 +189,7 @@ def _checked(result: object, fusion: Fusion) -> Loops | str:
     )
     for side, buffers, types in sides:
         given = [TensorType(buffer.shape, buffer.dtype) for buffer in buffers]
-        viewed = isinstance(result, Scheduled) and side == "inputs" and _sizes(given) == _sizes(types)
+        viewed = side == "inputs" and _sizes(given) == _sizes(types)
         if given != types and not viewed:
             return f"loops with {side} ({', '.join(map(str, given))}), not ({', '.join(map(str, types))})"
     return loops

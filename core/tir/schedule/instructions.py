@@ -68,15 +68,17 @@ def tensorize(state: State, var: Var | str, intrinsic: Intrinsic, values: Mappin
     description = _normal(substituted(intrinsic.description, given))
     matcher = _Matcher(intrinsic, {one.var for one in inner_loops(loop)})
     fault: ScheduleError | None = None
-    for found in matcher.statement(description, _normal(loop), _Found(values=given)):
-        try:
-            made = _replaced(state, loop, site.bounds, intrinsic, found, what)
-        except ScheduleError as error:
-            fault = fault or error
-        else:
-            if isinstance(made, State):
-                return made
-            return tensorize(flattened(state, made), var, intrinsic, values)
+    # A loop of one iteration stands for the loop of the instruction in its place; if that fails, for none.
+    for program in dict.fromkeys((_normal(loop, keeps_single=True), _normal(loop))):
+        for found in matcher.statement(description, program, _Found(values=given)):
+            try:
+                made = _replaced(state, loop, site.bounds, intrinsic, found, what)
+            except ScheduleError as error:
+                fault = fault or error
+            else:
+                if isinstance(made, State):
+                    return made
+                return tensorize(flattened(state, made), var, intrinsic, values)
     if fault is not None:
         raise fault
     raise illegal(f"{what}: {matcher.mismatch}", _REMEDY)
@@ -85,9 +87,16 @@ def tensorize(state: State, var: Var | str, intrinsic: Intrinsic, values: Mappin
 _REMEDY = "write the stage and the description of the instruction by one formula; order and split loops as it has them"
 
 
-def _normal(stmt: Stmt) -> Stmt:
-    """Loops without labels and names of parts, simplified."""
-    return simplify(PrimFunc((), _plain(stmt))).body
+def _normal(stmt: Stmt, keeps_single: bool = False) -> Stmt:
+    """Loops without labels and names of parts, simplified; with those of one iteration, or without."""
+    one = Var("_one")
+    made = simplify(PrimFunc((), _with_extents(_plain(stmt), const(1), one) if keeps_single else _plain(stmt))).body
+    return _with_extents(made, one, const(1)) if keeps_single else made
+
+
+def _with_extents(stmt: Stmt, old: Expr, new: Expr) -> Stmt:
+    made = rebuild(stmt, operands(stmt), [_with_extents(body, old, new) for body in bodies(stmt)])
+    return replace(made, extent=new) if isinstance(made, For) and made.extent is old else made
 
 
 def _plain(stmt: Stmt) -> Stmt:
@@ -284,7 +293,10 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
     for var in intrinsic.vars:
         if var not in found.values:
             raise illegal(f"{what}: nothing tells the value of {var.name!r}", f"give it: {var.name}=..")
+    asked: list[Expr] = []
     for one in inner_loops(loop):
+        if known.of(one.extent)[0] < 1 and one.extent not in asked:
+            asked.append(one.extent)
         known = known.declare(one.var, (0, max(0, known.of(one.extent)[1] - 1)))
     views: list[View] = []
     for param in intrinsic.params:
@@ -310,7 +322,11 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
         views.append(View(buffer, *shown))
         _check_start(param, views[-1], known, what)
     values = tuple(found.values[var] for var in intrinsic.vars)
-    made = state.put(loop, Exec(intrinsic, tuple(views), values))
+    execution: Stmt = Exec(intrinsic, tuple(views), values)
+    for extent in asked:
+        # Of loops that have no iterations nothing is executed, wherever views would begin.
+        execution = If(extent > 0, execution)
+    made = state.put(loop, execution)
     for param, view in zip(intrinsic.params, views, strict=True):
         made = realigned(made, view.buffer.name, param.alignment)
     return made

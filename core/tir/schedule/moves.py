@@ -51,8 +51,10 @@ from .storage import dropped, is_certain
 __all__ = ["compute_at", "inline", "reverse_compute_at"]
 
 
-def reverse_compute_at(state: State, label: str, at: Var | str) -> State:
+def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> State:
     """A block that uses what a loop makes, part by part as each iteration has made it."""
+    if tail not in ("peel", "shrink"):
+        raise illegal(f"block {label!r} has no tail {tail!r}", "choose one of peel, shrink")
     block = block_site(state.func, label).stmt
     site, loop = state.loop(at)
     what = f"block {label!r} cannot be computed at loop {loop.var.name!r}"
@@ -92,7 +94,7 @@ def reverse_compute_at(state: State, label: str, at: Var | str) -> State:
     moved = _parted_loops(block, limits, known)
     state = _moved(state, block, loop, For(loop.var, loop.extent, seq(loop.body, moved), loop.kind))
     for one in inner_loops(block):
-        if one.var in limits:
+        if one.var in limits and tail == "peel":
             state = _cut_short(state, one, *limits[one.var], known)
     return state
 

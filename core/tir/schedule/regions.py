@@ -108,7 +108,9 @@ def _side(uses: Sequence[Use], dim: int, known: Bounds) -> Side:
     if not is_inside and not _fits(base, length, extent, known):
         start = maximum(base, 0) if start_low < 0 else base
         end = minimum(base + length, extent)
-        made = Side(start, simplify_within(end - start, known), min(size, extent), None, False)
+        # The length as a minimum has tighter bounds than a difference.
+        count = end - start if start_low < 0 else minimum(length, extent - base)
+        made = Side(start, simplify_within(count, known), min(size, extent), None, False)
     else:
         steps = [part.steps for part in parts if part.is_dense and (part.low, part.high) == (low, high) and part.steps]
         size = min(size, known.of(length)[1])

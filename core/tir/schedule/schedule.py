@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, variables
-from . import instructions, loops, moves, pipelines, reductions, storage
+from . import copies, instructions, loops, moves, pipelines, reductions, storage
 from .dependences import collect
 from .finish import VectorUnit, finished
 from .loops import Tail
@@ -227,14 +227,35 @@ class Schedule:
         self._keep(moves.compute_at(self._state, label, loop))
 
     @_recorded
-    def reverse_compute_at(self, label: str, loop: Loop) -> None:
-        """The block after what stands in ``loop``, for just the elements that an iteration of that has written."""
-        self._keep(moves.reverse_compute_at(self._state, label, loop))
+    def reverse_compute_at(self, label: str, loop: Loop, tail: Literal["peel", "shrink"] = "peel") -> None:
+        """The block after what stands in ``loop``, for just the elements that an iteration of that has written.
+
+        Where the last iterations have written more than the block reads, their part is smaller: they get loops of their
+        own (``peel``), or all have extents that say so (``shrink``).
+        """
+        self._keep(moves.reverse_compute_at(self._state, label, loop, tail))
 
     @_recorded
     def inline(self, label: str) -> None:
         """The block, which computes one buffer element by element, written into all that reads that; it is gone."""
         self._keep(moves.inline(self._state, label))
+
+    @_recorded
+    def decompose_padding(self, label: str) -> tuple[str, ...]:
+        """The block, which chooses between two values by whether an element lies in a box (``y >= 1 and y < 9``), as a
+        nest for the box, which keeps the label, and after it nests for what is around it, at most two for each loop;
+        their labels, ``label_border`` and so on.
+        """
+        made, new = copies.decompose_padding(self._state, label)
+        self._keep(made)
+        return new
+
+    @_recorded
+    def as_copy(self, label: str) -> None:
+        """The block, which stores elements of another buffer as they are, as one copy, such as an accelerator's memory
+        needs.
+        """
+        self._keep(copies.as_copy(self._state, label))
 
     # Buffers
 

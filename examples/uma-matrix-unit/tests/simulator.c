@@ -64,11 +64,11 @@ static void test_a_layer(void)
     load_record(&device);
     CHECK(mxu_load_weights(&device, 96, weights, 3, 8, 8, 8) == 0);
     CHECK(mxu_load_activations(&device, 16, bytes, 2, 4, 10, 5) == 0);
-    CHECK(mxu_bias(&device, 0, 0, 4) == 0);
+    CHECK(mxu_bias(&device, 0, 96, 0, 2, 2) == 0);
     /* Pixel (y, x) has the three bytes from 16 + 10 * y + x on. */
-    CHECK(mxu_mac(&device, 0, 64, 16, 10, 1, 0, 96, 0, 2, 2, 1, 3) == 0);
-    CHECK(mxu_requantise(&device, 64, 5, 0, 0, 4, 5, MXU_ROUND_DOUBLE, 1, -20, 100) == 0);
-    CHECK(mxu_store(&device, result, 64, 1, 20, 0, 0) == 0);
+    CHECK(mxu_mac(&device, 0, 96, 16, 10, 1, 0, 96, 0, 2, 2, 1, 3) == 0);
+    CHECK(mxu_requantise(&device, 64, 12, 5, 0, 96, 0, 2, 2, 5, MXU_ROUND_DOUBLE, 1, -20, 100) == 0);
+    CHECK(mxu_store(&device, result, 64, 2, 10, 10, 12) == 0);
     for (pixel = 0; pixel < 4; pixel++) {
         for (n = 0; n < 5; n++) {
             int32_t sum = n + 1;
@@ -80,7 +80,7 @@ static void test_a_layer(void)
     CHECK(count(&device, 2) == 20);
     CHECK(count(&device, 3) == 4 * 3 * 8);
     CHECK(count(&device, 4) == 7);
-    CHECK(count(&device, 0) == 7 * 4 + (16 + 12) + (16 + 3) + (16 + 2) + 4 + (8 + 4) + 4 + (16 + 3));
+    CHECK(count(&device, 0) == 7 * 4 + (16 + 12) + (16 + 3) + (16 + 2) + 4 + (8 + 4) + 4 + (16 + 4));
     CHECK(mxu_driver.deactivate == NULL && count(&device, 4) == 7);
     CHECK(mxu_driver.activate(&device) == 0 && count(&device, 4) == 0);
     CHECK(uma_device_close(&device) == 0);
@@ -88,10 +88,12 @@ static void test_a_layer(void)
 
 static void test_fill_and_strides(void)
 {
-    static const int8_t expected[11] = {0, -7, 1, 0, 0, -7, -7, 0, 0, 10, -7};
+    static const int8_t expected[11] = {0, -7, 1, 0, 0, -7, -8, 0, 0, 10, -8};
     uma_device device = fresh();
 
-    CHECK(mxu_fill(&device, 3, 9, -7) == 0);
+    CHECK(mxu_fill(&device, 3, 0, 1, 9, -7) == 0);
+    CHECK(mxu_fill(&device, 7, 3, 2, 1, -8) == 0); /* 7 and 10 */
+    CHECK(count(&device, 0) == 4 + 2 + 4 + 2);
     CHECK(mxu_load_activations(&device, 4, bytes, 2, 1, 5, 9) == 0); /* 1 at 4, 10 at 9 */
     memset(result, 0, sizeof result);
     CHECK(mxu_store(&device, result + 1, 3, 3, 2, 4, 3) == 0); /* from 3, 6, 9 */
@@ -108,9 +110,9 @@ static void test_sums_wrap(void)
     CHECK(mxu_load_weights(&device, 0, record, 1, 96, 96, 96) == 0);
     CHECK(mxu_load_weights(&device, 96, weights, 1, 8, 8, 8) == 0);
     CHECK(mxu_load_activations(&device, 0, &one, 1, 1, 1, 1) == 0);
-    CHECK(mxu_bias(&device, 32, 0, 1) == 0);
+    CHECK(mxu_bias(&device, 32, 0, 0, 1, 1) == 0);
     CHECK(mxu_mac(&device, 32, 32, 0, 1, 1, 1, 96, 8, 1, 1, 1, 1) == 0);
-    CHECK(mxu_requantise(&device, 1, 8, 32, 0, 1, 2, MXU_ROUND_UP, 0, -128, 127) == 0);
+    CHECK(mxu_requantise(&device, 1, 0, 8, 32, 0, 0, 1, 1, 2, MXU_ROUND_UP, 0, -128, 127) == 0);
     CHECK(mxu_store(&device, result, 1, 1, 2, 2, 2) == 0);
     CHECK(result[0] == -128 && result[1] == 127);
 }
@@ -122,8 +124,8 @@ static uma_device ready(void)
 
     load_record(&device);
     CHECK(mxu_load_weights(&device, 96, bytes, 1, 64, 0, 0) == 0);
-    CHECK(mxu_fill(&device, 0, ACT / 2, 1) == 0);
-    CHECK(mxu_bias(&device, 0, 0, 4) == 0);
+    CHECK(mxu_fill(&device, 0, 0, 1, ACT / 2, 1) == 0);
+    CHECK(mxu_bias(&device, 0, 0, 0, 1, 4) == 0);
     CHECK(uma_read32(&device, MXU_FAULT) == 0);
     return device;
 }
@@ -136,9 +138,9 @@ static uma_device ready(void)
         CHECK((command) == (fault));                                                                                   \
         /* The first fault stays, and nothing is done any more, until the next run. */                                 \
         commands = count(d, 4);                                                                                        \
-        CHECK(mxu_fill(d, 0, 1, 0) == (fault) && count(d, 4) == commands);                                             \
+        CHECK(mxu_fill(d, 0, 0, 1, 1, 0) == (fault) && count(d, 4) == commands);                                             \
         CHECK(mxu_driver.activate(d) == 0);                                                                            \
-        CHECK(mxu_fill(d, 0, 1, 0) == 0);                                                                              \
+        CHECK(mxu_fill(d, 0, 0, 1, 1, 0) == 0);                                                                              \
     } while (0)
 
 static void test_addresses_outside(void)
@@ -147,17 +149,17 @@ static void test_addresses_outside(void)
     TRAPS(MXU_FAULT_ACT_RANGE, mxu_load_activations(d, 0, bytes, 2, 1, ACT, 0));
     TRAPS(MXU_FAULT_ACT_RANGE, mxu_load_activations(d, 0xFFFFFFFFu, bytes, 1, 1, 0, 0));
     TRAPS(MXU_FAULT_ACT_RANGE, mxu_store(d, result, ACT - 1, 1, 2, 0, 0));
-    TRAPS(MXU_FAULT_ACT_RANGE, mxu_fill(d, 1, ACT, 0));
+    TRAPS(MXU_FAULT_ACT_RANGE, mxu_fill(d, 1, 0, 1, ACT, 0));
     TRAPS(MXU_FAULT_ACT_RANGE, mxu_mac(d, 0, 0, ACT, 0, 0, 0, 96, 0, 1, 1, 1, 1));
     TRAPS(MXU_FAULT_ACT_RANGE, mxu_mac(d, 0, 0, 0, -1, 0, 0, 96, 0, 2, 1, 1, 1));
-    TRAPS(MXU_FAULT_ACT_RANGE, mxu_requantise(d, ACT - 7, 0, 0, 0, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_ACT_RANGE, mxu_requantise(d, ACT - 7, 0, 0, 0, 0, 0, 1, 1, 8, 0, 0, 0, 0));
     TRAPS(MXU_FAULT_WGT_RANGE, mxu_load_weights(d, WGT, bytes, 1, 8, 0, 0));
     TRAPS(MXU_FAULT_WGT_RANGE, mxu_mac(d, 0, 0, 0, 0, 0, 0, WGT - 8, 0, 1, 1, 1, 2));
-    TRAPS(MXU_FAULT_WGT_RANGE, mxu_bias(d, 0, WGT, 1));
-    TRAPS(MXU_FAULT_WGT_RANGE, mxu_requantise(d, 0, 0, 0, WGT - 88, 1, 8, 0, 0, 0, 0));
-    TRAPS(MXU_FAULT_ACC_RANGE, mxu_bias(d, 0, 0, ACC / 32 + 1));
+    TRAPS(MXU_FAULT_WGT_RANGE, mxu_bias(d, 0, 0, WGT, 1, 1));
+    TRAPS(MXU_FAULT_WGT_RANGE, mxu_requantise(d, 0, 0, 0, 0, 0, WGT - 88, 1, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_ACC_RANGE, mxu_bias(d, 0, 0, 0, 1, ACC / 32 + 1));
     TRAPS(MXU_FAULT_ACC_RANGE, mxu_mac(d, 0, ACC, 0, 0, 0, 0, 96, 0, 2, 1, 1, 1));
-    TRAPS(MXU_FAULT_ACC_RANGE, mxu_requantise(d, 0, 8, ACC, 0, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_ACC_RANGE, mxu_requantise(d, 0, 0, 8, ACC, 0, 0, 1, 1, 8, 0, 0, 0, 0));
 }
 
 static void test_what_was_never_written(void)
@@ -165,10 +167,10 @@ static void test_what_was_never_written(void)
     TRAPS(MXU_FAULT_ACT_UNKNOWN, mxu_store(d, result, ACT / 2 - 1, 1, 2, 0, 0));
     TRAPS(MXU_FAULT_ACT_UNKNOWN, mxu_mac(d, 0, 0, ACT / 2 - 7, 0, 0, 0, 96, 0, 1, 1, 1, 8));
     TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 1, 1, 1, 9));
-    TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_bias(d, 0, 160, 1));
-    TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_requantise(d, 0, 0, 0, 72, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_bias(d, 0, 0, 160, 1, 1));
+    TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_requantise(d, 0, 0, 0, 0, 0, 72, 1, 1, 8, 0, 0, 0, 0));
     TRAPS(MXU_FAULT_ACC_UNKNOWN, mxu_mac(d, 0, 32, 0, 0, 0, 0, 96, 0, 5, 1, 1, 1));
-    TRAPS(MXU_FAULT_ACC_UNKNOWN, mxu_requantise(d, 0, 8, 0, 0, 5, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_ACC_UNKNOWN, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 5, 8, 0, 0, 0, 0));
 }
 
 static void test_misaligned(void)
@@ -176,14 +178,14 @@ static void test_misaligned(void)
     TRAPS(MXU_FAULT_MISALIGNED, mxu_load_weights(d, 4, bytes, 1, 8, 0, 0));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_load_weights(d, 0, bytes, 1, 12, 0, 0));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_load_weights(d, 0, bytes, 2, 8, 12, 0));
-    TRAPS(MXU_FAULT_MISALIGNED, mxu_bias(d, 16, 0, 1));
-    TRAPS(MXU_FAULT_MISALIGNED, mxu_bias(d, 0, 4, 1));
+    TRAPS(MXU_FAULT_MISALIGNED, mxu_bias(d, 16, 0, 0, 1, 1));
+    TRAPS(MXU_FAULT_MISALIGNED, mxu_bias(d, 0, 0, 4, 1, 1));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_mac(d, 8, 0, 0, 0, 0, 0, 96, 0, 1, 1, 1, 1));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_mac(d, 0, 8, 0, 0, 0, 0, 96, 0, 1, 1, 1, 1));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_mac(d, 0, 0, 0, 0, 0, 0, 100, 0, 1, 1, 1, 1));
     TRAPS(MXU_FAULT_MISALIGNED, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 4, 1, 1, 1, 1));
-    TRAPS(MXU_FAULT_MISALIGNED, mxu_requantise(d, 0, 0, 4, 0, 1, 8, 0, 0, 0, 0));
-    TRAPS(MXU_FAULT_MISALIGNED, mxu_requantise(d, 0, 0, 0, 4, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_MISALIGNED, mxu_requantise(d, 0, 0, 0, 4, 0, 0, 1, 1, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_MISALIGNED, mxu_requantise(d, 0, 0, 0, 0, 0, 4, 1, 1, 8, 0, 0, 0, 0));
 }
 
 static int32_t write_and_read(uma_device *device, uint32_t offset)
@@ -203,7 +205,7 @@ static int32_t requantise_by(uma_device *device, int32_t multiplier, int32_t shi
         record[2][n] = shift;
     }
     CHECK(mxu_load_weights(device, 0, record, 1, sizeof record, 0, 0) == 0);
-    return mxu_requantise(device, 0, 8, 0, 0, 1, 8, 0, 0, 0, 0);
+    return mxu_requantise(device, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 0, 0, 0);
 }
 
 static int32_t no_wait(uma_device *device)
@@ -218,21 +220,21 @@ static void test_illegal(void)
     TRAPS(MXU_FAULT_COMMAND, mxu_load_activations(d, 0, bytes, 0, 1, 0, 0));
     TRAPS(MXU_FAULT_COMMAND, mxu_load_activations(d, 0, bytes, 1, 0, 0, 0));
     TRAPS(MXU_FAULT_COMMAND, mxu_store(d, result, 0, -1, 1, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 1, 128));
-    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 1, -129));
-    TRAPS(MXU_FAULT_COMMAND, mxu_bias(d, 0, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 0, 1, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 0, 1, 1, 128));
+    TRAPS(MXU_FAULT_COMMAND, mxu_fill(d, 0, 0, 1, 1, -129));
+    TRAPS(MXU_FAULT_COMMAND, mxu_bias(d, 0, 0, 0, 1, 0));
     TRAPS(MXU_FAULT_COMMAND, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 65, 1, 1, 1));
     TRAPS(MXU_FAULT_COMMAND, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 1, 0, 1, 1));
     TRAPS(MXU_FAULT_COMMAND, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 1, 1, 17, 1));
     TRAPS(MXU_FAULT_COMMAND, mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 1, 1, 1, 16385));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 9, 0, 0, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 8, 3, 0, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 8, 0, 128, 0, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 8, 0, 0, 1, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 8, 0, 0, -129, 0));
-    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 8, 0, 0, 1, 8, 0, 0, 0, 128));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 9, 0, 0, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 3, 0, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 128, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 0, 1, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 0, -129, 0));
+    TRAPS(MXU_FAULT_COMMAND, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 0, 0, 128));
     TRAPS(MXU_FAULT_COMMAND, requantise_by(d, -1, 0));
     TRAPS(MXU_FAULT_COMMAND, requantise_by(d, 1, 31));
     TRAPS(MXU_FAULT_COMMAND, requantise_by(d, 1, -32));
@@ -266,7 +268,7 @@ static void test_broken_devices(void)
 
     /* Polling instead of waiting for the interrupt. */
     device.bus.wait = NULL;
-    CHECK(mxu_fill(&device, 0, 1, 0) == 0);
+    CHECK(mxu_fill(&device, 0, 0, 1, 1, 0) == 0);
     device.parameters = larger;
     CHECK(mxu_driver.open(&device) == MXU_FAULT_SIZE);
     device.n_parameters = 2;
@@ -279,7 +281,7 @@ static void test_broken_devices(void)
     device.bus.read32 = nobody;
     device.bus.write32 = ignore;
     CHECK(mxu_driver.open(&device) == MXU_FAULT_ABSENT);
-    CHECK(mxu_fill(&device, 0, 1, 0) == MXU_FAULT_TIMEOUT);
+    CHECK(mxu_fill(&device, 0, 0, 1, 1, 0) == MXU_FAULT_TIMEOUT);
 }
 
 /* Scales numbers from standard input, "x multiplier shift rounding" on each line, and prints results, -128 to 127. */
@@ -291,8 +293,8 @@ static void scale_lines(void)
     while (scanf("%d %d %d %d", &x, &multiplier, &shift, &rounding) == 4) {
         const int32_t record[3][8] = {{x}, {multiplier}, {shift}};
         CHECK(mxu_load_weights(&device, 0, record, 1, sizeof record, 0, 0) == 0);
-        CHECK(mxu_bias(&device, 0, 0, 1) == 0);
-        CHECK(mxu_requantise(&device, 0, 1, 0, 0, 1, 1, rounding, 0, -128, 127) == 0);
+        CHECK(mxu_bias(&device, 0, 0, 0, 1, 1) == 0);
+        CHECK(mxu_requantise(&device, 0, 0, 1, 0, 0, 0, 1, 1, 1, rounding, 0, -128, 127) == 0);
         CHECK(mxu_store(&device, result, 0, 1, 1, 0, 0) == 0);
         printf("%d\n", result[0]);
     }

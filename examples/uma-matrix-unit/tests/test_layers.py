@@ -144,9 +144,9 @@ def lowered(function: Function, machine: Machine) -> Lowered:
 
 def run(made: Lowered, *inputs: np.ndarray) -> np.ndarray:
     """``inputs`` in the order of the function's."""
-    given = [param.buffer.name for param in made.func.params if param.role == "input"]
+    given = {b.name: array.reshape(b.shape) for b, array in zip(made.func.buffers("input"), inputs, strict=True)}
     constants = dict(zip(("weight", "record", "diagonal"), made.constants, strict=False))
-    return interpret(made.func, {**dict(zip(given, inputs, strict=True)), **constants})["out"]
+    return interpret(made.func, {**given, **constants})["out"]
 
 
 def check(layer: Layer, machine: Machine = LARGE) -> None:

@@ -89,12 +89,13 @@ def scale_only(records: np.ndarray, rounding: str) -> np.ndarray:
     steps = [Copy(View(held, (zero,) * 3, three), View(given, (zero,) * 3, three), tuple(map(const, records.shape)))]
     for row in range(len(records)):
         record = View(held, (const(row), zero, zero), (Axis(1), Axis(2)))
-        accumulators, result = View(sums, (zero, zero), axes), View(made, (zero, zero), axes)
-        numbers = [const(n) for n in (1, LANES, ROUNDINGS.index(rounding), 0, -128, 127)]
+        pixel = (Axis(0), Axis(0), Axis(1))
+        accumulators, result = View(sums, (zero, zero), pixel), View(made, (zero, zero), pixel)
+        numbers = [const(n) for n in (1, 1, LANES, ROUNDINGS.index(rounding), 0, -128, 127)]
         steps += [
-            Exec(machine.tir.intrinsic("mxu_bias"), (accumulators, record), (const(1),)),
+            Exec(machine.tir.intrinsic("mxu_bias"), (accumulators, record), (const(1), const(1))),
             Exec(machine.tir.intrinsic("mxu_requantise"), (result, accumulators, record), tuple(numbers)),
-            Copy(View(out, (const(row), zero), axes), result, (const(1), const(LANES))),
+            Copy(View(out, (const(row), zero), axes), View(made, (zero, zero), axes), (const(1), const(LANES))),
         ]
     body = Alloc(held, Alloc(sums, Alloc(made, seq(*steps))))
     func = PrimFunc((Param(given, "input"), Param(out, "output")), body, memories=machine.tir.memories)

@@ -1,7 +1,7 @@
 """An accelerator to copy: target kind ``matrix_unit``, an int8 matrix unit with its simulator and driver in C.
 
 Read README.md, the machine's data sheet, then `machine` (memories and instructions), `supported` (what it takes),
-`tiling`, `layer` and `lower` (loops over copies and instructions), `cost`, and ``csrc`` (driver and simulator).
+`tiling`, `layer` and `lower` (plain loops and their schedule), `cost`, and ``csrc`` (driver and simulator).
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def _cycles(command: Executed | Copied) -> int:
     if isinstance(command, Copied):
         return _TRANSFER + command.rows * parts(command.row_bytes, 8)
     if command.intrinsic.name == "mxu_fill":
-        return parts(command["count"], 8)
+        return command["rows"] * parts(command["row_bytes"], 8)
+    pixels = command["height"] * command["width"]
     if command.intrinsic.name == "mxu_mac":
-        blocks = command["taps"] * parts(command["depth"], LANES)
-        return blocks * (LANES + command["height"] * command["width"])
-    return command["pixels"]
+        return command["taps"] * parts(command["depth"], LANES) * (LANES + pixels)
+    return pixels

@@ -23,14 +23,14 @@ class Layer:
 
     Args:
         shape: the sizes.
-        weights: int8 (blocks, taps * depth * `LANES`): for each block of output channels, for each tap and each byte of
+        weights: int8 (blocks, taps, depth, `LANES`): for each block of output channels, for each tap and each byte of
             it, the weights of the eight channels. Channels that there are not have weights of 0.
         records: int32 (blocks, 3, `LANES`): bias, multiplier and shift of each output channel.
         rounding: one of `ROUNDINGS`.
         input_zero_point: what padding is filled with.
         output_zero_point: is added after scaling.
         low, high: results are clamped to these, int8.
-        residual: int8 (taps * `LANES` * `LANES`): diagonals that add up to what a residual is multiplied by before it
+        residual: int8 (taps, `LANES`, `LANES`): diagonals that add up to what a residual is multiplied by before it
             is added to the sums; empty where there is none.
     """
 
@@ -69,7 +69,7 @@ def residual_taps(factor: int) -> int | None:
 def _diagonals(factor: int, taps: int) -> NDArray[np.int8]:
     whole, rest = divmod(abs(factor), taps) if taps else (0, 0)
     sizes = np.array([whole + (tap < rest) for tap in range(taps)], np.int64) * (1 if factor >= 0 else -1)
-    return (sizes[:, None, None] * np.eye(LANES, dtype=np.int64)).astype(np.int8).reshape(-1)
+    return (sizes[:, None, None] * np.eye(LANES, dtype=np.int64)).astype(np.int8)
 
 
 def layer_of(match: Match) -> Layer:
@@ -80,7 +80,7 @@ def layer_of(match: Match) -> Layer:
     records = np.stack([found.bias, np.array(scale.multiplier), np.array(scale.shift)])
     return Layer(
         shape=shape,
-        weights=_in_blocks(rows, shape.blocks).reshape(shape.blocks, -1).astype(np.int8),
+        weights=_in_blocks(rows, shape.blocks).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
         records=_in_blocks(records, shape.blocks).astype(np.int32),
         rounding=scale.rounding,
         input_zero_point=found.input_zero_point,

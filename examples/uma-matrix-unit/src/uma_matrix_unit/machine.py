@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import indent
 
 from uma import tir
 from uma.target import Target
@@ -20,6 +21,9 @@ LANES = 8
 
 MAX_EDGE, MAX_TAPS, MAX_DEPTH = 64, 16, 16384
 """What one ``mac`` can do at most: pixels in height and in width, taps, bytes of a tap."""
+
+MAX_ROWS = 1024
+"""What one ``mxu_fill`` can do at most."""
 
 PIXEL_BYTES = 4 * LANES
 """Accumulators of one pixel."""
@@ -43,20 +47,25 @@ weights = memory(
 )
 accumulators = memory(accumulator_bytes, align(PIXEL_BYTES))
 
-@intrinsic("mxu_fill({device}, {to}, {count}, {value})")
-def mxu_fill(to: Operand[int8, (activation_bytes,), scope("activations")], count: int32, value: int32):
-    for i in range(count):
-        to[i] = int8(value)
-
-@intrinsic("mxu_bias({device}, {acc}, {record}, {pixels})")
-def mxu_bias(
-    acc: Operand[int32, (PIXELS, LANES), align(PIXEL_BYTES), scope("accumulators")],
-    record: Operand[int32, (3, LANES), align(LANES), scope("weights")],
-    pixels: int32,
+@intrinsic("mxu_fill({device}, {to}, {to_stride0}, {rows}, {row_bytes}, {value})")
+def mxu_fill(
+    to: Operand[int8, (MAX_ROWS, activation_bytes), scope("activations")], rows: int32, row_bytes: int32, value: int32
 ):
-    for p in range(pixels):
-        for n in range(LANES):
-            acc[p, n] = record[0, n]
+    for row in range(rows):
+        for i in range(row_bytes):
+            to[row, i] = int8(value)
+
+@intrinsic("mxu_bias({device}, {acc}, {acc_stride0}, {record}, {height}, {width})")
+def mxu_bias(
+    acc: Operand[int32, (MAX_EDGE, MAX_EDGE, LANES), align(PIXEL_BYTES), scope("accumulators")],
+    record: Operand[int32, (3, LANES), align(LANES), scope("weights")],
+    height: int32,
+    width: int32,
+):
+    for y in range(height):
+        for x in range(width):
+            for n in range(LANES):
+                acc[y, x, n] = record[0, n]
 
 @intrinsic(
     "mxu_mac({device}, {acc}, {acc_stride0}, {act}, {act_stride0}, {act_stride1}, {act_stride2}, {wgt}, {wgt_stride0}, "
@@ -79,37 +88,57 @@ def mxu_mac(
                         acc[y, x, n] += int32(act[y, x, t, k]) * int32(wgt[t, k, n])
 
 @intrinsic(
-    "mxu_requantise({device}, {out}, {out_stride0}, {acc}, {record}, "
-    "{pixels}, {channels}, {rounding}, {zero_point}, {low}, {high})"
+    "mxu_requantise({device}, {out}, {out_stride0}, {out_stride1}, {acc}, {acc_stride0}, {record}, "
+    "{height}, {width}, {channels}, {rounding}, {zero_point}, {low}, {high})"
 )
 def mxu_requantise(
-    out: Operand[int8, (PIXELS, LANES), scope("activations")],
-    acc: Operand[int32, (PIXELS, LANES), align(PIXEL_BYTES), scope("accumulators")],
+    out: Operand[int8, (MAX_EDGE, MAX_EDGE, LANES), scope("activations")],
+    acc: Operand[int32, (MAX_EDGE, MAX_EDGE, LANES), align(PIXEL_BYTES), scope("accumulators")],
     record: Operand[int32, (3, LANES), align(LANES), scope("weights")],
-    pixels: int32,
+    height: int32,
+    width: int32,
     channels: int32,
     rounding: int32,
     zero_point: int32,
     low: int32,
     high: int32,
 ):
-    for p in range(pixels):
-        for n in range(channels):
-            # acc * multiplier * 2 ** (shift - 31), rounded as uma.relay.FixedPoint says; rounding 0 is "double":
-            # the left shift wraps to int32; the upper half; then a shift that rounds half away from zero.
-            product: int64 = int64(acc[p, n]) * int64(record[1, n])
-            bits: int64 = int64(31 - record[2, n])
-            upper: int64 = (int64(acc[p, n] << max(record[2, n], 0)) * int64(record[1, n]) + 1073741824) >> 31
-            right: int64 = int64(max(-record[2, n], 0))
-            mask: int64 = (1 << right) - 1
-            whole: int64 = (
-                (upper >> right) + int64((upper & mask) > (mask >> 1) + int64(upper < 0)) if rounding == 0
-                # "up" and "even": one shift rounds the exact product.
-                else (product + (1 << (bits - 1))) >> bits if rounding == 1
-                else (product + (1 << (bits - 1)) - 1 + ((product >> bits) & 1)) >> bits
-            )
-            out[p, n] = int8(min(max(whole + int64(zero_point), int64(low)), int64(high)))
+    for y in range(height):
+        for x in range(width):
+            for n in range(channels):
+                REQUANTISE
 """
+
+_REQUANTISE = """\
+# acc * multiplier * 2 ** (shift - 31), rounded as uma.relay.FixedPoint says; rounding 0 is "double": the left shift
+# wraps to int32; the upper half; then a shift that rounds half away from zero.
+product: int64 = int64(ACC) * int64(MULTIPLIER)
+bits: int64 = int64(31 - SHIFT)
+upper: int64 = (int64(ACC << max(SHIFT, 0)) * int64(MULTIPLIER) + 1073741824) >> 31
+right: int64 = int64(max(-SHIFT, 0))
+mask: int64 = (1 << right) - 1
+whole: int64 = (
+    (upper >> right) + int64((upper & mask) > (mask >> 1) + int64(upper < 0)) if int32(rounding) == 0
+    # "up" and "even": one shift rounds the exact product.
+    else (product + (1 << (bits - 1))) >> bits if int32(rounding) == 1
+    else (product + (1 << (bits - 1)) - 1 + ((product >> bits) & 1)) >> bits
+)
+OUT = int8(min(max(whole + int64(zero_point), int64(low)), int64(high)))
+"""
+
+
+def with_requantising(text: str, out: str, acc: str, multiplier: str, shift: str) -> str:
+    """A text in which the line ``REQUANTISE`` is what one result comes to: instruction and layers share this formula.
+
+    Args:
+        text: in which ``rounding``, ``zero_point``, ``low`` and ``high`` have a meaning.
+        out, acc, multiplier, shift: the elements that are written and read.
+    """
+    formula = _REQUANTISE
+    for name, element in (("OUT", out), ("ACC", acc), ("MULTIPLIER", multiplier), ("SHIFT", shift)):
+        formula = formula.replace(name, element)
+    before, after = text.split("REQUANTISE\n")
+    return before + indent(formula, " " * (len(before) - 1 - before.rindex("\n"))).lstrip() + after
 
 
 @dataclass(frozen=True)
@@ -150,14 +179,15 @@ class Machine:
             "activation_bytes": self.activation_bytes,
             "weight_bytes": self.weight_bytes,
             "accumulator_bytes": self.accumulator_bytes,
-            "PIXELS": self.pixels,
+            "MAX_ROWS": MAX_ROWS,
             "PIXEL_BYTES": PIXEL_BYTES,
             "LANES": LANES,
             "MAX_EDGE": MAX_EDGE,
             "MAX_TAPS": MAX_TAPS,
             "MAX_DEPTH": MAX_DEPTH,
         }
-        return tir.parse_machine(_TEXT, numbers, "the matrix unit")
+        text = with_requantising(_TEXT, "out[y, x, n]", "acc[y, x, n]", "record[1, n]", "record[2, n]")
+        return tir.parse_machine(text, numbers, "the matrix unit")
 
     def activations(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """An int8 buffer in the activation scratchpad."""

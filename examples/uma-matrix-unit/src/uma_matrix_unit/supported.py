@@ -65,7 +65,7 @@ def _pattern(name: str, term: Term, clauses: list[Clause], machine: Machine) -> 
         named = {match["data"]: "data"}
         if "residual" in match:
             named.setdefault(match["residual"], "residual")  # it may be the data once more
-        return lower(layer, tiling, machine, match["data"].shape, match.root.shape, [named[p] for p in match.inputs])
+        return lower(layer, tiling, machine, match.root.shape, [named[p] for p in match.inputs])
 
     return Pattern(name, term, clauses, lower_match)
 

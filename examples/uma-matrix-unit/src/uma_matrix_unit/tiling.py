@@ -44,6 +44,13 @@ class Shape:
         return self.kernel[1] * self.channels
 
     @property
+    def is_padded(self) -> bool:
+        """Whether windows reach beyond the picture."""
+        rows, columns = self.window(self.out_height, self.out_width)
+        top, left, _, _ = self.padding
+        return top > 0 or left > 0 or rows > self.height or columns > self.width
+
+    @property
     def residual_bytes(self) -> int:
         """Weights that add a residual: a square of `LANES` for each tap, the same for all blocks."""
         return self.residual_taps * LANES * LANES
@@ -86,9 +93,10 @@ def parts(whole: int, part: int) -> int:
 
 
 def window_bytes(shape: Shape, height: int, width: int, blocks: int) -> int:
-    """Activations that a tile needs: its input with the padding, and its results."""
+    """Activations that a tile needs: its input with the padding, its results, and the residual of one block."""
     rows, columns = shape.window(height, width)
-    return rows * columns * shape.channels + height * width * min(blocks * LANES, shape.out_channels)
+    channels = min(blocks * LANES, shape.out_channels) + (min(LANES, shape.out_channels) if shape.residual_taps else 0)
+    return rows * columns * shape.channels + height * width * channels
 
 
 def choose_tiling(shape: Shape, machine: Machine) -> Tiling | None:

@@ -42,48 +42,56 @@ int32_t mxu_store(uma_device *device, void *to, uint32_t from, int32_t rows, int
     return transfer(device, MXU_CMD_STORE, to, to_stride, from, from_stride, rows, row_bytes);
 }
 
-int32_t mxu_fill(uma_device *device, uint32_t to, int32_t bytes, int32_t value)
+int32_t mxu_fill(uma_device *device, uint32_t to, int32_t stride, int32_t rows, int32_t row_bytes, int32_t value)
 {
     uma_write32(device, MXU_ADDRESS, to);
-    uma_write32(device, MXU_ROW_BYTES, bytes);
+    uma_write32(device, MXU_STRIDE, stride);
+    uma_write32(device, MXU_ROWS, rows);
+    uma_write32(device, MXU_ROW_BYTES, row_bytes);
     uma_write32(device, MXU_VALUE, value);
     return run(device, MXU_CMD_FILL);
 }
 
-int32_t mxu_bias(uma_device *device, uint32_t acc, uint32_t record, int32_t pixels)
+/* Which accumulators a command uses. */
+static void pixels(uma_device *device, uint32_t acc, int32_t acc_y, int32_t height, int32_t width)
 {
     uma_write32(device, MXU_ACC, acc);
+    uma_write32(device, MXU_ACC_Y, acc_y);
+    uma_write32(device, MXU_HEIGHT, height);
+    uma_write32(device, MXU_WIDTH, width);
+}
+
+int32_t mxu_bias(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t record, int32_t height, int32_t width)
+{
+    pixels(device, acc, acc_y, height, width);
     uma_write32(device, MXU_WGT, record);
-    uma_write32(device, MXU_PIXELS, pixels);
     return run(device, MXU_CMD_BIAS);
 }
 
 int32_t mxu_mac(uma_device *device, uint32_t acc, int32_t acc_y, uint32_t act, int32_t act_y, int32_t act_x,
                 int32_t act_t, uint32_t wgt, int32_t wgt_t, int32_t height, int32_t width, int32_t taps, int32_t depth)
 {
-    uma_write32(device, MXU_ACC, acc);
-    uma_write32(device, MXU_ACC_Y, acc_y);
+    pixels(device, acc, acc_y, height, width);
     uma_write32(device, MXU_ACT, act);
     uma_write32(device, MXU_ACT_Y, act_y);
     uma_write32(device, MXU_ACT_X, act_x);
     uma_write32(device, MXU_ACT_T, act_t);
     uma_write32(device, MXU_WGT, wgt);
     uma_write32(device, MXU_WGT_T, wgt_t);
-    uma_write32(device, MXU_HEIGHT, height);
-    uma_write32(device, MXU_WIDTH, width);
     uma_write32(device, MXU_TAPS, taps);
     uma_write32(device, MXU_DEPTH, depth);
     return run(device, MXU_CMD_MAC);
 }
 
-int32_t mxu_requantise(uma_device *device, uint32_t out, int32_t stride, uint32_t acc, uint32_t record, int32_t pixels,
-                       int32_t channels, int32_t rounding, int32_t zero_point, int32_t low, int32_t high)
+int32_t mxu_requantise(uma_device *device, uint32_t out, int32_t out_y, int32_t out_x, uint32_t acc, int32_t acc_y,
+                       uint32_t record, int32_t height, int32_t width, int32_t channels, int32_t rounding,
+                       int32_t zero_point, int32_t low, int32_t high)
 {
+    pixels(device, acc, acc_y, height, width);
     uma_write32(device, MXU_ADDRESS, out);
-    uma_write32(device, MXU_STRIDE, stride);
-    uma_write32(device, MXU_ACC, acc);
+    uma_write32(device, MXU_STRIDE_Y, out_y);
+    uma_write32(device, MXU_STRIDE, out_x);
     uma_write32(device, MXU_WGT, record);
-    uma_write32(device, MXU_PIXELS, pixels);
     uma_write32(device, MXU_CHANNELS, channels);
     uma_write32(device, MXU_ROUNDING, rounding);
     uma_write32(device, MXU_ZERO_POINT, zero_point);

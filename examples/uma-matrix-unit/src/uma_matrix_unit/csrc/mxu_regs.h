@@ -8,7 +8,7 @@
 #define MXU_LANES 8u             /* rows and columns of the array */
 
 /* Operands that count something have limits; what is 0 or larger is a fault. */
-#define MXU_MAX_SIZE 0xFFFFFFu /* MXU_ROWS, MXU_ROW_BYTES, MXU_PIXELS */
+#define MXU_MAX_SIZE 0xFFFFFFu /* MXU_ROWS, MXU_ROW_BYTES */
 #define MXU_MAX_EDGE 64u        /* MXU_HEIGHT, MXU_WIDTH */
 #define MXU_MAX_TAPS 16u
 #define MXU_MAX_DEPTH 16384u
@@ -52,7 +52,7 @@
 #define MXU_WIDTH 0xC4u
 #define MXU_TAPS 0xC8u
 #define MXU_DEPTH 0xCCu
-#define MXU_PIXELS 0xD0u
+#define MXU_STRIDE_Y 0xD0u
 #define MXU_CHANNELS 0xD4u
 #define MXU_ROUNDING 0xD8u
 #define MXU_ZERO_POINT 0xDCu

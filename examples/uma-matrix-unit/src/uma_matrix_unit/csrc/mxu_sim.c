@@ -86,15 +86,26 @@ static void store_word(bank *b, uint64_t address, uint32_t value)
 
 /* --- DMA and fill ------------------------------------------------------------------------------------------------ */
 
-/* Whether the rows of a transfer lie within a bank; counts it. */
-static int32_t begin(sim *s, const bank *b, int counter)
+/* Whether rows of bytes lie within a bank; and how many cycles it takes to go through them. */
+static int32_t rows_within(const sim *s, const bank *b)
 {
     const uint64_t rows = get(s, MXU_ROWS), row_bytes = get(s, MXU_ROW_BYTES);
 
     if (!is_size(s, MXU_ROWS, MXU_MAX_SIZE) || !is_size(s, MXU_ROW_BYTES, MXU_MAX_SIZE)) return MXU_FAULT_COMMAND;
-    UMA_TRY(reach(b, get(s, MXU_ADDRESS) + (rows - 1) * get(s, MXU_STRIDE), row_bytes));
-    s->counters[counter] += rows * row_bytes;
-    s->counters[CYCLES] += DMA_CYCLES + rows * ((row_bytes + 7u) / 8u);
+    return reach(b, get(s, MXU_ADDRESS) + (rows - 1) * get(s, MXU_STRIDE), row_bytes);
+}
+
+static uint64_t row_cycles(const sim *s)
+{
+    return (uint64_t)get(s, MXU_ROWS) * ((get(s, MXU_ROW_BYTES) + 7u) / 8u);
+}
+
+/* Begins a transfer: counts it. */
+static int32_t begin(sim *s, const bank *b, int counter)
+{
+    UMA_TRY(rows_within(s, b));
+    s->counters[counter] += (uint64_t)get(s, MXU_ROWS) * get(s, MXU_ROW_BYTES);
+    s->counters[CYCLES] += DMA_CYCLES + row_cycles(s);
     return 0;
 }
 
@@ -136,14 +147,18 @@ static int32_t store(sim *s)
 
 static int32_t fill(sim *s)
 {
-    const uint32_t to = get(s, MXU_ADDRESS), bytes = get(s, MXU_ROW_BYTES);
+    const uint32_t bytes = get(s, MXU_ROW_BYTES);
     const int32_t value = get_signed(s, MXU_VALUE);
+    uint32_t row;
 
-    if (!is_size(s, MXU_ROW_BYTES, MXU_MAX_SIZE) || value < INT8_MIN || value > INT8_MAX) return MXU_FAULT_COMMAND;
-    UMA_TRY(reach(&s->act, to, bytes));
-    memset(s->act.bytes + to, value, bytes);
-    memset(s->act.known + to, 1, bytes);
-    s->counters[CYCLES] += (bytes + 7u) / 8u;
+    if (value < INT8_MIN || value > INT8_MAX) return MXU_FAULT_COMMAND;
+    UMA_TRY(rows_within(s, &s->act));
+    for (row = 0; row < get(s, MXU_ROWS); row++) {
+        const size_t to = get(s, MXU_ADDRESS) + (size_t)row * get(s, MXU_STRIDE);
+        memset(s->act.bytes + to, value, bytes);
+        memset(s->act.known + to, 1, bytes);
+    }
+    s->counters[CYCLES] += row_cycles(s);
     return 0;
 }
 
@@ -151,21 +166,37 @@ static int32_t fill(sim *s)
 
 #define PIXEL_BYTES (4u * MXU_LANES) /* of accumulators */
 
+/* Whether there are accumulators for the pixels of a command. */
+static int32_t pixels_within(const sim *s)
+{
+    const uint64_t acc = get(s, MXU_ACC), height = get(s, MXU_HEIGHT);
+
+    if (!is_size(s, MXU_HEIGHT, MXU_MAX_EDGE) || !is_size(s, MXU_WIDTH, MXU_MAX_EDGE)) return MXU_FAULT_COMMAND;
+    if ((acc | get(s, MXU_ACC_Y)) % PIXEL_BYTES != 0) return MXU_FAULT_MISALIGNED;
+    return reach(&s->acc, acc + (height - 1) * get(s, MXU_ACC_Y), get(s, MXU_WIDTH) * PIXEL_BYTES);
+}
+
+static uint64_t n_pixels(const sim *s)
+{
+    return (uint64_t)get(s, MXU_HEIGHT) * get(s, MXU_WIDTH);
+}
+
 static int32_t bias(sim *s)
 {
-    const uint32_t acc = get(s, MXU_ACC), record = get(s, MXU_WGT), pixels = get(s, MXU_PIXELS);
-    uint32_t pixel;
+    const uint32_t record = get(s, MXU_WGT);
+    uint32_t y, x;
 
-    if (!is_size(s, MXU_PIXELS, MXU_MAX_SIZE)) return MXU_FAULT_COMMAND;
-    if (acc % PIXEL_BYTES != 0 || record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
-    UMA_TRY(reach(&s->acc, acc, (uint64_t)pixels * PIXEL_BYTES));
+    UMA_TRY(pixels_within(s));
+    if (record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
     UMA_TRY(readable(&s->wgt, record, PIXEL_BYTES));
-    for (pixel = 0; pixel < pixels; pixel++) {
-        const size_t at = acc + (size_t)pixel * PIXEL_BYTES;
-        memcpy(s->acc.bytes + at, s->wgt.bytes + record, PIXEL_BYTES);
-        memset(s->acc.known + at, 1, PIXEL_BYTES);
+    for (y = 0; y < get(s, MXU_HEIGHT); y++) {
+        const size_t row = get(s, MXU_ACC) + (size_t)y * get(s, MXU_ACC_Y);
+        for (x = 0; x < get(s, MXU_WIDTH); x++) {
+            memcpy(s->acc.bytes + row + x * PIXEL_BYTES, s->wgt.bytes + record, PIXEL_BYTES);
+        }
+        memset(s->acc.known + row, 1, get(s, MXU_WIDTH) * PIXEL_BYTES);
     }
-    s->counters[CYCLES] += pixels;
+    s->counters[CYCLES] += n_pixels(s);
     return 0;
 }
 
@@ -190,11 +221,8 @@ static int32_t mac(sim *s)
     const uint32_t taps = get(s, MXU_TAPS), depth = get(s, MXU_DEPTH);
     uint32_t t, y, x;
 
-    if (!is_size(s, MXU_HEIGHT, MXU_MAX_EDGE) || !is_size(s, MXU_WIDTH, MXU_MAX_EDGE) ||
-        !is_size(s, MXU_TAPS, MXU_MAX_TAPS) || !is_size(s, MXU_DEPTH, MXU_MAX_DEPTH)) {
-        return MXU_FAULT_COMMAND;
-    }
-    if ((acc | get(s, MXU_ACC_Y)) % PIXEL_BYTES != 0) return MXU_FAULT_MISALIGNED;
+    UMA_TRY(pixels_within(s));
+    if (!is_size(s, MXU_TAPS, MXU_MAX_TAPS) || !is_size(s, MXU_DEPTH, MXU_MAX_DEPTH)) return MXU_FAULT_COMMAND;
     if ((wgt | get(s, MXU_WGT_T)) % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
     for (t = 0; t < taps; t++) {
         const uint64_t weights = wgt + (uint64_t)t * get(s, MXU_WGT_T);
@@ -210,8 +238,8 @@ static int32_t mac(sim *s)
             }
         }
     }
-    s->counters[MACS] += (uint64_t)height * width * taps * depth * MXU_LANES;
-    s->counters[CYCLES] += (uint64_t)taps * ((depth + MXU_LANES - 1u) / MXU_LANES) * (MXU_LANES + height * width);
+    s->counters[MACS] += n_pixels(s) * taps * depth * MXU_LANES;
+    s->counters[CYCLES] += (uint64_t)taps * ((depth + MXU_LANES - 1u) / MXU_LANES) * (MXU_LANES + n_pixels(s));
     return 0;
 }
 
@@ -243,32 +271,39 @@ static int64_t scaled(int32_t x, int64_t multiplier, int32_t shift, uint32_t rou
 
 static int32_t requantise(sim *s)
 {
-    const uint32_t out = get(s, MXU_ADDRESS), acc = get(s, MXU_ACC), record = get(s, MXU_WGT);
-    const uint32_t pixels = get(s, MXU_PIXELS), channels = get(s, MXU_CHANNELS), rounding = get(s, MXU_ROUNDING);
+    const uint32_t record = get(s, MXU_WGT), height = get(s, MXU_HEIGHT), width = get(s, MXU_WIDTH);
+    const uint32_t channels = get(s, MXU_CHANNELS), rounding = get(s, MXU_ROUNDING);
     const int32_t zero = get_signed(s, MXU_ZERO_POINT), low = get_signed(s, MXU_LOW), high = get_signed(s, MXU_HIGH);
-    uint32_t pixel, n;
+    uint32_t y, x, n;
 
-    if (!is_size(s, MXU_PIXELS, MXU_MAX_SIZE) || channels < 1 || channels > MXU_LANES || rounding > MXU_ROUND_EVEN) {
-        return MXU_FAULT_COMMAND;
-    }
+    UMA_TRY(pixels_within(s));
+    if (channels < 1 || channels > MXU_LANES || rounding > MXU_ROUND_EVEN) return MXU_FAULT_COMMAND;
     if (low < INT8_MIN || low > high || high > INT8_MAX || zero < INT8_MIN || zero > INT8_MAX) return MXU_FAULT_COMMAND;
-    if (acc % PIXEL_BYTES != 0 || record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
-    UMA_TRY(readable(&s->acc, acc, (uint64_t)pixels * PIXEL_BYTES));
+    if (record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
     UMA_TRY(readable(&s->wgt, record, MXU_RECORD_BYTES));
-    UMA_TRY(reach(&s->act, out + (uint64_t)(pixels - 1) * get(s, MXU_STRIDE), channels));
     for (n = 0; n < channels; n++) {
         const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
         const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
         if (multiplier < 0 || shift < -31 || shift > 30) return MXU_FAULT_COMMAND;
-        for (pixel = 0; pixel < pixels; pixel++) {
-            const size_t to = out + (size_t)pixel * get(s, MXU_STRIDE) + n;
-            const int32_t x = load_int(&s->acc, acc + (uint64_t)pixel * PIXEL_BYTES + 4u * n);
-            const int64_t y = scaled(x, multiplier, shift, rounding) + zero;
-            s->act.bytes[to] = (uint8_t)(y < low ? low : y > high ? high : y);
-            s->act.known[to] = 1;
+    }
+    for (y = 0; y < height; y++) {
+        const uint64_t row = get(s, MXU_ADDRESS) + (uint64_t)y * get(s, MXU_STRIDE_Y);
+        const uint64_t acc = get(s, MXU_ACC) + (uint64_t)y * get(s, MXU_ACC_Y);
+        UMA_TRY(readable(&s->acc, acc, width * PIXEL_BYTES));
+        UMA_TRY(reach(&s->act, row + (uint64_t)(width - 1) * get(s, MXU_STRIDE), channels));
+        for (x = 0; x < width; x++) {
+            const size_t to = row + (size_t)x * get(s, MXU_STRIDE);
+            for (n = 0; n < channels; n++) {
+                const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
+                const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
+                const int32_t sum = load_int(&s->acc, acc + x * PIXEL_BYTES + 4u * n);
+                const int64_t result = scaled(sum, multiplier, shift, rounding) + zero;
+                s->act.bytes[to + n] = (uint8_t)(result < low ? low : result > high ? high : result);
+            }
+            memset(s->act.known + to, 1, channels);
         }
     }
-    s->counters[CYCLES] += pixels;
+    s->counters[CYCLES] += n_pixels(s);
     return 0;
 }
 
