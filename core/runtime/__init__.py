@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ..toolchain.cpu import compiler_features
 from ..toolchain.libraries import find_library
 
-__all__ = ["find_library"]
+__all__ = ["compiler_features", "find_library"]

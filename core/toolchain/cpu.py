@@ -1,4 +1,4 @@
-"""Whether this machine's CPU has the instructions that a compiler was told to use."""
+"""The instructions that a compiler was told to use, and whether this machine's CPU has them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ..compilers import names_cpu
-from ..errors import UsageError
-from ..machines import cpu_features
-from .discovery import INSTALL_HINT, Compiler
+from ..errors import ToolchainError, UsageError
+from ..machines import Machine, cpu_features
+from .discovery import INSTALL_HINT, Compiler, find_compiler
 from .tools import run
 
-__all__ = ["FEATURES", "refuse_other_cpu"]
+__all__ = ["FEATURES", "compiler_features", "refuse_other_cpu"]
 
 _PROBE_TIMEOUT_S = 20.0
 
@@ -56,7 +56,7 @@ def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> No
     own = cpu_features()
     if not named or not own:
         return
-    missing = sorted({FEATURES[macro] for macro in _predefined(compiler, tuple(flags)) if macro in FEATURES} - own)
+    missing = sorted(_used(compiler, flags) - own)
     if missing:
         raise UsageError(
             f"the model is compiled for a CPU ({' '.join(named)}) with instructions that this machine's has not: "
@@ -64,6 +64,29 @@ def refuse_other_cpu(compiler: Compiler, flags: Sequence[str], where: str) -> No
             where=where,
             hint="build it with -mcpu=native, or for a CPU that this machine's can stand in for, to run it here",
         )
+
+
+def compiler_features(name: str | None, machine: str | None, flags: Sequence[str]) -> frozenset[str]:
+    """The instructions that a compiler may use, as Linux calls them in ``/proc/cpuinfo``: what it knows of a CPU that
+    flags name. Nothing where it is not installed, or does not take the flags.
+
+    Args:
+        name: of the compiler, as `find_compiler` takes it.
+        machine: what it is to compile for, as `Machine.parse` takes it; None for this one.
+        flags: of a compilation.
+
+    Raises:
+        UsageError: a name is not acceptable.
+    """
+    try:
+        return _used(find_compiler(name, None if machine is None else Machine.parse(machine)), flags)
+    except ToolchainError:
+        return frozenset()
+
+
+def _used(compiler: Compiler, flags: Sequence[str]) -> frozenset[str]:
+    macros = _predefined(compiler, tuple(flags))
+    return frozenset(FEATURES[macro] for macro in macros if macro in FEATURES)
 
 
 @functools.lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ import pytest
 
 from uma import machines
 from uma.errors import UsageError
+from uma.runtime import compiler_features
 from uma.toolchain.cpu import FEATURES, refuse_other_cpu
 from uma.toolchain.discovery import Compiler, find_compiler
 
@@ -55,6 +56,15 @@ def test_this_cpu_is_never_refused(gcc: Compiler) -> None:
     )
     macros = {line.split()[1] for line in compiled.stdout.splitlines()}
     assert {FEATURES[macro] for macro in macros & set(FEATURES)} <= machines.cpu_features()
+
+
+def test_what_a_compiler_knows_of_a_cpu() -> None:
+    assert {"avx2", "fma"} <= compiler_features("clang", "x86_64-linux-gnu", ["-march=bdver4"])
+    assert "avx2" not in compiler_features("clang", "x86_64-linux-gnu", [])
+    assert compiler_features("clang", "x86_64-linux-gnu", ["-march=no-such-cpu"]) == frozenset()
+    assert compiler_features("clang-99", None, ["-march=native"]) == frozenset()
+    with pytest.raises(UsageError, match="'nonsense' names no machine"):
+        compiler_features("clang", "nonsense", [])
 
 
 def test_what_the_compiler_does_not_take_it_says_itself(

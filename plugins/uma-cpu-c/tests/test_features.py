@@ -46,6 +46,13 @@ def features(host: PluginHost, text: str) -> frozenset[str]:
         ("-mtriple=aarch64-linux-gnu", FLOATS | {"asimd", "fma"}),
         ("-mtriple=aarch64-linux-gnu -mcpu=cortex-a72", FLOATS | {"asimd", "fma"}),
         ("-mtriple=aarch64-linux-gnu -mcpu=cortex-a76", FLOATS | {"asimd", "fma", "asimddp"}),
+        # Names that only compilers know; what none knows, or none is there for.
+        ("-mtriple=x86_64-linux-gnu -cc=clang -mcpu=bdver4", FLOATS | {"avx2", "fma"}),
+        ("-mtriple=x86_64-linux-gnu -cc=clang -cflags=-march=bdver4", FLOATS | {"avx2", "fma"}),
+        ("-mtriple=aarch64-linux-gnu -cc=clang -mcpu=tsv110", FLOATS | {"asimd", "fma", "asimddp"}),
+        ("-mtriple=aarch64-linux-gnu -cc=clang -mcpu=cortex-a76+nodotprod", FLOATS | {"asimd", "fma"}),
+        ("-mtriple=aarch64-linux-gnu -cc=clang -mcpu=no-such-cpu", FLOATS | {"asimd", "fma"}),
+        ("-mtriple=aarch64-linux-gnu -cc=clang-99 -mcpu=tsv110", FLOATS | {"asimd", "fma"}),
         ("-mtriple=arm-linux-gnueabihf -mcpu=cortex-a7", FLOATS | {"fma"}),
         ("-mtriple=arm-linux-gnueabihf", set()),
         ("-mcpu=cortex-m0", set()),

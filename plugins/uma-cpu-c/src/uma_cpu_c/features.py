@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 
 from uma.machines import cpu_features
+from uma.runtime import compiler_features
 from uma.target import Target
 
-__all__ = ["X86_NAMES", "features_of"]
+from .cpus import cpu_flags, machine_of
+
+__all__ = ["features_of"]
 
 _FLOATS = frozenset({"float32", "float64"})
 _V3 = _FLOATS | {"avx2", "fma"}
@@ -22,6 +25,7 @@ _DOTPROD = _NEON | {"asimddp"}
 _USED = _ICELAKE | _AVX_VNNI | _DOTPROD
 
 _X86_LEVELS: Mapping[frozenset[str], str] = {
+    _FLOATS: "generic x86-64 x86-64-v2",
     _V3: "x86-64-v3 haswell broadwell skylake znver1 znver2 znver3",
     _V4: "x86-64-v4 skylake-avx512 cannonlake",
     _VNNI: "cascadelake cooperlake",
@@ -29,15 +33,16 @@ _X86_LEVELS: Mapping[frozenset[str], str] = {
     _ICELAKE | _AVX_VNNI: "znver5",
     _AVX_VNNI: "alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake sierraforest grandridge gracemont",
 }
-X86_NAMES: Mapping[str, frozenset[str]] = {
+_X86_NAMES: Mapping[str, frozenset[str]] = {
     name: level for level, names in _X86_LEVELS.items() for name in names.split()
 }
-"""What CPUs of x86-64 can that have AVX2, by the names that gcc and clang give them."""
+"""What CPUs of x86-64 can, by the names that gcc and clang give them."""
 
 _ARM_DOTPROD = re.compile(
     r"cortex-(a55|a65|a65ae|a75|a76|a76ae|a77|a78|a78ae|a78c|a[57][12][05]|x[1-4]c?)|neoverse-.*|apple-m[1-9]|ampere1.*"
     r"|.*\+dotprod"
 )
+_ARM_PLAIN = re.compile(r"generic|cortex-a(34|35|53|57|72|73)")
 _ARM_32_FMA = re.compile(r"cortex-a(5|7|12|15|17|32|35|53|55|57|72|73|75|76)")
 
 
@@ -45,16 +50,17 @@ def features_of(target: Target) -> frozenset[str]:
     """What loops for ``target`` may count on, as Linux calls it in ``/proc/cpuinfo`` (``avx2``, ``avx512_vnni``,
     ``asimddp``), and what `uma.target.TargetKind` says of ``fma``, ``float32`` and ``float64``.
 
-    A CPU that is not known by its name can what all of its architecture can.
+    Of a CPU of x86-64 or AArch64 that is not known here by its name, the compiler says what it can, once in a process.
+    Where that does not know it either, it can what all of its architecture can.
     """
     mcpu, triple = str(target.get_attr("mcpu")), target.get_attr("mtriple")
     machine = platform.machine().lower() if triple is None else str(triple).partition("-")[0]
     if triple is None and mcpu == "native":
         return _base(machine) | (_of_this_machine() & _USED)
-    if machine in ("x86_64", "amd64"):
-        return X86_NAMES.get(mcpu, _FLOATS)
-    if machine in ("aarch64", "arm64"):
-        return _DOTPROD if _ARM_DOTPROD.fullmatch(mcpu) else _NEON
+    if machine in ("x86_64", "amd64", "aarch64", "arm64"):
+        known = _X86_NAMES.get(mcpu) if machine in ("x86_64", "amd64") else _of_arm_64(mcpu)
+        says_more = any(flag.startswith("-march=") for flag in target.get_attr("cflags") or ())
+        return _compiled(target, machine) if known is None or says_more else known
     if machine.startswith("arm"):
         return _of_arm_32(mcpu, target)
     if machine.startswith("riscv"):
@@ -70,6 +76,16 @@ def _base(machine: str) -> frozenset[str]:
         return _FLOATS | {"fma"}
     # 32-bit x86 computes floats more precisely than it stores them.
     return _FLOATS if machine in ("x86_64", "amd64") else frozenset()
+
+
+def _compiled(target: Target, machine: str) -> frozenset[str]:
+    """What the compiler knows of the CPU."""
+    flags = (*cpu_flags(target), *(target.get_attr("cflags") or ()))
+    return _base(machine) | (compiler_features(target.get_attr("cc"), machine_of(target), flags) & _USED)
+
+
+def _of_arm_64(mcpu: str) -> frozenset[str] | None:
+    return _DOTPROD if _ARM_DOTPROD.fullmatch(mcpu) else _NEON if _ARM_PLAIN.fullmatch(mcpu) else None
 
 
 def _of_this_machine() -> frozenset[str]:

@@ -35,7 +35,7 @@ class Unit:
 
 
 _LEVELS: Mapping[str, Unit] = {
-    "avx512f": Unit(64, 32, 2, 2, 4, 1 << 20),
+    "avx512bw": Unit(64, 32, 2, 2, 4, 1 << 20),
     "avx2": Unit(32, 16, 2, 2, 4),
     "asimd": Unit(16, 32, 2, 2, 4),
 }
