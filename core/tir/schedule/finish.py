@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..form.dtype import itemsize
-from ..form.nodes import Alloc, Bind, Block, Buffer, For, Imm, PrimFunc, Seq, Stmt, Var, const, seq
+from ..form.nodes import Alloc, Bind, Block, Buffer, For, Imm, Load, PrimFunc, Seq, Stmt, Store, Update, Var, const, seq
 from ..form.verify import verify
-from ..form.visit import accesses, bodies, fresh_name, operands, rebuild, walk
+from ..form.visit import accesses, bodies, fresh_name, operands, rebuild, variables, walk
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds
 from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
 from .loops import require_independent
 from .nest import illegal, renamed, site_of, substituted, tidied
-from .state import State
+from .state import LAST, State
 
 __all__ = ["VectorUnit", "finished"]
 
@@ -84,9 +84,11 @@ def _parted(state: State, var: Var) -> State:
     loop = site.stmt
     assert isinstance(loop, For)
     low, high = site.bounds.of(loop.extent)
-    points = [0, *(at for at in cuts if 0 < at < high), high]
     if low != high:
         raise illegal(f"loop {var.name!r} cannot be peeled: its extent is not constant", "shrink its tail")
+    is_uneven = any(var in variables(inner.extent) for inner in _loops(loop.body))
+    places = [high - 1 if at == LAST else at for at in cuts if at != LAST or is_uneven]
+    points = [0, *sorted({at for at in places if 0 < at < high}), high]
     names, kinds = state.names(), dict(state.kinds)
     parts: list[Stmt] = []
     for start, end in pairwise(points):
@@ -101,6 +103,8 @@ def _parted(state: State, var: Var) -> State:
 
 
 def _makes_room(stmt: Stmt) -> bool:
+    if isinstance(stmt, For) and stmt.extent == Imm(1, stmt.var.dtype):
+        return _makes_room(stmt.body)
     return isinstance(stmt, (Alloc, Bind)) or (isinstance(stmt, Seq) and any(map(_makes_room, stmt.stmts[-1:])))
 
 
@@ -116,9 +120,16 @@ def _of_kinds(stmt: Stmt, state: State) -> Stmt:
                 f"loop {stmt.var.name!r} cannot be {kind}: its extent is not constant", "peel the tail of its split"
             )
         count = int(stmt.extent.value)
-        if kind == "vectorized" and count & (count - 1):
+        if kind == "vectorized" and (count & (count - 1) or _is_part(inner[0], stmt.var, count)):
             kind = "unrolled"
     return For(stmt.var, stmt.extent, inner[0], kind)
+
+
+def _is_part(body: Stmt, lane: Var, count: int) -> bool:
+    """Whether ``count`` lanes are fewer than the vectors have that they are of, as in a tail."""
+    uses = (part for part in walk(body) if isinstance(part, (Load, Store, Update)) and part.indices)
+    held = (use for use in uses if use.buffer.scope == "register" and lane in variables(use.indices[-1]))
+    return any(use.buffer.shape[-1] > count for use in held)
 
 
 def _check_registers(stmt: Stmt, unit: VectorUnit, held: Sequence[tuple[Buffer, int]], loop: For | None) -> None:

@@ -12,7 +12,7 @@ from ..form.visit import bodies, buffers_read, buffers_written, operands, variab
 from ..proofs.bounds import Bounds
 from .dependences import Use, carried, collect, reordered, span
 from .nest import Site, illegal, substituted, wrapped
-from .state import State
+from .state import LAST, State
 from .storage import redeclared
 
 __all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split", "unroll", "vectorize"]
@@ -31,7 +31,7 @@ def split(state: State, var: Var | str, factor: int, tail: Tail) -> tuple[State,
     outer, inner = (Var(names.new(f"{loop.var.name}_{part}")) for part in "oi")
     count = Bin("floordiv", loop.extent + (factor - 1), Imm(factor, INDEX))
     whole = isinstance(loop.extent, Imm) and int(loop.extent.value) % factor == 0
-    if tail in ("peel", "pad") and not isinstance(loop.extent, Imm):
+    if tail == "pad" and not isinstance(loop.extent, Imm):
         raise illegal(
             f"loop {loop.var.name!r} has no constant extent: its tail cannot be dealt with by {tail!r}", "shrink it"
         )
@@ -47,7 +47,7 @@ def split(state: State, var: Var | str, factor: int, tail: Tail) -> tuple[State,
         length = minimum(loop.extent - outer * factor, factor)
     made = state.put(loop, For(outer, count, For(inner, length, body)))
     if tail == "peel" and not whole:
-        made = made.cut(outer, _constant(loop) // factor)
+        made = made.cut(outer, _constant(loop) // factor if isinstance(loop.extent, Imm) else LAST)
     return made, outer, inner
 
 

@@ -9,7 +9,10 @@ from ..form.nodes import For, LoopKind, PrimFunc, Stmt, Var
 from ..proofs.bounds import Bounds
 from .nest import Names, Site, illegal, loop_site, replaced, tidied
 
-__all__ = ["State"]
+__all__ = ["LAST", "State"]
+
+LAST = -1
+"""Where a loop is cut whose extent is not known yet: before its last iteration, if loops in that are shorter."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class State:
 
     Args:
         func: the function.
-        cuts: for the variable of a loop, the iterations before which it will be parted.
+        cuts: for the variable of a loop, the iterations before which it will be parted, `LAST` among them.
         kinds: for the variable of a loop, the kind that it will have.
     """
 

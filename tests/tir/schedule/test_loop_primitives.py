@@ -82,6 +82,42 @@ def test_a_peeled_tail_has_loops_of_its_own_with_constant_extents() -> None:
     """).replace("\n", "\n    ").join(("    ", "")).rstrip(" ")
 
 
+def test_what_shrank_is_peeled_where_it_is_uneven() -> None:
+    s = Schedule(COPY)
+    s.split("i", 4, tail="peel")
+    s.split("i_i", 2, tail="peel")
+    s.reorder("j", "i_i_i")
+    s.vectorize("i_i_i")
+    agree(COPY, s.func)
+    # Of 7 rows in blocks of 4: two whole pairs, then one and a row alone.
+    assert text(s.func).count("vectorized(2)") == 2 and "range(1)" not in text(s.func) and "min" not in text(s.func)
+
+
+def test_part_of_a_vector_is_unrolled() -> None:
+    """Four lanes of vectors of eight in registers, which one can get at one by one."""
+    s = Schedule(
+        parsed("""
+        def f(x: In[int32, (12,)], y: Out[int32, (12,)]):
+            t = alloc(int32, (16,))
+            with block("double"):
+                for i in range(16):
+                    t[i] = x[min(i, 11)] * 2
+            with block("out"):
+                for o in range(12):
+                    y[o] = t[o]
+    """)
+    )
+    whole = s.func
+    at, lane = s.split("i", 8)
+    s.reverse_compute_at("out", at)
+    s.split("o", 8, tail="peel")
+    s.cache_write("double", "t", "register", at=at)
+    s.unroll(lane)
+    s.vectorize("o_i")
+    assert "for o_i in vectorized(8)" in text(s.func) and "in unrolled(4)" in text(s.func)
+    agree(whole, s.func)
+
+
 def test_a_vector_of_a_length_that_no_machine_has_is_unrolled() -> None:
     s = Schedule(COPY)
     s.split("i", 4, tail="peel")

@@ -105,9 +105,9 @@ CASES: dict[str, Case] = {
         lambda s: (s.split("i", 4, tail="peel"), s.split("i_o", 2)),
         "loop 'i_o' is peeled: it cannot be split any more",
     ),
-    "peel what shrank": (
+    "pad what shrank": (
         MATMUL,
-        lambda s: (s.split("i", 4), s.split("i_i", 2, tail="peel")),
+        lambda s: (s.split("i", 4), s.split("i_i", 2, tail="pad")),
         "loop 'i_i' has no constant extent",
     ),
     "pad an output": (STAGES, lambda s: s.split("i", 3, tail="pad"), "loop 'i' cannot be padded: `y[i, j] = 0` would"),

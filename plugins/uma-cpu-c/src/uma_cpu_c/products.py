@@ -9,7 +9,7 @@ from uma.hookspecs import Fusion
 from uma.relay import Call
 from uma.tir import INDEX, Expr, Imm, te
 
-__all__ = ["Operand", "Product", "product_of"]
+__all__ = ["Element", "Operand", "Product", "product_of"]
 
 Index = Sequence[Expr]
 Element = Callable[..., Expr]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from uma.hookspecs import Fusion, Scheduled
 from uma.relay import Constant
 from uma.tir import (
+    INDEX,
     Bin,
     Block,
     Call,
@@ -25,11 +27,13 @@ from uma.tir import (
 )
 from uma.tir.schedule import Schedule, VectorUnit
 
-from .products import Product
+from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
 __all__ = ["is_known", "tiled"]
+
+Extents = tuple[int, ...]
 
 
 def tiled(
@@ -41,19 +45,19 @@ def tiled(
     Args:
         fusion: whose anchor it is.
         product: the anchor.
-        tile: its channels divide those of the product.
+        tile: of pixels by channels; the last one may go beyond the product's channels, but where it is depthwise.
         unit: of the CPU.
         instruction: adds a group of products, as many as its second parameter has; None for one at a time.
         zero: what the data has for 0: what it adds to the sums is subtracted from them.
     """
     group = 1 if instruction is None else instruction.params[1].shape[0]
     sums, packed, axes = _sums(product, tile, group)
-    anchor = te.compute(sums.shape, lambda *i: sums[i], "anchor") if not zero else _centred(sums, product, zero)
+    anchor = te.compute(product.shape, lambda *i: sums[i], "anchor") if not zero else _centred(sums, product, zero)
     # Weights that are known now are brought into order now, which takes no stage.
     stages = product.stages if is_known(fusion) else (*product.stages, packed)
     kernel = fusion.plain(anchor, (sums, *stages))
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
-    following = [tensor for tensor in rest if tensor.shape == sums.shape]
+    following = [tensor for tensor in rest if tensor.shape == product.shape]
     # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
     if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
         return None
@@ -78,7 +82,7 @@ def tiled(
     lanes = min(tile.lanes, unit.bytes // _widest(kernel.func, last))
     if lanes == tile.lanes and _work(kernel.func, last) <= _MOST_WORK:
         s.reverse_compute_at(last, at)
-        s.split(s.loops(last)[-1], tile.lanes)
+        s.split(s.loops(last)[-1], tile.lanes, tail="peel")
         s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
         _spread(s, s.loops(last)[-len(inner) :])
     else:
@@ -86,7 +90,7 @@ def tiled(
         _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
         s.reverse_compute_at(last, at)
         s.store_at(kernel.buffers[sums], at)
-        s.vectorize(s.split(s.loops(last)[-1], lanes)[1])
+        s.vectorize(s.split(s.loops(last)[-1], lanes, tail="peel")[1])
     _spread(s, s.loops(start)[-len(inner) :])
     if instruction is None:
         _spread(s, inner)
@@ -136,26 +140,42 @@ def _spread(s: Schedule, loops: list[Any]) -> None:
 def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tensor, int]:
     """The sums, the weights in the order in which tiles read them, and over how many axes the sums go besides a group.
 
-    Where a group goes beyond the last tap, weights are 0.
+    Where a group goes beyond the last tap, and a tile beyond the last channel, weights are 0.
     """
     depth, width = product.batches, tile.channels
     *outer_taps, run = product.taps
     taps = (*outer_taps, -(-run // group))
     tail = () if group == 1 else (group,)
+    whole, rest = divmod(product.shape[-1], width)
 
-    def element(*index: Expr) -> Expr:
-        outer, first, rest = index[:depth], index[depth + 1 : depth + 1 + len(taps)], index[depth + 1 + len(taps) :]
-        channel = index[depth] * width + rest[0]
+    def element(index: Sequence[Expr]) -> Expr:
+        outer, first, last = index[:depth], index[depth + 1 : depth + 1 + len(taps)], index[depth + 1 + len(taps) :]
+        channel = index[depth] * width + last[0]
         if group == 1:
             return product.weight(outer, first, channel)
-        last = first[-1] * group + rest[-1]
-        value = product.weight(
-            outer, (*first[:-1], minimum(last, Imm(run - 1, "int32")) if run % group else last), channel
-        )
-        return Select(last < run, value, Imm(0, value.dtype)) if run % group else value
+        at = first[-1] * group + last[-1]
+        value = product.weight(outer, (*first[:-1], minimum(at, Imm(run - 1, "int32")) if run % group else at), channel)
+        return Select(at < run, value, Imm(0, value.dtype)) if run % group else value
 
-    shape = (*product.shape[:depth], product.shape[-1] // width, *taps, width, *tail)
-    packed = te.compute(shape, element, "packed")
+    def piece(
+        block: int, blocks: int, lane: int, lanes: int, is_there: bool = True
+    ) -> tuple[Extents, Extents, Element]:
+        start = (*(0,) * depth, block, *(0,) * len(taps), lane, *(0 for _ in tail))
+        extents = (*product.shape[:depth], blocks, *taps, lanes, *tail)
+
+        def value(*index: Expr) -> Expr:
+            found = element([i + at if at else i for i, at in zip(index, start, strict=True)])
+            return found if is_there else Imm(0, found.dtype)
+
+        return start, extents, value
+
+    pieces = [piece(0, whole, 0, width)] if whole else []
+    if rest:
+        pieces += [piece(whole, 1, 0, rest), piece(whole, 1, rest, width - rest, is_there=False)]
+    blocks = whole + bool(rest)
+    shape = (*product.shape[:depth], blocks, *taps, width, *tail)
+    dtype = product.weight([Imm(0, INDEX)] * depth, [Imm(0, INDEX)] * len(taps), Imm(0, INDEX)).dtype
+    packed = te.assemble(shape, dtype, pieces, "packed")
     axes = tuple(te.reduce_axis(extent, f"t{number}") for number, extent in enumerate((*taps, *tail)))
 
     def total(*index: Expr) -> te.Reduction:
@@ -169,7 +189,7 @@ def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tenso
             data, weight = data.astype("int32"), weight.astype("int32")
         return te.sum(data * weight, axes)
 
-    return te.compute(product.shape, total, "product"), packed, len(taps)
+    return te.compute((*product.shape[:-1], blocks * width), total, "product"), packed, len(taps)
 
 
 def _centred(sums: te.Tensor, product: Product, zero: int) -> te.Tensor:
@@ -181,4 +201,4 @@ def _centred(sums: te.Tensor, product: Product, zero: int) -> te.Tensor:
         lambda *i: te.sum(product.weight(i[:depth], axes, i[-1]).astype("int32"), axes),
         "weight_sums",
     )
-    return te.compute(sums.shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[i], "centred")
+    return te.compute(product.shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[i], "centred")

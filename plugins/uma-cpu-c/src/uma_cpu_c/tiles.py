@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from .units import Unit
 
-__all__ = ["Tile", "choose", "lanes_for"]
+__all__ = ["Tile", "choose"]
 
 _MOST_VECTORS = 4
+_FEWEST = 4
+"""Lanes: of fewer channels some lanes of each vector are for nothing."""
 _MOST_ALONE = 6
 """Pixels of a tile whose channels have data of their own: more save few loads, and take long to compile."""
 _CHAINS = 1.25
@@ -42,16 +44,6 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def lanes_for(channels: int, unit: Unit) -> int | None:
-    """The most lanes, at least four, that divide ``channels``; None where none do."""
-    lanes = unit.lanes
-    while lanes >= 4:
-        if channels % lanes == 0:
-            return lanes
-        lanes //= 2
-    return None
-
-
 def choose(
     pixels: int,
     channels: int,
@@ -76,14 +68,11 @@ def choose(
         spare: registers that a step needs besides accumulators and weights.
         is_depthwise: whether each channel has data of its own: vectors of it are loaded then.
     """
-    lanes = lanes_for(channels, unit)
-    if lanes is None:
-        return None
 
     def cycles(tile: Tile) -> float:
         count, rest = divmod(pixels, tile.pixels)
         row = count * step(tile.pixels, tile.vectors) + (step(rest, tile.vectors) if rest else 0)
-        return channels // tile.channels * row * (_TAIL if rest else 1)
+        return -(-channels // tile.channels) * row * (_TAIL if rest else 1)
 
     def step(pixels: int, vectors: int) -> float:
         in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
@@ -92,13 +81,15 @@ def choose(
         return max(products, (data + vectors) / (_LOADS * unit.loads)) + _LOOP
 
     most = min(pixels, _MOST_ALONE) if is_depthwise else pixels
-    fitting = (t for t in _tiles(most, channels // lanes, lanes, unit.registers - spare))
+    narrowing = (unit.lanes >> shift for shift in range(unit.lanes.bit_length()))
+    lanes = [n for n in narrowing if n >= _FEWEST]
+    tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))
+    fitting = (t for t in tiles if not is_depthwise or channels % t.channels == 0)
     small = [t for t in fitting if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
 
 def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Tile]:
     for v in range(1, _MOST_VECTORS + 1):
-        if vectors % v == 0:
-            for p in range(1, min(pixels, (registers - v) // v) + 1):
-                yield Tile(p, v, lanes)
+        for p in range(1, min(pixels, (registers - v) // v) + 1 if v <= vectors else 0):
+            yield Tile(p, v, lanes)
