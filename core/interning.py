@@ -8,11 +8,16 @@ below it. Nodes that nobody holds are freed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable
+from functools import wraps
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar, cast
 from weakref import WeakValueDictionary
 
-__all__ = ["Node"]
+__all__ = ["Node", "keep", "remembered"]
+
+Result = TypeVar("Result")
+AnyNode = TypeVar("AnyNode", bound="Node")
 
 _TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 _LOCK = threading.RLock()
@@ -26,15 +31,28 @@ class _Interned(type):
             return _TABLE.setdefault(key, node)
 
 
+class _Keys(dict[type, Callable[[Any], Hashable]]):
+    """For each class what gets all fields of a node of it."""
+
+    def __missing__(self, cls: type[Node]) -> Callable[[Any], Hashable]:
+        names = cls.__match_args__
+        found = self[cls] = attrgetter(*names) if names else lambda _: ()
+        return found
+
+
+_KEYS = _Keys()
+
+
 class Node(metaclass=_Interned):
     """Base of all interned nodes. Subclasses: ``@dataclass(frozen=True, eq=False, slots=True)``."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_facts")
     __match_args__: ClassVar[tuple[str, ...]]
+    _facts: dict[object, Any]
 
     def _key(self) -> Hashable:
         """What makes this node this node. Fields that hold bare numbers must tell ``1``, ``1.0`` and ``True`` apart."""
-        return tuple([getattr(self, name) for name in self.__match_args__])
+        return _KEYS[type(self)](self)
 
     @classmethod
     def made(cls, *fields: Any) -> Node:
@@ -46,3 +64,26 @@ class Node(metaclass=_Interned):
 
     def __deepcopy__(self, memo: object) -> Node:
         return self
+
+
+def keep(node: Node, fact: object, value: object) -> None:
+    """Note a fact that follows from a node alone, for as long as the node is."""
+    if not hasattr(node, "_facts"):
+        object.__setattr__(node, "_facts", {})
+    node._facts[fact] = value
+
+
+def remembered(function: Callable[[AnyNode], Result]) -> Callable[[AnyNode], Result]:
+    """``function``, which depends on nothing but its node, computed once for each node and kept as long as that is."""
+
+    @wraps(function)
+    def asked(node: AnyNode) -> Result:
+        try:
+            return cast(Result, node._facts[function])
+        except (AttributeError, KeyError):
+            pass
+        found = function(node)
+        keep(node, function, found)
+        return found
+
+    return asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ...errors import InternalError
@@ -189,9 +190,10 @@ class Imm(Expr):
                 value = round_float32(value)
         else:
             whole = value.is_integer() if isinstance(value, float) else int(value) == value
-            require(whole, f"{value!r} is not a whole number, as {dtype} must be")
             low, high = bounds(dtype)
-            require(low <= value <= high, f"constant {value} does not fit {dtype}")
+            if not whole or not low <= value <= high:
+                require(whole, f"{value!r} is not a whole number, as {dtype} must be")
+                require(False, f"constant {value} does not fit {dtype}")
             value = bool(value) if dtype == "bool" else int(value)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "dtype", dtype)
@@ -222,25 +224,31 @@ class Bin(Expr):
     b: Expr
 
     def __init__(self, op: str, a: Expr, b: Expr) -> None:
-        require(op in BINARY, f"unknown binary operation {op!r}")
-        require(a.dtype == b.dtype, f"{op} of {a.dtype} and {b.dtype}: cast one of them")
-        dtype = a.dtype
-        if op in ("and", "or"):
-            require(dtype == "bool", f"{op} takes bool, not {dtype}")
-        elif op == "div":
-            require(is_float(dtype), f"div takes float, not {dtype}: use floordiv or truncdiv")
-        elif op in ("floordiv", "floormod", "truncdiv", "shl", "shr", "bitand", "bitor", "bitxor"):
-            require(is_integer(dtype), f"{op} takes integers, not {dtype}")
-        elif op not in ("eq", "ne"):
-            require(dtype != "bool", f"{op} does not take bool")
+        dtype = _binary_dtype(op, a.dtype, b.dtype)
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "a", a)
         object.__setattr__(self, "b", b)
-        object.__setattr__(self, "dtype", "bool" if op in COMPARISONS else dtype)
+        object.__setattr__(self, "dtype", dtype)
 
     @property
     def meaning(self) -> Meaning:
         return binary(self.op, self.a.dtype)
+
+
+@lru_cache(maxsize=1024)  # expressions are made all the time
+def _binary_dtype(op: str, a: str, b: str) -> str:
+    """The type of an operation on operands of two types."""
+    require(op in BINARY, f"unknown binary operation {op!r}")
+    require(a == b, f"{op} of {a} and {b}: cast one of them")
+    if op in ("and", "or"):
+        require(a == "bool", f"{op} takes bool, not {a}")
+    elif op == "div":
+        require(is_float(a), f"div takes float, not {a}: use floordiv or truncdiv")
+    elif op in ("floordiv", "floormod", "truncdiv", "shl", "shr", "bitand", "bitor", "bitxor"):
+        require(is_integer(a), f"{op} takes integers, not {a}")
+    elif op not in ("eq", "ne"):
+        require(a != "bool", f"{op} does not take bool")
+    return "bool" if op in COMPARISONS else a
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
@@ -355,12 +363,12 @@ def _indices(indices: ExprLike | Iterable[ExprLike]) -> tuple[Expr, ...]:
 
 def check_access(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
     """Raise an `InternalError` unless ``indices`` are as many indices as ``buffer`` has dimensions."""
-    require(
-        len(indices) == len(buffer.shape),
-        f"{buffer.name!r} has {len(buffer.shape)} dimensions and is accessed with {len(indices)} indices",
-    )
+    rank = len(buffer.shape)
+    if len(indices) != rank:
+        require(False, f"{buffer.name!r} has {rank} dimensions and is accessed with {len(indices)} indices")
     for index in indices:
-        require(index.dtype == INDEX, f"index of {buffer.name!r} is {index.dtype}, not {INDEX}")
+        if index.dtype != INDEX:
+            require(False, f"index of {buffer.name!r} is {index.dtype}, not {INDEX}")
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from ...interning import Node
+from ...interning import Node, keep
 
 if TYPE_CHECKING:
     from .exprs import Buffer, Expr, Var
@@ -36,9 +37,11 @@ __all__ = [
     "bodies",
     "declares",
     "fields_of",
+    "gathered",
     "mapped",
     "named",
     "operands",
+    "parts",
     "rebuild",
     "views",
     "walk",
@@ -68,6 +71,7 @@ _KINDS: dict[str, tuple[Kind, bool]] = {
 """By annotation: what a field holds, and whether several."""
 
 AnyNode = TypeVar("AnyNode", bound=Node)
+Fact = TypeVar("Fact")
 Parts = Callable[[Any], tuple[Any, ...]]
 
 
@@ -127,10 +131,20 @@ class Fields:
         self.operands = self._getter("expr", "view")
         self.bodies = self._getter("stmt")
         self.views = self._getter("view")
+        self.parts = self._parts()
         self.has_body = any(field.kind == "stmt" for field in self.all)
         self.accessed = [position for position, field in enumerate(self.all) if field.access is not None]
         self.names = [field.name for field in self.all if field.kind in ("symbol", "label")]
         self.declared = next((field.name for field in self.all if field.kind == "symbol"), None)
+
+    def _parts(self) -> Parts:
+        kinds = {field.kind for field in self.all}
+        operands, bodies = self.operands, self.bodies
+        if "stmt" not in kinds:
+            return operands
+        if not kinds & {"expr", "view"}:
+            return bodies
+        return lambda node: (*operands(node), *bodies(node))
 
     def _getter(self, kind: Kind, through: Kind | None = None) -> Parts:
         """Gives what the fields of a kind hold, and the operands of what those of kind ``through`` hold."""
@@ -164,15 +178,18 @@ def _field(parameter: inspect.Parameter, told: Any) -> Field:
     )
 
 
-_FIELDS: dict[type[Node], Fields] = {}
+class _FieldsByClass(dict[type[Node], Fields]):
+    def __missing__(self, cls: type[Node]) -> Fields:
+        found = self[cls] = Fields(cls)
+        return found
+
+
+_FIELDS = _FieldsByClass()
 
 
 def fields_of(cls: type[Node]) -> Fields:
     """The fields of a node class."""
-    found = _FIELDS.get(cls)
-    if found is None:
-        found = _FIELDS[cls] = Fields(cls)
-    return found
+    return _FIELDS[cls]
 
 
 # What a node consists of
@@ -182,12 +199,17 @@ def operands(node: Expr | Stmt | View) -> tuple[Expr, ...]:
     """The expressions that stand in a node itself, in the order in which its constructor takes them: not those within
     them, nor those of statements within it.
     """
-    return fields_of(type(node)).operands(node)
+    return _FIELDS[type(node)].operands(node)
 
 
 def bodies(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements directly within a statement, in order."""
-    return fields_of(type(stmt)).bodies(stmt)
+    return _FIELDS[type(stmt)].bodies(stmt)
+
+
+def parts(node: Expr | Stmt) -> tuple[Expr | Stmt, ...]:
+    """The expressions that stand in a node itself, and the statements directly within it, in the order of the text."""
+    return _FIELDS[type(node)].parts(node)
 
 
 def views(node: Stmt) -> tuple[View, ...]:
@@ -210,7 +232,7 @@ def named(node: Expr | Stmt) -> tuple[str, ...]:
 
 def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
     """The uses of buffers by a node itself, in the order of its fields."""
-    fields = fields_of(type(node))
+    fields = _FIELDS[type(node)]
     if not fields.accessed:
         return ()
     found = []
@@ -239,9 +261,35 @@ def walk(node: Expr | Stmt) -> Iterator[Expr | Stmt]:
             continue
         seen.add(node)
         yield node
-        fields = fields_of(type(node))
-        stack += reversed(fields.bodies(node))
-        stack += reversed(fields.operands(node))
+        stack += _FIELDS[type(node)].parts(node)[::-1]
+
+
+def gathered(function: Callable[[Expr | Stmt, list[Fact]], Fact]) -> Callable[[Expr | Stmt], Fact]:
+    """What ``function`` says of a node, given what it says of the `parts`: computed once for each node that has any,
+    and kept as long as that is. However deep the node is, this does not recurse.
+    """
+
+    def known(node: Expr | Stmt) -> bool:
+        return not parts(node) or function in getattr(node, "_facts", ())
+
+    def held(node: Expr | Stmt) -> Fact:
+        return cast(Fact, node._facts[function]) if parts(node) else function(node, [])
+
+    @wraps(function)
+    def asked(node: Expr | Stmt) -> Fact:
+        pending = [node]
+        while pending:
+            top = pending[-1]
+            missing = () if known(top) else [part for part in parts(top) if not known(part)]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if not known(top):
+                keep(top, function, function(top, [held(part) for part in parts(top)]))
+        return held(node)
+
+    return asked
 
 
 # A node with other parts
@@ -259,7 +307,7 @@ def rebuild(node: AnyNode, exprs: Sequence[Expr], inner: Sequence[Stmt] = ()) ->
         exprs: as many as `operands` gives of it, in that order, each of the same dtype.
         inner: as many as `bodies` gives of it, in that order.
     """
-    fields = fields_of(type(node))
+    fields = _FIELDS[type(node)]
     # Nodes are equal if they are the same.
     if tuple(exprs) == fields.operands(node) and tuple(inner) == fields.bodies(node):
         return node
@@ -311,7 +359,7 @@ def mapped(
 
     maps: dict[Kind, Callable[[Any], Any]] = {"expr": expr, "stmt": body, "view": view or shown}
     maps |= {"symbol": symbol, "label": label, "plain": _same}
-    fields = fields_of(type(node)).all
+    fields = _FIELDS[type(node)].all
     old = [getattr(node, field.name) for field in fields]
     new: list[Any] = []
     for position, (field, held) in enumerate(zip(fields, old, strict=True)):

@@ -6,10 +6,11 @@ that the cost is the number of distinct nodes. Recursion goes no deeper than an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, count
+from typing import NamedTuple, TypeVar
 
-from .fields import accesses, bodies, declares, mapped, named, operands, rebuild, views, walk
+from .fields import accesses, bodies, declares, gathered, mapped, named, operands, rebuild, views, walk
 from .nodes import HOST_SCOPES, Bin, Buffer, Exec, Expr, Imm, Intrinsic, Load, PrimFunc, Select, Stmt, Var, Wait
 
 __all__ = [
@@ -36,25 +37,61 @@ __all__ = [
     "walk",
 ]
 
+Symbol = TypeVar("Symbol", Var, Buffer)
+
 
 def variables(node: Expr | Stmt) -> tuple[Var, ...]:
     """The variables that expressions within ``node`` use, each once, in order of first use."""
-    return tuple(part for part in walk(node) if isinstance(part, Var))
+    return _variables(node)
+
+
+@gathered
+def _variables(node: Expr | Stmt, within: list[tuple[Var, ...]]) -> tuple[Var, ...]:
+    return (node,) if isinstance(node, Var) else _each_once(within)
 
 
 def buffers(node: Expr | Stmt) -> tuple[Buffer, ...]:
     """The buffers that ``node`` uses, each once, in order of first use."""
-    return tuple(dict.fromkeys(access.buffer for part in walk(node) for access in accesses(part)))
+    return _used(node).all
 
 
 def buffers_read(node: Expr | Stmt) -> tuple[Buffer, ...]:
     """The buffers that ``node`` reads, each once, in order of first use."""
-    return tuple(dict.fromkeys(use.buffer for part in walk(node) for use in accesses(part) if use.reads))
+    return _used(node).read
 
 
 def buffers_written(node: Expr | Stmt) -> tuple[Buffer, ...]:
     """The buffers that ``node`` writes, each once, in order of first use."""
-    return tuple(dict.fromkeys(use.buffer for part in walk(node) for use in accesses(part) if use.writes))
+    return _used(node).written
+
+
+class _Used(NamedTuple):
+    """The buffers that a node uses, those that it reads, and those that it writes, each once, in order."""
+
+    all: tuple[Buffer, ...] = ()
+    read: tuple[Buffer, ...] = ()
+    written: tuple[Buffer, ...] = ()
+
+
+_NONE = _Used()
+
+
+@gathered
+def _used(node: Expr | Stmt, within: list[_Used]) -> _Used:
+    own = accesses(node)
+    within = [used for used in within if used is not _NONE]
+    if not own and len(within) < 2:
+        return within[0] if within else _NONE
+    here = _Used(
+        tuple([use.buffer for use in own]),
+        tuple([use.buffer for use in own if use.reads]),
+        tuple([use.buffer for use in own if use.writes]),
+    )
+    return _Used(*map(_each_once, zip(here, *within, strict=True)))
+
+
+def _each_once(several: Iterable[tuple[Symbol, ...]]) -> tuple[Symbol, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(several)))
 
 
 def may_fault(node: Expr) -> bool:
@@ -98,8 +135,12 @@ def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
 
 def declared(func: PrimFunc) -> set[str]:
     """The names of all variables and buffers of ``func``, and its labels."""
-    names = {param.buffer.name for param in func.params}
-    return names.union(*(named(part) for part in walk(func.body)))
+    return _declared(func.body).union(param.buffer.name for param in func.params)
+
+
+@gathered
+def _declared(node: Expr | Stmt, within: list[set[str]]) -> set[str]:
+    return set(named(node)).union(*within)
 
 
 def fresh_name(name: str, taken: set[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...interning import remembered
 from ..form.nodes import Bin, Buffer, Expr, Imm, Un, Var
 from ..form.visit import variables
 
@@ -45,15 +46,19 @@ def affine(expr: Expr) -> Affine:
         return Affine({}, int(expr.value))
     if isinstance(expr, Un) and expr.op == "neg":
         return affine(expr.a).scaled(-1)
-    if isinstance(expr, Bin) and expr.op in ("add", "sub", "mul"):
-        a, b = affine(expr.a), affine(expr.b)
-        if expr.op != "mul":
-            return a + (b if expr.op == "add" else b.scaled(-1))
-        if not b.terms:
-            return a.scaled(b.constant)
-        if not a.terms:
-            return b.scaled(a.constant)
-    return Affine({expr: 1}, 0)
+    found = _combined(expr) if isinstance(expr, Bin) and expr.op in ("add", "sub", "mul") else None
+    return Affine({expr: 1}, 0) if found is None else found
+
+
+@remembered
+def _combined(expr: Bin) -> Affine | None:
+    """The sum that the two sides of a sum or product make; None for a product of two that vary."""
+    a, b = affine(expr.a), affine(expr.b)
+    if expr.op != "mul":
+        return a + (b if expr.op == "add" else b.scaled(-1))
+    if not b.terms:
+        return a.scaled(b.constant)
+    return None if a.terms else b.scaled(a.constant)
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:

@@ -47,12 +47,18 @@ class Bounds:
 
     Args:
         known: intervals of variables, or of other expressions that depend on variables only.
+
+    Attributes:
+        simple: a memo of `simplify_within`: what has been simplified here.
     """
 
     def __init__(self, known: Mapping[AnyExpr, Interval]) -> None:
         self._known: dict[Expr, Interval] = dict(known.items())
         self._memo: dict[Expr, Interval] = {}
         self._lasting: frozenset[Buffer] = frozenset()
+        self._declared: dict[tuple[Var, Interval], Bounds] = {}
+        self._assumed: dict[tuple[Expr, bool, frozenset[Buffer]], Bounds | None] = {}
+        self.simple: dict[Expr, Expr] = {}
 
     def of(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression.
@@ -107,7 +113,10 @@ class Bounds:
 
     def declare(self, var: Var, values: Interval) -> Bounds:
         """These bounds within the scope of ``var``, whose values lie within ``values``."""
-        return Bounds({**self._known, var: values})
+        found = self._declared.get((var, values))
+        if found is None:
+            found = self._declared[var, values] = Bounds({**self._known, var: values})
+        return found
 
     def inside(self, stmt: Stmt) -> Iterator[tuple[Stmt, Bounds]]:
         """The statements directly within ``stmt``, and what is known there: of the variable that it declares, and of
@@ -136,11 +145,13 @@ class Bounds:
             lasting: buffers whose elements do not change as long as the result is used, so that what the condition
                 says of them stays true.
         """
-        inner = Bounds(self._known)
-        inner._lasting = frozenset(lasting)
-        if not inner._learn(condition, holds):
-            return None
-        return self if inner._known == self._known else inner
+        key = (condition, holds, frozenset(lasting))
+        if key not in self._assumed:
+            inner = Bounds(self._known)
+            inner._lasting = key[2]
+            possible = inner._learn(condition, holds)
+            self._assumed[key] = None if not possible else self if inner._known == self._known else inner
+        return self._assumed[key]
 
     # What follows changes a Bounds that nobody else has seen yet. Each gives False on a contradiction.
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
+from ...interning import remembered
 from ..form.dtype import bits, is_float, is_integer, is_signed
-from ..form.nodes import COMPARISONS, Bin, Cast, Expr, Imm, Load, Select, Un
+from ..form.fields import gathered
+from ..form.nodes import COMPARISONS, Bin, Cast, Expr, Imm, Load, Select, Stmt, Un
 from ..form.scalar import Fault, binary, cast
 from ..form.visit import operands, walk
 from ..proofs.affine import Affine, affine
@@ -87,7 +89,7 @@ Rule = Callable[[Expr, Bounds], Expr | None]
 
 def apply_rules(expr: Expr, bounds: Bounds) -> Expr | None:
     """What stands in the place of ``expr`` by the first rule that fits it; None if none does."""
-    for rule in _RULES:
+    for rule in _RULES.get(_operation(expr), _ALWAYS):
         found = rule(expr, bounds)
         if found is not None and found is not expr:
             return found
@@ -120,7 +122,7 @@ def _identity(expr: Expr, _: Bounds) -> Expr | None:
 def _operation(expr: Expr) -> str:
     if isinstance(expr, (Bin, Un)):
         return expr.op
-    return "select" if isinstance(expr, Select) else ""
+    return "select" if isinstance(expr, Select) else "cast" if isinstance(expr, Cast) else ""
 
 
 def _kind(expr: Expr) -> str:
@@ -132,7 +134,7 @@ def _kind(expr: Expr) -> str:
 
 
 _BY_KIND = {
-    (pattern[0], kind): [row for row in rows if isinstance(row[0], tuple) and row[0][0] == pattern[0]]
+    (str(pattern[0]), kind): [row for row in rows if isinstance(row[0], tuple) and row[0][0] == pattern[0]]
     for kind, rows in (("integer", _ANY + _INTEGER), ("float", _ANY + _FLOAT), ("bool", _ANY + _BOOL))
     for pattern, _ in rows
     if isinstance(pattern, tuple)
@@ -340,14 +342,10 @@ def _sum(form: Affine, dtype: str) -> Expr:
     return _imm(0, dtype) if total is None else total
 
 
-def _size(expr: Expr) -> int:
-    """The nodes of ``expr`` as a tree, up to a number past which nothing is rewritten."""
-    count, stack = 0, [expr]
-    while stack and count < _LARGE:
-        node = stack.pop()
-        count += 1
-        stack.extend(operands(node))
-    return count
+@gathered
+def _size(_: Expr | Stmt, within: list[int]) -> int:
+    """The nodes of an expression as a tree, up to a number past which nothing is rewritten."""
+    return min(1 + sum(within), _LARGE)
 
 
 _LARGE = 1000
@@ -366,9 +364,13 @@ def _if_smaller(new: Expr, old: Expr, bounds: Bounds) -> Expr | None:
 
 def _collect(expr: Expr, bounds: Bounds) -> Expr | None:
     """Equal terms of a sum are one term; what cancels goes; ``x // 8 * 8 + x % 8`` is ``x``."""
-    is_sum = isinstance(expr, Bin) and expr.op in ("add", "sub", "mul")
-    if not is_integer(expr.dtype) or not (is_sum or (isinstance(expr, Un) and expr.op == "neg")):
-        return None
+    made = _collected(expr) if is_integer(expr.dtype) else None
+    return None if made is None else _if_smaller(made, expr, bounds)
+
+
+@remembered
+def _collected(expr: Expr) -> Expr | None:
+    """An integer as one sum of different terms, if that has fewer nodes."""
     form = affine(expr)
     for quotient, factor in form.terms.items():
         if isinstance(quotient, Bin) and quotient.op == "floordiv" and isinstance(quotient.b, Imm):
@@ -378,7 +380,8 @@ def _collect(expr: Expr, bounds: Bounds) -> Expr | None:
                 rest = {term: f for term, f in form.terms.items() if term not in (quotient, remainder)}
                 form = Affine(rest, form.constant) + affine(quotient.a).scaled(times)
                 break
-    return _if_smaller(_sum(form, expr.dtype), expr, bounds)
+    made = _sum(form, expr.dtype)
+    return made if _size(made) < _size(expr) else None
 
 
 def _divide(expr: Expr, bounds: Bounds) -> Expr | None:
@@ -453,18 +456,24 @@ def _compare(expr: Expr, bounds: Bounds) -> Expr | None:
     return _if_smaller(Bin(expr.op, _sum(more, dtype), _sum(less, dtype)), expr, bounds)
 
 
-_RULES: tuple[Rule, ...] = (
-    _fold,
-    _identity,
-    _constant_right,
-    _join_constants,
-    _cast_of_cast,
-    _extremum,
-    _mask,
-    _bits,
-    _floor_division,
-    _divide_twice,
-    _divide,
-    _collect,
-    _compare,
+_ALWAYS: tuple[Rule, ...] = (_fold,)
+_ABOUT: tuple[tuple[Rule, tuple[str, ...]], ...] = (
+    (_identity, tuple(operation for operation, _ in _BY_KIND)),
+    (_constant_right, (*_COMMUTATIVE, *_FLIPPED)),
+    (_join_constants, _COMMUTATIVE),
+    (_cast_of_cast, ("cast",)),
+    (_extremum, ("min", "max", "abs")),
+    (_mask, ("bitand",)),
+    (_bits, ("eq", "ne")),
+    (_floor_division, ("truncdiv",)),
+    (_divide_twice, ("floordiv", "floormod")),
+    (_divide, ("floordiv", "floormod")),
+    (_collect, ("add", "sub", "mul", "neg")),
+    (_compare, COMPARISONS),
 )
+"""Rules in the order in which they are tried, and the operations that they are about."""
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    operation: (*_ALWAYS, *(rule for rule, about in _ABOUT if operation in about))
+    for operation in dict.fromkeys(operation for _, about in _ABOUT for operation in about)
+}

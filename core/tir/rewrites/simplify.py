@@ -55,8 +55,9 @@ def simplify(func: PrimFunc) -> PrimFunc:
     the conditions around them; loops of no or one iteration, unused names, empty statements go, and what a loop's
     condition asks of outer variables only is asked once, around the loop.
     """
+    known = Bounds({})
     while True:
-        body = _Statements(func).statement(func.body, _Scope(Bounds({}), {}))
+        body = _Statements(func).statement(func.body, _Scope(known))
         if body is func.body:
             return func
         func = replace(func, body=body)
@@ -69,28 +70,29 @@ def simplify_expr(expr: Expr, ranges: Mapping[AnyVar, Interval]) -> Expr:
 
 def simplify_within(expr: Expr, bounds: Bounds) -> Expr:
     """An expression equal to ``expr`` where ``bounds`` hold."""
-    return _Scope(bounds, {}).expr(expr)
+    return _Scope(bounds).expr(expr)
+
+
+_NONE: Mapping[Var, Expr] = {}
 
 
 class _Scope:
     """A place of the program: what is known there, and which variables stand for which expressions."""
 
-    def __init__(self, bounds: Bounds, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, bounds: Bounds, values: Mapping[Var, Expr] = _NONE) -> None:
         self.bounds = bounds
         self.values = values
-        self._memo: dict[Expr, Expr] = {}
-        self._assumed: dict[tuple[Expr, bool], _Scope | None] = {}
+        self._memo = {} if values else bounds.simple
+        self._within: dict[Bounds, _Scope] = {bounds: self}
 
     def assume(self, condition: Expr, holds: bool) -> _Scope | None:
         """This place under a simplified condition, or its opposite; None if it cannot be reached."""
-        key = (condition, holds)
-        if key not in self._assumed:
-            bounds = self.bounds.assume(condition, holds)
-            if bounds is not self.bounds:
-                self._assumed[key] = None if bounds is None else _Scope(bounds, self.values)
-            else:
-                self._assumed[key] = self
-        return self._assumed[key]
+        bounds = self.bounds.assume(condition, holds)
+        if bounds is None:
+            return None
+        if bounds not in self._within:
+            self._within[bounds] = _Scope(bounds, self.values)
+        return self._within[bounds]
 
     def declare(self, var: Var, values: Interval) -> _Scope:
         """The place where a variable begins to exist, with a value within ``values``."""

@@ -10,7 +10,8 @@ from ...errors import InternalError
 from ..form.nodes import INDEX, Alloc, Bind, Block, Buffer, Expr, For, If, Imm, Load, PrimFunc, Seq, Stmt, Var, seq
 from ..form.printer import headline
 from ..form.visit import declared, fresh_name, mapped, rewrite
-from .simplify import simplify_expr
+from ..proofs.bounds import Bounds
+from .simplify import simplify_within
 
 __all__ = ["MAX_STATEMENTS", "unroll"]
 
@@ -28,7 +29,7 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Raises:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
-    body = _Unroller(func).statement(func.body, _Step({}, False))
+    body = _Unroller(func).statement(func.body, _Step(Bounds({}), {}, False))
     return replace(func, body=body)
 
 
@@ -36,23 +37,25 @@ class _Step:
     """One step of the unrolled loops around a statement.
 
     Args:
+        known: nothing; with what was folded before.
         symbols: what stands for variables and buffers.
         renames: whether it is a copy, the names of which are taken.
     """
 
-    def __init__(self, symbols: Mapping[Any, Any], renames: bool) -> None:
+    def __init__(self, known: Bounds, symbols: Mapping[Any, Any], renames: bool) -> None:
+        self.known = known
         self.symbols = symbols
         self.renames = renames
         self._memo: dict[Expr, Expr] = {}
 
     def standing(self, symbol: Var | Buffer, made: Expr | Buffer, renames: bool = False) -> _Step:
         """This step, where ``made`` stands for ``symbol``."""
-        return _Step({**self.symbols, symbol: made}, self.renames or renames)
+        return _Step(self.known, {**self.symbols, symbol: made}, self.renames or renames)
 
     def expr(self, expr: Expr) -> Expr:
         moved = rewrite(expr, self._replace, self._memo)
         # Folded: compilers warn of some arithmetic on constants.
-        return expr if moved is expr else simplify_expr(moved, {})
+        return expr if moved is expr else simplify_within(moved, self.known)
 
     def _replace(self, node: Expr) -> Expr | None:
         if isinstance(node, Var):

@@ -23,11 +23,13 @@ class State:
         func: the function.
         cuts: for the variable of a loop, the iterations before which it will be parted, `LAST` among them.
         kinds: for the variable of a loop, the kind that it will have.
+        known: nothing; with what was simplified before.
     """
 
     func: PrimFunc
     cuts: Mapping[Var, tuple[int, ...]] = field(default_factory=dict)
     kinds: Mapping[Var, LoopKind] = field(default_factory=dict)
+    known: Bounds = field(default_factory=lambda: Bounds({}))
 
     def names(self) -> Names:
         """The names that are taken."""
@@ -39,7 +41,7 @@ class State:
 
     def tidy(self) -> State:
         """This with its expressions simplified."""
-        return replace(self, func=replace(self.func, body=tidied(self.func.body, Bounds({}))))
+        return replace(self, func=replace(self.func, body=tidied(self.func.body, self.known)))
 
     def loop(self, var: Var | str) -> tuple[Site, For]:
         """A loop, and where it stands."""
