@@ -11,7 +11,7 @@ from ..form.visit import bodies, operands, walk
 from .affine import Affine, flat_index
 from .bounds import Bounds, Interval
 
-__all__ = ["may_alias"]
+__all__ = ["may_alias", "reach"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
     for writes in (True, False):
         for use in accesses(stmt):
             if use.writes if writes else use.reads:
-                index, reach = flat_index(use.buffer, use.start), _reach(use, Bounds(ranges))
-                found.append(_Access(use.buffer, index, loops, writes, reach))
+                index, far = flat_index(use.buffer, use.start), reach(use, Bounds(ranges))
+                found.append(_Access(use.buffer, index, loops, writes, far))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
@@ -63,7 +63,7 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
         _collect(inner, loops, ranges, found)
 
 
-def _reach(use: Access, known: Bounds) -> int:
+def reach(use: Access, known: Bounds) -> int:
     """How far beyond its first element a use goes, at most."""
     strides = () if use.view is None else use.view.strides()
     extents = [max(0, known.of(extent)[1] - 1) for extent in use.shape]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, permutations
 from typing import Any
 
 from ..form.dtype import is_float, itemsize
+from ..form.fields import accesses
 from ..form.nodes import (
     ADDRESSED_SCOPES,
     INDEX,
@@ -45,6 +46,7 @@ from ..form.nodes import (
 from ..form.printer import headline, print_expr
 from ..form.visit import bodies, buffers_read, operands, rebuild, substitute, variables
 from ..proofs.affine import Affine, affine, flat_index
+from ..proofs.alias import reach
 from ..proofs.bounds import Bounds
 from ..rewrites.simplify import simplify, simplify_within
 from .dependences import inner_loops, span
@@ -322,7 +324,9 @@ def _replaced(state: State, loop: For, known: Bounds, intrinsic: Intrinsic, foun
         views.append(View(buffer, *shown))
         _check_start(param, views[-1], known, what)
     values = tuple(found.values[var] for var in intrinsic.vars)
-    execution: Stmt = Exec(intrinsic, tuple(views), values)
+    alone = Exec(intrinsic, tuple(views), values)
+    _check_apart(alone, known, what)
+    execution: Stmt = alone
     for extent in asked:
         # Of loops that have no iterations nothing is executed, wherever views would begin.
         execution = If(extent > 0, execution)
@@ -358,6 +362,19 @@ def _check_operand(param: Buffer, uses: Sequence[_Pair], known: Bounds, what: st
             if high >= extent:
                 takes = f"operand {param.name!r} has at most {extent} elements along it, {high + 1} are used"
                 raise illegal(f"{what}: {takes}", "split the loops, so that an execution does less")
+
+
+def _check_apart(execution: Exec, known: Bounds, what: str) -> None:
+    """Raise if an instruction, which may read and write in any order, writes to what another operand of it is."""
+    uses = list(zip(execution.intrinsic.params, accesses(execution), strict=True))
+    for (param, use), (other, beside) in permutations(uses, 2):
+        if not use.writes or use.buffer is not beside.buffer:
+            continue
+        ahead = flat_index(beside.buffer, beside.start) + flat_index(use.buffer, use.start).scaled(-1)
+        low, high = span(ahead, known)
+        if -reach(beside, known) <= high and low <= reach(use, known):
+            shared = f"operands {param.name!r}, which is written, and {other.name!r} may share elements of"
+            raise illegal(f"{what}: {shared} {use.buffer.name!r}", "have the result in a buffer of its own")
 
 
 def _check_start(param: Buffer, view: View, known: Bounds, what: str) -> None:

@@ -205,6 +205,17 @@ UNEQUAL: dict[str, tuple[PrimFunc, str, str, dict[str, int], str]] = {
         *("i", "rounded", {"mode": 1}),
         "operand 'out' goes through several dimensions of output 'y' at once",
     ),
+    "its own operand": (
+        parsed("""
+            def f(x: In[int32, (6,)], y: Out[int32, (6,)]):
+                for c in range(6):
+                    y[c] = x[c]
+                for i in range(4):
+                    y[i + 1] = (y[i] + 1) >> 1
+        """),
+        *("i", "rounded", {"mode": 1}),
+        "operands 'out', which is written, and 'a' may share elements of 'y'",
+    ),
     "another memory": (
         stage(FOUR, "y[i] = x[i]", "(4,)", "(4,)"),
         *("i", "near", {}),
@@ -264,6 +275,21 @@ def test_what_is_not_the_instruction_is_refused(case: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         Schedule(func).tensorize(loop, MACHINE.intrinsic(name), **values)
     assert what in caught.value.what
+
+
+@pytest.mark.parametrize("far", [4, 6])
+def test_operands_may_be_parts_of_one_buffer(far: int) -> None:
+    func = parsed(f"""
+        def f(x: In[int32, (12,)], y: Out[int32, (12,)]):
+            for c in range(12):
+                y[c] = x[c]
+            for j in range(2):
+                for i in range(4):
+                    y[j + i] = (y[j + i + {far}] + 1) >> 1
+    """)
+    s = Schedule(func)
+    s.tensorize("i", MACHINE.intrinsic("rounded"), mode=1)
+    agree(func, s.func)
 
 
 def test_a_description_may_leave_a_value_or_an_operand_open() -> None:
