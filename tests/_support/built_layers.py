@@ -62,6 +62,8 @@ def layers(seed: int, count: int, target: str = "c -opt=2") -> tuple[IRModule, V
     made = Layers(seed)
     for number in range(count):
         made.add(KINDS[number % len(KINDS)], number % 2 == 0)
+    for _ in range(1 + count // 10):
+        made.add("depthwise", False)
     values = made.values()
     loops = uma.build(made.module, target, plugins=PLUGINS, stop_after="flatten")
     assert isinstance(loops, IRModule)

@@ -62,7 +62,7 @@ class Layers:
         return {var.name: self.numbers(var.shape, var.dtype) for var in self.inputs}
 
     def add(self, kind: str, is_float: bool) -> None:
-        """A layer: ``conv1d``, ``conv2d``, ``dense``, ``matmul`` or ``transpose``."""
+        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``dense``, ``matmul`` or ``transpose``."""
         dtype = "float32" if is_float else self.pick("int8", "int8", "uint8")
         getattr(self, kind)(dtype, "float32" if is_float else "int8")
 
@@ -95,6 +95,18 @@ class Layers:
         x = self.input((1, (k - 1) * d + int(self.rng.integers(1, 20)), channels), dtype)
         attrs = {"strides": (s,), "padding": pad, "dilation": (d,), "groups": 1, **self._attrs(dtype)}
         self._finish("conv1d", (x, const(self.numbers((k, channels, out), weight))), attrs)
+
+    def depthwise(self, dtype: str, weight: str) -> None:
+        """Of one dimension or of two, with a filter for each channel."""
+        rank, channels = self.pick(1, 2, 2), self.pick(4, 8, 12, 24, 40)
+        kernel, strides, dilation = (
+            tuple(self.pick(*of) for _ in range(rank)) for of in ((1, 2, 3, 3, 5), (1, 1, 2), (1, 1, 1, 2))
+        )
+        extents = ((k - 1) * d + int(self.rng.integers(1, 9)) for k, d in zip(kernel, dilation, strict=True))
+        x = self.input((self.pick(1, 1, 2), *extents, channels), dtype)
+        padding = tuple(int(self.rng.integers(0, 3)) for _ in range(2 * rank))
+        attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": channels, **self._attrs(dtype)}
+        self._finish(f"conv{rank}d", (x, const(self.numbers((*kernel, 1, channels), weight))), attrs)
 
     def dense(self, dtype: str, weight: str) -> None:
         rows = self.pick((), (1,), (7,), (13,), (2, 9))

@@ -6,6 +6,9 @@
  * of VNNI, in assembler: as a builtin it makes gcc 12 spill the accumulators.
  * UMA_SDOT4_i32x4: the same, a of int8. One instruction of NEON's dot product.
  * UMA_SDOT2_i32x4(acc, a, w): acc[l] + a[0] * w[2 * l] + a[1] * w[2 * l + 1], of int8. Two instructions of NEON.
+ * UMA_ROWS2_i32x8(acc, a, stride, w): acc[l] + a[l] * w[2 * l] + a[stride + l] * w[2 * l + 1], a of int8, w of int16.
+ * UMA_ROWS4_i32x8(acc, a, stride, w): of four rows, as UMA_DOT4 has its operands. Where rows are used again, compilers
+ * bring them together once.
  *
  * acc is a vector, a and w are pointers, of no alignment. Sums wrap around. All forms give the same bits.
  */
@@ -72,37 +75,39 @@
 #define UMA_DOT4_BYTE(n, p, q, shift)                                                                                  \
     ((uma_u32x##n)((uma_i32x##n)(((uma_u32x##n)(p) >> (shift)) & 255u) *                                               \
                    ((uma_i32x##n)((uma_u32x##n)(q) << (24 - (shift))) >> 24)))
-#define UMA_DOT4_PLAIN(n, acc, a, w)                                                                                   \
+#define UMA_QUADS_PLAIN(n, acc, p, q)                                                                                  \
     __extension__({                                                                                                    \
-        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        const uma_i32x##n uma_p = (p), uma_q = (q);                                                                    \
         (uma_i32x##n)((uma_u32x##n)(acc) + UMA_DOT4_BYTE(n, uma_p, uma_q, 0) + UMA_DOT4_BYTE(n, uma_p, uma_q, 8) +     \
                       UMA_DOT4_BYTE(n, uma_p, uma_q, 16) + UMA_DOT4_BYTE(n, uma_p, uma_q, 24));                        \
     })
-
-#define UMA_DOT4_ASM(n, instruction, constraint, acc, a, w)                                                            \
+#define UMA_QUADS_ASM(n, instruction, constraint, acc, p, q)                                                           \
     __extension__({                                                                                                    \
         uma_i32x##n uma_sum = (acc);                                                                                   \
-        const uma_i32x##n uma_p = UMA_DOT_SPLAT(n, a), uma_q = UMA_LOAD(i32, n, w);                                    \
+        const uma_i32x##n uma_p = (p), uma_q = (q);                                                                    \
         __asm__(instruction " %2, %1, %0" : "+" constraint(uma_sum) : constraint(uma_p), constraint(uma_q));           \
         uma_sum;                                                                                                       \
     })
 #if defined(__AVX512VNNI__)
-#define UMA_DOT4_i32x16(acc, a, w) UMA_DOT4_ASM(16, "vpdpbusd", "v", acc, a, w)
+#define UMA_QUADS_i32x16(acc, p, q) UMA_QUADS_ASM(16, "vpdpbusd", "v", acc, p, q)
 #else
-#define UMA_DOT4_i32x16(acc, a, w) UMA_DOT4_PLAIN(16, acc, a, w)
+#define UMA_QUADS_i32x16(acc, p, q) UMA_QUADS_PLAIN(16, acc, p, q)
 #endif
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_ASM(8, "vpdpbusd", "v", acc, a, w)
-#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_ASM(4, "vpdpbusd", "v", acc, a, w)
+#define UMA_QUADS_i32x8(acc, p, q) UMA_QUADS_ASM(8, "vpdpbusd", "v", acc, p, q)
+#define UMA_QUADS_i32x4(acc, p, q) UMA_QUADS_ASM(4, "vpdpbusd", "v", acc, p, q)
 #elif defined(__AVXVNNI__)
-#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_ASM(8, "%{vex%} vpdpbusd", "x", acc, a, w)
-#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_ASM(4, "%{vex%} vpdpbusd", "x", acc, a, w)
+#define UMA_QUADS_i32x8(acc, p, q) UMA_QUADS_ASM(8, "%{vex%} vpdpbusd", "x", acc, p, q)
+#define UMA_QUADS_i32x4(acc, p, q) UMA_QUADS_ASM(4, "%{vex%} vpdpbusd", "x", acc, p, q)
 #else
-#define UMA_DOT4_i32x8(acc, a, w) UMA_DOT4_PLAIN(8, acc, a, w)
-#define UMA_DOT4_i32x4(acc, a, w) UMA_DOT4_PLAIN(4, acc, a, w)
+#define UMA_QUADS_i32x8(acc, p, q) UMA_QUADS_PLAIN(8, acc, p, q)
+#define UMA_QUADS_i32x4(acc, p, q) UMA_QUADS_PLAIN(4, acc, p, q)
 #endif
+#define UMA_DOT4_i32x4(acc, a, w) UMA_QUADS_i32x4(acc, UMA_DOT_SPLAT(4, a), UMA_LOAD(i32, 4, w))
+#define UMA_DOT4_i32x8(acc, a, w) UMA_QUADS_i32x8(acc, UMA_DOT_SPLAT(8, a), UMA_LOAD(i32, 8, w))
+#define UMA_DOT4_i32x16(acc, a, w) UMA_QUADS_i32x16(acc, UMA_DOT_SPLAT(16, a), UMA_LOAD(i32, 16, w))
 
-#define UMA_SDOT_BYTE(p, q, shift)                                                                                    \
+#define UMA_SDOT_BYTE(p, q, shift)                                                                                     \
     ((uma_u32x4)(((uma_i32x4)((uma_u32x4)(p) << (24 - (shift))) >> 24) *                                               \
                  ((uma_i32x4)((uma_u32x4)(q) << (24 - (shift))) >> 24)))
 #if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
@@ -119,8 +124,8 @@
 #define UMA_SDOT4_i32x4(acc, a, w)                                                                                     \
     __extension__({                                                                                                    \
         const uma_i32x4 uma_p = UMA_DOT_SPLAT(4, a), uma_q = UMA_LOAD(i32, 4, w);                                      \
-        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8) +             \
-                    UMA_SDOT_BYTE(uma_p, uma_q, 16) + UMA_SDOT_BYTE(uma_p, uma_q, 24));                              \
+        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8) +               \
+                    UMA_SDOT_BYTE(uma_p, uma_q, 16) + UMA_SDOT_BYTE(uma_p, uma_q, 24));                                \
     })
 #endif
 
@@ -147,5 +152,40 @@
         (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8));               \
     })
 #endif
+
+/* The same channels of several rows, one below the other, as the groups of the lanes. */
+#define UMA_DOT_ROW(t, n, a, stride, row, shift)                                                                       \
+    ((uma_u32x##n)UMA_WIDEN_##t##_i32x##n(UMA_LOAD(t, n, (const char *)(a) + (row) * (stride))) << (shift))
+#define UMA_TWO_ROWS_PLAIN(n, a, stride)                                                                               \
+    ((uma_i32x##n)((UMA_DOT_ROW(i8, n, a, stride, 0, 0) & 0xFFFFu) | UMA_DOT_ROW(i8, n, a, stride, 1, 16)))
+#define UMA_FOUR_ROWS(n, a, stride)                                                                                    \
+    ((uma_i32x##n)(UMA_DOT_ROW(u8, n, a, stride, 0, 0) | UMA_DOT_ROW(u8, n, a, stride, 1, 8) |                         \
+                   UMA_DOT_ROW(u8, n, a, stride, 2, 16) | UMA_DOT_ROW(u8, n, a, stride, 3, 24)))
+#if defined(__AVX2__) && UMA_HAS(__builtin_shufflevector)
+#define UMA_TWO_ROWS_8(a, stride)                                                                                      \
+    __extension__({                                                                                                    \
+        const uma_i64x2 uma_p = UMA_LOW8(UMA_LOAD(i8, 8, a));                                                          \
+        const uma_i64x2 uma_q = UMA_LOW8(UMA_LOAD(i8, 8, (const char *)(a) + (stride)));                               \
+        (uma_i32x8)UMA_WIDEN_i8_i16x16(                                                                                \
+            __builtin_shufflevector((uma_i8x16)uma_p, (uma_i8x16)uma_q, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20,             \
+                                    5, 21, 6, 22, 7, 23));                                                             \
+    })
+#else
+#define UMA_TWO_ROWS_8(a, stride) UMA_TWO_ROWS_PLAIN(8, a, stride)
+#endif
+#define UMA_TWO_ROWS_4(a, stride) UMA_TWO_ROWS_PLAIN(4, a, stride)
+#define UMA_TWO_ROWS_16(a, stride) UMA_TWO_ROWS_PLAIN(16, a, stride)
+#define UMA_ROWS2(n, acc, a, stride, w)                                                                                \
+    ((uma_i32x##n)((uma_u32x##n)(acc) +                                                                                \
+                   (uma_u32x##n)UMA_PAIRS_i32x##n(UMA_TWO_ROWS_##n(a, stride), UMA_LOAD(i32, n, w))))
+#define UMA_ROWS2_i32x4(acc, a, stride, w) UMA_ROWS2(4, acc, a, stride, w)
+#define UMA_ROWS2_i32x8(acc, a, stride, w) UMA_ROWS2(8, acc, a, stride, w)
+#define UMA_ROWS2_i32x16(acc, a, stride, w) UMA_ROWS2(16, acc, a, stride, w)
+#define UMA_ROWS4_i32x4(acc, a, stride, w)                                                                             \
+    UMA_QUADS_i32x4(acc, UMA_FOUR_ROWS(4, a, stride), UMA_LOAD(i32, 4, w))
+#define UMA_ROWS4_i32x8(acc, a, stride, w)                                                                             \
+    UMA_QUADS_i32x8(acc, UMA_FOUR_ROWS(8, a, stride), UMA_LOAD(i32, 8, w))
+#define UMA_ROWS4_i32x16(acc, a, stride, w)                                                                            \
+    UMA_QUADS_i32x16(acc, UMA_FOUR_ROWS(16, a, stride), UMA_LOAD(i32, 16, w))
 
 #endif

@@ -9,7 +9,7 @@ from uma.hookspecs import Fusion
 from uma.relay import Call
 from uma.tir import INDEX, Expr, Imm, te
 
-__all__ = ["Element", "Operand", "Product", "product_of"]
+__all__ = ["Element", "Operand", "Product", "bordered", "flat", "product_of"]
 
 Index = Sequence[Expr]
 Element = Callable[..., Expr]
@@ -115,14 +115,14 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     is_run = not is_depthwise and (dilation == 1 or kernel_width == 1)
     taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, weight.shape[-2])
     room = -taps[-1] % operand.group if not is_depthwise else 0
-    given, is_flat = _flat(fusion, data)
+    given, is_flat = flat(fusion, data)
     if is_flat and data.dtype == operand.dtype and not any((top, left, bottom, right, room)):
         stages: tuple[te.Tensor, ...] = ()
         element = given
     else:
         size = (height, width * channels)
         before, after = (top, left * channels), (bottom, right * channels + room)
-        padded = te.assemble(*_bordered(batch, size, before, after, given, operand), "padded")
+        padded = te.assemble(*bordered(batch, size, before, after, given, operand), "padded")
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
@@ -139,7 +139,7 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise)
 
 
-def _bordered(
+def bordered(
     batch: int, size: tuple[int, int], before: tuple[int, int], after: tuple[int, int], given: Element, operand: Operand
 ) -> tuple[tuple[int, ...], str, Pieces]:
     """Shape, dtype and pieces of pictures with borders, which are all that is filled besides the copy."""
@@ -159,7 +159,7 @@ def _bordered(
     return (batch, rows, columns), operand.dtype, pieces
 
 
-def _flat(fusion: Fusion, data: te.Tensor) -> tuple[Element, bool]:
+def flat(fusion: Fusion, data: te.Tensor) -> tuple[Element, bool]:
     """An element of the data by batch, row, and number in the row; and whether that is how the kernel has it."""
     channels, is_picture = data.shape[-1], len(data.shape) == 4
     assert fusion.anchor is not None

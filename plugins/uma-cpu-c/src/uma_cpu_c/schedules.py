@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from uma.hookspecs import Fusion, Scheduled
@@ -12,6 +12,7 @@ from uma.tir import (
     INDEX,
     Bin,
     Block,
+    Buffer,
     Call,
     Cast,
     Expr,
@@ -21,6 +22,7 @@ from uma.tir import (
     PrimFunc,
     Select,
     Un,
+    Var,
     minimum,
     te,
     walk,
@@ -31,7 +33,7 @@ from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
-__all__ = ["is_known", "tiled"]
+__all__ = ["Nest", "in_registers", "is_known", "planned", "tiled"]
 
 Extents = tuple[int, ...]
 
@@ -53,20 +55,10 @@ def tiled(
     group = 1 if instruction is None else instruction.params[1].shape[0]
     sums, packed, axes = _sums(product, tile, group)
     anchor = te.compute(product.shape, lambda *i: sums[i], "anchor") if not zero else _centred(sums, product, zero)
-    # Weights that are known now are brought into order now, which takes no stage.
-    stages = product.stages if is_known(fusion) else (*product.stages, packed)
-    kernel = fusion.plain(anchor, (sums, *stages))
-    rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
-    following = [tensor for tensor in rest if tensor.shape == product.shape]
-    # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
-    if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
+    nest = planned(fusion, sums, anchor, packed, product.stages, unit)
+    if nest is None:
         return None
-    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
-    for stage in (*stages, *rest[:-1]):
-        if stage in kernel.labels:
-            s.set_scope(kernel.buffers[stage], "global")
-    product_label, last = kernel.labels[sums], kernel.labels[following[0]]
-    loops = s.loops(product_label)
+    s, loops = nest.schedule, nest.schedule.loops(nest.product)
     rank = len(sums.shape)
     outer, reduction, grouped = loops[:rank], loops[rank : rank + axes], loops[rank + axes :]
     blocks, lane = s.split(outer.pop(), tile.lanes)
@@ -77,28 +69,102 @@ def tiled(
         at, pixel = s.split(outer[-1], tile.pixels, tail="peel")
         inner, order = [pixel, *inner], [order[0], *outer[:-1], at]
         s.reorder(*order, *inner)
-    start = s.decompose_reduction(product_label, inner[0])
-    s.reorder(*reduction, *inner, *grouped)
-    lanes = min(tile.lanes, unit.bytes // _widest(kernel.func, last))
-    if lanes == tile.lanes and _work(kernel.func, last) <= _MOST_WORK:
-        s.reverse_compute_at(last, at)
-        s.split(s.loops(last)[-1], tile.lanes, tail="peel")
-        s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
-        _spread(s, s.loops(last)[-len(inner) :])
-    else:
-        held = s.cache_write(product_label, kernel.buffers[sums], "register", at=at)
-        _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
-        s.reverse_compute_at(last, at)
-        s.store_at(kernel.buffers[sums], at)
-        s.vectorize(s.split(s.loops(last)[-1], lanes, tail="peel")[1])
-    _spread(s, s.loops(start)[-len(inner) :])
+    in_registers(nest, at, reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
         _spread(s, inner)
     else:
         for loop in inner[:-1]:
             s.unroll(loop)
         s.tensorize(inner[-1], instruction)
-    return Scheduled(replace(kernel, func=s.func))
+    return nest.scheduled()
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Sums, and one stage more that makes what follows of them, as loops that are to be scheduled.
+
+    Args:
+        kernel: in the plain form.
+        schedule: of its function.
+        sums: the buffer.
+        product: the label of the loops that add.
+        last: the label of what follows.
+    """
+
+    kernel: te.Kernel
+    schedule: Schedule
+    sums: Buffer
+    product: str
+    last: str
+
+    def scheduled(self) -> Scheduled:
+        """The answer of a strategy."""
+        return Scheduled(replace(self.kernel, func=self.schedule.func))
+
+
+def planned(
+    fusion: Fusion,
+    sums: te.Tensor,
+    anchor: te.Tensor,
+    packed: te.Tensor,
+    stages: tuple[te.Tensor, ...],
+    unit: Unit,
+) -> Nest | None:
+    """The loops of a fusion whose anchor is computed from ``sums``; None where what follows has stages of its own.
+
+    Args:
+        fusion: whose anchor it is.
+        sums: of products, in a stage of their own.
+        anchor: the anchor, from the sums.
+        packed: the weights as the sums read them.
+        stages: what else the sums read that needs loops of its own.
+        unit: of the CPU.
+    """
+    # Weights that are known now are brought into order now, which takes no stage.
+    made = stages if is_known(fusion) else (*stages, packed)
+    kernel = fusion.plain(anchor, (sums, *made))
+    rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in made]
+    following = [tensor for tensor in rest if tensor.shape == anchor.shape]
+    # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
+    if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
+        return None
+    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
+    for stage in (*made, *rest[:-1]):
+        if stage in kernel.labels:
+            s.set_scope(kernel.buffers[stage], "global")
+    return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]])
+
+
+def in_registers(
+    nest: Nest, at: Var, reduction: list[Var], inner: list[Var], grouped: list[Var], lanes: int, unit: Unit
+) -> None:
+    """The sums of a tile in registers from the first product to the last, and what follows done where they are.
+
+    Args:
+        nest: its loops ``inner`` stand side by side.
+        at: the loop whose iterations are tiles.
+        reduction: loops of the sums, which come to stand around ``inner``.
+        inner: the loops of a tile, the lanes last.
+        grouped: loops of what is added at once, which come to stand within.
+        lanes: of a vector.
+        unit: of the CPU.
+    """
+    s, sums, last = nest.schedule, nest.sums, nest.last
+    start = s.decompose_reduction(nest.product, inner[0])
+    s.reorder(*reduction, *inner, *grouped)
+    fewer = min(lanes, unit.bytes // _widest(nest.kernel.func, last))
+    if fewer == lanes and _work(nest.kernel.func, last) <= _MOST_WORK:
+        s.reverse_compute_at(last, at)
+        s.split(s.loops(last)[-1], lanes, tail="peel")
+        s.cache_write(nest.product, sums, "register", at=at)
+        _spread(s, s.loops(last)[-len(inner) :])
+    else:
+        held = s.cache_write(nest.product, sums, "register", at=at)
+        _spread(s, s.loops(f"{held.name}_out")[-len(inner) :])
+        s.reverse_compute_at(last, at)
+        s.store_at(sums, at)
+        s.vectorize(s.split(s.loops(last)[-1], fewer, tail="peel")[1])
+    _spread(s, s.loops(start)[-len(inner) :])
 
 
 _MOST_WORK = 16

@@ -17,6 +17,7 @@ from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
 from .tiles import choose
 from .units import Unit, unit_of
+from .windows import windows
 
 __all__ = ["strategies_of"]
 
@@ -87,6 +88,10 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     if data == "int16" and (zero or weight_zero):
         return None
     is_grouped = dict(attrs.items).get("groups", 1) > 1
+    if is_grouped and "avx2" in features:
+        made = windows(fusion, unit, 4 if {"avx512_vnni", "avx_vnni"} & set(features) else 2)
+        if made is not None:
+            return made
     by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_grouped
     how = next((dot for name, dot in _BYTES.items() if name in features), None) if by_bytes else None
     if how is not None:

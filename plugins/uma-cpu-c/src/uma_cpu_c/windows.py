@@ -1,0 +1,159 @@
+"""Convolutions of small integers in which each channel has data of its own: products of several rows added at once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from uma.hookspecs import Fusion, Scheduled
+from uma.tir import INDEX, Buffer, Expr, For, Imm, Intrinsic, Select, Update, Var, minimum, te
+
+from .products import Operand, bordered, flat
+from .schedules import in_registers, planned
+from .units import Unit
+
+__all__ = ["windows"]
+
+_MOST_PIXELS = 8
+_PAIRING = 1.5
+"""What it takes to bring a column of rows together, in products; what is beside it in a tile uses it as well."""
+_TAIL = 1.1
+"""What a tail has to be better by: it is code of its own."""
+
+
+def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
+    """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel; None where it has
+    another form, or a kernel of one row.
+
+    A lane holds the numbers of ``group`` rows, one below the other, of a channel. What was loaded and brought together
+    once serves all columns of the kernel, and as many rows of the result as its rows are used by: the weights are
+    packed for each of these, with zeros for rows that it does not read. A picture of one dimension is one column.
+
+    Args:
+        fusion: whose anchor it is.
+        unit: of the CPU.
+        group: how many products are added at once: 2, as int16, or 4, of unsigned bytes.
+    """
+    call = fusion.anchor
+    assert call is not None
+    attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
+    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    channels = data.shape[-1]
+    lanes = next((n for n in (unit.lanes, unit.lanes // 2, unit.lanes // 4) if n >= 4 and channels % n == 0), None)
+    kernel_height, kernel_width = weight.shape[0], weight.shape[1] if is_picture else 1
+    fits = data.dtype == weight.dtype == "int8" and (group == 2 or not attrs.kernel_zero_point)
+    if not fits or lanes is None or kernel_height == 1 or not attrs.groups == channels == call.shape[-1]:
+        return None
+    stride, dilation = attrs.strides[0], attrs.dilation[0]
+    top, left, bottom, right = attrs.padding if is_picture else (attrs.padding[0], 0, attrs.padding[1], 0)
+    column_stride, column_dilation = (attrs.strides[1], attrs.dilation[1]) if is_picture else (1, 1)
+    height, width = data.shape[1], data.shape[2] if is_picture else 1
+    groups = -(-kernel_height // group)
+    # So many rows of the result read no more groups than one does.
+    rows = min((groups * group - kernel_height) // stride + 1, call.shape[1]) if dilation == 1 else 1
+    pixels = _pixels(call.shape[2] if is_picture else 1, rows, kernel_width, column_stride, unit)
+    up = 128 if group == 4 else 0
+    operand = Operand("uint8" if group == 4 else "int8", up, attrs.input_zero_point + up)
+    read = (call.shape[1] - 1) // rows * rows * stride + (groups * group - 1) * dilation + 1
+    room = max(0, read - (height + top + bottom))
+    before, after = (top, left * channels), (bottom + room, right * channels)
+    if is_picture:
+        given, is_flat = flat(fusion, data)
+    else:
+        given, is_flat = (lambda *i: data[i]), isinstance(data.definition, te.Placeholder)
+    stages: tuple[te.Tensor, ...] = ()
+    element = given
+    if not is_flat or data.dtype != operand.dtype or any((*before, *after)):
+        made = bordered(data.shape[0], (height, width * channels), before, after, given, operand)
+        padded = te.assemble(*made, "padded")
+        stages, element = (padded,), lambda *i: padded[i]
+
+    def of_weight(ky: Expr, kx: Expr, o: Expr) -> Expr:
+        return weight[(ky, kx, Imm(0, INDEX), o) if is_picture else (ky, Imm(0, INDEX), o)]
+
+    def packed_element(block: Expr, row: Expr, g: Expr, kx: Expr, lane: Expr, part: Expr) -> Expr:
+        ky = g * group + part - row * stride
+        inside = (ky >= 0) & (ky < kernel_height)
+        clamped = minimum(-minimum(-ky, Imm(0, INDEX)), Imm(kernel_height - 1, INDEX))
+        value: Expr = of_weight(clamped, kx, block * lanes + lane)
+        if group == 2:
+            wide = value.astype("int32")
+            value = (
+                (wide - attrs.kernel_zero_point).astype("int16") if attrs.kernel_zero_point else wide.astype("int16")
+            )
+        return Select(inside, value, Imm(0, value.dtype))
+
+    shape = (channels // lanes, rows, groups, kernel_width, lanes, group)
+    packed = te.compute(shape, packed_element, "packed")
+    axes = tuple(te.reduce_axis(extent, f"t{number}") for number, extent in enumerate((groups, kernel_width, group)))
+
+    def total(*index: Expr) -> te.Reduction:
+        n, y, *x, o = index
+        g, kx, part = axes
+        row = y // rows * (rows * stride) + (g * group + part) * dilation
+        first = ((x[0] * column_stride if x else Imm(0, INDEX)) + kx * column_dilation) * channels
+        value = element(n, row, first + o).astype("int32")
+        return te.sum(value * packed[o // lanes, y % rows, g, kx, o % lanes, part].astype("int32"), axes)
+
+    sums = te.compute(call.shape, total, "product")
+    anchor = _centred(sums, packed, rows, lanes, operand.zero)
+    nest = planned(fusion, sums, anchor, packed, stages, unit)
+    if nest is None:
+        return None
+    s = nest.schedule
+    *outer, channel, over_groups, over_columns, part = s.loops(nest.product)
+    blocks, lane = s.split(channel, lanes)
+    block, vector = s.split(blocks, 1)
+    row_at, row = s.split(outer[1], rows, tail="peel")
+    order, inner = [outer[0], row_at], [row, vector, lane]
+    if is_picture:
+        pixel_at, pixel = s.split(outer[2], pixels, tail="peel")
+        order, inner = [*order, pixel_at], [row, pixel, vector, lane]
+    s.reorder(*order, block, *inner)
+    in_registers(nest, block, [over_groups, over_columns], inner, [part], lanes, unit)
+    for loop in (over_columns, *inner[:-1]):
+        s.unroll(loop)
+    s.tensorize(lane, _rows(group, lanes))
+    return nest.scheduled()
+
+
+def _pixels(width: int, rows: int, kernel_width: int, stride: int, unit: Unit) -> int:
+    """How many columns of the result a tile has: accumulators, and the columns that are read, are in registers."""
+
+    def held(pixels: int) -> int:
+        return pixels * rows + pixels * min(stride, kernel_width) + 1
+
+    def cost(pixels: int) -> float:
+        read = (pixels - 1) * min(stride, kernel_width) + kernel_width
+        return pixels * rows * kernel_width + _PAIRING * read
+
+    def row(pixels: int) -> float:
+        count, rest = divmod(width, pixels)
+        return (count * cost(pixels) + (cost(rest) if rest else 0)) * (_TAIL if rest else 1)
+
+    return min((p for p in range(1, min(width, _MOST_PIXELS) + 1) if p == 1 or held(p) <= unit.registers), key=row)
+
+
+def _centred(sums: te.Tensor, packed: te.Tensor, rows: int, lanes: int, zero: int) -> te.Tensor:
+    """The sums less what the data's zero adds to each: a number for each channel, known where the weights are."""
+    if not zero:
+        return te.compute(sums.shape, lambda *i: sums[i], "anchor")
+    axes = tuple(te.reduce_axis(packed.shape[dim], f"z{dim}") for dim in (2, 3, 5))
+    weights = te.compute(
+        sums.shape[-1:],
+        lambda o: te.sum(packed[o // lanes, 0, axes[0], axes[1], o % lanes, axes[2]].astype("int32"), axes),
+        "weight_sums",
+    )
+    return te.compute(sums.shape, lambda *i: weights[i[-1]] * -zero + sums[i], "centred")
+
+
+@cache
+def _rows(group: int, lanes: int) -> Intrinsic:
+    """``acc[l] += a[0, l] * w[l, 0] + .. + a[group - 1, l] * w[l, group - 1]``, in ``uma_dots.h``."""
+    acc = Buffer("acc", (lanes,), "int32", "register")
+    data, weight = ("int8", "int16") if group == 2 else ("uint8", "int8")
+    a, w = Buffer("a", (group, lanes), data), Buffer("w", (lanes, group), weight)
+    lane, part = Var("l"), Var("r")
+    term = a[part, lane].astype("int32") * w[lane, part].astype("int32")
+    body = For(lane, Imm(lanes, INDEX), For(part, Imm(group, INDEX), Update("add", acc, (lane,), term)))
+    text = f"{{acc}} = UMA_ROWS{group}_i32x{lanes}({{acc}}, {{a}}, {{a_stride0}}, {{w}})"
+    return Intrinsic(f"rows{group}x{lanes}", (acc, a, w), (), body, statement=text, include="uma_dots.h")
