@@ -73,8 +73,9 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
         whole = collect(site.path[0], Bounds({}), buffer)
         writes = [use for use in whole if use.writes and loop in use.around]
         _check_finished(writes, around, f"{what}: {buffer.name!r} is not done in one iteration of it")
-        box = box_of(collect(loop.body, known, buffer), known)
-        if not box.is_whole or any(isinstance(stmt, If) for use in writes for stmt in use.around):
+        inside = collect(loop.body, known, buffer)
+        box = box_of(inside, known)
+        if not box.is_whole or not _is_sure(inside, writes, box, known):
             hint = "peel or shrink tails instead of guarding them"
             raise illegal(f"{what}: what is written of {buffer.name!r} in one iteration is no whole box", hint)
         elsewhere = next((use for use in whole if use.writes and loop not in use.around), None)
@@ -97,6 +98,13 @@ def reverse_compute_at(state: State, label: str, at: Var | str, tail: str) -> St
         if one.var in limits and tail == "peel":
             state = _cut_short(state, one, *limits[one.var], known)
     return state
+
+
+def _is_sure(inside: Sequence[Use], writes: Sequence[Use], box: Box, known: Bounds) -> bool:
+    """Whether all of a box is written whatever is asked: by what is asked nothing, where anything else is."""
+    free = [use for use in inside if use.writes and not any(isinstance(stmt, If) for stmt in use.around)]
+    is_asked = any(isinstance(stmt, If) for use in writes for stmt in use.around)
+    return not is_asked or bool(free and box_of(free, known).covers(box))
 
 
 def _cut_short(state: State, old: For, start: Expr, extent: Expr, known: Bounds) -> State:

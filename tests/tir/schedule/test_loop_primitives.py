@@ -118,6 +118,27 @@ def test_part_of_a_vector_is_unrolled() -> None:
     agree(whole, s.func)
 
 
+def test_what_follows_is_done_where_steps_are_left_out_after_all_was_written() -> None:
+    func = parsed("""
+        def f(x: In[int32, (6,)], y: Out[int32, (6,)]):
+            t = alloc(int32, (6,))
+            with block("window"):
+                for i in range(6):
+                    t[i] = 0
+                    for k in range(3):
+                        if i + k >= 1 and i + k < 7:
+                            t[i] += x[i + k - 1]
+            with block("out"):
+                for o in range(6):
+                    y[o] = t[o] * 2
+    """)
+    s = Schedule(func)
+    at, _ = s.split("i", 4)
+    s.reverse_compute_at("out", at)
+    assert [var.name for var in s.loops("out")] == ["i_o", "o"]
+    agree(func, s.func)
+
+
 def test_a_vector_of_a_length_that_no_machine_has_is_unrolled() -> None:
     s = Schedule(COPY)
     s.split("i", 4, tail="peel")

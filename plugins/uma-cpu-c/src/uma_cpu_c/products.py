@@ -9,7 +9,15 @@ from uma.hookspecs import Fusion
 from uma.relay import Call
 from uma.tir import INDEX, Expr, Imm, te
 
-__all__ = ["Element", "Operand", "Product", "bordered", "flat", "product_of"]
+__all__ = ["LANES", "ROOM", "Element", "Operand", "Product", "bordered", "flat", "product_of"]
+
+LANES = 4
+"""The fewest of a vector."""
+
+ROOM = 15
+"""Channels beyond the last one that depthwise data have where their number is no multiple of `LANES`: what is there is
+of the next pixel, and counts for nothing.
+"""
 
 Index = Sequence[Expr]
 Element = Callable[..., Expr]
@@ -52,6 +60,7 @@ class Product:
         batches: how many of the first dimensions of ``outer`` the weights have.
         stages: tensors that need loops of their own.
         is_depthwise: whether each channel has data of its own; else they all have the same.
+        inside: which steps of the sum are there, the others being of borders; None where all are.
     """
 
     shape: tuple[int, ...]
@@ -61,6 +70,7 @@ class Product:
     batches: int
     stages: tuple[te.Tensor, ...]
     is_depthwise: bool = False
+    inside: Callable[[Index, Expr, Index], Expr | None] | None = None
 
 
 def product_of(fusion: Fusion, operand: Operand) -> Product | None:
@@ -114,9 +124,12 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     is_depthwise = attrs.groups > 1
     is_run = not is_depthwise and (dilation == 1 or kernel_width == 1)
     taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, weight.shape[-2])
-    room = -taps[-1] % operand.group if not is_depthwise else 0
+    is_odd = is_depthwise and channels % LANES != 0
+    room = (ROOM if is_odd else 0) if is_depthwise else -taps[-1] % operand.group
     given, is_flat = flat(fusion, data)
-    if is_flat and data.dtype == operand.dtype and not any((top, left, bottom, right, room)):
+    has_borders = any((top, left, bottom, right))
+    is_plain = is_flat and data.dtype == operand.dtype and not room
+    if is_plain and (is_depthwise or not has_borders):
         stages: tuple[te.Tensor, ...] = ()
         element = given
     else:
@@ -130,13 +143,22 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
         if not is_run:
             first = first + taps[1] * (dilation * channels)
+        if not stages:
+            row, first = row - top, first - left * channels
         return element(outer[0], row, first + (o if is_depthwise else taps[-1]))
+
+    def inside(outer: Index, x: Expr, taps: Index) -> Expr:
+        y: Expr = outer[1] * row_stride + taps[0] * row_dilation if is_picture else Imm(0, INDEX)
+        at: Expr = x * stride + taps[1] * dilation
+        there: Expr = (y >= top) & (y < top + height) & (at >= left) & (at < left + width)
+        return there
 
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
         kx, c = (taps[1] // channels, taps[1] % channels) if is_run else (taps[1], taps[2])
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
-    return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise)
+    asked = inside if has_borders and not stages else None
+    return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked)
 
 
 def bordered(

@@ -67,10 +67,14 @@ def tiled(
     order = [at, *outer]
     if outer:
         at, pixel = s.split(outer[-1], tile.pixels, tail="peel")
-        inner, order = [pixel, *inner], [order[0], *outer[:-1], at]
+        # Weights of a block stay in the cache; where there are few, rows of the data, which have all channels.
+        first, rows = order[:1], outer[:-1]
+        inner, order = [pixel, *inner], [*rows, *first, at] if product.is_depthwise else [*first, *rows, at]
         s.reorder(*order, *inner)
     in_registers(nest, at, reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
+        if product.is_depthwise and product.taps[1] * tile.pixels * tile.vectors <= _MOST_STEPS:
+            s.unroll(reduction[1])  # what pixels side by side have in common is loaded once
         _spread(s, inner)
     else:
         for loop in inner[:-1]:
@@ -167,6 +171,9 @@ def in_registers(
     _spread(s, s.loops(start)[-len(inner) :])
 
 
+_MOST_STEPS = 64
+"""Of a row of a window that are written out."""
+
 _MOST_WORK = 16
 """Operations that are done to each vector of sums where it is in registers. What takes more is a loop over sums in
 memory: written out for each vector it takes long to compile, and does not stay in the cache of instructions."""
@@ -253,7 +260,7 @@ def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tenso
         data = product.data(outer, x, tap, o)
         if data.dtype != "float32":
             data, weight = data.astype("int32"), weight.astype("int32")
-        return te.sum(data * weight, axes)
+        return te.sum(data * weight, axes, None if product.inside is None else product.inside(outer, x, tap))
 
     return te.compute((*product.shape[:-1], blocks * width), total, "product"), packed, len(taps)
 

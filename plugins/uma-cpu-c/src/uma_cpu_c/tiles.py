@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .products import LANES, ROOM
 from .units import Unit
 
 __all__ = ["Tile", "choose"]
 
 _MOST_VECTORS = 4
-_FEWEST = 4
-"""Lanes: of fewer channels some lanes of each vector are for nothing."""
 _MOST_ALONE = 6
 """Pixels of a tile whose channels have data of their own: more save few loads, and take long to compile."""
 _CHAINS = 1.25
@@ -82,9 +81,10 @@ def choose(
 
     most = min(pixels, _MOST_ALONE) if is_depthwise else pixels
     narrowing = (unit.lanes >> shift for shift in range(unit.lanes.bit_length()))
-    lanes = [n for n in narrowing if n >= _FEWEST]
+    lanes = [n for n in narrowing if n >= LANES]
     tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))
-    fitting = (t for t in tiles if not is_depthwise or channels % t.channels == 0)
+    room = 0 if channels % LANES == 0 else ROOM
+    fitting = (t for t in tiles if not is_depthwise or -channels % t.channels <= room)
     small = [t for t in fitting if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
