@@ -7,6 +7,10 @@ each result k the float form gives k or more of the least accumulator that does,
 Multiplier and offset are looked for so. Given a multiplier, each step bounds the offset from one side; what is left
 between all bounds is about the 255th part of a step. TFLite's double rounding moves all steps of positive accumulators
 by the same small amount, and those of negative ones the other way: an offset absorbs the one, two offsets both.
+
+Some scales have no form. A `FloatScale` rounds a product to float32 first: one just below a half becomes that half, and
+then the even number above, while others, in line with it, stay below theirs. No multiplier and offset do that. Such a
+scale is computed as it says: a product of float32, a rounding, a sum.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 from tests._support import fake_device as fake
 from tests._support import stream_device as lag
 from tests._support.c_programs import CSRC
+from tests._support.model_c import CASES, SANITIZED, STRICT, compile_c, network, remembering, write
+from tests._support.model_c import random_inputs as inputs_of
 from tests._support.programs import interpret_program, kernel
-from tests.codegen.test_model import CASES, SANITIZED, STRICT, compile_c, network, remembering, write
-from tests.codegen.test_model import random_inputs as inputs_of
 from tests.codegen.test_model_streams import QUEUES, sums
 
 from uma.codegen import ModelFiles, emit_model

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,181 +12,27 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests._support.programs import interpret_program, kernel, programs
+from tests._support.model_c import (
+    CASES,
+    COMPILERS,
+    SANITIZED,
+    STRICT,
+    compile_c,
+    network,
+    random_inputs,
+    remembering,
+    run_c,
+    run_example,
+    single,
+    write,
+)
+from tests._support.programs import interpret_program, programs
 
-from uma.codegen import ModelFiles, emit_model
+from uma.codegen import emit_model
 from uma.codegen.executors import EXECUTORS
 from uma.codegen.header import float_literal, int32_literal
 from uma.errors import InternalError
-from uma.program import Buffer, Call, Plan, Program, Quantisation, check_plan, plan, verify
-from uma.tir.form import nodes as tir
-from uma.weights_forms import WeightsForm
-
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")
-SANITIZED = (*STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-COMPILERS = ("gcc", "clang")
-
-
-def write(folder: Path, *models: ModelFiles) -> None:
-    for model in models:
-        for name, content in model.contents.items():
-            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def compile_c(folder: Path, sources: Sequence[str], flags: Sequence[str], compiler: str = "gcc") -> Path:
-    """Compiles in another folder, so that weights are found through -I alone."""
-    program = folder / "program"
-    paths = [str(folder / source) for source in sources]
-    command = [compiler, *flags, f"-I{folder}", *paths, "-o", str(program), "-lm"]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
-    return program
-
-
-def run_example(
-    folder: Path, program: Program, model: ModelFiles, inputs: Mapping[str, np.ndarray], flags: Sequence[str], cc: str
-) -> dict[str, np.ndarray]:
-    """The outputs of the generated example by buffer name."""
-    write(folder, model)
-    binary = compile_c(folder, [*model.sources, model.example], flags, cc)
-    arguments = []
-    for buffer in program.inputs:
-        arguments.append(folder / f"{buffer.name}.in")
-        arguments[-1].write_bytes(inputs[buffer.name].tobytes())
-    results = [folder / f"{buffer.name}.out" for buffer in program.outputs]
-    done = subprocess.run([str(path) for path in (binary, *arguments, *results)], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    return {
-        buffer.name: np.frombuffer(path.read_bytes(), buffer.dtype).reshape(buffer.shape)
-        for buffer, path in zip(program.outputs, results, strict=True)
-    }
-
-
-def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    inputs = {}
-    for buffer in program.inputs:
-        if buffer.dtype == "bool":
-            inputs[buffer.name] = rng.random(buffer.shape) < 0.5
-        elif buffer.dtype.startswith("float"):
-            inputs[buffer.name] = rng.standard_normal(buffer.shape).astype(buffer.dtype)
-        else:
-            info = np.iinfo(buffer.dtype)
-            inputs[buffer.name] = rng.integers(info.min, info.max, buffer.shape, buffer.dtype, endpoint=True)
-    return inputs
-
-
-def elementwise(shape: tuple[int, ...], dtype: str, value: str) -> tir.PrimFunc:
-    """``y = value(x)`` element by element."""
-    x, y = tir.Buffer("x", shape, dtype), tir.Buffer("y", shape, dtype)
-    loops = tuple(tir.Var(f"i{axis}") for axis in range(len(shape)))
-    loaded = tir.Load(x, loops)
-    body: tir.Stmt = tir.Store(y, loops, {"copy": loaded, "not": ~loaded if dtype == "bool" else loaded}[value])
-    for loop, extent in reversed(list(zip(loops, shape, strict=True))):
-        body = tir.For(loop, tir.const(extent), body)
-    return tir.PrimFunc((tir.Param(x, "input"), tir.Param(y, "output")), body, (("y", "x"),))
-
-
-def matmul(rows: int, inner: int, columns: int) -> tir.PrimFunc:
-    """float32 ``y[i, j] = sum of x[i, k] * w[k, j]``."""
-    x = tir.Buffer("x", (rows, inner), "float32")
-    y = tir.Buffer("y", (rows, columns), "float32", alignment=4)
-    w = tir.Buffer("w", (inner, columns), "float32", alignment=16)
-    i, j, k = tir.Var("i"), tir.Var("j"), tir.Var("k")
-    add = tir.For(k, tir.const(inner), tir.Update("add", y, (i, j), x[i, k] * w[k, j]))
-    body = tir.For(i, tir.const(rows), tir.For(j, tir.const(columns), tir.seq(tir.Store(y, (i, j), zero()), add)))
-    return tir.PrimFunc((tir.Param(x, "input"), tir.Param(y, "output"), tir.Param(w, "constant")), body)
-
-
-def zero() -> tir.Expr:
-    return tir.const(0.0, "float32")
-
-
-def network(name: str = "net", scale: float = 1.0, tensors: tuple[str, str] = ("in:0", "out:0")) -> Program:
-    """Two matrix products with a copy between them, done in place; y = x @ w0 @ w1."""
-    rng = np.random.default_rng(1)
-    w0 = (rng.standard_normal((5, 7)) * scale).astype(np.float32)
-    w1 = rng.standard_normal((7, 3)).astype(np.float32)
-    program = Program(
-        name,
-        (
-            Buffer("x", "input", (2, 5), "float32", tensor=tensors[0]),
-            Buffer("w0", "constant", (5, 7), "float32", 16, data=w0.tobytes()),
-            Buffer("t", "intermediate", (2, 7), "float32", 16),
-            Buffer("u", "intermediate", (14,), "float32", 64),
-            Buffer("w1", "constant", (7, 3), "float32", 16, data=w1.tobytes()),
-            Buffer("y", "output", (2, 3), "float32", tensor=tensors[1]),
-        ),
-        (
-            Call("matmul0", ("x", "t", "w0"), ("dense */ 1", "é\\")),
-            Call("copy", ("t", "u")),
-            Call("matmul1", ("u", "y", "w1"), ("dense 2 ??/",)),
-        ),
-        {"matmul0": matmul(2, 5, 7), "copy": elementwise((14,), "float32", "copy"), "matmul1": matmul(2, 7, 3)},
-    )
-    verify(program)
-    return program
-
-
-def single(dtype: str, shape: tuple[int, ...], value: str = "copy") -> Program:
-    """One kernel from the input to the output: no arena, no constants."""
-    program = Program(
-        "net",
-        (Buffer("x", "input", shape, dtype), Buffer("y", "output", shape, dtype)),
-        (Call("k", ("x", "y")),),
-        {"k": elementwise(shape, dtype, value)},
-    )
-    verify(program)
-    return program
-
-
-def no_inputs() -> Program:
-    program = Program(
-        "net",
-        (
-            Buffer("w", "constant", (2,), "int32", data=np.array([1, -2], np.int32).tobytes()),
-            Buffer("y", "output", (4,), "int32"),
-        ),
-        (Call("k", ("y", "w")),),
-        {"k": kernel([], 4, constant=2)},
-    )
-    verify(program)
-    return program
-
-
-def several() -> Program:
-    """Two inputs of different types, three outputs, one of which is read again."""
-    program = Program(
-        "net",
-        (
-            Buffer("a", "input", (4,), "int32"),
-            Buffer("b", "input", (3,), "bool"),
-            Buffer("s", "workspace", (3,), "int32", 32),
-            Buffer("y0", "output", (2, 2), "int32"),
-            Buffer("y1", "output", (4,), "int32"),
-            Buffer("y2", "output", (3,), "bool"),
-        ),
-        (Call("copy", ("a", "y0")), Call("add", ("y0", "a", "y1", "s")), Call("invert", ("b", "y2"))),
-        {
-            "copy": kernel([4], 4),
-            "add": kernel([4, 4], 4, workspace=3),
-            "invert": elementwise((3,), "bool", "not"),
-        },
-    )
-    verify(program)
-    return program
-
-
-CASES = {
-    "network": network(),
-    "int8": single("int8", (3, 2)),
-    "uint64": single("uint64", (2,)),
-    "float64": single("float64", (2,)),
-    "bool": single("bool", (5,), "not"),
-    "scalar": single("float32", ()),
-    "no_inputs": no_inputs(),
-    "several": several(),
-}
+from uma.program import Plan, Program, Quantisation, check_plan, plan, verify
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -249,31 +94,6 @@ def test_the_example_says_what_is_wrong_with_its_files(tmp_path: Path) -> None:
         assert done.returncode == status
         assert what in done.stderr
     assert not out.exists()
-
-
-MAIN = """
-#include <stdio.h>
-#include <string.h>
-%(includes)s
-#define CHECK(condition) if (!(condition)) { printf("line %%d: %%s\\n", __LINE__, #condition); return 1; }
-UMA_ALIGNAS(64) static unsigned char arena[3][1024];
-int main(void)
-{
-%(body)s
-    return 0;
-}
-"""
-
-
-def run_c(folder: Path, models: Sequence[ModelFiles], includes: Sequence[str], body: str, compiler: str) -> None:
-    """Links the models with a hand-written main, which gives 0 where all is as it should be."""
-    write(folder, *models)
-    text = MAIN % {"includes": "\n".join(f'#include "{include}"' for include in includes), "body": body}
-    (folder / "test_main.c").write_text(text)
-    sources = [source for model in models for source in model.sources]
-    binary = compile_c(folder, [*sources, "test_main.c"], SANITIZED, compiler)
-    done = subprocess.run([str(binary)], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -345,26 +165,6 @@ def test_wrong_arguments_give_a_status(compiler: str, tmp_path: Path) -> None:
     CHECK(model->invoke(&context, inputs, outputs) == UMA_OK);
     """
     run_c(tmp_path, [emit_model(program, plan(program))], ["net.h"], body, compiler)
-
-
-def remembering() -> Program:
-    """y = x + h, h becomes that; and states that begin with one byte over and over, or that nobody uses."""
-    ramp, ones = np.arange(4, dtype=np.int32).tobytes(), b"\xff" * 8
-    program = Program(
-        "net",
-        (
-            Buffer("x", "input", (4,), "int32"),
-            Buffer("h", "state", (4,), "int32", 32, data=ramp, tensor="h:0 */"),
-            Buffer("same", "state", (4,), "int32", data=ramp),
-            Buffer("ones", "state", (2,), "int32", data=ones),
-            Buffer("zeros", "state", (), "float64", data=bytes(8)),
-            Buffer("y", "output", (4,), "int32"),
-        ),
-        (Call("add", ("x", "h", "h")), Call("copy", ("h", "y"))),
-        {"add": kernel([4, 4], 4, in_place=True), "copy": kernel([4], 4)},
-    )
-    verify(program)
-    return program
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -586,174 +386,6 @@ def test_newer_standards(standard: str, tmp_path: Path) -> None:
     flags = [*STRICT, "-Wconversion", f"-std={standard}"]
     binary = compile_c(tmp_path, [*model.sources, model.example], flags)
     subprocess.run([str(binary)], check=True, capture_output=True)
-
-
-_FILE_TEST = """
-#include <string.h>
-#include "net.h"
-
-const uma_model *uma_model_entry(void);
-UMA_ALIGNAS(net_ARENA_ALIGNMENT) static unsigned char arena[net_ARENA_BYTES];
-UMA_ALIGNAS(net_WEIGHTS_ALIGNMENT) static unsigned char weights[net_WEIGHTS_BYTES + 1] = {1, 2, 3, 4};
-
-int main(void)
-{
-    net_context context;
-
-    if (net_init(&context, arena, sizeof arena) != UMA_ERR_WEIGHTS) return 1;
-    if (net_use_weights(NULL, net_WEIGHTS_BYTES) != UMA_ERR_ARGUMENT) return 2;
-    if (net_use_weights(weights, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 3; /* other bytes */
-    if (net_use_weights(weights, net_WEIGHTS_BYTES + 1) != UMA_ERR_WEIGHTS) return 4;
-    if (net_use_weights(weights + 1, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 5;
-    if (net_init(&context, arena, sizeof arena) != UMA_ERR_WEIGHTS) return 6;
-    if (uma_model_entry()->init(&context, arena, sizeof arena, NULL, 0, NULL) != UMA_OK) return 7; /* it has them */
-    if (net_use_weights(weights, net_WEIGHTS_BYTES) != UMA_ERR_WEIGHTS) return 8;
-    return net_init(&context, arena, sizeof arena) == UMA_OK ? 0 : 9; /* as before */
-}
-"""
-
-
-class TestWeights:
-    def program(self) -> Program:
-        """Constants of which two are equal, with different alignments; the input is added to each in turn."""
-        contents = [bytes([1, 2, 3, 4]), bytes([5, 6, 7, 8]) * 5, bytes([1, 2, 3, 4]), bytes([9, 10, 11, 12])]
-        alignments = [4, 4, 128, 64]
-        buffers = [Buffer("x", "input", (4,), "int32")]
-        steps, functions = [], {}
-        for position, (data, alignment) in enumerate(zip(contents, alignments, strict=True)):
-            count = len(data) // 4
-            last = position == len(contents) - 1
-            buffers.append(Buffer(f"w{position}", "constant", (count,), "int32", alignment, data=data))
-            buffers.append(Buffer(f"t{position}", "output" if last else "intermediate", (4,), "int32"))
-            functions[f"k{count}"] = kernel([4], 4, constant=count)
-            steps.append(
-                Call(f"k{count}", ("x" if position == 0 else f"t{position - 1}", f"t{position}", f"w{position}"))
-            )
-        program = Program("net", tuple(buffers), tuple(steps), functions)
-        verify(program)
-        return program
-
-    def test_equal_constants_are_one_and_all_are_aligned(self) -> None:
-        program = self.program()
-        model = emit_model(program, plan(program))
-        blob = model.contents["net_weights.bin"]
-        assert blob == (bytes([1, 2, 3, 4]) + bytes(12) + bytes([5, 6, 7, 8]) * 5 + bytes(28) + bytes([9, 10, 11, 12]))
-        assert model.constant_bytes == len(blob) == 68
-        assert ".balign 128" in str(model.contents["net_weights.S"])
-
-    @pytest.mark.parametrize("compiler", COMPILERS)
-    @pytest.mark.parametrize("form", ["assembly", "array"])
-    def test_assembly_and_array_hold_the_same(self, form: WeightsForm, compiler: str, tmp_path: Path) -> None:
-        program = self.program()
-        inputs = random_inputs(program)
-        model = emit_model(program, plan(program), weights_form=form)
-        # Link-time optimisation drops nothing; clang needs a linker of its own for it.
-        flags = (*STRICT, "-Wno-unused-command-line-argument", *(["-O2", "-flto"] if compiler == "gcc" else []))
-        found = run_example(tmp_path, program, model, inputs, flags, compiler)
-        np.testing.assert_array_equal(found["t3"], interpret_program(program, inputs)["t3"])
-
-    def test_the_array_needs_nothing_of_a_compiler_but_a_way_to_align(self, tmp_path: Path) -> None:
-        program = self.program()
-        write(tmp_path, emit_model(program, plan(program), weights_form="array"))
-        # As a compiler that nobody knows.
-        flags = ["-U__GNUC__", "-U__clang__", "-D__extension__=", "-D__attribute__(x)=", "-pedantic-errors", *STRICT]
-        command = ["gcc", *flags, "-c", "net_weights.c", "-o", "net.o"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert "no known way to align an object; compile as C11 or later, or define it" in done.stderr
-        for told in ("-std=c11", "-DUMA_ALIGNAS(n)="):
-            subprocess.run([*command, told], cwd=tmp_path, check=True)
-
-    def test_a_file_is_the_callers_to_load(self, tmp_path: Path) -> None:
-        program = self.program()
-        inputs = random_inputs(program)
-        model = emit_model(program, plan(program), weights_form="file")
-        assert model.sources == ("net.c",)
-        write(tmp_path, model)
-        binary = compile_c(tmp_path, ["net.c", "net_main.c"], STRICT, "clang")
-        (tmp_path / "x.in").write_bytes(inputs["x"].tobytes())
-        (tmp_path / "other.bin").write_bytes(bytes(model.constant_bytes))
-        subprocess.run([binary, "net_weights.bin", "x.in", "y.out"], cwd=tmp_path, check=True)
-        np.testing.assert_array_equal(
-            np.fromfile(tmp_path / "y.out", np.int32), interpret_program(program, inputs)["t3"].ravel()
-        )
-        done = subprocess.run([binary, "other.bin"], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (1, "other.bin has other weights than the model was built with\n")
-        done = subprocess.run([binary], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, "WEIGHTS_FILE [INPUT_FILE x 1 OUTPUT_FILE x 1]" in done.stderr) == (2, True)
-
-    def test_a_model_without_its_weights_does_not_run(self, tmp_path: Path) -> None:
-        program = self.program()
-        write(tmp_path, emit_model(program, plan(program), weights_form="file"))
-        (tmp_path / "test.c").write_text(_FILE_TEST)
-        binary = compile_c(tmp_path, ["net.c", "net_entry.c", "test.c"], SANITIZED)
-        assert subprocess.run([binary]).returncode == 0
-
-    def test_without_constants_there_is_no_file(self) -> None:
-        model = emit_model(CASES["int8"], plan(CASES["int8"]))
-        assert model.sources == ("net.c",)
-        assert model.constant_bytes == 0
-        assert not any("weights" in name for name in model.contents)
-
-
-HOSTILE = [
-    "",
-    "int",
-    "main",
-    "inputs",
-    "none",
-    "1x",
-    "x y",
-    "*/ int main(void) { return 7; } /*",
-    "??/\n#error",
-    '"; system("x"); "',
-    "\\",
-    "%s%n",
-    "é\u202e\U0001f600",
-    "errno",
-    "NULL",
-    "x" * 5000,
-    "x" * 5000,
-    "__LINE__",
-    "x_y",
-]
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_hostile_names(compiler: str, tmp_path: Path) -> None:
-    """Every name on an input, an output and a layer; each value is copied."""
-    buffers, steps = [], []
-    for position, name in enumerate(HOSTILE):
-        buffers.append(Buffer(f"x{position}", "input", (2,), "int16", tensor=name))
-        buffers.append(Buffer(f"y{position}", "output", (2,), "int16", tensor=name))
-        steps.append(Call("copy", (f"x{position}", f"y{position}"), (name, name)))
-    program = Program("net", tuple(buffers), tuple(steps), {"copy": elementwise((2,), "int16", "copy")})
-    verify(program)
-    model = emit_model(program, plan(program))
-    assert len(set(model.identifiers.values())) == len(HOSTILE)
-    inputs = random_inputs(program)
-    found = run_example(tmp_path, program, model, inputs, STRICT, compiler)
-    for position in range(len(HOSTILE)):
-        np.testing.assert_array_equal(found[f"y{position}"], inputs[f"x{position}"])
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_hostile_buffer_and_kernel_names(compiler: str, tmp_path: Path) -> None:
-    """Identifiers of Python that mean something in C."""
-    names = ["int", "arena", "context", "errno", "main"]
-    buffers = [Buffer("inputs", "input", (2,), "int32")]
-    buffers += [Buffer(name, "intermediate", (2,), "int32") for name in names]
-    buffers += [Buffer("outputs", "output", (2,), "int32")]
-    kernels = ["init", "run", "char", "k_run", "model", "weights"]
-    steps = tuple(Call(kernels[i], (buffers[i].name, buffers[i + 1].name)) for i in range(len(kernels)))
-    program = Program("int", tuple(buffers), steps, dict.fromkeys(kernels, kernel([2], 2)))
-    verify(program)
-    with pytest.raises(InternalError, match="'int' cannot be the prefix of a model in C") as caught:
-        emit_model(program, plan(program))
-    assert caught.value.hint == "m_int can"
-    program = replace(program, name="m_int")
-    inputs = random_inputs(program)
-    found = run_example(tmp_path, program, emit_model(program, plan(program)), inputs, STRICT, compiler)
-    np.testing.assert_array_equal(found["outputs"], inputs["inputs"])
 
 
 def test_one_arena_holds_one_pool() -> None:

@@ -146,6 +146,19 @@ def test_a_factor_in_float32_is_met() -> None:
     assert differing(one, form) == 0
 
 
+def test_a_product_that_becomes_a_half_has_no_form() -> None:
+    """One channel of resnet8. Its products are just below halves; one of them is rounded to the half, and so up."""
+    scale = FloatScale((float.fromhex("0x1.36db2p-10"),))
+    x = np.array([46803, 109207, 140409])
+    halves = [Fraction(int(n)) * Fraction(37, 31202) for n in x]
+    assert halves == [Fraction(111, 2), Fraction(259, 2), Fraction(333, 2)], "the three lie on a line"
+    assert scale_array(x, scale, 0).tolist() == [55, 130, 166], "which no line is below, at or above, and below"
+    one = asked(scale, 0, 220000, zero_point=-128)
+    assert all(find_form(one, BOTH, fused, may_shift) is None for fused in (True, False) for may_shift in (True, False))
+    # Without that one there is a form.
+    assert find_form(asked(scale, 0, 109206, zero_point=-128), BOTH, True) is not None
+
+
 def test_offsets_absorb_the_second_rounding() -> None:
     multiplier, shift = quantize_multiplier(0.00371)
     scale = FixedPoint((multiplier,), (shift,), "double")
