@@ -38,6 +38,7 @@ from ..form.visit import (
     rewrite,
     substitute,
     variables,
+    walk,
 )
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
@@ -141,6 +142,9 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
         raise illegal(f"{what}: it comes {'before' if later else 'after'} that")
     if own is not block:
         raise illegal(f"{what}: it is within loops of its own")
+    for stmt in walk(state.func.body):
+        if isinstance(stmt, Alloc) and stmt.buffer in buffers(block) and not _contains(stmt, loop):
+            raise illegal(f"{what}: {stmt.buffer.name!r}, which it uses, is not there", "move the block first")
     between = order[order.index(first) + 1 : order.index(last)]
     mine = collect(block, Bounds({}))
     touched = {use.buffer for use in mine}

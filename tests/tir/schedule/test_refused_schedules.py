@@ -262,6 +262,11 @@ CASES: dict[str, Case] = {
         lambda s: s.reverse_compute_at("b", "i"),
         "meet in 'y', in different iterations of the loops that would be parted",
     ),
+    "held for itself": (
+        STAGES,
+        lambda s: (s.cache_write("flip", "u", "local"), s.reverse_compute_at("flip", "a")),
+        "block 'flip' cannot be computed at loop 'a': 'u_local', which it uses, is not there",
+    ),
     "before": (
         STAGES,
         lambda s: s.reverse_compute_at("first", "c"),
