@@ -13,7 +13,7 @@ from ..proofs.bounds import Bounds
 from .dependences import Use, carried, collect, reordered, span
 from .nest import Site, illegal, substituted, wrapped
 from .state import LAST, State
-from .storage import redeclared
+from .storage import is_filled, redeclared
 
 __all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split", "unroll", "vectorize"]
 
@@ -72,6 +72,10 @@ def _padded(state: State, var: Var, extent: int) -> State:
         if any(low < 0 or high >= extent for (low, high), extent in zip(ends, shape, strict=True)):
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
             raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
+        reads_more = not use.writes and any(loop.var in variables(term) for form in use.forms for term in form.terms)
+        if reads_more and use.buffer not in grown and not is_filled(state, use.buffer, loop):
+            what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` would read elements of"
+            raise illegal(f"{what} {use.buffer.name!r} that may have no value", "choose another tail")
     made = state.put(loop, longer)
     for buffer, shape in grown.items():
         if shape != buffer.shape:

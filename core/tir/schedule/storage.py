@@ -46,6 +46,7 @@ __all__ = [
     "dropped",
     "flattened",
     "is_certain",
+    "is_filled",
     "is_used_outside",
     "realigned",
     "redeclared",
@@ -297,9 +298,13 @@ def cache_read(
 
 def _has_value(state: State, uses: Sequence[Use], box: Box, place: Stmt) -> bool:
     """Whether all of a box has a value where a statement begins: each use is of all of it, or it was written before."""
-    buffer = box.buffer
+    return (box.is_whole and all(map(is_certain, uses))) or is_filled(state, box.buffer, place)
+
+
+def is_filled(state: State, buffer: Buffer, place: Stmt) -> bool:
+    """Whether all of a buffer surely has a value where a statement begins: the caller's, or what is written first."""
     roles = {param.buffer: param.role for param in state.func.params}
-    if roles.get(buffer) in ("input", "constant") or (box.is_whole and all(map(is_certain, uses))):
+    if roles.get(buffer) in ("input", "constant"):
         return True
     first, *_ = collect(state.func.body, Bounds({}), buffer)
     if not first.writes or place in first.around or any(isinstance(stmt, If) for stmt in first.around):
