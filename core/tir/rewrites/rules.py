@@ -365,7 +365,27 @@ def _if_smaller(new: Expr, old: Expr, bounds: Bounds) -> Expr | None:
 def _collect(expr: Expr, bounds: Bounds) -> Expr | None:
     """Equal terms of a sum are one term; what cancels goes; ``x // 8 * 8 + x % 8`` is ``x``."""
     made = _collected(expr) if is_integer(expr.dtype) else None
+    if made is None and is_integer(expr.dtype) and isinstance(expr, Bin) and expr.op in ("add", "sub"):
+        made = _rejoined(expr, bounds)
     return None if made is None else _if_smaller(made, expr, bounds)
+
+
+def _rejoined(expr: Expr, bounds: Bounds) -> Expr | None:
+    """``x // 2 * 8 + (x * 4 + 1) % 8`` is ``x * 4 + 1``: a division whose operands were made smaller, and its rest."""
+    form = affine(expr)
+    for rest, times in form.terms.items():
+        if not (isinstance(rest, Bin) and rest.op == "floormod" and isinstance(rest.b, Imm)):
+            continue
+        divisor, whole = int(rest.b.value), _exact_form(rest.a, bounds)
+        if divisor <= 0 or whole is None:
+            continue
+        common = gcd(divisor, *whole.terms.values())
+        reduced = Affine({term: f // common for term, f in whole.terms.items()}, whole.constant // common)
+        quotient = Bin("floordiv", _sum(reduced, expr.dtype), _imm(divisor // common, expr.dtype))
+        if form.terms.get(quotient, 0) == times * divisor:
+            left = {term: f for term, f in form.terms.items() if term not in (quotient, rest)}
+            return _sum(Affine(left, form.constant) + whole.scaled(times), expr.dtype)
+    return None
 
 
 @remembered

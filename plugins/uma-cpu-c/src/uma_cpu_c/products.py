@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,7 @@ class Product:
         stages: tensors that need loops of their own.
         is_depthwise: whether each channel has data of its own; else they all have the same.
         inside: which steps of the sum are there, the others being of borders; None where all are.
+        joined: how long the rows of the result are that are one row here, which ``x`` goes along; 0 where none are.
     """
 
     shape: tuple[int, ...]
@@ -71,6 +73,7 @@ class Product:
     stages: tuple[te.Tensor, ...]
     is_depthwise: bool = False
     inside: Callable[[Index, Expr, Index], Expr | None] | None = None
+    joined: int = 0
 
 
 def product_of(fusion: Fusion, operand: Operand) -> Product | None:
@@ -128,6 +131,13 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     room = (ROOM if is_odd else 0) if is_depthwise else -taps[-1] % operand.group
     given, is_flat = flat(fusion, data)
     has_borders = any((top, left, bottom, right))
+    # Where each pixel is alone, a picture is one row of them.
+    is_joined = is_flat and height > 1 and not is_depthwise and not has_borders
+    is_joined = is_joined and math.prod(weight.shape[:-2]) == stride == row_stride == 1
+    if is_joined:
+        height, width = 1, height * width
+        row = te.reshape(data, (batch, 1, width * channels))
+        given = lambda n, y, i: row[n, y, i]  # noqa: E731
     is_plain = is_flat and data.dtype == operand.dtype and not room
     if is_plain and (is_depthwise or not has_borders):
         stages: tuple[te.Tensor, ...] = ()
@@ -139,7 +149,7 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
-        y = outer[1] if is_picture else Imm(0, INDEX)
+        y = outer[1] if len(outer) > 1 else Imm(0, INDEX)
         row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
         if not is_run:
             first = first + taps[1] * (dilation * channels)
@@ -158,7 +168,9 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
     asked = inside if has_borders and not stages else None
-    return Product(call.shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked)
+    shape = (batch, width, call.shape[-1]) if is_joined else call.shape
+    joined = data.shape[-2] if is_joined else 0
+    return Product(shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked, joined)
 
 
 def bordered(

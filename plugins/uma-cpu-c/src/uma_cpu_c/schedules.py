@@ -54,11 +54,14 @@ def tiled(
     """
     group = 1 if instruction is None else instruction.params[1].shape[0]
     sums, packed, axes = _sums(product, tile, group)
-    anchor = te.compute(product.shape, lambda *i: sums[i], "anchor") if not zero else _centred(sums, product, zero)
+    assert fusion.anchor is not None
+    anchor = _centred(sums, product, fusion.anchor.shape, zero)
     nest = planned(fusion, sums, anchor, packed, product.stages, unit)
     if nest is None:
         return None
     s, loops = nest.schedule, nest.schedule.loops(nest.product)
+    if product.joined:
+        s.fuse(*s.loops(nest.last)[1:3])
     rank = len(sums.shape)
     outer, reduction, grouped = loops[:rank], loops[rank : rank + axes], loops[rank + axes :]
     blocks, lane = s.split(outer.pop(), tile.lanes)
@@ -77,6 +80,12 @@ def tiled(
             s.unroll(reduction[1])  # what pixels side by side have in common is loaded once
         _spread(s, inner)
     else:
+        steps = tile.pixels * tile.vectors
+        for loop, extent in zip(reversed(reduction), reversed(packed.shape[product.batches + 1 :][:axes]), strict=True):
+            steps *= extent
+            if steps > _MOST_STEPS:
+                break
+            s.unroll(loop)
         for loop in inner[:-1]:
             s.unroll(loop)
         s.tensorize(inner[-1], instruction)
@@ -172,7 +181,7 @@ def in_registers(
 
 
 _MOST_STEPS = 64
-"""Of a row of a window that are written out."""
+"""Steps of accumulators that are written out: shorter loops are not worth what a loop costs."""
 
 _MOST_WORK = 16
 """Operations that are done to each vector of sums where it is in registers. What takes more is a loop over sums in
@@ -265,13 +274,24 @@ def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tenso
     return te.compute((*product.shape[:-1], blocks * width), total, "product"), packed, len(taps)
 
 
-def _centred(sums: te.Tensor, product: Product, zero: int) -> te.Tensor:
-    """The sums less what the data's zero adds to each: a number for each channel, known where the weights are."""
+def _centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: int) -> te.Tensor:
+    """What the anchor gives, of ``shape``: the sums less what the data's zero adds to each, which is a number for each
+    channel, known where the weights are.
+    """
     depth = product.batches
+
+    def place(index: Sequence[Expr]) -> tuple[Expr, ...]:
+        if not product.joined:
+            return tuple(index)
+        n, y, x, o = index
+        return n, y * product.joined + x, o
+
+    if not zero:
+        return te.compute(shape, lambda *i: sums[place(i)], "anchor")
     axes = tuple(te.reduce_axis(extent, f"z{number}") for number, extent in enumerate(product.taps))
     weights = te.compute(
         (*product.shape[:depth], product.shape[-1]),
         lambda *i: te.sum(product.weight(i[:depth], axes, i[-1]).astype("int32"), axes),
         "weight_sums",
     )
-    return te.compute(product.shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[i], "centred")
+    return te.compute(shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[place(i)], "centred")
