@@ -54,7 +54,7 @@ from ..tir.form.nodes import (
     Wait,
 )
 from ..tir.form.transfers import Transfer, transfer
-from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, uses_device, walk
+from ..tir.form.visit import buffers_read, declared, fresh_name, operands, rebuild, statements, uses_device, walk
 from ..tir.proofs.accumulators import exact_sums
 from ..tir.proofs.bounds import Bounds
 from ..tir.rewrites.simplify import simplify_expr, simplify_within
@@ -135,7 +135,7 @@ class Writer:
         self.mentions_device = False
         # For each queue the most that a wait leaves pending; those where these need not be as many transfers.
         self.pending = dict.fromkeys(func.queues, 0)
-        for part in walk(func.body):
+        for part in statements(func.body):
             if isinstance(part, Wait):
                 self.pending[part.queue] = max(self.pending[part.queue], part.pending)
         self.counts = {queue: _name(Var(fresh_name(queue.name, self.names))) for queue in counted}

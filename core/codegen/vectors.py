@@ -38,7 +38,7 @@ from ..tir.form.nodes import (
     Var,
 )
 from ..tir.form.printer import headline, print_expr
-from ..tir.form.visit import buffers, intrinsics, may_fault, operands, substitute, variables, walk
+from ..tir.form.visit import buffers, intrinsics, may_fault, operands, statements, substitute, variables, walk
 from ..tir.proofs.affine import affine
 from ..tir.proofs.bounds import Bounds, Interval, fits
 from ..tir.rewrites.simplify import simplify_within
@@ -64,7 +64,7 @@ def headers(func: PrimFunc) -> tuple[str, ...]:
     vectors = bool(host) or any(
         (isinstance(part, For) and part.kind == "vectorized")
         or (isinstance(part, Alloc) and part.buffer.scope == "register")
-        for part in walk(func.body)
+        for part in statements(func.body)
     )
     return tuple(dict.fromkeys([*["uma_vectors.h"][: int(vectors)], *(i.include for i in host if i.include)]))
 

@@ -43,6 +43,7 @@ __all__ = [
     "operands",
     "parts",
     "rebuild",
+    "statements",
     "views",
     "walk",
 ]
@@ -154,8 +155,9 @@ class Fields:
             return lambda node: ()
         if simple and len(wanted) == 1 and wanted[0].many:
             return attrgetter(wanted[0].name)
-        if simple and len(wanted) > 1 and not any(field.many or "None" in field.annotation for field in wanted):
-            return attrgetter(*(field.name for field in wanted))
+        if simple and not any(field.many or "None" in field.annotation for field in wanted):
+            getter = attrgetter(*(field.name for field in wanted))
+            return getter if len(wanted) > 1 else lambda node: (getter(node),)
 
         def parts(node: Any) -> tuple[Any, ...]:
             found: list[Any] = []
@@ -264,30 +266,44 @@ def walk(node: Expr | Stmt) -> Iterator[Expr | Stmt]:
         stack += _FIELDS[type(node)].parts(node)[::-1]
 
 
+def statements(stmt: Stmt) -> Iterator[Stmt]:
+    """Every statement within ``stmt``, itself first, each distinct one once, in the order of the text."""
+    seen: set[Stmt] = set()
+    stack = [stmt]
+    while stack:
+        stmt = stack.pop()
+        if stmt not in seen:
+            seen.add(stmt)
+            yield stmt
+            stack += bodies(stmt)[::-1]
+
+
 def gathered(function: Callable[[Expr | Stmt, list[Fact]], Fact]) -> Callable[[Expr | Stmt], Fact]:
-    """What ``function`` says of a node, given what it says of the `parts`: computed once for each node that has any,
-    and kept as long as that is. However deep the node is, this does not recurse.
+    """What ``function`` says of a node, never None, given what it says of the `parts`: computed once for each node that
+    has any, and kept as long as that is. However deep the node is, this does not recurse.
     """
 
-    def known(node: Expr | Stmt) -> bool:
-        return not parts(node) or function in getattr(node, "_facts", ())
-
-    def held(node: Expr | Stmt) -> Fact:
-        return cast(Fact, node._facts[function]) if parts(node) else function(node, [])
+    def held(node: Expr | Stmt) -> Fact | None:
+        facts = getattr(node, "_facts", None)
+        if facts is not None and function in facts:
+            return cast(Fact, facts[function])
+        return None if parts(node) else function(node, [])
 
     @wraps(function)
     def asked(node: Expr | Stmt) -> Fact:
-        pending = [node]
+        found = held(node)
+        pending = [node] if found is None else []
         while pending:
-            top = pending[-1]
-            missing = () if known(top) else [part for part in parts(top) if not known(part)]
+            within = [(part, held(part)) for part in parts(pending[-1])]
+            missing = [part for part, fact in within if fact is None]
             if missing:
                 pending += missing
                 continue
-            pending.pop()
-            if not known(top):
-                keep(top, function, function(top, [held(part) for part in parts(top)]))
-        return held(node)
+            top = pending.pop()
+            found = function(top, [fact for _, fact in within if fact is not None])
+            keep(top, function, found)
+        assert found is not None
+        return found
 
     return asked
 

@@ -26,7 +26,9 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 
 from ...errors import InternalError
+from ...interning import remembered
 from ..proofs.unfinished_work import flight_faults
+from .fields import gathered
 from .nodes import (
     HOST_SCOPES,
     Alloc,
@@ -71,8 +73,15 @@ def verify(func: PrimFunc) -> None:
     Raises:
         InternalError: the first thing that is wrong, with the statement or parameter it is wrong in.
     """
-    for what, place in faults(func):
+    found = _first_fault(func)
+    if found is not None:
+        what, place = found
         raise InternalError(f"malformed loops: {what}", where=_where(place))
+
+
+@remembered
+def _first_fault(func: PrimFunc) -> tuple[str, Place] | None:
+    return next(faults(func), None)
 
 
 def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
@@ -306,9 +315,9 @@ def _describe(symbol: Symbol) -> str:
 
 
 def _is_deep(expr: Expr) -> bool:
-    level = {expr}
-    for _ in range(MAX_NESTING):
-        level = {part for parent in level for part in operands(parent)}
-        if not level:
-            return False
-    return True
+    return _depth(expr) > MAX_NESTING
+
+
+@gathered
+def _depth(_: Expr | Stmt, within: list[int]) -> int:
+    return 1 + max(within, default=0)

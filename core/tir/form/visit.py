@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
-from .fields import accesses, bodies, declares, gathered, mapped, named, operands, rebuild, views, walk
+from ...interning import remembered
+from .fields import accesses, bodies, declares, gathered, mapped, named, operands, rebuild, statements, views, walk
 from .nodes import HOST_SCOPES, Bin, Buffer, Exec, Expr, Imm, Intrinsic, Load, PrimFunc, Select, Stmt, Var, Wait
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "operands",
     "rebuild",
     "rewrite",
+    "statements",
     "substitute",
     "unguarded",
     "uses_device",
@@ -120,27 +122,25 @@ def unguarded(value: Expr) -> set[Expr]:
 
 def uses_device(func: PrimFunc) -> bool:
     """Whether ``func`` executes an intrinsic of an accelerator, copies to or from its memory, or waits for a queue."""
-    return any(
-        isinstance(part, Wait)
-        or (isinstance(part, Exec) and not part.intrinsic.is_host)
-        or any(use.buffer.scope not in HOST_SCOPES for use in accesses(part))
-        for part in walk(func.body)
+    return any(buffer.scope not in HOST_SCOPES for buffer in buffers(func.body)) or any(
+        isinstance(part, Wait) or (isinstance(part, Exec) and not part.intrinsic.is_host)
+        for part in statements(func.body)
     )
 
 
 def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
     """The intrinsics that ``func`` executes, each once, in order."""
-    return tuple(dict.fromkeys(part.intrinsic for part in walk(func.body) if isinstance(part, Exec)))
+    return tuple(dict.fromkeys(part.intrinsic for part in statements(func.body) if isinstance(part, Exec)))
 
 
 def declared(func: PrimFunc) -> set[str]:
     """The names of all variables and buffers of ``func``, and its labels."""
-    return _declared(func.body).union(param.buffer.name for param in func.params)
+    return {param.buffer.name for param in func.params} | _declared(func.body)
 
 
-@gathered
-def _declared(node: Expr | Stmt, within: list[set[str]]) -> set[str]:
-    return set(named(node)).union(*within)
+@remembered
+def _declared(stmt: Stmt) -> frozenset[str]:
+    return frozenset(named(stmt)).union(*map(_declared, bodies(stmt)))
 
 
 def fresh_name(name: str, taken: set[str]) -> str:

@@ -49,7 +49,8 @@ class Bounds:
         known: intervals of variables, or of other expressions that depend on variables only.
 
     Attributes:
-        simple: a memo of `simplify_within`: what has been simplified here.
+        simple: a memo of `simplify_within`: what expressions have become here.
+        tidy: the same of statements, for schedules.
     """
 
     def __init__(self, known: Mapping[AnyExpr, Interval]) -> None:
@@ -59,6 +60,7 @@ class Bounds:
         self._declared: dict[tuple[Var, Interval], Bounds] = {}
         self._assumed: dict[tuple[Expr, bool, frozenset[Buffer]], Bounds | None] = {}
         self.simple: dict[Expr, Expr] = {}
+        self.tidy: dict[Stmt, Stmt] = {}
 
     def of(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression.

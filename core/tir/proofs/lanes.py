@@ -11,7 +11,7 @@ from math import gcd
 
 from ..form.fields import Access, accesses
 from ..form.nodes import Alloc, Bind, Buffer, Copy, Exec, Expr, For, PrimFunc, Stmt, Var, Wait, const
-from ..form.visit import bodies, buffers_read, buffers_written, declares, operands, variables, walk
+from ..form.visit import bodies, buffers_read, buffers_written, declares, operands, statements, variables, walk
 from .affine import Affine, affine, flat_index
 from .indices import Unproven
 
@@ -22,7 +22,7 @@ _INDEPENDENT = "vectorize loops whose iterations write elements of their own, an
 
 def lane_faults(func: PrimFunc) -> Iterator[Unproven]:
     """Every vectorized loop of a function whose iterations are not proven to be independent."""
-    for part in walk(func.body):
+    for part in statements(func.body):
         if isinstance(part, For) and part.kind == "vectorized":
             what = _Lanes(part, func.may_alias).dependence()
             if what is not None:
@@ -46,12 +46,12 @@ class _Lanes:
         self.lanes = range(loop.extent.value)  # type: ignore[attr-defined]  # a constant, says `verify`
         self.same = dict(aliases)
         self.written = set(buffers_written(loop.body))
-        self.varying: set[Var | Buffer | None] = {loop.var, *map(declares, _statements(loop.body))}
+        self.varying: set[Var | Buffer | None] = {loop.var, *map(declares, statements(loop.body))}
         self.uses: list[_Use] = []
 
     def dependence(self) -> str | None:
         """What may depend on what; None where nothing does."""
-        for part in _statements(self.loop.body):
+        for part in statements(self.loop.body):
             if isinstance(part, (Copy, Exec, Wait)):
                 return f"a statement of kind {type(part).__name__} is no element of a vector"
         self.collect(self.loop.body, {})
@@ -98,12 +98,6 @@ class _Lanes:
         return self.varying.isdisjoint(variables(term)) and self.written.isdisjoint(buffers_read(term))
 
 
-def _statements(stmt: Stmt) -> Iterator[Stmt]:
-    yield stmt
-    for inner in bodies(stmt):
-        yield from _statements(inner)
-
-
 def _elements(stmt: Stmt) -> Iterator[Access]:
     """The uses by a statement itself of single elements."""
     return (use for use in accesses(stmt) if use.view is None)
@@ -127,7 +121,7 @@ def register_lanes(func: PrimFunc) -> dict[Buffer, frozenset[int]]:
 
 
 def _lanes(func: PrimFunc, uses: Sequence[_RegisterUse]) -> dict[Buffer, frozenset[int]]:
-    parts = (part for part in walk(func.body) if isinstance(part, Alloc) and part.buffer.scope == "register")
+    parts = (part for part in statements(func.body) if isinstance(part, Alloc) and part.buffer.scope == "register")
     found = {part.buffer: frozenset[int]() for part in parts}
     for use, _, lanes, _ in uses:
         found[use.buffer] |= {lanes} if lanes else set()
@@ -145,7 +139,7 @@ def register_faults(func: PrimFunc, *, early: bool = False) -> Iterator[Unproven
         early: whether loops are still to be unrolled: those of that kind, or of one iteration, are taken as if they
             were, and so are names of parts of indices.
     """
-    if not any(isinstance(part, Alloc) and part.buffer.scope == "register" for part in walk(func.body)):
+    if not any(isinstance(part, Alloc) and part.buffer.scope == "register" for part in statements(func.body)):
         return
     uses = list(_register_uses(func.body, None))
     for use, stmt, lanes, later in uses:

@@ -400,8 +400,19 @@ def _collected(expr: Expr) -> Expr | None:
                 rest = {term: f for term, f in form.terms.items() if term not in (quotient, remainder)}
                 form = Affine(rest, form.constant) + affine(quotient.a).scaled(times)
                 break
+    if _least_size(form, expr.dtype) >= _size(expr):
+        return None  # as most are: nothing is built to see it
     made = _sum(form, expr.dtype)
     return made if _size(made) < _size(expr) else None
+
+
+def _least_size(form: Affine, dtype: str) -> int:
+    """How many nodes `_sum` has at least; 0 where that takes its factors modulo the size of its type."""
+    factors = [abs(factor) for factor in form.terms.values()]
+    if max(abs(form.constant), *factors, 0) >= 1 << (bits(dtype) - 1):
+        return 0
+    parts = len(factors) + (form.constant != 0)
+    return sum(map(_size, form.terms)) + 2 * sum(factor != 1 for factor in factors) + (form.constant != 0) + parts - 1
 
 
 def _divide(expr: Expr, bounds: Bounds) -> Expr | None:

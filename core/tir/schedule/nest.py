@@ -163,8 +163,12 @@ def substituted(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
 
 def tidied(stmt: Stmt, known: Bounds) -> Stmt:
     """``stmt`` with its expressions simplified; all its statements stay, so that they can be addressed."""
-    own = mapped(stmt, expr=lambda expr: _tidy(expr, known))
-    return rebuild(own, operands(own), [tidied(body, within) for body, within in known.inside(own)])
+    done = known.tidy.get(stmt)
+    if done is None:
+        own = mapped(stmt, expr=lambda expr: _tidy(expr, known))
+        done = rebuild(own, operands(own), [tidied(body, within) for body, within in known.inside(own)])
+        known.tidy[stmt] = known.tidy[done] = done
+    return done
 
 
 def spelt_out(stmt: Stmt) -> Stmt:
