@@ -98,7 +98,7 @@ class Layers:
 
     def depthwise(self, dtype: str, weight: str) -> None:
         """Of one dimension or of two, with a filter for each channel."""
-        rank, channels = self.pick(1, 2, 2), self.pick(4, 8, 12, 24, 40)
+        rank, channels = self.pick(1, 2, 2), self.pick(*CHANNELS[1:])
         kernel, strides, dilation = (
             tuple(self.pick(*of) for _ in range(rank)) for of in ((1, 2, 3, 3, 5), (1, 1, 2), (1, 1, 1, 2))
         )

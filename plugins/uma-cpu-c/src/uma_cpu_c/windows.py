@@ -22,7 +22,7 @@ _TAIL = 1.1
 
 def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel; None where it has
-    another form, or a kernel of one row.
+    another form.
 
     A lane holds the numbers of ``group`` rows, one below the other, of a channel. What was loaded and brought together
     once serves all columns of the kernel, and as many rows of the result as its rows are used by: the weights are
@@ -38,10 +38,13 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     channels = data.shape[-1]
-    lanes = next((n for n in (unit.lanes, unit.lanes // 2, unit.lanes // 4) if n >= 4 and channels % n == 0), None)
+    # As few vectors as there can be; where their last one goes beyond the last channel, weights are 0.
+    widths = [n for n in (unit.lanes, unit.lanes // 2, unit.lanes // 4) if n >= 4]
+    blocks, lanes = min((-(-channels // n), n) for n in widths)
+    beyond = blocks * lanes - channels
     kernel_height, kernel_width = weight.shape[0], weight.shape[1] if is_picture else 1
     fits = data.dtype == weight.dtype == "int8" and (group == 2 or not attrs.kernel_zero_point)
-    if not fits or lanes is None or kernel_height == 1 or not attrs.groups == channels == call.shape[-1]:
+    if not fits or not attrs.groups == channels == call.shape[-1]:
         return None
     stride, dilation = attrs.strides[0], attrs.dilation[0]
     top, left, bottom, right = attrs.padding if is_picture else (attrs.padding[0], 0, attrs.padding[1], 0)
@@ -55,7 +58,7 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     operand = Operand("uint8" if group == 4 else "int8", up, attrs.input_zero_point + up)
     read = (call.shape[1] - 1) // rows * rows * stride + (groups * group - 1) * dilation + 1
     room = max(0, read - (height + top + bottom))
-    before, after = (top, left * channels), (bottom + room, right * channels)
+    before, after = (top, left * channels), (bottom + room, right * channels + beyond)
     if is_picture:
         given, is_flat = flat(fusion, data)
     else:
@@ -71,10 +74,12 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
         return weight[(ky, kx, Imm(0, INDEX), o) if is_picture else (ky, Imm(0, INDEX), o)]
 
     def packed_element(block: Expr, row: Expr, g: Expr, kx: Expr, lane: Expr, part: Expr) -> Expr:
-        ky = g * group + part - row * stride
+        ky, o = g * group + part - row * stride, block * lanes + lane
         inside = (ky >= 0) & (ky < kernel_height)
-        clamped = minimum(-minimum(-ky, Imm(0, INDEX)), Imm(kernel_height - 1, INDEX))
-        value: Expr = of_weight(clamped, kx, block * lanes + lane)
+        ky = minimum(-minimum(-ky, Imm(0, INDEX)), Imm(kernel_height - 1, INDEX))
+        if beyond:
+            inside, o = inside & (o < channels), minimum(o, Imm(channels - 1, INDEX))
+        value: Expr = of_weight(ky, kx, o)
         if group == 2:
             wide = value.astype("int32")
             value = (
@@ -82,7 +87,7 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
             )
         return Select(inside, value, Imm(0, value.dtype))
 
-    shape = (channels // lanes, rows, groups, kernel_width, lanes, group)
+    shape = (blocks, rows, groups, kernel_width, lanes, group)
     packed = te.compute(shape, packed_element, "packed")
     axes = tuple(te.reduce_axis(extent, f"t{number}") for number, extent in enumerate((groups, kernel_width, group)))
 
@@ -94,15 +99,15 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
         value = element(n, row, first + o).astype("int32")
         return te.sum(value * packed[o // lanes, y % rows, g, kx, o % lanes, part].astype("int32"), axes)
 
-    sums = te.compute(call.shape, total, "product")
-    anchor = _centred(sums, packed, rows, lanes, operand.zero)
+    sums = te.compute((*call.shape[:-1], blocks * lanes), total, "product")
+    anchor = _centred(sums, packed, call.shape, operand.zero)
     nest = planned(fusion, sums, anchor, packed, stages, unit)
     if nest is None:
         return None
     s = nest.schedule
     *outer, channel, over_groups, over_columns, part = s.loops(nest.product)
-    blocks, lane = s.split(channel, lanes)
-    block, vector = s.split(blocks, 1)
+    vectors, lane = s.split(channel, lanes)
+    block, vector = s.split(vectors, 1)
     row_at, row = s.split(outer[1], rows, tail="peel")
     order, inner = [outer[0], row_at], [row, vector, lane]
     if is_picture:
@@ -133,17 +138,19 @@ def _pixels(width: int, rows: int, kernel_width: int, stride: int, unit: Unit) -
     return min((p for p in range(1, min(width, _MOST_PIXELS) + 1) if p == 1 or held(p) <= unit.registers), key=row)
 
 
-def _centred(sums: te.Tensor, packed: te.Tensor, rows: int, lanes: int, zero: int) -> te.Tensor:
-    """The sums less what the data's zero adds to each: a number for each channel, known where the weights are."""
+def _centred(sums: te.Tensor, packed: te.Tensor, shape: tuple[int, ...], zero: int) -> te.Tensor:
+    """What the anchor gives, of ``shape``: the sums less what the data's zero adds to each, which is a number for each
+    channel, known where the weights are.
+    """
     if not zero:
-        return te.compute(sums.shape, lambda *i: sums[i], "anchor")
-    axes = tuple(te.reduce_axis(packed.shape[dim], f"z{dim}") for dim in (2, 3, 5))
+        return te.compute(shape, lambda *i: sums[i], "anchor")
+    lanes, axes = packed.shape[4], tuple(te.reduce_axis(packed.shape[dim], f"z{dim}") for dim in (2, 3, 5))
     weights = te.compute(
-        sums.shape[-1:],
+        shape[-1:],
         lambda o: te.sum(packed[o // lanes, 0, axes[0], axes[1], o % lanes, axes[2]].astype("int32"), axes),
         "weight_sums",
     )
-    return te.compute(sums.shape, lambda *i: weights[i[-1]] * -zero + sums[i], "centred")
+    return te.compute(shape, lambda *i: weights[i[-1]] * -zero + sums[i], "centred")
 
 
 @cache
