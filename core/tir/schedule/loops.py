@@ -19,12 +19,15 @@ __all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split"
 
 Tail = Literal["guard", "peel", "pad", "shrink"]
 
+_MOST = 2**30
+"""Iterations of a block: indices are int32, and those of the last block are computed before they are left out."""
+
 
 def split(state: State, var: Var | str, factor: int, tail: Tail) -> tuple[State, Var, Var]:
     """The loop over ``var`` as one over blocks of ``factor`` iterations and one within them."""
     _, loop = state.plain_loop(var, "split")
-    if type(factor) is not int or factor < 1:
-        raise illegal(f"loop {loop.var.name!r} cannot be split by {factor!r}", "give a positive whole number")
+    if type(factor) is not int or not 0 < factor <= _MOST:
+        raise illegal(f"loop {loop.var.name!r} cannot be split by {factor!r}", f"give a whole number from 1 to {_MOST}")
     if tail not in get_args(Tail):
         raise illegal(f"loop {loop.var.name!r} has no tail {tail!r}", f"choose one of {', '.join(get_args(Tail))}")
     names = state.names()

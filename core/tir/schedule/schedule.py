@@ -14,7 +14,7 @@ from . import copies, instructions, loops, moves, pipelines, reductions, storage
 from .dependences import collect
 from .finish import VectorUnit, finished
 from .loops import Tail
-from .nest import Site, block_site, chain, spelt_out
+from .nest import Site, block_site, chain, illegal, spelt_out
 from .state import State
 
 __all__ = ["BlockInfo", "Schedule", "Step", "Trace", "replay"]
@@ -81,8 +81,12 @@ def _by_name(value: Any) -> Any:
     return tuple(map(_by_name, value)) if isinstance(value, (list, tuple)) else value
 
 
+_PRIMITIVES: list[str] = []
+
+
 def _recorded(method: Method) -> Method:
-    """A method that is noted in the trace when it has done its work."""
+    """A primitive: a method that is noted in the trace when it has done its work."""
+    _PRIMITIVES.append(method.__name__)
 
     @wraps(method)
     def run(self: Schedule, *args: Any, **named: Any) -> Any:
@@ -358,9 +362,11 @@ def replay(func: PrimFunc, trace: Iterable[Step], unit: VectorUnit | None = None
     """A schedule of ``func`` by the same calls.
 
     Raises:
-        ScheduleError: one of them is not legal here.
+        ScheduleError: one of them is not legal here, or there is no such primitive.
     """
     schedule = Schedule(func, unit)
     for step in trace:
+        if step.name not in _PRIMITIVES:
+            raise illegal(f"there is no primitive {step.name!r}", f"there are {', '.join(_PRIMITIVES)}")
         getattr(schedule, step.name)(*step.args, **dict(step.named))
     return schedule

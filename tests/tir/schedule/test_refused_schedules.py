@@ -8,7 +8,7 @@ import pytest
 from tests._support.schedules import MATMUL, agree, parsed
 
 from uma.tir import PrimFunc
-from uma.tir.schedule import Schedule, ScheduleError, VectorUnit
+from uma.tir.schedule import Schedule, ScheduleError, Step, VectorUnit, replay
 
 STAGES = parsed("""
     def f(x: In[int32, (4, 6)], y: Out[int32, (4, 6)], z: Out[int32, (4, 6)]):
@@ -97,6 +97,8 @@ CASES: dict[str, Case] = {
     "no buffer": (MATMUL, lambda s: s.store_at("z", "i"), "there is no buffer 'z'"),
     "no scope": (MATMUL, lambda s: s.set_scope("t", "moon"), "there is no scope 'moon'"),
     # split, fuse
+    "large factor": (MATMUL, lambda s: s.split("i", 2**31), "loop 'i' cannot be split by 2147483648"),
+    "no primitive": (MATMUL, lambda s: replay(MATMUL, [Step("loops", ("sum",))]), "there is no primitive 'loops'"),
     "factor": (MATMUL, lambda s: s.split("i", 0), "loop 'i' cannot be split by 0"),
     "tail": (MATMUL, lambda s: s.split("i", 2, tail="crop"), "loop 'i' has no tail 'crop'"),  # type: ignore[arg-type]
     "marked": (MATMUL, lambda s: (s.unroll("k"), s.split("k", 2)), "loop 'k' is unrolled: it cannot be split any more"),
