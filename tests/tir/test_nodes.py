@@ -9,6 +9,8 @@ import math
 import pytest
 
 from uma.errors import InternalError
+from uma.interning import remembered
+from uma.tir.form.fields import gathered
 from uma.tir.form.nodes import (
     Alloc,
     Bin,
@@ -17,6 +19,7 @@ from uma.tir.form.nodes import (
     Buffer,
     Call,
     Cast,
+    Expr,
     For,
     If,
     Imm,
@@ -25,6 +28,7 @@ from uma.tir.form.nodes import (
     PrimFunc,
     Select,
     Seq,
+    Stmt,
     Store,
     Un,
     Update,
@@ -80,6 +84,34 @@ def test_nodes_that_nobody_holds_are_freed() -> None:
     nodes = [Var("a") + number for number in range(1000)]
     assert len(_TABLE) >= before + 1000
     del nodes
+    gc.collect()
+    assert len(_TABLE) <= before + 1
+
+
+def test_what_follows_from_a_node_is_kept_with_it_alone() -> None:
+    from uma.interning import _TABLE
+
+    asked: list[str] = []
+
+    @remembered
+    def dtype(node: Expr) -> str:
+        asked.append(node.dtype)
+        return node.dtype
+
+    @gathered
+    def count(_: Expr | Stmt, within: list[int]) -> int:
+        return 1 + sum(within)
+
+    kept = i + 1
+    assert dtype(kept) == dtype(kept) == "int32" and len(asked) == 1
+    del kept
+    gc.collect()
+    before = len(_TABLE)
+    deep: Expr = Var("a")
+    for number in range(5_000):
+        deep = deep + number
+    assert count(deep) == 10_001 and variables(deep) == (Var("a"),)  # no recursion
+    del deep
     gc.collect()
     assert len(_TABLE) <= before + 1
 

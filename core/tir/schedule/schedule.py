@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, variables
+from ..proofs.bounds import Bounds
 from . import copies, instructions, loops, moves, pipelines, reductions, storage
 from .dependences import collect
 from .finish import VectorUnit, finished
@@ -91,11 +92,30 @@ def _recorded(method: Method) -> Method:
     @wraps(method)
     def run(self: Schedule, *args: Any, **named: Any) -> Any:
         step = Step(method.__name__, _by_name(args), tuple((name, _by_name(value)) for name, value in named.items()))
-        result = method(self, *args, **named)
+        key = (self._start, (*self._steps, step))
+        made = _MADE.get(key)
+        if made is None:
+            result = method(self, *args, **named)
+            _remembered(key, (replace(self._state, known=Bounds({})), result))
+        else:
+            self._state, result = made
         self._steps.append(step)
         return result
 
     return cast(Method, run)
+
+
+_MADE: dict[Hashable, Any] = {}
+"""What schedules have come to: by a function and the calls so far, the state and what the last one gave; with the unit
+beside these, the function at last. Equal layers, which ask for the same, are scheduled once."""
+
+_MOST_MADE = 1000
+
+
+def _remembered(key: Hashable, made: Any) -> Any:
+    if len(_MADE) >= _MOST_MADE:
+        _MADE.clear()
+    return _MADE.setdefault(key, made)
 
 
 class Schedule:
@@ -117,8 +137,13 @@ class Schedule:
     def __init__(self, func: PrimFunc, unit: VectorUnit | None = None) -> None:
         verify(func)
         self.unit = unit
-        self._state = State(replace(func, body=spelt_out(func.body))).tidy()
+        self._start = func
         self._steps: list[Step] = []
+        begun = _MADE.get((func, ()))
+        if begun is None:
+            begun = State(replace(func, body=spelt_out(func.body))).tidy()
+            _remembered((func, ()), replace(begun, known=Bounds({})))
+        self._state: State = begun
 
     # What there is
 
@@ -130,7 +155,8 @@ class Schedule:
             ScheduleError: a loop cannot be of the kind that it was given, or needs more vectors than the unit has.
             InternalError: it is malformed, for example because the host would use an accelerator's memory.
         """
-        return finished(self._state, self.unit)
+        key = (self._start, tuple(self._steps), self.unit)
+        return cast(PrimFunc, _MADE.get(key) or _remembered(key, finished(self._state, self.unit)))
 
     @property
     def trace(self) -> Trace:

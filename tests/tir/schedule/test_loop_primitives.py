@@ -9,6 +9,8 @@ from tests._support.schedules import MATMUL, agree, parsed
 
 from uma.tir import PrimFunc, print_func
 from uma.tir.schedule import Schedule, ScheduleError, replay
+from uma.tir.schedule import loops as primitives
+from uma.tir.schedule.schedule import _MADE
 
 COPY = parsed("""
     def f(x: In[int32, (7, 6)], y: Out[int32, (7, 6)]):
@@ -209,10 +211,37 @@ def test_a_trace_is_printed_and_repeated() -> None:
         s.decompose_reduction("sum", "i_i")
         s.reorder("k", "i_i", "o")
         s.unroll("i_i")""")
-    assert replay(MATMUL, s.trace).func is s.func
+    made = s.func
+    _MADE.clear()
+    assert replay(MATMUL, s.trace).func is made
+    _MADE.clear()
     written: dict[str, object] = {"s": Schedule(MATMUL)}
     exec(str(s.trace), written)
-    assert written["s"].func is s.func  # type: ignore[attr-defined]
+    assert written["s"].func is made  # type: ignore[attr-defined]
+
+
+def test_equal_functions_are_scheduled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    _MADE.clear()
+    counted: list[object] = []
+    split = primitives.split
+    monkeypatch.setattr(primitives, "split", lambda *args: counted.append(args) or split(*args))
+
+    def scheduled(factor: int, *more: int) -> PrimFunc:
+        s = Schedule(MATMUL)
+        _, inner = s.split(s.loops("sum")[0], factor, tail="peel")
+        for one in more:
+            s.split(inner, one)
+        return s.func
+
+    first = scheduled(4)
+    assert scheduled(4) is first and len(counted) == 1
+    assert scheduled(4, 2) is not first and len(counted) == 2  # goes on from what was made
+    assert scheduled(2) is not first and len(counted) == 3
+    for _ in range(2):  # what is refused is refused again, and leaves the schedule as it was
+        s = Schedule(MATMUL)
+        with pytest.raises(ScheduleError, match="there is no loop 'none'"):
+            s.split("none", 2)
+        assert not s.trace and s.func is Schedule(MATMUL).func
 
 
 def test_a_block_knows_its_loops_and_buffers() -> None:

@@ -33,6 +33,7 @@ from uma.tir import (
     walk,
 )
 from uma.tir.schedule import Schedule, ScheduleError, replay
+from uma.tir.schedule.schedule import _MADE
 
 Draw = Any
 _FEW = settings().max_examples // 2
@@ -159,6 +160,7 @@ def check(func: PrimFunc, data: st.DataObject, count: int) -> None:
     except (AssertionError, InternalError) as error:
         error.add_note(f"{print_func(func, 'f')}\n{s.trace}\n{print_func(made, 'g')}")  # type: ignore[attr-defined]
         raise
+    _MADE.clear()
     assert replay(func, s.trace).func is made
 
 

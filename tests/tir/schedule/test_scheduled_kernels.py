@@ -7,6 +7,7 @@ from tests._support.schedules import agree, parsed
 
 from uma.tir import Alloc, Buffer, Copy, Exec, For, Intrinsic, PrimFunc, Update, Var, const, parse_machine, walk
 from uma.tir.schedule import Schedule, VectorUnit, replay
+from uma.tir.schedule.schedule import _MADE
 
 LANES = 8
 
@@ -293,5 +294,6 @@ def test_an_accelerator_computes_while_its_scratchpads_are_filled(queued: bool) 
     agree(DENSE, made)
     assert executions(made) == 3
     assert [part.queue is not None for part in walk(made.body) if isinstance(part, Copy)].count(queued) >= 3
+    _MADE.clear()
     assert replay(DENSE, s.trace).func is made
     assert 's.tensorize("i_i", mac)' in str(s.trace)
