@@ -15,7 +15,7 @@ from .nest import Site, illegal, substituted, wrapped
 from .state import LAST, State
 from .storage import is_filled, redeclared
 
-__all__ = ["Tail", "fuse", "parallel", "reorder", "require_independent", "split", "unroll", "vectorize"]
+__all__ = ["Tail", "fuse", "parallel", "part", "reorder", "require_independent", "split", "unroll", "vectorize"]
 
 Tail = Literal["guard", "peel", "pad", "shrink"]
 
@@ -187,6 +187,19 @@ def _sunk(stack: Sequence[Stmt]) -> list[Stmt]:
                 moved = True
                 break
     return made
+
+
+def part(state: State, var: Var | str, places: Sequence[int]) -> State:
+    """The loop as several, which begin where it does and at the places that are given."""
+    _, loop = state.uncut_loop(var, "parted")
+    what = f"loop {loop.var.name!r} cannot be parted"
+    if not isinstance(loop.extent, Imm):
+        raise illegal(f"{what}: its extent is not constant", "part it before it is shrunk")
+    for place in places:
+        if type(place) is not int or not 0 < place < _constant(loop):
+            raise illegal(f"{what} before iteration {place!r}: it has {_constant(loop)}", "give one of the later ones")
+        state = state.cut(loop.var, place)
+    return state
 
 
 def unroll(state: State, var: Var | str) -> State:

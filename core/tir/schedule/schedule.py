@@ -219,6 +219,13 @@ class Schedule:
         self._keep(loops.reorder(self._state, order))
 
     @_recorded
+    def part(self, loop: Loop, *places: int) -> None:
+        """The loop as several, one after the other: before each of these iterations a new one begins. What is asked of
+        all iterations is decided then where it is so for all of a part.
+        """
+        self._keep(loops.part(self._state, loop, places))
+
+    @_recorded
     def unroll(self, loop: Loop) -> None:
         """The iterations will stand one after the other; the extent must be a constant at last."""
         self._keep(loops.unroll(self._state, loop))

@@ -141,6 +141,20 @@ def test_what_follows_is_done_where_steps_are_left_out_after_all_was_written() -
     agree(func, s.func)
 
 
+def test_a_parted_loop_asks_where_it_must() -> None:
+    func = parsed("""
+        def f(x: In[int32, (9,)], y: Out[int32, (9,)]):
+            with block("moved"):
+                for i in range(9):
+                    y[i] = x[i - 2] if i >= 2 and i < 8 else 0
+    """)
+    s = Schedule(func)
+    s.part("i", 2, 8)
+    assert "if" not in text(s.func) and "for i_1 in range(6)" in text(s.func)
+    agree(func, s.func)
+    agree(func, replay(func, s.trace).func)
+
+
 def test_a_vector_of_a_length_that_no_machine_has_is_unrolled() -> None:
     s = Schedule(COPY)
     s.split("i", 4, tail="peel")

@@ -112,6 +112,12 @@ CASES: dict[str, Case] = {
         lambda s: (s.split("i", 4), s.split("i_i", 2, tail="pad")),
         "loop 'i_i' has no constant extent",
     ),
+    "part what shrank": (
+        MATMUL,
+        lambda s: (s.split("i", 4), s.part("i_i", 2)),
+        "loop 'i_i' cannot be parted: its extent is not constant",
+    ),
+    "part beyond": (STAGES, lambda s: s.part("a", 4), "loop 'a' cannot be parted before iteration 4: it has 4"),
     "pad an output": (STAGES, lambda s: s.split("i", 3, tail="pad"), "loop 'i' cannot be padded: `y[i, j] = 0` would"),
     "pad what is read": (STAGES, lambda s: s.split("a", 3, tail="pad"), "loop 'a' cannot be padded from 4 to 6"),
     "fuse apart": (MATMUL, lambda s: s.fuse("o", "k"), "loops 'o' and 'k' cannot be fused: the second is not directly"),

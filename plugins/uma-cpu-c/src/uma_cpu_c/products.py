@@ -62,6 +62,7 @@ class Product:
         stages: tensors that need loops of their own.
         is_depthwise: whether each channel has data of its own; else they all have the same.
         inside: which steps of the sum are there, the others being of borders; None where all are.
+        between: the first ``x`` whose taps are all inside their rows, and the first one after these.
         joined: how long the rows of the result are that are one row here, which ``x`` goes along; 0 where none are.
     """
 
@@ -73,7 +74,13 @@ class Product:
     stages: tuple[te.Tensor, ...]
     is_depthwise: bool = False
     inside: Callable[[Index, Expr, Index], Expr | None] | None = None
+    between: tuple[int, int] = (0, 0)
     joined: int = 0
+
+    @property
+    def row(self) -> int:
+        """The taps of a row of the window where it is depthwise, else 0."""
+        return self.taps[1] if self.is_depthwise else 0
 
 
 def product_of(fusion: Fusion, operand: Operand) -> Product | None:
@@ -168,9 +175,10 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
     asked = inside if has_borders and not stages else None
+    between = (-(-left // stride), (width + left - (kernel_width - 1) * dilation - 1) // stride + 1)
     shape = (batch, width, call.shape[-1]) if is_joined else call.shape
     joined = data.shape[-2] if is_joined else 0
-    return Product(shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked, joined)
+    return Product(shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked, between, joined)
 
 
 def bordered(

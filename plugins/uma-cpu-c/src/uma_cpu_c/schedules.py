@@ -76,8 +76,8 @@ def tiled(
         s.reorder(*order, *inner)
     in_registers(nest, at, reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
-        if product.is_depthwise and product.taps[1] * tile.pixels * tile.vectors <= _MOST_STEPS:
-            s.unroll(reduction[1])  # what pixels side by side have in common is loaded once
+        if product.inside is not None:
+            _apart(s, at, product, tile)
         _spread(s, inner)
     else:
         steps = tile.pixels * tile.vectors
@@ -210,6 +210,14 @@ def is_known(fusion: Fusion) -> bool:
     assert fusion.anchor is not None
     weight = fusion.anchor.args[1]
     return weight in fusion.known or isinstance(weight, Constant)
+
+
+def _apart(s: Schedule, at: Var, product: Product, tile: Tile) -> None:
+    """Tiles that meet a border at the side, apart from those that do not: these ask for rows alone."""
+    first, end = -(-product.between[0] // tile.pixels), product.between[1] // tile.pixels
+    count = -(-product.shape[-2] // tile.pixels)
+    if first < end:
+        s.part(at, *(place for place in (first, end) if 0 < place < count))
 
 
 def _spread(s: Schedule, loops: list[Any]) -> None:

@@ -73,7 +73,7 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     if product is None or not _worthwhile(fusion, product):
         return None
     steps = 4 * math.prod(product.taps)
-    tile = choose(_pixels(product), product.shape[-1], steps, unit, is_depthwise=product.is_depthwise)
+    tile = choose(_pixels(product), product.shape[-1], steps, unit, row=product.row)
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
@@ -112,7 +112,7 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     bytes_of_step = groups * operand.group * _ITEM_BYTES[kept]
     depthwise = product.is_depthwise
     pixels, channels = _pixels(product), product.shape[-1]
-    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, is_depthwise=depthwise)
+    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, row=product.row)
     if tile is None:
         return None
     if depthwise:

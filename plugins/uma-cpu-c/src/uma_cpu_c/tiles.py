@@ -13,6 +13,8 @@ __all__ = ["Tile", "choose"]
 _MOST_VECTORS = 4
 _MOST_ALONE = 6
 """Pixels of a tile whose channels have data of their own: more save few loads, and take long to compile."""
+_SHORT = 3
+"""Steps of a row of a window that compilers write out."""
 _CHAINS = 1.25
 """Accumulators for each multiply-add in flight: with just one, each waits for the one before where a load is late."""
 _TAIL = 1.1
@@ -51,7 +53,7 @@ def choose(
     *,
     cost: float = 1.0,
     spare: int = 1,
-    is_depthwise: bool = False,
+    row: int = 0,
 ) -> Tile | None:
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
 
@@ -65,7 +67,7 @@ def choose(
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
         spare: registers that a step needs besides accumulators and weights.
-        is_depthwise: whether each channel has data of its own: vectors of it are loaded then.
+        row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
     """
 
     def cycles(tile: Tile) -> float:
@@ -76,15 +78,19 @@ def choose(
     def step(pixels: int, vectors: int) -> float:
         in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
         products = max(pixels * vectors * cost, in_flight) / unit.products
-        data = pixels * vectors if is_depthwise else pixels
+        data = pixels * vectors if row else pixels
         return max(products, (data + vectors) / (_LOADS * unit.loads)) + _LOOP
 
-    most = min(pixels, _MOST_ALONE) if is_depthwise else pixels
+    def held(tile: Tile) -> int:
+        # Of a longer row compilers keep what the next step reads as well.
+        return (tile.pixels * (2 if row > _SHORT else 1) + 1) * tile.vectors
+
+    most = min(pixels, _MOST_ALONE) if row else pixels
     narrowing = (unit.lanes >> shift for shift in range(unit.lanes.bit_length()))
     lanes = [n for n in narrowing if n >= LANES]
     tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))
     room = 0 if channels % LANES == 0 else ROOM
-    fitting = (t for t in tiles if not is_depthwise or -channels % t.channels <= room)
+    fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
     small = [t for t in fitting if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
