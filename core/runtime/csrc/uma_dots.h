@@ -8,7 +8,7 @@
  * UMA_SDOT2_i32x4(acc, a, w): acc[l] + a[0] * w[2 * l] + a[1] * w[2 * l + 1], of int8. Two instructions of NEON.
  * UMA_ROWS2_i32x8(acc, a, stride, w): acc[l] + a[l] * w[2 * l] + a[stride + l] * w[2 * l + 1], a of int8, w of int16.
  * UMA_ROWS4_i32x8(acc, a, stride, w): of four rows, as UMA_DOT4 has its operands. Where rows are used again, compilers
- * bring them together once.
+ * bring them together once. UMA_SROWS2_i32x4, UMA_SROWS4_i32x4: as UMA_SDOT2 and UMA_SDOT4.
  *
  * acc is a vector, a and w are pointers, of no alignment. Sums wrap around. All forms give the same bits.
  */
@@ -107,10 +107,17 @@
 #define UMA_DOT4_i32x8(acc, a, w) UMA_QUADS_i32x8(acc, UMA_DOT_SPLAT(8, a), UMA_LOAD(i32, 8, w))
 #define UMA_DOT4_i32x16(acc, a, w) UMA_QUADS_i32x16(acc, UMA_DOT_SPLAT(16, a), UMA_LOAD(i32, 16, w))
 
-#define UMA_SDOT_BYTE(p, q, shift)                                                                                     \
+#define UMA_SQUAD_BYTE(p, q, shift)                                                                                    \
     ((uma_u32x4)(((uma_i32x4)((uma_u32x4)(p) << (24 - (shift))) >> 24) *                                               \
                  ((uma_i32x4)((uma_u32x4)(q) << (24 - (shift))) >> 24)))
 #if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#define UMA_SQUADS(acc, p, q)                                                                                          \
+    __extension__({                                                                                                    \
+        uma_i32x4 uma_sum = (acc);                                                                                     \
+        const uma_i32x4 uma_p = (p), uma_q = (q);                                                                      \
+        __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(uma_sum) : "w"(uma_p), "w"(uma_q));                                \
+        uma_sum;                                                                                                       \
+    })
 #define UMA_SDOT4_i32x4(acc, a, w)                                                                                     \
     __extension__({                                                                                                    \
         uma_i32x4 uma_sum = (acc);                                                                                     \
@@ -121,37 +128,41 @@
         uma_sum;                                                                                                       \
     })
 #else
-#define UMA_SDOT4_i32x4(acc, a, w)                                                                                     \
+#define UMA_SQUADS(acc, p, q)                                                                                          \
     __extension__({                                                                                                    \
-        const uma_i32x4 uma_p = UMA_DOT_SPLAT(4, a), uma_q = UMA_LOAD(i32, 4, w);                                      \
-        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8) +               \
-                    UMA_SDOT_BYTE(uma_p, uma_q, 16) + UMA_SDOT_BYTE(uma_p, uma_q, 24));                                \
+        const uma_i32x4 uma_p = (p), uma_q = (q);                                                                      \
+        (uma_i32x4)((uma_u32x4)(acc) + UMA_SQUAD_BYTE(uma_p, uma_q, 0) + UMA_SQUAD_BYTE(uma_p, uma_q, 8) +             \
+                    UMA_SQUAD_BYTE(uma_p, uma_q, 16) + UMA_SQUAD_BYTE(uma_p, uma_q, 24));                              \
     })
+#define UMA_SDOT4_i32x4(acc, a, w) UMA_SQUADS(acc, UMA_DOT_SPLAT(4, a), UMA_LOAD(i32, 4, w))
 #endif
 
-/* The products of two bytes fit 16 bits, their sum does not: -128 * -128 + -128 * -128. */
+/* Vectors of eight bytes. The products of two fit 16 bits, their sum does not: -128 * -128 + -128 * -128. */
 #if defined(__aarch64__)
-#define UMA_SDOT2_i32x4(acc, a, w)                                                                                     \
+#define UMA_SPAIRS(acc, p, q)                                                                                          \
     __extension__({                                                                                                    \
         uma_i32x4 uma_sum = (acc);                                                                                     \
-        const uma_i8x8 uma_q = UMA_LOAD(i8, 8, w);                                                                     \
-        int16_t uma_pair;                                                                                              \
-        memcpy(&uma_pair, (a), sizeof uma_pair);                                                                       \
-        const uma_i16x8 uma_p = UMA_SPLAT(i16, 8, uma_pair);                                                           \
+        const uma_i8x8 uma_p = (p), uma_q = (q);                                                                       \
         uma_i16x8 uma_products;                                                                                        \
         __asm__("smull %0.8h, %1.8b, %2.8b" : "=w"(uma_products) : "w"(uma_p), "w"(uma_q));                            \
         __asm__("sadalp %0.4s, %1.8h" : "+w"(uma_sum) : "w"(uma_products));                                            \
         uma_sum;                                                                                                       \
     })
 #else
-#define UMA_SDOT2_i32x4(acc, a, w)                                                                                     \
+#define UMA_SPAIRS(acc, p, q)                                                                                          \
     __extension__({                                                                                                    \
-        int16_t uma_pair;                                                                                              \
-        memcpy(&uma_pair, (a), sizeof uma_pair);                                                                       \
-        const uma_i32x4 uma_p = UMA_SPLAT(i32, 4, uma_pair), uma_q = UMA_WIDEN_i16_i32x4(UMA_LOAD(i16, 4, w));         \
-        (uma_i32x4)((uma_u32x4)(acc) + UMA_SDOT_BYTE(uma_p, uma_q, 0) + UMA_SDOT_BYTE(uma_p, uma_q, 8));               \
+        const uma_i16x4 uma_p = (uma_i16x4)(p), uma_q = (uma_i16x4)(q);                                                \
+        const uma_i32x4 uma_x = UMA_WIDEN_i16_i32x4(uma_p), uma_y = UMA_WIDEN_i16_i32x4(uma_q);                        \
+        (uma_i32x4)((uma_u32x4)(acc) + UMA_SQUAD_BYTE(uma_x, uma_y, 0) + UMA_SQUAD_BYTE(uma_x, uma_y, 8));             \
     })
 #endif
+#define UMA_SDOT2_SPLAT(pointer)                                                                                       \
+    __extension__({                                                                                                    \
+        int16_t uma_pair;                                                                                              \
+        memcpy(&uma_pair, (pointer), sizeof uma_pair);                                                                 \
+        (uma_i8x8) UMA_SPLAT(i16, 4, uma_pair);                                                                        \
+    })
+#define UMA_SDOT2_i32x4(acc, a, w) UMA_SPAIRS(acc, UMA_SDOT2_SPLAT(a), UMA_LOAD(i8, 8, w))
 
 /* The same channels of several rows, one below the other, as the groups of the lanes. */
 #define UMA_DOT_ROW(t, n, a, stride, row, shift)                                                                       \
@@ -187,5 +198,32 @@
     UMA_QUADS_i32x8(acc, UMA_FOUR_ROWS(8, a, stride), UMA_LOAD(i32, 8, w))
 #define UMA_ROWS4_i32x16(acc, a, stride, w)                                                                            \
     UMA_QUADS_i32x16(acc, UMA_FOUR_ROWS(16, a, stride), UMA_LOAD(i32, 16, w))
+
+#if defined(__aarch64__)
+#define UMA_ZIPPED(n, to, from, p, q)                                                                                  \
+    __extension__({                                                                                                    \
+        const uma_##from uma_zip_p = (p), uma_zip_q = (q);                                                             \
+        uma_##to uma_r;                                                                                                \
+        __asm__("zip1 %0." n ", %1." n ", %2." n : "=w"(uma_r) : "w"(uma_zip_p), "w"(uma_zip_q));                      \
+        uma_r;                                                                                                         \
+    })
+#define UMA_BYTE_ROW(a, stride, row)                                                                                   \
+    __extension__({                                                                                                    \
+        uma_low_word uma_word;                                                                                         \
+        memcpy(&uma_word, (const char *)(a) + (row) * (stride), sizeof uma_word);                                      \
+        uma_word;                                                                                                      \
+    })
+#define UMA_BYTE_ROWS(a, stride, row, next)                                                                            \
+    UMA_ZIPPED("8b", i8x8, low_word, UMA_BYTE_ROW(a, stride, row), UMA_BYTE_ROW(a, stride, next))
+#define UMA_TWO_BYTE_ROWS(a, stride) UMA_BYTE_ROWS(a, stride, 0, 1)
+#define UMA_FOUR_BYTE_ROWS(a, stride)                                                                                  \
+    UMA_ZIPPED("16b", i32x4, i8x8, UMA_BYTE_ROWS(a, stride, 0, 2), UMA_BYTE_ROWS(a, stride, 1, 3))
+#else
+#define UMA_TWO_BYTE_ROWS(a, stride)                                                                                   \
+    ((uma_i8x8)UMA_CONVERT(u16, 4, (UMA_DOT_ROW(u8, 4, a, stride, 0, 0) | UMA_DOT_ROW(u8, 4, a, stride, 1, 8))))
+#define UMA_FOUR_BYTE_ROWS(a, stride) UMA_FOUR_ROWS(4, a, stride)
+#endif
+#define UMA_SROWS2_i32x4(acc, a, stride, w) UMA_SPAIRS(acc, UMA_TWO_BYTE_ROWS(a, stride), UMA_LOAD(i8, 8, w))
+#define UMA_SROWS4_i32x4(acc, a, stride, w) UMA_SQUADS(acc, UMA_FOUR_BYTE_ROWS(a, stride), UMA_LOAD(i32, 4, w))
 
 #endif

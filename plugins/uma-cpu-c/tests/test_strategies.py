@@ -21,12 +21,21 @@ def test_random_layers(cc: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
-@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64-v4", "alderlake", "icelake-server"])
-def test_loops_for_other_cpus_in_the_portable_forms(mcpu: str, cc: str) -> None:
+@pytest.mark.parametrize(
+    ("machine", "form"),
+    [
+        ("x86_64-linux-gnu -mcpu=x86-64-v3", "UMA_DOT2"),
+        ("x86_64-linux-gnu -mcpu=x86-64-v4", "UMA_DOT2"),
+        ("x86_64-linux-gnu -mcpu=alderlake", "UMA_DOT4"),
+        ("x86_64-linux-gnu -mcpu=icelake-server", "UMA_DOT4"),
+        ("aarch64-linux-gnu -mcpu=cortex-a53", "UMA_SDOT2"),
+        ("aarch64-linux-gnu -mcpu=cortex-a76", "UMA_SDOT4"),
+    ],
+)
+def test_loops_for_other_cpus_in_the_portable_forms(machine: str, form: str, cc: str) -> None:
     """The loops of a CPU that this machine may not be, with what it has of the instructions."""
-    loops = layers(7, 40, f"c -mtriple=x86_64-linux-gnu -mcpu={mcpu} -opt=2")
-    text = check(*loops, f"c -cc={cc} -opt=2")
-    assert ("UMA_DOT4" if mcpu in ("alderlake", "icelake-server") else "UMA_DOT2") in text
+    loops = layers(7, 40, f"c -mtriple={machine} -opt=2")
+    assert form in check(*loops, f"c -cc={cc} -opt=2")
 
 
 def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:

@@ -88,9 +88,8 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     if data == "int16" and (zero or weight_zero):
         return None
     is_grouped = dict(attrs.items).get("groups", 1) > 1
-    if is_grouped and "avx2" in features:
-        by_four = not weight_zero and ("avx512_vnni" in features or "avx_vnni" in features)
-        made = windows(fusion, unit, 4 if by_four else 2)
+    if is_grouped:
+        made = windows(fusion, unit, features)
         if made is not None:
             return made
     by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_grouped

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from uma.hookspecs import Fusion, Scheduled
@@ -20,22 +22,47 @@ _TAIL = 1.1
 """What a tail has to be better by: it is code of its own."""
 
 
-def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
+@dataclass(frozen=True)
+class _Rows:
+    """How products of rows are added: so many at once, of data and weights of these dtypes."""
+
+    group: int
+    data: str
+    weight: str
+
+
+_ROWS: Mapping[str, _Rows] = {
+    "avx512_vnni": _Rows(4, "uint8", "int8"),
+    "avx_vnni": _Rows(4, "uint8", "int8"),
+    "avx2": _Rows(2, "int8", "int16"),
+    "asimddp": _Rows(4, "int8", "int8"),
+    "asimd": _Rows(2, "int8", "int8"),
+}
+"""By the feature that a CPU has, the best first."""
+
+
+def windows(fusion: Fusion, unit: Unit, features: Collection[str]) -> Scheduled | None:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel; None where it has
     another form.
 
-    A lane holds the numbers of ``group`` rows, one below the other, of a channel. What was loaded and brought together
+    A lane holds the numbers of two or four rows, one below the other, of a channel. What was loaded and put together
     once serves all columns of the kernel, and as many rows of the result as its rows are used by: the weights are
     packed for each of these, with zeros for rows that it does not read. A picture of one dimension is one column.
 
     Args:
         fusion: whose anchor it is.
         unit: of the CPU.
-        group: how many products are added at once: 2, as int16, or 4, of unsigned bytes.
+        features: of the CPU.
     """
     call = fusion.anchor
     assert call is not None
     attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
+    # Weights less their zero point are no bytes.
+    fitting = (rows for name, rows in _ROWS.items() if name in features)
+    how = next((rows for rows in fitting if rows.weight == "int16" or not attrs.kernel_zero_point), None)
+    if how is None:
+        return None
+    group = how.group
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     channels = data.shape[-1]
     # As few vectors as there can be; where their last one goes beyond the last channel, weights are 0.
@@ -43,8 +70,7 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     blocks, lanes = min((-(-channels // n), n) for n in widths)
     beyond = blocks * lanes - channels
     kernel_height, kernel_width = weight.shape[0], weight.shape[1] if is_picture else 1
-    fits = data.dtype == weight.dtype == "int8" and (group == 2 or not attrs.kernel_zero_point)
-    if not fits or not attrs.groups == channels == call.shape[-1]:
+    if data.dtype != "int8" or weight.dtype != "int8" or not attrs.groups == channels == call.shape[-1]:
         return None
     stride, dilation = attrs.strides[0], attrs.dilation[0]
     top, left, bottom, right = attrs.padding if is_picture else (attrs.padding[0], 0, attrs.padding[1], 0)
@@ -54,8 +80,8 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     # So many rows of the result read no more groups than one does.
     rows = min((groups * group - kernel_height) // stride + 1, call.shape[1]) if dilation == 1 else 1
     pixels = _pixels(call.shape[2] if is_picture else 1, rows, kernel_width, column_stride, unit)
-    up = 128 if group == 4 else 0
-    operand = Operand("uint8" if group == 4 else "int8", up, attrs.input_zero_point + up)
+    up = 128 if how.data == "uint8" else 0
+    operand = Operand(how.data, up, attrs.input_zero_point + up)
     read = (call.shape[1] - 1) // rows * rows * stride + (groups * group - 1) * dilation + 1
     room = max(0, read - (height + top + bottom))
     before, after = (top, left * channels), (bottom + room, right * channels + beyond)
@@ -80,7 +106,7 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
         if beyond:
             inside, o = inside & (o < channels), minimum(o, Imm(channels - 1, INDEX))
         value: Expr = of_weight(ky, kx, o)
-        if group == 2:
+        if how.weight == "int16":
             wide = value.astype("int32")
             value = (
                 (wide - attrs.kernel_zero_point).astype("int16") if attrs.kernel_zero_point else wide.astype("int16")
@@ -117,7 +143,7 @@ def windows(fusion: Fusion, unit: Unit, group: int) -> Scheduled | None:
     in_registers(nest, block, [over_groups, over_columns], inner, [part], lanes, unit)
     for loop in (over_columns, *inner[:-1]):
         s.unroll(loop)
-    s.tensorize(lane, _rows(group, lanes))
+    s.tensorize(lane, _rows(how, lanes))
     return nest.scheduled()
 
 
@@ -154,13 +180,13 @@ def _centred(sums: te.Tensor, packed: te.Tensor, shape: tuple[int, ...], zero: i
 
 
 @cache
-def _rows(group: int, lanes: int) -> Intrinsic:
+def _rows(how: _Rows, lanes: int) -> Intrinsic:
     """``acc[l] += a[0, l] * w[l, 0] + .. + a[group - 1, l] * w[l, group - 1]``, in ``uma_dots.h``."""
     acc = Buffer("acc", (lanes,), "int32", "register")
-    data, weight = ("int8", "int16") if group == 2 else ("uint8", "int8")
-    a, w = Buffer("a", (group, lanes), data), Buffer("w", (lanes, group), weight)
+    a, w = Buffer("a", (how.group, lanes), how.data), Buffer("w", (lanes, how.group), how.weight)
     lane, part = Var("l"), Var("r")
     term = a[part, lane].astype("int32") * w[lane, part].astype("int32")
-    body = For(lane, Imm(lanes, INDEX), For(part, Imm(group, INDEX), Update("add", acc, (lane,), term)))
-    text = f"{{acc}} = UMA_ROWS{group}_i32x{lanes}({{acc}}, {{a}}, {{a_stride0}}, {{w}})"
-    return Intrinsic(f"rows{group}x{lanes}", (acc, a, w), (), body, statement=text, include="uma_dots.h")
+    body = For(lane, Imm(lanes, INDEX), For(part, Imm(how.group, INDEX), Update("add", acc, (lane,), term)))
+    name = f"{'s' if how.data == how.weight else ''}rows{how.group}"
+    text = f"{{acc}} = UMA_{name.upper()}_i32x{lanes}({{acc}}, {{a}}, {{a_stride0}}, {{w}})"
+    return Intrinsic(f"{name}x{lanes}", (acc, a, w), (), body, statement=text, include="uma_dots.h")
