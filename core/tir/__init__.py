@@ -73,7 +73,7 @@ from .form.visit import (
     walk,
 )
 from .proofs.bounds import Bounds, Interval, interval
-from .proofs.commands import Copied, Executed, count_commands
+from .proofs.commands import Copied, Executed, count_commands, elapsed_cycles
 from .rewrites.flatten import flatten
 from .rewrites.scratch import hoist_scratch
 from .rewrites.simplify import simplify, simplify_expr
@@ -126,6 +126,7 @@ __all__ = [
     "buffers_written",
     "const",
     "count_commands",
+    "elapsed_cycles",
     "flatten",
     "hoist_scratch",
     "interpret",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import prod
 from textwrap import dedent
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests._support.tir_devices import DEFINITIONS
-from tests._support.tir_queues import queued_funcs
+from tests._support.tir_queues import QUEUED, queued_funcs
 from tests._support.tir_strategies import arguments
 
 from uma.errors import InternalError
@@ -24,8 +25,11 @@ from uma.tir import (
     Imm,
     Load,
     PrimFunc,
+    Queue,
     Stmt,
+    Wait,
     count_commands,
+    elapsed_cycles,
     interpret,
     map_expressions,
     parse_func,
@@ -105,6 +109,91 @@ def without_data(func: PrimFunc) -> PrimFunc:
 def test_random_loops_do_what_is_counted(data: st.DataObject) -> None:
     func = without_data(data.draw(queued_funcs()))
     assert summed(func) == interpreted(func, data.draw(arguments(func)))
+
+
+def followed(func: PrimFunc, arrays: dict[str, Any], copies: Queue | None) -> int:
+    """How long what the interpreter does takes, one thing after the other: a cycle for each byte or value."""
+    now, ends = 0, {queue: [0] for queue in func.queues}
+
+    def recording(made: Callable[[Any, Any], interp.Run]) -> Any:
+        def statement(machine: Any, stmt: Any) -> interp.Run:
+            run = made(machine, stmt)
+            numbers = [machine.expr(number) for number in getattr(stmt, "shape", getattr(stmt, "values", ()))]
+
+            def timed() -> None:
+                nonlocal now
+                values = [number() for number in numbers]
+                if isinstance(stmt, Wait):
+                    now = max(now, ends[stmt.queue][max(0, len(ends[stmt.queue]) - 1 - stmt.pending)])
+                else:
+                    work = prod(values) * itemsize(stmt.to.buffer.dtype) if isinstance(stmt, Copy) else 3 + sum(values)
+                    if stmt.queue is not None:
+                        ends[stmt.queue].append(max(now, ends[stmt.queue][-1]) + work if work else ends[stmt.queue][-1])
+                    elif work:
+                        idle = ends[copies][-1] if copies is not None and isinstance(stmt, Copy) else 0
+                        now = max(now, idle) + work
+                run()
+
+            return timed
+
+        return statement
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, made in ((Exec, interp._Machine.exec), (Copy, interp._Machine.copy), (Wait, interp._Machine.wait)):
+            patch.setitem(interp._EXECUTED, kind, recording(made))
+        interpret(func, arrays)
+    return now
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=10, deadline=None)
+@given(st.data(), st.booleans())
+def test_random_loops_take_as_long_as_what_they_do(data: st.DataObject, shared: bool) -> None:
+    func = without_data(data.draw(queued_funcs()))
+    copies = func.queues[0] if shared and func.queues else None
+
+    def cycles(command: Executed | Copied) -> int:
+        return command.nbytes if isinstance(command, Copied) else 3 + sum(command.values)
+
+    assert elapsed_cycles(func, cycles, copies=copies) == followed(func, data.draw(arguments(func)), copies)
+
+
+QUEUE = """
+def f(x: In[int8, (8, 16)], y: Out[int8, (8, 16)]):
+    memories(spad)
+    queues(dma)
+    t = alloc(int8, (2, 16), scope("spad"))
+    copy(view(t[0, 0], axis(1)), view(x[0, 0], axis(1)), (16,), dma)
+    for i in range(8):
+        if i < 7:
+            copy(view(t[(i + 1) % 2, 0], axis(1)), view(x[i + 1, 0], axis(1)), (16,), dma)
+            wait(dma, 1)
+        else:
+            wait(dma)
+        add(view(t[i % 2, 0], axis(1)), view(t[i % 2, 0], axis(1)), view(t[i % 2, 8], axis(1)), 8)
+        copy(view(y[i, 0], axis(1)), view(t[i % 2, 0], axis(1)), (16,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "issue", "copies", "total"),
+    [
+        (5, 1, False, 160),
+        # The engine is busy with the next copy for 3 cycles more, the first time, then for 2, when one is to come out.
+        (5, 1, True, 160 + 3 + 6 * 2),
+        (20, 1, True, 280),
+        (50, 3, False, 580),
+    ],
+)
+def test_what_is_in_a_queue_overlaps_with_the_rest(work: int, issue: int, copies: bool, total: int) -> None:
+    """A copy takes 10 cycles. The first one is waited for, the others are hidden; 30 commands are issued one by one."""
+    func = parse_func(f"{QUEUED}\n@prim_func\n{dedent(QUEUE).strip()}\n")[1]
+    (dma,) = func.queues
+
+    def cycles(command: Executed | Copied) -> int:
+        return 10 if isinstance(command, Copied) else work
+
+    assert total == (30 * issue + 8 * work + 9 * 10) + (15 if copies and work == 5 else 0)
+    assert elapsed_cycles(func, cycles, issue=issue, copies=dma if copies else None) == total
 
 
 LOOPS = """

@@ -1,4 +1,4 @@
-"""What a function has an accelerator do, counted without running it.
+"""What a function has an accelerator do, and how long that takes, counted without running it.
 
 Only the index arithmetic of loops, conditions and operands is done, and that once for each combination of values that
 tells anything: a loop whose iterations are all alike costs one of them.
@@ -7,7 +7,7 @@ tells anything: a loop whose iterations are all alike costs one of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,14 @@ from ..form.nodes import (
     Select,
     Stmt,
     Var,
+    Wait,
 )
 from ..form.printer import headline
 from ..form.scalar import Fault
 from ..form.transfers import transfer
 from ..form.visit import bodies, operands, variables
 
-__all__ = ["Copied", "Executed", "count_commands"]
+__all__ = ["Copied", "Executed", "count_commands", "elapsed_cycles"]
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class _Commands:
             return _variables(stmt.values)
         if isinstance(stmt, Copy):
             return _variables(stmt.shape)
+        if isinstance(stmt, Wait):
+            return ()
         inner = [told for body in bodies(stmt) if (told := self.telling(body)) is not None]
         if not inner:
             return None
@@ -171,6 +174,96 @@ class _Commands:
                 rows, times = 1, times * max(0, rows)
         one = Copied(to, source, rows, row * itemsize(stmt.to.buffer.dtype), queue)
         return Counter({one: times} if min(times, rows, row) > 0 else {})
+
+
+def elapsed_cycles(
+    func: PrimFunc, cycles: Callable[[Executed | Copied], int], *, issue: int = 0, copies: Queue | None = None
+) -> int:
+    """How long a call of ``func`` takes on a device that overlaps what is in queues with all else.
+
+    The host gives one command after the other, waits included; each takes it ``issue`` cycles. What is started in a
+    queue begins when the queue has ended all that was started before, and the host goes on. All else begins at once,
+    and the host waits for it.
+
+    Args:
+        func: the loops.
+        cycles: of one execution or transfer, without ``issue``.
+        issue: cycles of the host for each command, a `Wait` included.
+        copies: a queue whose engine also does the transfers that the host waits for: they begin when it is idle.
+
+    Raises:
+        InternalError: how often something is done, or on how much, depends on data.
+    """
+    return _Timeline(func, cycles, issue, copies).after(func.body, {}, ())[0]
+
+
+Unfinished = tuple[tuple[Queue, int], ...]
+"""What was started and has not ended, in that order: its queue, and in how many cycles from now it ends."""
+
+
+class _Timeline(_Commands):
+    """Follows the text with the time at which what was started ends. What stands in a loop is followed until the queues
+    are as they were before: from there on iterations repeat.
+    """
+
+    def __init__(
+        self, func: PrimFunc, cycles: Callable[[Executed | Copied], int], issue: int, copies: Queue | None
+    ) -> None:
+        super().__init__(func)
+        self.cycles, self.issue, self.copies = cycles, issue, copies
+        self.known: dict[tuple[Stmt, tuple[int, ...], Unfinished], tuple[int, Unfinished]] = {}
+
+    def after(self, stmt: Stmt, values: Mapping[Var, Any], queued: Unfinished) -> tuple[int, Unfinished]:
+        """The cycles that ``stmt`` takes the host, and what is unfinished then."""
+        telling = self.telling(stmt)
+        if telling is None:
+            return 0, queued
+        key = stmt, tuple([values[var] for var in telling]), queued
+        if key not in self.known:
+            self.known[key] = self._after(stmt, values, queued)
+        return self.known[key]
+
+    def _after(self, stmt: Stmt, values: Mapping[Var, Any], queued: Unfinished) -> tuple[int, Unfinished]:
+        if isinstance(stmt, (Copy, Exec)):
+            return self.commands(stmt, self.of(stmt, values), queued)
+        if isinstance(stmt, Wait):
+            ends = [end for queue, end in queued if queue is stmt.queue]
+            return _passed(queued, max([self.issue, *ends[: max(0, len(ends) - stmt.pending)]]))
+        if isinstance(stmt, For):
+            extent = range(max(0, _value(stmt.extent, values)))
+            return self.several(((stmt.body, {**values, stmt.var: index}) for index in extent), queued)
+        if isinstance(stmt, If):
+            branch = stmt.then if _value(stmt.condition, values) else stmt.otherwise
+            return (0, queued) if branch is None else self.after(branch, values, queued)
+        if isinstance(stmt, Bind) and stmt.var in (self.telling(stmt.body) or ()):
+            values = {**values, stmt.var: _value(stmt.value, values)}
+        return self.several(((body, values) for body in bodies(stmt)), queued)
+
+    def several(self, parts: Iterable[tuple[Stmt, Mapping[Var, Any]]], queued: Unfinished) -> tuple[int, Unfinished]:
+        total = 0
+        for stmt, values in parts:
+            cycles, queued = self.after(stmt, values, queued)
+            total += cycles
+        return total, queued
+
+    def commands(self, stmt: Copy | Exec, counted: Counted, queued: Unfinished) -> tuple[int, Unfinished]:
+        total, queue = 0, stmt.queue
+        end = max([0, *(end for one, end in queued if one is queue)])  # also of a copy of nothing
+        for command, times in counted.items():
+            for _ in range(times):
+                work, taken = self.cycles(command), self.issue
+                if queue is None:
+                    idle = [end for one, end in queued if one is self.copies and isinstance(command, Copied)]
+                    taken = max([taken, *idle]) + work
+                passed, queued = _passed(queued, taken)
+                total += passed
+                end = max(0, end - taken) + work
+        return total, queued if queue is None else (*queued, (queue, end))
+
+
+def _passed(queued: Unfinished, cycles: int) -> tuple[int, Unfinished]:
+    """What is unfinished some cycles later, beside these."""
+    return cycles, tuple([(queue, end - cycles) for queue, end in queued if end > cycles])
 
 
 def _total(parts: Iterable[Counted]) -> Counted:

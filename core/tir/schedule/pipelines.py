@@ -200,11 +200,12 @@ def _copy_of(buffer: Buffer, loop: For, what: str) -> Copy:
     if found is None or any(isinstance(stmt, (For, If)) for stmt in found.path):
         raise illegal(f"{what}: not one copy in each iteration moves {buffer.name!r}")
     (copy,) = copies
-    others = [use for use in collect(loop.body, Bounds({}), buffer) if use.stmt is not copy]
-    if copy.to.buffer is buffer and any(use.writes for use in others):
-        raise illegal(f"{what}: {buffer.name!r} is copied in and written besides")
+    uses = collect(loop.body, Bounds({}), buffer)
+    before = uses[: next(number for number, use in enumerate(uses) if use.stmt is copy)]
+    if copy.to.buffer is buffer and any(use.writes for use in before):
+        raise illegal(f"{what}: {buffer.name!r} is copied in and written before", "write what is around it afterwards")
     host = copy.source.buffer if copy.to.buffer is buffer else copy.to.buffer
-    uses = [use for part in walk(loop.body) if part is not copy for use in accesses(part) if use.buffer is host]
-    if any(use.writes for use in uses) or (copy.source.buffer is buffer and uses):
+    beside = [use for part in walk(loop.body) if part is not copy for use in accesses(part) if use.buffer is host]
+    if any(use.writes for use in beside) or (copy.source.buffer is buffer and beside):
         raise illegal(f"{what}: {host.name!r} is used otherwise within it")
     return copy

@@ -20,7 +20,7 @@ static int failures;
 /* Small memories, so that their ends are near. */
 enum { ACT = 256, WGT = 512, ACC = 256 };
 static const int64_t sizes[MXU_N_PARAMETERS] = {ACT, WGT, ACC};
-static uint64_t memory[(1024 + 2 * (ACT + WGT + ACC)) / 8];
+static uint64_t memory[(2048 + 2 * (ACT + WGT + ACC)) / 8];
 static const int8_t bytes[ACT + 1] = {1, 2, 3, 4, 5, 6, 7, 8, -9, 10};
 static int8_t result[ACT];
 
@@ -100,6 +100,41 @@ static void test_fill_and_strides(void)
     CHECK(memcmp(result, expected, sizeof expected) == 0);
 }
 
+/* What is started ends while the array computes; what is waited for begins when it has ended. */
+static void test_a_queue(void)
+{
+    uma_device device = fresh();
+    uint64_t before;
+    int32_t n;
+
+    load_record(&device);
+    CHECK(mxu_fill(&device, 64, 0, 1, 8, 5) == 0);
+    memset(result, 0, sizeof result);
+    before = count(&device, 0);
+    CHECK(mxu_start_load_activations(&device, 0, bytes, 1, 16, 0, 0) == 0); /* 18 cycles from cycle 4 on */
+    CHECK(mxu_start_store(&device, result, 64, 2, 4, 8, 4) == 0);           /* 18 cycles from cycle 22 on */
+    CHECK(count(&device, 0) == before + 8 && count(&device, 1) == 96 + 16 && count(&device, 2) == 8);
+    CHECK(result[0] == 0);
+    CHECK(mxu_bias(&device, 0, 0, 0, 1, 4) == 0);
+    CHECK(count(&device, 0) == before + 16);
+    CHECK(mxu_wait(&device, 1) == 0 && count(&device, 0) == before + 22);
+    CHECK(mxu_wait(&device, 1) == 0 && count(&device, 0) == before + 26);
+    CHECK(mxu_fill(&device, 0, 0, 1, 8, 1) == 0 && count(&device, 0) == before + 31);
+    CHECK(mxu_load_activations(&device, 16, bytes, 1, 8, 0, 0) == 0 && count(&device, 0) == before + 40 + 17);
+    CHECK(result[0] == 5 && result[3] == 5 && result[4] == 0 && result[11] == 5);
+    CHECK(mxu_wait(&device, 0) == 0 && count(&device, 0) == before + 61);
+    /* A full queue makes the next one wait; 17 cycles each. */
+    before = count(&device, 0);
+    for (n = 0; n < MXU_QUEUE_SIZE + 1; n++) {
+        CHECK(mxu_start_load_activations(&device, 128 + (uint32_t)n, bytes + n, 1, 1, 0, 0) == 0);
+    }
+    CHECK(count(&device, 0) == before + 4 * (MXU_QUEUE_SIZE + 1));
+    CHECK(mxu_start_load_activations(&device, 192, bytes, 1, 1, 0, 0) == 0);
+    CHECK(count(&device, 0) == before + 4 * (MXU_QUEUE_SIZE + 2));
+    CHECK(mxu_wait(&device, 0) == 0 && count(&device, 0) == before + 4 + 17 * (MXU_QUEUE_SIZE + 2));
+    CHECK(mxu_store(&device, result, 128, 1, 10, 0, 0) == 0 && memcmp(result, bytes, 10) == 0);
+}
+
 static void test_sums_wrap(void)
 {
     uma_device device = fresh();
@@ -171,6 +206,22 @@ static void test_what_was_never_written(void)
     TRAPS(MXU_FAULT_WGT_UNKNOWN, mxu_requantise(d, 0, 0, 0, 0, 0, 72, 1, 1, 8, 0, 0, 0, 0));
     TRAPS(MXU_FAULT_ACC_UNKNOWN, mxu_mac(d, 0, 32, 0, 0, 0, 0, 96, 0, 5, 1, 1, 1));
     TRAPS(MXU_FAULT_ACC_UNKNOWN, mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 5, 8, 0, 0, 0, 0));
+}
+
+static void test_in_flight(void)
+{
+    static const int8_t more[8] = {1};
+
+    TRAPS(MXU_FAULT_IN_FLIGHT, (mxu_start_load_activations(d, 0, bytes, 1, 8, 0, 0), mxu_store(d, result, 0, 1, 8, 0, 0),
+                                mxu_start_load_weights(d, 96, more, 1, 8, 0, 0), mxu_mac(d, 0, 0, 0, 0, 0, 0, 96, 0, 1, 1, 1, 1)));
+    TRAPS(MXU_FAULT_IN_FLIGHT, (mxu_start_load_activations(d, 0, bytes, 1, 8, 0, 0), mxu_fill(d, 7, 0, 1, 1, 0)));
+    TRAPS(MXU_FAULT_IN_FLIGHT, (mxu_start_load_activations(d, 0, bytes, 1, 8, 0, 0), mxu_start_store(d, result, 0, 1, 8, 0, 0)));
+    TRAPS(MXU_FAULT_IN_FLIGHT, (mxu_start_store(d, result, 0, 1, 8, 0, 0), mxu_requantise(d, 0, 0, 8, 0, 0, 0, 1, 1, 8, 0, 0, 0, 0)));
+    TRAPS(MXU_FAULT_IN_FLIGHT, (mxu_start_store(d, result, 0, 1, 8, 0, 0), mxu_start_store(d, result, 4, 1, 8, 0, 0),
+                                mxu_wait(d, 1), mxu_start_load_activations(d, 4, bytes, 1, 1, 0, 0)));
+    TRAPS(MXU_FAULT_ACT_UNKNOWN, mxu_start_store(d, result, ACT - 1, 1, 1, 0, 0));
+    TRAPS(MXU_FAULT_ACT_RANGE, mxu_start_load_activations(d, ACT, bytes, 1, 1, 0, 0));
+    TRAPS(MXU_FAULT_COMMAND, (uma_write32(d, MXU_COMMAND, MXU_START + MXU_CMD_FILL), (int32_t)uma_read32(d, MXU_FAULT)));
 }
 
 static void test_misaligned(void)
@@ -308,9 +359,11 @@ int main(int argc, char **argv)
     }
     test_a_layer();
     test_fill_and_strides();
+    test_a_queue();
     test_sums_wrap();
     test_addresses_outside();
     test_what_was_never_written();
+    test_in_flight();
     test_misaligned();
     test_illegal();
     test_broken_devices();

@@ -63,6 +63,7 @@ FAULTS = {
     8: "weights are not aligned to 8 bytes, or accumulators not to 32",
     9: "a register was written while a command ran",
     10: "a register was used that there is not",
+    11: "a command used what a started transfer had not ended with",
     16: "no matrix unit answers",
     17: "a memory is smaller than the model was compiled for",
     18: "a command does not end",
@@ -72,7 +73,7 @@ FAULTS = {
 
 COUNTERS = ("cycles", "bytes_in", "bytes_out", "macs", "commands")
 
-_SIMULATOR_BYTES = 1024  # its registers
+_SIMULATOR_BYTES = 2048  # its registers, and the transfers in its queue
 
 
 @hookimpl
@@ -92,11 +93,13 @@ def patterns(target: Target) -> list[Pattern]:
 
 @hookimpl
 def estimate_cost(region: MatchedRegion, target: Target) -> Cost | None:
-    """Cycles and bytes, by counting the commands."""
+    """Cycles and bytes, by following the commands."""
     from .cost import cost_of
+    from .machine import Machine
 
+    machine = Machine.of(target).tir
     ways = [(match, match.pattern.lower) for match in region.matches]
-    return Cost.total([cost_of(lower(match, target).func) for match, lower in ways if lower is not None])
+    return Cost.total([cost_of(lower(match, target).func, machine) for match, lower in ways if lower is not None])
 
 
 @hookimpl

@@ -1,9 +1,9 @@
-"""What a layer costs: the commands of its loops, counted without running them. README.md has the cycles."""
+"""What a layer costs: the commands of its loops, followed without running them. README.md has the cycles."""
 
 from __future__ import annotations
 
 from uma.hookspecs import Cost
-from uma.tir import Copied, Executed, PrimFunc, count_commands
+from uma.tir import Copied, Executed, Machine, PrimFunc, count_commands, elapsed_cycles
 
 from .machine import LANES
 from .tiling import parts
@@ -14,11 +14,11 @@ _COMMAND, _TRANSFER = 4, 16
 """Cycles of any command, and more of one that moves data."""
 
 
-def cost_of(func: PrimFunc) -> Cost:
+def cost_of(func: PrimFunc, machine: Machine) -> Cost:
     """Cycles and bytes of a call of a function that `lower` made."""
     counted = count_commands(func)
-    cycles = sum(times * (_COMMAND + _cycles(command)) for command, times in counted.items())
     moved = sum(times * command.nbytes for command, times in counted.items() if isinstance(command, Copied))
+    cycles = elapsed_cycles(func, _cycles, issue=_COMMAND, copies=machine.queues[0])
     return Cost(cycles=cycles, bytes_moved=moved)
 
 

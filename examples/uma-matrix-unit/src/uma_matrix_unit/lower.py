@@ -147,8 +147,11 @@ def _scheduled(func: PrimFunc, layer: Layer, tiling: Tiling, machine: Machine) -
     rows, row = s.split("y", tiling.height)
     columns, pixel = s.split("x", tiling.width)
     group, block = s.split("g", tiling.blocks)
-    s.reorder(group, "b", rows, columns, block, row, pixel, "n")
-    tile = columns
+    # The only tile stays where weights come group by group.
+    outer = ("b", rows, columns, group) if tiling.ahead == "groups" else (group, "b", rows, columns)
+    s.reorder(*outer, block, row, pixel, "n")
+    tile = columns if tiling.width < shape.out_width else rows if tiling.height < shape.out_height else "b"
+    part = group if tiling.slices else tile
 
     # Biases, products and residuals one after the other; results of each block as soon as it is summed up.
     s.reverse_compute_at("out", block, tail="shrink")
@@ -158,8 +161,8 @@ def _scheduled(func: PrimFunc, layer: Layer, tiling: Tiling, machine: Machine) -
     bias, products, *residual = parts
 
     s.cache_write(products, "sums", accumulators, at=block)
-    s.cache_write("out", "out", activations, at=tile)
-    s.cache_read("out", "record", weights, at=group)
+    made = s.cache_write("out", "out", activations, at=part)
+    records = s.cache_read("out", "record", weights, at=group)
     s.compute_at("take", tile)
     s.store_at("taken", tile)
     s.set_scope("taken", activations)
@@ -168,13 +171,14 @@ def _scheduled(func: PrimFunc, layer: Layer, tiling: Tiling, machine: Machine) -
     row, pixel, lane, tap, byte = s.loops(products)[5:]
     (taps, tap), (depths, byte) = s.split(tap, tiling.taps), s.split(byte, tiling.depth)
     s.reorder(taps, depths, row, pixel, tap, byte, lane)
-    s.cache_read(products, "weight", weights, at=group if tiling.resident else depths)
+    step = depths if tiling.depth < shape.depth else taps
+    held = s.cache_read(products, "weight", weights, at=group if tiling.resident else step)
     if residual:
-        s.compute_at("keep", block)
-        s.store_at("kept", block)
+        s.compute_at("keep", part)
+        s.store_at("kept", part)
         s.set_scope("kept", activations)
         s.as_copy("keep")
-        s.cache_read(residual[0], "diagonal", weights, at=group)
+        s.cache_read(residual[0], "diagonal", weights, at=outer[0])
         s.reorder(*s.loops(residual[0])[-2:], s.loops(residual[0])[-3])
 
     for border in borders:
@@ -188,4 +192,13 @@ def _scheduled(func: PrimFunc, layer: Layer, tiling: Tiling, machine: Machine) -
         s.tensorize(pixel, do("mxu_fill"), value=layer.low)  # whatever the sums are
     else:
         s.tensorize(row, do("mxu_requantise"), **_numbers(layer))
+
+    (dma,) = machine.tir.queues
+    pictures = [*(["kept"] if residual else []), made.name]
+    if tiling.ahead == "tiles":
+        s.double_buffer(["taken", *pictures], tile, dma)
+    elif tiling.ahead == "groups":
+        s.double_buffer([records.name, held.name, *(pictures if tiling.slices else [])], group, dma)
+    elif tiling.ahead == "steps":
+        s.double_buffer(held, step, dma)
     return s.func

@@ -39,13 +39,17 @@ activations = memory(
     activation_bytes,
     copy_in="mxu_load_activations({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
     copy_out="mxu_store({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+    start_in="mxu_start_load_activations({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+    start_out="mxu_start_store({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
 )
 weights = memory(
     weight_bytes,
     align(LANES),
     copy_in="mxu_load_weights({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
+    start_in="mxu_start_load_weights({device}, {to}, {from}, {rows}, {row_bytes}, {to_stride}, {from_stride})",
 )
 accumulators = memory(accumulator_bytes, align(PIXEL_BYTES))
+dma = queue("mxu_wait({device}, {pending})")
 
 @intrinsic("mxu_fill({device}, {to}, {to_stride0}, {rows}, {row_bytes}, {value})")
 def mxu_fill(

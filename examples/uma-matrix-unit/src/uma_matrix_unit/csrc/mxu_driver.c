@@ -42,6 +42,30 @@ int32_t mxu_store(uma_device *device, void *to, uint32_t from, int32_t rows, int
     return transfer(device, MXU_CMD_STORE, to, to_stride, from, from_stride, rows, row_bytes);
 }
 
+int32_t mxu_start_load_activations(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                                   int32_t to_stride, int32_t from_stride)
+{
+    return transfer(device, MXU_CMD_LOAD_ACT + MXU_START, from, from_stride, to, to_stride, rows, row_bytes);
+}
+
+int32_t mxu_start_load_weights(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                               int32_t to_stride, int32_t from_stride)
+{
+    return transfer(device, MXU_CMD_LOAD_WGT + MXU_START, from, from_stride, to, to_stride, rows, row_bytes);
+}
+
+int32_t mxu_start_store(uma_device *device, void *to, uint32_t from, int32_t rows, int32_t row_bytes,
+                        int32_t to_stride, int32_t from_stride)
+{
+    return transfer(device, MXU_CMD_STORE + MXU_START, to, to_stride, from, from_stride, rows, row_bytes);
+}
+
+int32_t mxu_wait(uma_device *device, int32_t pending)
+{
+    uma_write32(device, MXU_PENDING, pending);
+    return run(device, MXU_CMD_WAIT);
+}
+
 int32_t mxu_fill(uma_device *device, uint32_t to, int32_t stride, int32_t rows, int32_t row_bytes, int32_t value)
 {
     uma_write32(device, MXU_ADDRESS, to);
@@ -128,7 +152,7 @@ static uint64_t counter(uma_device *device, int32_t index)
     return low | (uint64_t)uma_read32(device, offset + 4) << 32;
 }
 
-/* Nothing is left running after a command, and nothing is to be given back: the counters must stay readable. */
+/* Nothing is left running: kernels wait for all that they start, and a fault ends it. The counters must stay readable. */
 const uma_driver mxu_driver = {
     "matrix_unit", 0, 1, open_device, reset, NULL, NULL, MXU_N_COUNTERS, counter,
 };

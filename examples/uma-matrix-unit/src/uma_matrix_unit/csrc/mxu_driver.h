@@ -18,6 +18,17 @@ int32_t mxu_load_weights(uma_device *device, uint32_t to, const void *from, int3
 int32_t mxu_store(uma_device *device, void *to, uint32_t from, int32_t rows, int32_t row_bytes, int32_t to_stride,
                   int32_t from_stride);
 
+/* The same, started only: the data are there after mxu_wait. */
+int32_t mxu_start_load_activations(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                                   int32_t to_stride, int32_t from_stride);
+int32_t mxu_start_load_weights(uma_device *device, uint32_t to, const void *from, int32_t rows, int32_t row_bytes,
+                               int32_t to_stride, int32_t from_stride);
+int32_t mxu_start_store(uma_device *device, void *to, uint32_t from, int32_t rows, int32_t row_bytes,
+                        int32_t to_stride, int32_t from_stride);
+
+/* Waits until at most `pending` of the transfers that were started have not ended, those started last. */
+int32_t mxu_wait(uma_device *device, int32_t pending);
+
 /* Writes `value` into `rows` rows of `row_bytes` activations, `stride` bytes apart. */
 int32_t mxu_fill(uma_device *device, uint32_t to, int32_t stride, int32_t rows, int32_t row_bytes, int32_t value);
 

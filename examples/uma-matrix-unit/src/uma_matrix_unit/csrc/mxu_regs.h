@@ -58,7 +58,8 @@
 #define MXU_ZERO_POINT 0xDCu
 #define MXU_LOW 0xE0u
 #define MXU_HIGH 0xE4u
-#define MXU_OPERANDS_END 0xE8u
+#define MXU_PENDING 0xE8u
+#define MXU_OPERANDS_END 0xECu
 
 #define MXU_CMD_LOAD_ACT 1u
 #define MXU_CMD_LOAD_WGT 2u
@@ -67,6 +68,10 @@
 #define MXU_CMD_BIAS 5u
 #define MXU_CMD_MAC 6u
 #define MXU_CMD_REQUANTISE 7u
+#define MXU_CMD_WAIT 8u /* until at most MXU_PENDING of the transfers that were started have not ended */
+
+#define MXU_START 16u     /* added to MXU_CMD_LOAD_ACT, MXU_CMD_LOAD_WGT, MXU_CMD_STORE: is not waited for */
+#define MXU_QUEUE_SIZE 16 /* transfers that were started and have not ended; one more waits for room */
 
 #define MXU_ROUND_DOUBLE 0u
 #define MXU_ROUND_UP 1u
@@ -86,6 +91,7 @@
 #define MXU_FAULT_MISALIGNED 8 /* weights must lie at multiples of 8 bytes, accumulators of 32 */
 #define MXU_FAULT_BUSY 9       /* a register is written while a command runs */
 #define MXU_FAULT_REGISTER 10  /* there is no such register, or it is not for that */
+#define MXU_FAULT_IN_FLIGHT 11 /* a command uses bytes of a transfer that was started and not waited for */
 
 /* Faults that the driver finds. */
 #define MXU_FAULT_ABSENT 16  /* no matrix unit answers at this address */

@@ -18,10 +18,22 @@ int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes);
 
 typedef struct bank {
     uint8_t *bytes;
-    uint8_t *known; /* for each byte: was it written since the last reset? */
+    uint8_t *known; /* for each byte: was it written since the last reset, and does a started transfer use it? */
     uint32_t size;
     int32_t outside, unknown; /* faults */
 } bank;
+
+enum { UNKNOWN, KNOWN, STORING, LOADING }; /* STORING: known, and read by a transfer that was started */
+
+/* A transfer: rows of bytes between a bank and host memory. */
+typedef struct transfer {
+    bank *b;
+    uint8_t *host;
+    ptrdiff_t host_stride;
+    uint64_t address, stride, end; /* the cycle in which it ends */
+    uint32_t rows, row_bytes;
+    int is_store;
+} transfer;
 
 enum { CYCLES, BYTES_IN, BYTES_OUT, MACS, COMMANDS };
 
@@ -29,6 +41,9 @@ typedef struct sim {
     bank act, wgt, acc;
     uint32_t operands[(MXU_OPERANDS_END - MXU_OPERANDS) / 4u];
     uint64_t counters[MXU_N_COUNTERS];
+    transfer queue[MXU_QUEUE_SIZE]; /* transfer n that was started is at n % MXU_QUEUE_SIZE */
+    uint64_t started, ended;        /* how many of them */
+    uint64_t dma_end;               /* the cycle in which the last one ends */
     int32_t fault;
     int busy; /* 0: no command runs */
 } sim;
@@ -60,7 +75,15 @@ static int32_t reach(const bank *b, uint64_t address, uint64_t bytes)
 static int32_t readable(const bank *b, uint64_t address, uint64_t bytes)
 {
     UMA_TRY(reach(b, address, bytes));
-    return memchr(b->known + address, 0, (size_t)bytes) == NULL ? 0 : b->unknown;
+    if (memchr(b->known + address, UNKNOWN, (size_t)bytes) != NULL) return b->unknown;
+    return memchr(b->known + address, LOADING, (size_t)bytes) == NULL ? 0 : MXU_FAULT_IN_FLIGHT;
+}
+
+static int32_t writable(const bank *b, uint64_t address, uint64_t bytes)
+{
+    UMA_TRY(reach(b, address, bytes));
+    if (memchr(b->known + address, STORING, (size_t)bytes) != NULL) return MXU_FAULT_IN_FLIGHT;
+    return memchr(b->known + address, LOADING, (size_t)bytes) == NULL ? 0 : MXU_FAULT_IN_FLIGHT;
 }
 
 static uint32_t load_word(const bank *b, uint64_t address)
@@ -100,47 +123,88 @@ static uint64_t row_cycles(const sim *s)
     return (uint64_t)get(s, MXU_ROWS) * ((get(s, MXU_ROW_BYTES) + 7u) / 8u);
 }
 
-/* Begins a transfer: counts it. */
-static int32_t begin(sim *s, const bank *b, int counter)
+/* What a command says of a transfer; whether that can be done. */
+static int32_t prepare(const sim *s, bank *b, int is_store, transfer *t)
 {
-    UMA_TRY(rows_within(s, b));
-    s->counters[counter] += (uint64_t)get(s, MXU_ROWS) * get(s, MXU_ROW_BYTES);
-    s->counters[CYCLES] += DMA_CYCLES + row_cycles(s);
-    return 0;
-}
-
-static uint8_t *host_row(const sim *s, uint32_t row)
-{
-    const uint64_t address = (uint64_t)get(s, MXU_HOST + 4u) << 32 | get(s, MXU_HOST);
-
-    return (uint8_t *)(uintptr_t)address + (ptrdiff_t)get_signed(s, MXU_HOST_STRIDE) * (ptrdiff_t)row;
-}
-
-static int32_t load(sim *s, bank *b)
-{
-    const uint32_t row_bytes = get(s, MXU_ROW_BYTES), stride = get(s, MXU_ROWS) > 1 ? get(s, MXU_STRIDE) : 0;
+    const uint64_t host = (uint64_t)get(s, MXU_HOST + 4u) << 32 | get(s, MXU_HOST);
     uint32_t row;
 
-    if (b == &s->wgt && (get(s, MXU_ADDRESS) | stride | row_bytes) % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
-    UMA_TRY(begin(s, b, BYTES_IN));
-    for (row = 0; row < get(s, MXU_ROWS); row++) {
-        const size_t to = get(s, MXU_ADDRESS) + (size_t)row * stride;
-        memcpy(b->bytes + to, host_row(s, row), row_bytes);
-        memset(b->known + to, 1, row_bytes);
+    t->b = b;
+    t->is_store = is_store;
+    t->host = (uint8_t *)(uintptr_t)host;
+    t->host_stride = get_signed(s, MXU_HOST_STRIDE);
+    t->address = get(s, MXU_ADDRESS);
+    t->rows = get(s, MXU_ROWS);
+    t->row_bytes = get(s, MXU_ROW_BYTES);
+    t->stride = t->rows > 1 ? get(s, MXU_STRIDE) : 0;
+    if (b == &s->wgt && (t->address | t->stride | t->row_bytes) % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
+    UMA_TRY(rows_within(s, b));
+    for (row = 0; row < t->rows; row++) {
+        const uint64_t at = t->address + row * t->stride;
+        UMA_TRY(is_store ? readable(b, at, t->row_bytes) : writable(b, at, t->row_bytes));
     }
     return 0;
 }
 
-static int32_t store(sim *s)
+static void mark(const transfer *t, int state)
 {
-    const uint32_t row_bytes = get(s, MXU_ROW_BYTES);
     uint32_t row;
 
-    UMA_TRY(begin(s, &s->act, BYTES_OUT));
-    for (row = 0; row < get(s, MXU_ROWS); row++) {
-        const size_t from = get(s, MXU_ADDRESS) + (size_t)row * get(s, MXU_STRIDE);
-        UMA_TRY(readable(&s->act, from, row_bytes));
-        memcpy(host_row(s, row), s->act.bytes + from, row_bytes);
+    for (row = 0; row < t->rows; row++) memset(t->b->known + t->address + row * t->stride, state, t->row_bytes);
+}
+
+static void move(const transfer *t)
+{
+    uint32_t row;
+
+    for (row = 0; row < t->rows; row++) {
+        uint8_t *const own = t->b->bytes + t->address + row * t->stride;
+        uint8_t *const host = t->host + t->host_stride * (ptrdiff_t)row;
+        memcpy(t->is_store ? host : own, t->is_store ? own : host, t->row_bytes);
+    }
+    mark(t, KNOWN);
+}
+
+static void pass_until(sim *s, uint64_t cycle)
+{
+    if (s->counters[CYCLES] < cycle) s->counters[CYCLES] = cycle;
+}
+
+/* Waits until no more than `pending` transfers have not ended. Only then is what they move there: a wait that is missing
+ * is seen whatever the cycles are. */
+static void wait_for_transfers(sim *s, uint64_t pending)
+{
+    uint64_t n;
+
+    while (s->started - s->ended > pending) {
+        const transfer *t = &s->queue[s->ended % MXU_QUEUE_SIZE];
+        pass_until(s, t->end);
+        move(t);
+        s->ended++;
+    }
+    for (n = s->ended; n < s->started; n++) { /* two may store the same bytes */
+        const transfer *t = &s->queue[n % MXU_QUEUE_SIZE];
+        mark(t, t->is_store ? STORING : LOADING);
+    }
+}
+
+/* A transfer, which begins when those before it have ended. */
+static int32_t run_transfer(sim *s, bank *b, int is_store, int is_started)
+{
+    transfer t;
+
+    if (!is_started) wait_for_transfers(s, 0);
+    UMA_TRY(prepare(s, b, is_store, &t));
+    s->counters[is_store ? BYTES_OUT : BYTES_IN] += (uint64_t)t.rows * t.row_bytes;
+    if (is_started) wait_for_transfers(s, MXU_QUEUE_SIZE - 1);
+    t.end = (s->dma_end > s->counters[CYCLES] ? s->dma_end : s->counters[CYCLES]) + DMA_CYCLES + row_cycles(s);
+    s->dma_end = t.end;
+    if (is_started) {
+        mark(&t, is_store ? STORING : LOADING);
+        s->queue[s->started++ % MXU_QUEUE_SIZE] = t;
+    } else {
+        pass_until(s, t.end);
+        move(&t);
     }
     return 0;
 }
@@ -155,8 +219,9 @@ static int32_t fill(sim *s)
     UMA_TRY(rows_within(s, &s->act));
     for (row = 0; row < get(s, MXU_ROWS); row++) {
         const size_t to = get(s, MXU_ADDRESS) + (size_t)row * get(s, MXU_STRIDE);
+        UMA_TRY(writable(&s->act, to, bytes));
         memset(s->act.bytes + to, value, bytes);
-        memset(s->act.known + to, 1, bytes);
+        memset(s->act.known + to, KNOWN, bytes);
     }
     s->counters[CYCLES] += row_cycles(s);
     return 0;
@@ -194,7 +259,7 @@ static int32_t bias(sim *s)
         for (x = 0; x < get(s, MXU_WIDTH); x++) {
             memcpy(s->acc.bytes + row + x * PIXEL_BYTES, s->wgt.bytes + record, PIXEL_BYTES);
         }
-        memset(s->acc.known + row, 1, get(s, MXU_WIDTH) * PIXEL_BYTES);
+        memset(s->acc.known + row, KNOWN, get(s, MXU_WIDTH) * PIXEL_BYTES);
     }
     s->counters[CYCLES] += n_pixels(s);
     return 0;
@@ -290,9 +355,9 @@ static int32_t requantise(sim *s)
         const uint64_t row = get(s, MXU_ADDRESS) + (uint64_t)y * get(s, MXU_STRIDE_Y);
         const uint64_t acc = get(s, MXU_ACC) + (uint64_t)y * get(s, MXU_ACC_Y);
         UMA_TRY(readable(&s->acc, acc, width * PIXEL_BYTES));
-        UMA_TRY(reach(&s->act, row + (uint64_t)(width - 1) * get(s, MXU_STRIDE), channels));
         for (x = 0; x < width; x++) {
             const size_t to = row + (size_t)x * get(s, MXU_STRIDE);
+            UMA_TRY(writable(&s->act, to, channels));
             for (n = 0; n < channels; n++) {
                 const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
                 const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
@@ -300,7 +365,7 @@ static int32_t requantise(sim *s)
                 const int64_t result = scaled(sum, multiplier, shift, rounding) + zero;
                 s->act.bytes[to + n] = (uint8_t)(result < low ? low : result > high ? high : result);
             }
-            memset(s->act.known + to, 1, channels);
+            memset(s->act.known + to, KNOWN, channels);
         }
     }
     s->counters[CYCLES] += n_pixels(s);
@@ -311,14 +376,20 @@ static int32_t requantise(sim *s)
 
 static int32_t execute(sim *s, uint32_t command)
 {
+    const int is_started = command > MXU_START;
+
+    switch (is_started ? command - MXU_START : command) {
+    case MXU_CMD_LOAD_ACT: return run_transfer(s, &s->act, 0, is_started);
+    case MXU_CMD_LOAD_WGT: return run_transfer(s, &s->wgt, 0, is_started);
+    case MXU_CMD_STORE: return run_transfer(s, &s->act, 1, is_started);
+    default: break;
+    }
     switch (command) {
-    case MXU_CMD_LOAD_ACT: return load(s, &s->act);
-    case MXU_CMD_LOAD_WGT: return load(s, &s->wgt);
-    case MXU_CMD_STORE: return store(s);
     case MXU_CMD_FILL: return fill(s);
     case MXU_CMD_BIAS: return bias(s);
     case MXU_CMD_MAC: return mac(s);
     case MXU_CMD_REQUANTISE: return requantise(s);
+    case MXU_CMD_WAIT: wait_for_transfers(s, get(s, MXU_PENDING)); return 0;
     default: return MXU_FAULT_COMMAND;
     }
 }
@@ -326,6 +397,7 @@ static int32_t execute(sim *s, uint32_t command)
 static void stop(sim *s, int32_t fault)
 {
     if (s->fault == 0) s->fault = fault;
+    if (s->fault != 0) s->ended = s->started; /* what was started is given up */
 }
 
 static void reset(sim *s)
@@ -334,6 +406,7 @@ static void reset(sim *s)
     memset(s->wgt.known, 0, s->wgt.size);
     memset(s->acc.known, 0, s->acc.size);
     memset(s->counters, 0, sizeof s->counters);
+    s->started = s->ended = s->dma_end = 0;
     s->fault = 0;
     s->busy = 0;
 }
@@ -351,9 +424,9 @@ static void write_register(void *self, uint32_t offset, uint32_t value)
     } else if (offset != MXU_COMMAND) {
         stop(s, MXU_FAULT_REGISTER);
     } else if (s->fault == 0) {
-        stop(s, execute(s, value));
         s->counters[COMMANDS] += 1;
         s->counters[CYCLES] += ISSUE_CYCLES;
+        stop(s, execute(s, value));
         s->busy = POLLS;
     }
 }
