@@ -9,6 +9,7 @@ from tests._support.tir_tools import func
 
 from uma.errors import TextError
 from uma.relay.text import parse_module
+from uma.tir.form.nodes import Axis, Buffer, Exec, For, Intrinsic, Param, PrimFunc, Store, Var, View, const, seq
 from uma.tir.proofs.indices import index_faults
 from uma.tir.proofs.proof import unproven
 from uma.tir.proofs.written import output_faults
@@ -335,3 +336,27 @@ def test_a_text_is_refused_with_line_and_column() -> None:
         parse_module(text, name="dump.py")
     assert caught.value.where == "dump.py:5:9"
     assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [
+        ([(0, 8), (8, 8), (3, 8)], []),
+        ([(8, 8), (12, 4)], []),  # the parameter would go beyond, what is accessed does not
+        (
+            [(8, 8), (9, 8)],
+            ["a view from 9 on may be 9 to 16, and is not proven to be within dimension 0 of 'y'"],
+        ),
+        ([(16, 0)], ["a view from 16 on is 16, outside of dimension 0 of 'y', which has 16"]),
+        (
+            [(0, 8), (0, 9), (0, 9)],
+            ["index i may be 0 to 8, and is not proven to be within dimension 0 of 'a'"] * 2,
+        ),
+    ],
+)
+def test_each_execution_of_an_intrinsic(runs: list[tuple[int, int]], found: list[str]) -> None:
+    a, y, i, n = Buffer("a", (8,), "int8"), Buffer("y", (16,), "int8"), Var("i"), Var("n")
+    clear = Intrinsic("clear", (a,), (n,), For(i, n, Store(a, (i,), const(0, "int8"))), "clear({a}, {n})")
+    done = [Exec(clear, (View(y, (const(at),), (Axis(0),)),), (const(count),)) for at, count in runs]
+    faults = [fault.what for fault in index_faults(PrimFunc((Param(y, "output"),), seq(*done)))]
+    assert len(faults) == len(found) and all(map(str.startswith, faults, found)), faults
