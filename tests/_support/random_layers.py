@@ -62,7 +62,7 @@ class Layers:
         return {var.name: self.numbers(var.shape, var.dtype) for var in self.inputs}
 
     def add(self, kind: str, is_float: bool) -> None:
-        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``dense``, ``matmul`` or ``transpose``."""
+        """A layer: ``conv1d``, ``conv2d``, ``depthwise``, ``grouped``, ``dense``, ``matmul`` or ``transpose``."""
         dtype = "float32" if is_float else self.pick("int8", "int8", "uint8")
         getattr(self, kind)(dtype, "float32" if is_float else "int8")
 
@@ -107,6 +107,17 @@ class Layers:
         padding = tuple(int(self.rng.integers(0, 3)) for _ in range(2 * rank))
         attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": channels, **self._attrs(dtype)}
         self._finish(f"conv{rank}d", (x, const(self.numbers((*kernel, 1, channels), weight))), attrs)
+
+    def grouped(self, dtype: str, weight: str) -> None:
+        """A convolution in a few groups of channels."""
+        groups, channels, out = self.pick(2, 3), self.pick(1, 2, 3, 8), self.pick(1, 4, 8, 16, 20)
+        kernel, stride = self.pick(1, 2, 3), self.pick(1, 1, 2)
+        extents = (kernel + int(self.rng.integers(0, 6)) for _ in range(2))
+        x = self.input((1, *extents, groups * channels), dtype)
+        pad = tuple(int(self.rng.integers(0, 2)) for _ in range(4))
+        attrs = {"strides": (stride, 1), "padding": pad, "groups": groups, **self._attrs(dtype)}
+        w = const(self.numbers((kernel, kernel, channels, groups * out), weight))
+        self._finish("conv2d", (x, w), attrs)
 
     def dense(self, dtype: str, weight: str) -> None:
         rows = self.pick((), (1,), (7,), (13,), (2, 9))

@@ -64,6 +64,7 @@ class Product:
         inside: which steps of the sum are there, the others being of borders; None where all are.
         between: the first ``x`` whose taps are all inside their rows, and the first one after these.
         joined: how long the rows of the result are that are one row here, which ``x`` goes along; 0 where none are.
+        groups: of channels, each with data of its own, which are the first dimension of ``shape`` if there are several.
     """
 
     shape: tuple[int, ...]
@@ -76,6 +77,7 @@ class Product:
     inside: Callable[[Index, Expr, Index], Expr | None] | None = None
     between: tuple[int, int] = (0, 0)
     joined: int = 0
+    groups: int = 1
 
     @property
     def row(self) -> int:
@@ -85,15 +87,14 @@ class Product:
 
 def product_of(fusion: Fusion, operand: Operand) -> Product | None:
     """What the anchor of ``fusion``, a convolution or a matrix product, computes, as a product; None where it is none
-    of this form: a convolution in a few groups, a product whose first operand is broadcast.
+    of this form: a product whose first operand is broadcast.
     """
     call = fusion.anchor
     assert call is not None
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     name = (call.op_name or "").rpartition(".")[2]
     if name in ("conv1d", "conv2d"):
-        is_depthwise = call.attrs.groups == data.shape[-1] == call.shape[-1] > 1
-        return _convolution(fusion, call, data, weight, operand) if call.attrs.groups == 1 or is_depthwise else None
+        return _convolution(fusion, call, data, weight, operand)
     if name == "matmul" and not (data.shape[:-2] == call.shape[:-2] and weight.shape[:-2] in ((), call.shape[:-2])):
         return None
     rows, stages = _rows(data, operand)
@@ -131,15 +132,16 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     row_stride, row_dilation = (attrs.strides[0], attrs.dilation[0]) if is_picture else (1, 1)
     top, left, bottom, right = attrs.padding if is_picture else (0, attrs.padding[0], 0, attrs.padding[1])
     # Without dilation the taps of a row lie side by side.
-    is_depthwise = attrs.groups > 1
-    is_run = not is_depthwise and (dilation == 1 or kernel_width == 1)
+    is_depthwise = attrs.groups == channels == call.shape[-1] > 1
+    groups = 1 if is_depthwise else attrs.groups
+    is_run = attrs.groups == 1 and (dilation == 1 or kernel_width == 1)
     taps = (kernel_height, kernel_width * channels) if is_run else (kernel_height, kernel_width, weight.shape[-2])
     is_odd = is_depthwise and channels % LANES != 0
     room = (ROOM if is_odd else 0) if is_depthwise else -taps[-1] % operand.group
     given, is_flat = flat(fusion, data)
     has_borders = any((top, left, bottom, right))
     # Where each pixel is alone, a picture is one row of them.
-    is_joined = is_flat and height > 1 and not is_depthwise and not has_borders
+    is_joined = is_flat and height > 1 and attrs.groups == 1 and not has_borders
     is_joined = is_joined and math.prod(weight.shape[:-2]) == stride == row_stride == 1
     if is_joined:
         height, width = 1, height * width
@@ -156,12 +158,15 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
+        group, outer = (outer[0], outer[1:]) if groups > 1 else (Imm(0, INDEX), outer)
         y = outer[1] if len(outer) > 1 else Imm(0, INDEX)
         row, first = y * row_stride + taps[0] * row_dilation, x * (stride * channels)
         if not is_run:
             first = first + taps[1] * (dilation * channels)
         if not stages:
             row, first = row - top, first - left * channels
+        if groups > 1:
+            first = first + group * (channels // groups)
         return element(outer[0], row, first + (o if is_depthwise else taps[-1]))
 
     def inside(outer: Index, x: Expr, taps: Index) -> Expr:
@@ -172,13 +177,17 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
 
     def of_weight(outer: Index, taps: Index, o: Expr) -> Expr:
         kx, c = (taps[1] // channels, taps[1] % channels) if is_run else (taps[1], taps[2])
+        o = outer[0] * (call.shape[-1] // groups) + o if groups > 1 else o
         return weight[(taps[0], kx, c, o) if is_picture else (kx, c, o)]
 
     asked = inside if has_borders and not stages else None
     between = (-(-left // stride), (width + left - (kernel_width - 1) * dilation - 1) // stride + 1)
     shape = (batch, width, call.shape[-1]) if is_joined else call.shape
     joined = data.shape[-2] if is_joined else 0
-    return Product(shape, taps, of_data, of_weight, 0, stages, is_depthwise, asked, between, joined)
+    if groups > 1:
+        shape = (groups, *shape[:-1], shape[-1] // groups)
+    batches = int(groups > 1)
+    return Product(shape, taps, of_data, of_weight, batches, stages, is_depthwise, asked, between, joined, groups)
 
 
 def bordered(

@@ -62,6 +62,10 @@ def tiled(
     s, loops = nest.schedule, nest.schedule.loops(nest.product)
     if product.joined:
         s.fuse(*s.loops(nest.last)[1:3])
+    if product.groups > 1:
+        *before, channel = s.loops(nest.last)
+        part, channel = s.split(channel, product.shape[-1])
+        s.reorder(part, *before, channel)
     rank = len(sums.shape)
     outer, reduction, grouped = loops[:rank], loops[rank : rank + axes], loops[rank + axes :]
     blocks, lane = s.split(outer.pop(), tile.lanes)
@@ -289,10 +293,13 @@ def _centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: in
     depth = product.batches
 
     def place(index: Sequence[Expr]) -> tuple[Expr, ...]:
-        if not product.joined:
-            return tuple(index)
-        n, y, x, o = index
-        return n, y * product.joined + x, o
+        if product.joined:
+            n, y, x, o = index
+            return n, y * product.joined + x, o
+        if product.groups > 1:
+            *before, o = index
+            return (o // product.shape[-1], *before, o % product.shape[-1])
+        return tuple(index)
 
     if not zero:
         return te.compute(shape, lambda *i: sums[place(i)], "anchor")
@@ -302,4 +309,9 @@ def _centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: in
         lambda *i: te.sum(product.weight(i[:depth], axes, i[-1]).astype("int32"), axes),
         "weight_sums",
     )
-    return te.compute(shape, lambda *i: weights[(*i[:depth], i[-1])] * -zero + sums[place(i)], "centred")
+
+    def element(*index: Expr) -> Expr:
+        at = place(index)
+        return weights[(*at[:depth], at[-1])] * -zero + sums[at]
+
+    return te.compute(shape, element, "centred")

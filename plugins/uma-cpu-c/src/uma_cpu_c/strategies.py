@@ -73,7 +73,8 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     if product is None or not _worthwhile(fusion, product):
         return None
     steps = 4 * math.prod(product.taps)
-    tile = choose(_pixels(product), product.shape[-1], steps, unit, row=product.row)
+    alone = product.groups > 1
+    tile = choose(_pixels(product), product.shape[-1], steps, unit, row=product.row, is_whole=alone)
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
@@ -87,34 +88,35 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     zero, weight_zero = attrs.input_zero_point, attrs.kernel_zero_point
     if data == "int16" and (zero or weight_zero):
         return None
-    is_grouped = dict(attrs.items).get("groups", 1) > 1
-    if is_grouped:
+    call = fusion.anchor
+    is_depthwise = dict(attrs.items).get("groups", 1) == call.args[0].shape[-1] == call.shape[-1] > 1
+    if is_depthwise:
         made = windows(fusion, unit, features)
         if made is not None:
             return made
-    by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_grouped
+    by_bytes = weight == "int8" and not weight_zero and data in ("int8", "uint8") and not is_depthwise
     how = next((dot for name, dot in _BYTES.items() if name in features), None) if by_bytes else None
     if how is not None:
         up = 0 if data == how.dtype else 128 if data == "int8" else -128
         operand, kept = Operand(how.dtype, up, zero + up, how.group), "int8"
     else:
         how = next(dot for name, dot in _WORDS.items() if name in features)
-        operand = Operand(how.dtype, -zero, 0, 1 if is_grouped else how.group)
+        operand = Operand(how.dtype, -zero, 0, 1 if is_depthwise else how.group)
         # Bytes are widened where they are loaded: they are half of what the cache has to give.
-        kept = "int32" if is_grouped else "int8" if weight == "int8" and not weight_zero else "int16"
+        kept = "int32" if is_depthwise else "int8" if weight == "int8" and not weight_zero else "int16"
     product = product_of(fusion, operand)
     if product is None or not _worthwhile(fusion, product):
         return None
     if kept != "int8":
         product = replace(product, weight=_centred(product, weight_zero, kept))
-    groups = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
-    bytes_of_step = groups * operand.group * _ITEM_BYTES[kept]
-    depthwise = product.is_depthwise
+    steps = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
+    bytes_of_step = steps * operand.group * _ITEM_BYTES[kept]
     pixels, channels = _pixels(product), product.shape[-1]
-    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, row=product.row)
+    row, alone = product.row, product.groups > 1
+    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, row=row, is_whole=alone)
     if tile is None:
         return None
-    if depthwise:
+    if is_depthwise:
         return tiled(fusion, product, tile, unit)
     instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
     return tiled(fusion, product, tile, unit, instruction, operand.zero)

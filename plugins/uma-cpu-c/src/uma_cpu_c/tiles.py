@@ -54,6 +54,7 @@ def choose(
     cost: float = 1.0,
     spare: int = 1,
     row: int = 0,
+    is_whole: bool = False,
 ) -> Tile | None:
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
 
@@ -68,6 +69,7 @@ def choose(
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
+        is_whole: whether a tile must have all channels.
     """
 
     def cycles(tile: Tile) -> float:
@@ -91,7 +93,8 @@ def choose(
     tiles = (t for n in lanes for t in _tiles(most, -(-channels // n), n, unit.registers - spare))
     room = 0 if channels % LANES == 0 else ROOM
     fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
-    small = [t for t in fitting if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
+    whole = (t for t in fitting if not is_whole or channels == t.channels)
+    small = [t for t in whole if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
 
