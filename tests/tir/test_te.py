@@ -267,7 +267,7 @@ def test_a_condition_that_never_holds_leaves_the_identity() -> None:
     x = data(4)
     k = te.reduce_axis(4, "k")
     func = lowered(te.compute((), lambda: te.min(x[k], k, where=k > 5), "y"), inputs=[x])
-    assert not [node for node in walk(func.body) if isinstance(node, Update)]
+    assert not [node for node in walk(simplify(func).body) if isinstance(node, Update)]
     assert interpret(func, {"x0": np.zeros(4, np.float32)})["out0"] == np.inf
 
 

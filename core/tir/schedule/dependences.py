@@ -8,13 +8,13 @@ Everything errs to one side: a dependence that is not there may be seen, none is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from ..form.nodes import Alloc, Bin, Bind, Buffer, Call, Expr, For, Imm, Load, Stmt, Store, Update, Var
 from ..form.printer import headline
-from ..form.visit import accesses, bodies, buffers_read, operands, substitute, variables, walk
+from ..form.visit import accesses, bodies, buffers_read, operands, statements, substitute, variables, walk
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds, Interval
 
@@ -25,6 +25,7 @@ __all__ = [
     "collect",
     "collect_all",
     "conflicts",
+    "conflicts_between",
     "distances",
     "inner_loops",
     "reduction_op",
@@ -75,9 +76,9 @@ def collect(stmt: Stmt, known: Bounds, buffer: Buffer | None = None) -> list[Use
     What ``stmt`` itself allocates is nobody else's and left out, unless asked for.
     """
     found: list[Use] = []
-    _collect(stmt, (), known, {}, found)
-    own = {part.buffer for part in walk(stmt) if isinstance(part, Alloc)} if buffer is None else set()
-    return [use for use in found if (use.buffer is buffer if buffer is not None else use.buffer not in own)]
+    _collect(stmt, (), known, {}, found, buffer)
+    own = {part.buffer for part in statements(stmt) if isinstance(part, Alloc)} if buffer is None else set()
+    return [use for use in found if use.buffer not in own]
 
 
 def collect_all(stmt: Stmt) -> list[Use]:
@@ -87,15 +88,24 @@ def collect_all(stmt: Stmt) -> list[Use]:
     return found
 
 
-def _collect(stmt: Stmt, around: tuple[Stmt, ...], known: Bounds, values: Mapping[Var, Expr], found: list[Use]) -> None:
+def _collect(
+    stmt: Stmt,
+    around: tuple[Stmt, ...],
+    known: Bounds,
+    values: Mapping[Var, Expr],
+    found: list[Use],
+    buffer: Buffer | None = None,
+) -> None:
     around = (*around, stmt)
     # The extent of a loop is asked for before its variable exists.
     outside = around[:-1] if isinstance(stmt, For) else around
     for expr in operands(stmt):
         for part in walk(expr):
-            if isinstance(part, Load):
+            if isinstance(part, Load) and (buffer is None or part.buffer is buffer):
                 found.append(Use(part.buffer, _forms(part.indices, values), stmt, False, outside, known))
     for use in accesses(stmt):
+        if buffer is not None and use.buffer is not buffer:
+            continue
         forms, spans, within = list(_forms(use.start, values)), [], known
         if use.view is not None:
             for number, (axis, extent) in enumerate(zip(use.view.axes, use.shape, strict=True)):
@@ -109,7 +119,7 @@ def _collect(stmt: Stmt, around: tuple[Stmt, ...], known: Bounds, values: Mappin
     if isinstance(stmt, Bind):
         values = {**values, stmt.var: substitute(stmt.value, values)}
     for body, within in known.inside(stmt):
-        _collect(body, around, within, values, found)
+        _collect(body, around, within, values, found, buffer)
 
 
 def _forms(indices: Sequence[Expr], values: Mapping[Var, Expr]) -> tuple[Affine, ...]:
@@ -168,17 +178,26 @@ def conflicts(uses: Sequence[Use], band: Sequence[Var], *, steps: bool = False) 
         band: the variables whose distance is asked for.
         steps: whether two steps of one reduction are a pair.
     """
-    for number, first in enumerate(uses):
-        for second in uses[number:]:
-            if first.buffer is not second.buffer or not (first.writes or second.writes):
-                continue
-            op = reduction_op(first.stmt)
-            if not steps and op is not None and op == reduction_op(second.stmt) and _is_target(first, second):
-                continue
-            shared = [var for var in band if var in first.inner and var in second.inner]
-            apart = distances(first, second, shared)
-            if apart is not None:
-                yield Conflict(first, second, apart)
+    pairs = ((first, second) for number, first in enumerate(uses) for second in uses[number:])
+    return _meeting(pairs, band, steps)
+
+
+def conflicts_between(earlier: Sequence[Use], later: Sequence[Use], band: Sequence[Var]) -> Iterator[Conflict]:
+    """The pairs of an access of ``earlier`` and one of ``later`` that may meet, but steps of one reduction."""
+    return _meeting(product(earlier, later), band, False)
+
+
+def _meeting(pairs: Iterable[tuple[Use, Use]], band: Sequence[Var], steps: bool) -> Iterator[Conflict]:
+    for first, second in pairs:
+        if first.buffer is not second.buffer or not (first.writes or second.writes):
+            continue
+        op = reduction_op(first.stmt)
+        if not steps and op is not None and op == reduction_op(second.stmt) and _is_target(first, second):
+            continue
+        shared = [var for var in band if var in first.inner and var in second.inner]
+        apart = distances(first, second, shared)
+        if apart is not None:
+            yield Conflict(first, second, apart)
 
 
 def _is_target(first: Use, second: Use) -> bool:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from ..form.dtype import itemsize
-from ..form.nodes import Alloc, Bind, Block, Buffer, For, Imm, Load, PrimFunc, Seq, Stmt, Store, Update, Var, const, seq
+from ..form.nodes import Alloc, Buffer, For, Imm, Load, PrimFunc, Stmt, Store, Update, Var
 from ..form.verify import verify
-from ..form.visit import accesses, bodies, fresh_name, operands, rebuild, variables, walk
+from ..form.visit import accesses, bodies, operands, rebuild, variables, walk
 from ..proofs.alias import may_alias
 from ..proofs.bounds import Bounds
 from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
-from .loops import require_independent
-from .nest import illegal, renamed, site_of, substituted, tidied
-from .state import LAST, State
+from .loops import parted, require_independent
+from .nest import illegal, site_of, tidied
+from .state import State
 
-__all__ = ["VectorUnit", "finished"]
+__all__ = ["VectorUnit", "finished", "in_loops"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
         ScheduleError: a loop cannot be of its kind, or the vectors do not fit the unit.
         InternalError: the function is malformed.
     """
-    while state.cuts:
-        state = _parted(state, next(iter(state.cuts)))
+    state = _all_parted(state)
     func = simplify(replace(state.func, body=tidied(state.func.body, Bounds({}))))
     func = replace(func, body=_of_kinds(func.body, state))
     for loop in _loops(func.body):
@@ -65,6 +63,22 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
     return func
 
 
+def in_loops(state: State) -> PrimFunc:
+    """The function of a schedule as it is: loops parted where they were cut, of the kinds that they were given.
+
+    Raises:
+        ScheduleError: a loop cannot be of its kind.
+    """
+    state = _all_parted(state)
+    return replace(state.func, body=_of_kinds(state.func.body, state), may_alias=())
+
+
+def _all_parted(state: State) -> State:
+    while state.cuts:
+        state, _ = parted(state, next(iter(state.cuts)))
+    return state
+
+
 def _vectors_in(loop: For) -> list[For]:
     return [inner for inner in _loops(loop.body) if inner.kind == "vectorized"]
 
@@ -72,40 +86,6 @@ def _vectors_in(loop: For) -> list[For]:
 def _loops(stmt: Stmt) -> list[For]:
     own = [stmt] if isinstance(stmt, For) else []
     return [*own, *(loop for body in bodies(stmt) for loop in _loops(body))]
-
-
-def _parted(state: State, var: Var) -> State:
-    """The loop over ``var`` as several, one after the other."""
-    cuts = state.cuts[var]
-    rest = {other: at for other, at in state.cuts.items() if other is not var}
-    site = site_of(state.func.body, lambda stmt: isinstance(stmt, For) and stmt.var is var)
-    if site is None:
-        return replace(state, cuts=rest)
-    loop = site.stmt
-    assert isinstance(loop, For)
-    low, high = site.bounds.of(loop.extent)
-    if low != high:
-        raise illegal(f"loop {var.name!r} cannot be peeled: its extent is not constant", "shrink its tail")
-    is_uneven = any(var in variables(inner.extent) for inner in _loops(loop.body))
-    places = [high - 1 if at == LAST else at for at in cuts if at != LAST or is_uneven]
-    points = [0, *sorted({at for at in places if 0 < at < high}), high]
-    names, kinds = state.names(), dict(state.kinds)
-    parts: list[Stmt] = []
-    for start, end in pairwise(points):
-        part: Stmt = For(var, const(end - start), substituted(loop.body, {var: var + start} if start else {}))
-        if start:
-            part, new = renamed(part, lambda name: fresh_name(name, names.taken))
-            kinds.update({Var(new[old.name]): kind for old, kind in kinds.items() if old.name in new})
-            rest.update({Var(new[old.name]): at for old, at in rest.items() if old.name in new})
-        # What is allocated in a loop that has one round then is not there for what follows.
-        parts.append(Block(names.new(f"{var.name}_{len(parts)}"), part) if _makes_room(loop.body) else part)
-    return replace(state, cuts=rest, kinds=kinds).put(loop, seq(*parts))
-
-
-def _makes_room(stmt: Stmt) -> bool:
-    if isinstance(stmt, For) and stmt.extent == Imm(1, stmt.var.dtype):
-        return _makes_room(stmt.body)
-    return isinstance(stmt, (Alloc, Bind)) or (isinstance(stmt, Seq) and any(map(_makes_room, stmt.stmts[-1:])))
 
 
 def _of_kinds(stmt: Stmt, state: State) -> Stmt:

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal, get_args
 
-from ..form.nodes import INDEX, Alloc, Bin, Bind, Buffer, Expr, For, If, Imm, Seq, Stmt, Var, const, minimum
+from ..form.nodes import (
+    INDEX,
+    Alloc,
+    Bin,
+    Bind,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Imm,
+    Seq,
+    Stmt,
+    Var,
+    const,
+    minimum,
+    seq,
+)
 from ..form.printer import headline
-from ..form.visit import bodies, buffers_read, buffers_written, operands, variables
+from ..form.visit import bodies, buffers_read, buffers_written, fresh_name, operands, rebuild, substitute, variables
 from ..proofs.bounds import Bounds
-from .dependences import Use, carried, collect, reordered, span
-from .nest import Site, illegal, substituted, wrapped
+from .dependences import Conflict, Use, carried, collect, conflicts_between, inner_loops, reordered, span
+from .nest import Site, illegal, renamed, site_of, substituted, wrapped
 from .state import LAST, State
 from .storage import is_filled, redeclared
 
-__all__ = ["Tail", "fuse", "parallel", "part", "reorder", "require_independent", "split", "unroll", "vectorize"]
+__all__ = [
+    "Tail",
+    "fuse",
+    "merge",
+    "parallel",
+    "part",
+    "parted",
+    "peel",
+    "reorder",
+    "require_independent",
+    "split",
+    "unroll",
+    "vectorize",
+]
 
 Tail = Literal["guard", "peel", "pad", "shrink"]
 
@@ -114,6 +145,152 @@ def fuse(state: State, a: Var | str, b: Var | str) -> tuple[State, Var]:
     count = _constant(inner)
     values = {outer.var: Bin("floordiv", var, Imm(count, INDEX)), inner.var: var % count}
     return state.put(outer, For(var, outer.extent * count, substituted(inner.body, values))), var
+
+
+def merge(state: State, order: Sequence[Var | str], levels: int = 1) -> tuple[State, list[Var]]:
+    """Loops that stand one after the other as one, each iteration of which does what one of each did; and so on for the
+    loops directly within them.
+    """
+    chosen = [state.uncut_loop(var, "merged")[1] for var in order]
+    names = ", ".join(repr(loop.var.name) for loop in chosen)
+    what = f"loops {names} cannot be merged"
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise illegal(f"{what}: it takes one or several, each named once")
+    bands = [_band(loop, levels, what) for loop in chosen]
+    first = bands[0]
+    own = [loop.var for loop in first]
+    for band in bands[1:]:
+        values: dict[Var, Expr] = dict(zip((loop.var for loop in band), own, strict=True))
+        for loop, other in zip(band, first, strict=True):
+            if substitute(loop.extent, values) is not other.extent:
+                raise illegal(f"{what}: {loop.var.name!r} has another extent than {other.var.name!r}")
+            if state.cuts.get(loop.var) != state.cuts.get(other.var):
+                hint = "split them alike"
+                raise illegal(f"{what}: {loop.var.name!r} is peeled elsewhere than {other.var.name!r}", hint)
+    site = site_of(state.func.body, lambda stmt: _run_of(stmt, chosen) is not None)
+    if site is None:
+        raise illegal(f"{what}: they do not stand one after the other", "name all that stand there, in order")
+    old = site.stmt
+    start, stop = _run_of(old, chosen) or (0, 0)
+    bodies_of = {band[0]: _iteration(band, own) for band in bands}
+    earlier: list[Use] = []
+    for loop in chosen if len(chosen) > 1 else ():
+        uses = collect(wrapped(bodies_of[loop], first), site.bounds)
+        for conflict in conflicts_between(earlier, uses, own):
+            if _may_come_before(conflict, own):
+                raise illegal(f"{what}: {conflict}, the second in an earlier iteration than the first")
+        earlier += uses
+    stmts = _one_by_one(old)
+    made = wrapped(seq(*(_in_blocks(stmt, bodies_of) for stmt in stmts[start:stop])), first)
+    gone = {loop.var for band in bands[1:] for loop in band}
+    state = replace(state, cuts={var: cut for var, cut in state.cuts.items() if var not in gone})
+    return state.put(old, seq(*stmts[:start], made, *stmts[stop:])), own
+
+
+def _band(loop: For, levels: int, what: str) -> list[For]:
+    """A loop and those directly within it."""
+    band = [loop]
+    while len(band) < levels:
+        inner = band[-1].body
+        if not isinstance(inner, For):
+            raise illegal(f"{what}: there are not {levels} loops directly within one another", "reorder them first")
+        band.append(inner)
+    return band
+
+
+def _may_come_before(conflict: Conflict, order: Sequence[Var]) -> bool:
+    """Whether the second access may be in an earlier iteration than the first."""
+    for var in order:
+        low, _ = conflict.apart[var]
+        if low != 0:
+            return low < 0
+    return False
+
+
+def _one_by_one(stmt: Stmt) -> tuple[Stmt, ...]:
+    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+
+
+def _run_of(stmt: Stmt, loops: Sequence[For]) -> tuple[int, int] | None:
+    """From which of the statements of a sequence to which they consist of just these loops, in this order, and blocks
+    around them.
+    """
+    stmts = _one_by_one(stmt)
+    for start in range(len(stmts)):
+        found: list[Stmt] = []
+        for stop, part in enumerate(stmts[start:], start + 1):
+            found += _out_of_blocks(part)
+            if found == list(loops):
+                return start, stop
+            if found != list(loops[: len(found)]):
+                break
+    return None
+
+
+def _out_of_blocks(stmt: Stmt) -> list[Stmt]:
+    """The statements, one after the other, that blocks consist of."""
+    if isinstance(stmt, (Block, Seq)):
+        return [part for body in bodies(stmt) for part in _out_of_blocks(body)]
+    return [stmt]
+
+
+def _iteration(band: Sequence[For], own: Sequence[Var]) -> Stmt:
+    """What an iteration of loops does, that of others with the variables ``own``."""
+    values: dict[Var, Expr] = {loop.var: var for loop, var in zip(band, own, strict=True) if loop.var is not var}
+    return substituted(band[-1].body, values) if values else band[-1].body
+
+
+def _in_blocks(stmt: Stmt, bodies_of: Mapping[For, Stmt]) -> Stmt:
+    """What stands in the place of loops, in the blocks that stand around them."""
+    if isinstance(stmt, For):
+        return bodies_of[stmt]
+    return rebuild(stmt, operands(stmt), [_in_blocks(body, bodies_of) for body in bodies(stmt)])
+
+
+def peel(state: State, var: Var | str) -> tuple[State, tuple[Var, ...]]:
+    """The parts of a loop that is to be peeled, one after the other; their variables."""
+    _, loop = state.loop(var)
+    if loop.var not in state.cuts:
+        raise illegal(f"loop {loop.var.name!r} has no tail to be peeled", 'split with tail="peel"')
+    return parted(state, loop.var)
+
+
+def parted(state: State, var: Var) -> tuple[State, tuple[Var, ...]]:
+    """The loop over ``var`` as several, one after the other; none where it is gone."""
+    cuts = state.cuts[var]
+    rest = {other: at for other, at in state.cuts.items() if other is not var}
+    site = site_of(state.func.body, lambda stmt: isinstance(stmt, For) and stmt.var is var)
+    if site is None:
+        return replace(state, cuts=rest), ()
+    loop = site.stmt
+    assert isinstance(loop, For)
+    low, high = site.bounds.of(loop.extent)
+    if low != high:
+        raise illegal(f"loop {var.name!r} cannot be peeled: its extent is not constant", "shrink its tail")
+    is_uneven = any(var in variables(inner.extent) for inner in inner_loops(loop.body))
+    places = [high - 1 if at == LAST else at for at in cuts if at != LAST or is_uneven]
+    points = [0, *sorted({at for at in places if 0 < at < high}), high]
+    names, kinds = state.names(), dict(state.kinds)
+    parts: list[Stmt] = []
+    made: list[Var] = []
+    for start, end in pairwise(points):
+        part = For(var, const(end - start), substituted(loop.body, {var: var + start} if start else {}))
+        if start:
+            copied, new = renamed(part, lambda name: fresh_name(name, names.taken))
+            assert isinstance(copied, For)
+            part = copied
+            kinds.update({Var(new[old.name]): kind for old, kind in kinds.items() if old.name in new})
+            rest.update({Var(new[old.name]): at for old, at in rest.items() if old.name in new})
+        made.append(part.var)
+        # What is allocated in a loop that has one round then is not there for what follows.
+        parts.append(Block(names.new(f"{var.name}_{len(parts)}"), part) if _makes_room(loop.body) else part)
+    return replace(state, cuts=rest, kinds=kinds).put(loop, seq(*parts)), tuple(made)
+
+
+def _makes_room(stmt: Stmt) -> bool:
+    if isinstance(stmt, For) and stmt.extent == Imm(1, stmt.var.dtype):
+        return _makes_room(stmt.body)
+    return isinstance(stmt, (Alloc, Bind)) or (isinstance(stmt, Seq) and any(map(_makes_room, stmt.stmts[-1:])))
 
 
 def reorder(state: State, order: Sequence[Var | str]) -> State:

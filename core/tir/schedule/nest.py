@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import InternalError
 from ..form.dtype import is_float
-from ..form.nodes import Bind, Block, Buffer, Expr, For, Load, PrimFunc, Seq, Stmt, Update, Var, View
+from ..form.nodes import Bind, Block, Buffer, Expr, For, If, Load, PrimFunc, Seq, Stmt, Update, Var, View
 from ..form.visit import (
     bodies,
     buffers_read,
@@ -23,6 +23,7 @@ from ..form.visit import (
     operands,
     rebuild,
     rewrite,
+    statements,
     variables,
     walk,
 )
@@ -109,7 +110,7 @@ def loop_site(func: PrimFunc, var: Var | str) -> Site:
     name = var if isinstance(var, str) else var.name
     site = site_of(func.body, lambda stmt: isinstance(stmt, For) and stmt.var.name == name)
     if site is None:
-        there = ", ".join(part.var.name for part in walk(func.body) if isinstance(part, For)) or "none"
+        there = ", ".join(part.var.name for part in statements(func.body) if isinstance(part, For)) or "none"
         raise illegal(f"there is no loop {name!r}", f"the loops are {there}")
     return site
 
@@ -118,7 +119,7 @@ def block_site(func: PrimFunc, label: str) -> Site:
     """The block of that label; a `ScheduleError` where there is none."""
     site = site_of(func.body, lambda stmt: isinstance(stmt, Block) and stmt.label == label)
     if site is None:
-        there = ", ".join(part.label for part in walk(func.body) if isinstance(part, Block)) or "none"
+        there = ", ".join(part.label for part in statements(func.body) if isinstance(part, Block)) or "none"
         raise illegal(f"there is no block {label!r}", f"the blocks are {there}")
     return site
 
@@ -162,11 +163,15 @@ def substituted(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
 
 
 def tidied(stmt: Stmt, known: Bounds) -> Stmt:
-    """``stmt`` with its expressions simplified; all its statements stay, so that they can be addressed."""
+    """``stmt`` with its expressions simplified; all its statements stay, so that they can be addressed.
+
+    What a condition says of variables is not put in: an element would be addressed by other means within it.
+    """
     done = known.tidy.get(stmt)
     if done is None:
         own = mapped(stmt, expr=lambda expr: _tidy(expr, known))
-        done = rebuild(own, operands(own), [tidied(body, within) for body, within in known.inside(own)])
+        inside = [(body, known) for body in bodies(own)] if isinstance(own, If) else known.inside(own)
+        done = rebuild(own, operands(own), [tidied(body, within) for body, within in inside])
         known.tidy[stmt] = known.tidy[done] = done
     return done
 

@@ -21,6 +21,7 @@ from ..form.nodes import (
     Store,
     Update,
     Var,
+    const,
     seq,
 )
 from ..form.printer import headline
@@ -31,6 +32,9 @@ from .regions import box_of
 from .state import State
 
 __all__ = ["decompose_reduction", "identity", "rfactor"]
+
+_MOST_PARTS = 2**16
+"""More parts of a reduction than that are nobody's wish."""
 
 
 def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State, str]:
@@ -71,7 +75,7 @@ def decompose_reduction(state: State, label: str, at: Var | str) -> tuple[State,
     return state.put(block.stmt, replaced(bodies(block.stmt)[0], loop, seq(start, Block(label, rest)))), made
 
 
-def rfactor(state: State, at: Var | str) -> tuple[State, Buffer]:
+def rfactor(state: State, at: Var | str, pairwise: bool = False) -> tuple[State, Buffer]:
     """A reduction in as many parts as one of its loops has iterations, and a sum of the parts; what holds these."""
     site, loop = state.plain_loop(at, "factored")
     what = f"loop {loop.var.name!r} cannot be factored"
@@ -79,8 +83,11 @@ def rfactor(state: State, at: Var | str) -> tuple[State, Buffer]:
     if len(updates) != 1 or not isinstance(updates[0], Update) or reduction_op(updates[0]) is None:
         raise illegal(f"{what}: it has not one update of a buffer within it", "decompose the reduction first")
     update = updates[0]
-    if not isinstance(loop.extent, Imm):
-        raise illegal(f"{what}: its extent is not constant", "split it with another tail")
+    count = site.bounds.of(loop.extent)[1]
+    if count >= _MOST_PARTS:
+        raise illegal(f"{what}: it has no constant bound", "split it")
+    if pairwise and (count < 2 or count & (count - 1)):
+        raise illegal(f"{what}: its {count} parts cannot be summed up pairwise", "split off a power of two")
     outer = _outermost(site, loop, update)
     known = Site(site.path[: site.path.index(outer) + 1]).bounds
     uses = [use for use in collect(outer, known, update.buffer) if use.stmt is update]
@@ -88,36 +95,58 @@ def rfactor(state: State, at: Var | str) -> tuple[State, Buffer]:
     if apart is None:
         raise illegal(f"{what}: its iterations do not add to one element", "take a loop of the reduction")
     box = box_of(uses, known)
-    if not box.is_whole or any(isinstance(stmt, If) for stmt in uses[0].around):
+    asked = any(isinstance(stmt, If) for stmt in uses[0].around) and not _is_begun(site, outer, update)
+    if not box.is_whole or asked:
         raise illegal(f"{what}: what it adds to is no whole box", "peel or shrink tails instead of guarding them")
     names = state.names()
     kept = [dim for dim, side in enumerate(box.sides) if side.size > 1]
-    shape = (int(loop.extent.value), *(box.sides[dim].size for dim in kept))
+    shape = (count, *(box.sides[dim].size for dim in kept))
     parts = Buffer(names.new(f"{update.buffer.name}_parts"), shape, update.buffer.dtype, "local")
 
     def at_part(var: Expr, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return (var, *(indices[dim] - box.sides[dim].start for dim in kept))
 
-    def nest(name: str, make: Callable[[Var, tuple[Var, ...]], Stmt]) -> Stmt:
+    def nest(name: str, make: Callable[[Expr, tuple[Var, ...]], Stmt], extent: int = count) -> Stmt:
         first = Var(names.new(f"{parts.name}_{name}"))
         inner = tuple(Var(names.new(f"{parts.name}_{name}_{dim}")) for dim in kept)
         stmt = make(first, inner)
         for var, dim in reversed(list(zip(inner, kept, strict=True))):
             stmt = For(var, box.sides[dim].extent, stmt)
-        return Block(names.new(f"{parts.name}_{name}"), For(first, loop.extent, stmt))
+        return For(first, const(extent), stmt)
 
-    def start(first: Var, inner: tuple[Var, ...]) -> Stmt:
+    def block(name: str, *stmts: Stmt) -> Stmt:
+        return Block(names.new(f"{parts.name}_{name}"), seq(*stmts))
+
+    def start(first: Expr, inner: tuple[Var, ...]) -> Stmt:
         return Store(parts, (first, *inner), identity(update.op, parts.dtype))
 
-    def end(first: Var, inner: tuple[Var, ...]) -> Stmt:
+    def fold(half: int) -> Callable[[Expr, tuple[Var, ...]], Stmt]:
+        return lambda first, inner: Update(update.op, parts, (first, *inner), Load(parts, (first + half, *inner)))
+
+    def end(first: Expr, inner: tuple[Var, ...]) -> Stmt:
         indices: list[Expr] = [side.start for side in box.sides]
         for var, dim in zip(inner, kept, strict=True):
             indices[dim] = indices[dim] + var
         return Update(update.op, update.buffer, tuple(indices), Load(parts, (first, *inner)))
 
     step = Update(update.op, parts, at_part(loop.var, update.indices), update.value)
-    body = seq(nest("init", start), replaced(outer, update, step), nest("sum", end))
+    halves = [count >> level for level in range(1, count.bit_length())] if pairwise else []
+    folds = [nest("fold", fold(half), half) for half in halves]
+    first = block("init", nest("init", start))
+    last = block("sum", *folds, nest("sum", end, 1 if pairwise else count))
+    body = seq(first, replaced(outer, update, step), last)
     return state.put(outer, Alloc(parts, body)), parts
+
+
+def _is_begun(site: Site, outer: For, update: Update) -> bool:
+    """Whether what is added to has a value before ``outer``, the first loop that goes on with the reduction."""
+    around = site.path[site.path.index(outer) - 1] if outer in site.path[1:] else None
+    if not isinstance(around, Seq):
+        return False
+    before = around.stmts[: around.stmts.index(outer)]
+    return any(
+        isinstance(stmt, Store) and stmt.buffer is update.buffer and stmt.indices == update.indices for stmt in before
+    )
 
 
 def _outermost(site: Site, loop: For, update: Update) -> For:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-from ..form.nodes import Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
+from ..form.nodes import Alloc, Block, Buffer, For, Intrinsic, Memory, PrimFunc, Queue, Var
 from ..form.verify import verify
-from ..form.visit import buffers_read, buffers_written, variables
+from ..form.visit import buffers_read, buffers_written, statements, variables
 from ..proofs.bounds import Bounds
 from . import copies, instructions, loops, moves, pipelines, reductions, storage
 from .dependences import collect
-from .finish import VectorUnit, finished
+from .finish import VectorUnit, finished, in_loops
 from .loops import Tail
 from .nest import Site, block_site, chain, illegal, spelt_out
 from .state import State
@@ -93,10 +93,12 @@ def _recorded(method: Method) -> Method:
     def run(self: Schedule, *args: Any, **named: Any) -> Any:
         step = Step(method.__name__, _by_name(args), tuple((name, _by_name(value)) for name, value in named.items()))
         key = (self._start, (*self._steps, step))
-        made = _MADE.get(key)
+        # What is not simplified is remembered by whoever asked for that, as a whole.
+        made = _MADE.get(key) if self._state.is_tidy else None
         if made is None:
             result = method(self, *args, **named)
-            _remembered(key, (replace(self._state, known=Bounds({})), result))
+            if self._state.is_tidy:
+                _remembered(key, (replace(self._state, known=Bounds({})), result))
         else:
             self._state, result = made
         self._steps.append(step)
@@ -128,21 +130,24 @@ class Schedule:
     Args:
         func: plain loops, such as `te.plain` gives.
         unit: the vectors of the machine, which ``func`` is checked against; None for no check.
+        simplify: whether expressions are simplified at each step. Where they are not, ``func`` is not verified either,
+            and the unit does not count: that is for whoever does both anyway.
 
     Raises:
         InternalError: the function is malformed. All methods raise `ScheduleError`, an InternalError, if what they are
             asked for is not there or not legal, and leave the schedule as it was.
     """
 
-    def __init__(self, func: PrimFunc, unit: VectorUnit | None = None) -> None:
-        verify(func)
+    def __init__(self, func: PrimFunc, unit: VectorUnit | None = None, *, simplify: bool = True) -> None:
+        if simplify:
+            verify(func)
         self.unit = unit
-        self._start = func
+        self._start = (func, simplify)
         self._steps: list[Step] = []
-        begun = _MADE.get((func, ()))
+        begun = _MADE.get((self._start, ()))
         if begun is None:
-            begun = State(replace(func, body=spelt_out(func.body))).tidy()
-            _remembered((func, ()), replace(begun, known=Bounds({})))
+            begun = State(replace(func, body=spelt_out(func.body)), is_tidy=simplify).tidy()
+            _remembered((self._start, ()), replace(begun, known=Bounds({})))
         self._state: State = begun
 
     # What there is
@@ -155,6 +160,8 @@ class Schedule:
             ScheduleError: a loop cannot be of the kind that it was given, or needs more vectors than the unit has.
             InternalError: it is malformed, for example because the host would use an accelerator's memory.
         """
+        if not self._state.is_tidy:
+            return in_loops(self._state)
         key = (self._start, tuple(self._steps), self.unit)
         return cast(PrimFunc, _MADE.get(key) or _remembered(key, finished(self._state, self.unit)))
 
@@ -170,6 +177,16 @@ class Schedule:
     def _nest(self, label: str) -> tuple[For, ...]:
         site = block_site(self._state.func, label)
         return (*site.loops, *(stmt for stmt in chain(site.stmt) if isinstance(stmt, For)))
+
+    def blocks(self, loop: Loop | None = None) -> list[str]:
+        """The labels of the blocks within a loop, or of all, in the order of the text."""
+        body = self._state.func.body if loop is None else self._state.loop(loop)[1].body
+        return [part.label for part in statements(body) if isinstance(part, Block)]
+
+    def buffers(self, loop: Loop) -> list[Buffer]:
+        """The buffers that are made within a loop, in the order of the text."""
+        _, found = self._state.loop(loop)
+        return [part.buffer for part in statements(found.body) if isinstance(part, Alloc)]
 
     def block(self, label: str) -> BlockInfo:
         """What a block is."""
@@ -209,6 +226,25 @@ class Schedule:
         made, var = loops.fuse(self._state, a, b)
         self._keep(made)
         return var
+
+    @_recorded
+    def merge(self, *order: Loop, levels: int = 1) -> tuple[Var, ...]:
+        """Loops of one extent that stand one after the other, in this order and with nothing but blocks around them, as
+        one: the first, of which each iteration does what one of each did. The blocks stand within it then. So it goes
+        on for as many ``levels`` of loops as stand directly within one another; their variables.
+        """
+        made, merged = loops.merge(self._state, order, levels)
+        self._keep(made)
+        return tuple(merged)
+
+    @_recorded
+    def peel(self, loop: Loop) -> tuple[Var, ...]:
+        """The loops that the outer loop of a split with ``tail="peel"`` will be at last, now: whole blocks, and the
+        rest; their variables. So each can be dealt with in its own way.
+        """
+        made, parts = loops.peel(self._state, loop)
+        self._keep(made)
+        return parts
 
     @_recorded
     def reorder(self, *order: Loop) -> None:
@@ -331,11 +367,23 @@ class Schedule:
         return new
 
     @_recorded
-    def store_at(self, buffer: Buffer | str, loop: Loop) -> Buffer:
-        """A buffer of the function's own that is used in ``loop`` only, made anew in each iteration, as large as what
-        this uses of it; the smaller buffer, of the same name. One that was a workspace is on the stack then.
+    def store_at(
+        self,
+        buffers: Buffer | str | Sequence[Buffer | str],
+        loop: Loop | None = None,
+        *,
+        before: str | None = None,
+        dims_from: int | None = None,
+    ) -> tuple[Buffer, ...]:
+        """Buffers of the function's own that are used in ``loop`` only, made anew in each iteration, as large as what
+        that uses of them; the smaller buffers, of the same names. What was a workspace is on the stack then. Without a
+        loop they stay as they are, in the function.
+
+        They are made first there, or before what has the block ``before``. Dimensions of one element are left out, but
+        for those from ``dims_from`` on, where that is given.
         """
-        made, new = storage.store_at(self._state, buffer, loop)
+        given = (buffers,) if isinstance(buffers, (Buffer, str)) else tuple(buffers)
+        made, new = storage.store_at(self._state, given, loop, before, dims_from)
         self._keep(made)
         return new
 
@@ -350,11 +398,14 @@ class Schedule:
         return new
 
     @_recorded
-    def rfactor(self, loop: Loop) -> Buffer:
+    def rfactor(self, loop: Loop, pairwise: bool = False) -> Buffer:
         """The reduction that goes on along a loop in as many parts as that has iterations, which are independent then,
         and a sum of the parts: blocks ``b_parts_init`` and ``b_parts_sum`` for a result ``b``; the buffer ``b_parts``.
+
+        Where some parts get fewer steps, as by a shrunk tail, there are as many as in a whole block. ``pairwise`` adds
+        one half of the parts to the other, until one is left: their number is a power of two then.
         """
-        made, new = reductions.rfactor(self._state, loop)
+        made, new = reductions.rfactor(self._state, loop, pairwise)
         self._keep(made)
         return new
 

@@ -24,12 +24,14 @@ class State:
         cuts: for the variable of a loop, the iterations before which it will be parted, `LAST` among them.
         kinds: for the variable of a loop, the kind that it will have.
         known: nothing; with what was simplified before.
+        is_tidy: whether expressions are simplified at each step, not only at last.
     """
 
     func: PrimFunc
     cuts: Mapping[Var, tuple[int, ...]] = field(default_factory=dict)
     kinds: Mapping[Var, LoopKind] = field(default_factory=dict)
     known: Bounds = field(default_factory=lambda: Bounds({}))
+    is_tidy: bool = True
 
     def names(self) -> Names:
         """The names that are taken."""
@@ -41,7 +43,7 @@ class State:
 
     def tidy(self) -> State:
         """This with its expressions simplified."""
-        return replace(self, func=replace(self.func, body=tidied(self.func.body, self.known)))
+        return replace(self, func=replace(self.func, body=tidied(self.func.body, self.known))) if self.is_tidy else self
 
     def loop(self, var: Var | str) -> tuple[Site, For]:
         """A loop, and where it stands."""

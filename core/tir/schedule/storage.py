@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import prod
 
 from ..form.exprs import flat_element
@@ -25,6 +26,7 @@ from ..form.nodes import (
     Memory,
     Param,
     PrimFunc,
+    Seq,
     Stmt,
     Store,
     Var,
@@ -32,10 +34,12 @@ from ..form.nodes import (
     const,
     seq,
 )
-from ..form.visit import bodies, operands, rebuild, unguarded, views, walk
+from ..form.visit import accesses, bodies, buffers_read, operands, rebuild, statements, unguarded, views, walk
+from ..form.visit import buffers as used_buffers
+from ..proofs.affine import affine
 from ..proofs.bounds import Bounds
 from .dependences import Use, collect, distances
-from .nest import Names, Site, block_site, illegal, readdressed, site_of
+from .nest import Names, Site, block_site, illegal, readdressed, replaced, site_of
 from .regions import Box, Side, box_of
 from .state import State
 
@@ -60,7 +64,7 @@ def buffer_of(func: PrimFunc, buffer: Buffer | str) -> Buffer:
     """The buffer of that name; a `ScheduleError` where there is none."""
     name = buffer if isinstance(buffer, str) else buffer.name
     known = {param.buffer.name: param.buffer for param in func.params}
-    known |= {part.buffer.name: part.buffer for part in walk(func.body) if isinstance(part, Alloc)}
+    known |= {part.buffer.name: part.buffer for part in statements(func.body) if isinstance(part, Alloc)}
     if name not in known:
         raise illegal(f"there is no buffer {name!r}", f"the buffers are {', '.join(known)}")
     return known[name]
@@ -104,12 +108,15 @@ class _Part:
         scope: str,
         order: Sequence[int] | None = None,
         alignment: int = 0,
+        dims_from: int | None = None,
     ) -> _Part:
         box = box_of(uses, known)
         # An instruction takes a dimension as it is.
         split = scope == "register" and not any(use.spans for use in uses)
         radices = [_radices(side, split) for side in box.sides]
-        if not any(radices) and scope != "register" and radices:
+        if dims_from is not None:
+            radices[dims_from:] = [radix or (1,) for radix in radices[dims_from:]]
+        elif not any(radices) and radices and scope != "register":
             radices[-1] = (1,)
         order = tuple(range(len(radices))) if order is None else tuple(order)
         if sorted(order) != list(range(len(radices))):
@@ -213,7 +220,9 @@ def cache_write(
     if not any(use.writes for use in uses):
         raise illegal(f"{what}: nothing writes it there", "use cache_read for what is read")
     names = state.names()
-    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope)
+    # An instruction takes a dimension even of one element.
+    dims_from = len(buffer.shape) if scope == "local" and not any(use.spans for use in uses) else None
+    part = _Part.of(uses, known, names.new(f"{buffer.name}_{scope}"), scope, dims_from=dims_from)
     takes = _takes(uses, part.box, known, what)
     if takes and not _has_value(state, uses, part.box, old):
         raise illegal(f"{what}: it cannot be seen which of its elements have a value there")
@@ -233,12 +242,44 @@ def _takes(uses: Sequence[Use], box: Box, known: Bounds, what: str) -> bool:
     first = uses[0]
     if not first.writes:
         return True
-    covers = [use for use in uses if use.stmt is first.stmt and use.writes]
-    early = any(_meets_early(first, use) for use in uses)
-    if early or any(isinstance(stmt, If) for stmt in first.around) or not box_of(covers, known).covers(box):
+    # What several statements write one after the other counts together.
+    writes = list(takewhile(lambda use: use.writes, uses))
+    covers = [
+        box_of([use for use in writes if use.stmt is stmt], known) for stmt in dict.fromkeys(u.stmt for u in writes)
+    ]
+    early = any(_meets_early(write, use) for write in writes for use in uses)
+    asked = any(isinstance(stmt, If) for write in writes for stmt in write.around)
+    if early or asked or not (covers[0].covers(box) or _cover(covers, box)):
         reason = f"`{first}`, which comes first, does not surely write all that is used"
         raise illegal(f"{what}: {reason}", "peel or shrink tails instead of guarding them, or take a loop further out")
     return False
+
+
+def _cover(boxes: Sequence[Box], whole: Box) -> bool:
+    """Whether some boxes that are wholly written make up another one."""
+    rest = [tuple((side.start, side.size) for side in whole.sides)]
+    for box in boxes:
+        if not box.is_whole:
+            return False
+        rest = [part for old in rest for part in _outside(old, box)]
+    return not rest
+
+
+def _outside(part: tuple[tuple[Expr, int], ...], box: Box) -> list[tuple[tuple[Expr, int], ...]]:
+    """The parts of a box that another one leaves out; all of it where their places cannot be compared."""
+    left = []
+    for dim, ((start, size), side) in enumerate(zip(part, box.sides, strict=True)):
+        shift = affine(side.start - start)
+        if shift.terms or not isinstance(side.extent, Imm):
+            return [part]
+        low, high = max(0, shift.constant), min(size, shift.constant + side.size)
+        if low >= high:
+            return [part]
+        for begin, end in ((0, low), (high, size)):
+            if begin < end:
+                left.append((*part[:dim], (start + begin, end - begin), *part[dim + 1 :]))
+        part = (*part[:dim], (start + low, high - low), *part[dim + 1 :])
+    return left
 
 
 def _meets_early(first: Use, use: Use) -> bool:
@@ -253,7 +294,16 @@ def is_used_outside(state: State, buffer: Buffer, body: Stmt) -> bool:
     roles = {param.buffer: param.role for param in state.func.params}
     if roles.get(buffer, "workspace") != "workspace":
         return True
-    return any(body not in use.around for use in collect(state.func.body, Bounds({}), buffer))
+    return _uses_beside(state.func.body, body, buffer)
+
+
+def _uses_beside(stmt: Stmt, inner: Stmt, buffer: Buffer) -> bool:
+    """Whether a statement uses a buffer elsewhere than in one of those within it."""
+    if stmt is inner:
+        return False
+    own = any(use.buffer is buffer for use in accesses(stmt))
+    own = own or any(buffer in buffers_read(expr) for expr in operands(stmt))
+    return own or any(_uses_beside(body, inner, buffer) for body in bodies(stmt))
 
 
 def dropped(state: State, buffer: Buffer) -> State:
@@ -326,10 +376,27 @@ def is_certain(use: Use) -> bool:
     return all(part in sure for part in loads)
 
 
-def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, Buffer]:
-    """A buffer made anew in each iteration of a loop, as large as what that works on."""
-    buffer = buffer_of(state.func, buffer)
-    old, body, known, around = _place(state, "", at)
+def store_at(
+    state: State, buffers: Sequence[Buffer | str], at: Var | str | None, before: str | None, dims_from: int | None
+) -> tuple[State, tuple[Buffer, ...]]:
+    """Buffers made anew in each iteration of a loop, as large as what that works on."""
+    made: list[Buffer] = []
+    for name in buffers:
+        buffer = buffer_of(state.func, name)
+        if at is None:
+            if buffer in [param.buffer for param in state.func.params]:
+                raise illegal(f"{buffer.name!r} is a parameter: it has no other place", "set its scope first")
+            state, new = dropped(state, buffer), buffer
+        else:
+            state, new = _smaller(state, buffer, at, dims_from)
+        made.append(new)
+    old = state.func.body if at is None else state.loop(at)[1].body
+    return state.put(old, _allocated(old, made, before)), tuple(made)
+
+
+def _smaller(state: State, buffer: Buffer, at: Var | str, dims_from: int | None) -> tuple[State, Buffer]:
+    """A buffer in place of one, as large as what an iteration of a loop works on, which nothing makes yet."""
+    _, body, known, _ = _place(state, "", at)
     what = f"{buffer.name!r} cannot be stored at {_where('', at)}"
     if is_used_outside(state, buffer, body):
         raise illegal(f"{what}: it is used outside of it", "compute all that uses it there first")
@@ -339,10 +406,33 @@ def store_at(state: State, buffer: Buffer | str, at: Var | str) -> tuple[State, 
     if _takes(uses, box_of(uses, known), known, what):
         raise illegal(f"{what}: `{uses[0]}` needs what an earlier iteration left in it")
     scope = "local" if buffer.scope == "global" else buffer.scope
-    part = _Part.of(uses, known, state.names().new(buffer.name), scope, alignment=buffer.alignment)
-    made = Alloc(part.buffer, readdressed(body, buffer, part.buffer, part.at, part.view))
-    state = dropped(state.put(old, around(made)), buffer)
-    return redeclared(state, part.buffer, replace(part.buffer, name=buffer.name))
+    # It takes the name of the other one, which is gone then.
+    part = _Part.of(uses, known, buffer.name, scope, alignment=buffer.alignment, dims_from=dims_from)
+    state = dropped(state, buffer)
+    old = state.loop(at)[1].body
+    made = readdressed(old, buffer, part.buffer, part.at, part.view)
+    return replace(state, func=replace(state.func, body=replaced(state.func.body, old, made))), part.buffer
+
+
+def _allocated(stmt: Stmt, buffers: Sequence[Buffer], before: str | None) -> Stmt:
+    """``stmt`` with room for buffers, made first, or before the part with a block."""
+    if before is not None and isinstance(stmt, Alloc):
+        return Alloc(stmt.buffer, _allocated(stmt.body, buffers, before))
+    parts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    first = 0 if before is None else next((n for n, part in enumerate(parts) if _has_block(part, before)), None)
+    if first is None:
+        raise illegal(f"there is no block {before!r} where buffers are to be stored")
+    late = [buffer for part in parts[:first] for buffer in used_buffers(part) if buffer in buffers]
+    if late:
+        raise illegal(f"{late[0].name!r} cannot be stored before block {before!r}: it is used earlier")
+    inner = seq(*parts[first:])
+    for buffer in reversed(buffers):
+        inner = Alloc(buffer, inner)
+    return seq(*parts[:first], inner)
+
+
+def _has_block(stmt: Stmt, label: str) -> bool:
+    return any(isinstance(part, Block) and part.label == label for part in statements(stmt))
 
 
 def redeclared(state: State, old: Buffer, new: Buffer) -> tuple[State, Buffer]:

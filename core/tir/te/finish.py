@@ -12,7 +12,7 @@ from ..proofs.alias import may_alias
 from ..rewrites.common_subexpressions import share
 from .tensors import PARAM_ALIGNMENT
 
-__all__ = ["STACK_BYTES", "finished"]
+__all__ = ["STACK_BYTES", "finished", "with_value"]
 
 STACK_BYTES = 8192
 """What a kernel takes of the stack for rows; what goes beyond is in workspaces."""
@@ -62,7 +62,7 @@ class _Finisher:
             return self.relocated(stmt)
         made = mapped(stmt, expr=self.expr, element=self.element, body=self.statement)
         if isinstance(made, (Store, Update)):
-            return share(made.value, lambda: fresh_name("v", self.taken), partial(_with_value, made))
+            return share(made.value, lambda: fresh_name("v", self.taken), partial(with_value, made))
         return made
 
     def relocated(self, stmt: Stmt) -> Stmt:
@@ -80,7 +80,8 @@ class _Finisher:
         return None if moved is None or not isinstance(node, Load) else Load(moved, node.indices)
 
 
-def _with_value(stmt: Store | Update, value: Expr) -> Stmt:
+def with_value(stmt: Store | Update, value: Expr) -> Stmt:
+    """A statement that stores, or adds, another value."""
     if isinstance(stmt, Store):
         return Store(stmt.buffer, stmt.indices, value)
     return Update(stmt.op, stmt.buffer, stmt.indices, value)

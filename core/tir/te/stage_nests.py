@@ -35,7 +35,7 @@ from .layouts import seen_through
 from .stages import Nest, identity_of, knows, nests, plan_stages, still_read
 from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
 
-__all__ = ["plain_kernel"]
+__all__ = ["plain_kernel", "stage_kernel"]
 
 _PREFIXES: dict[Role, str] = {"input": "x", "output": "out", "constant": "w"}
 
@@ -48,26 +48,49 @@ def plain_kernel(
     Raises:
         InternalError: a placeholder that is read is no parameter, or is read under two shapes.
     """
-    return _Plain(inputs, outputs, constants, keep).kernel()
+    stages = plan_stages(outputs, constants, keep)
+    stages = fold_constant_terms(stages, knows(stages, constants))
+    constants = still_read(stages, outputs, constants)
+    return stage_kernel(stages, seen_through(stages, inputs), outputs, seen_through(stages, constants))
+
+
+def stage_kernel(
+    stages: Mapping[Tensor, Definition],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    constants: Sequence[Tensor],
+) -> Kernel:
+    """The kernel of some stages, each of which has one nest.
+
+    Args:
+        stages: what is computed, each after what it reads.
+        inputs, outputs, constants: the parameters, as ``stages`` read them.
+
+    Raises:
+        InternalError: a placeholder that is read is no parameter.
+    """
+    return _Plain(stages, inputs, outputs, constants).kernel()
 
 
 class _Plain:
     def __init__(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], constants: Sequence[Tensor], keep: Collection[Tensor]
+        self,
+        stages: Mapping[Tensor, Definition],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        constants: Sequence[Tensor],
     ) -> None:
-        stages = plan_stages(outputs, constants, keep)
-        self.stages = fold_constant_terms(stages, knows(stages, constants))
-        constants = still_read(self.stages, outputs, constants)
+        self.stages = stages
         self.counts: Counter[str] = Counter()
         self.params: dict[Role, list[Buffer]] = {"input": [], "output": [], "constant": []}
         self.buffers: dict[Tensor, Buffer] = {}
         self.labels: dict[Tensor, str] = {}
+        self.held = list(constants)
         given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
-            ("input", seen_through(self.stages, inputs)),
+            ("input", inputs),
             ("output", outputs),
-            ("constant", seen_through(self.stages, constants)),
+            ("constant", constants),
         )
-        self.held = list(given[-1][1])
         for role, tensors in given:
             for tensor in tensors:
                 self.buffers[tensor] = self.param(role, tensor)

@@ -262,3 +262,79 @@ def test_a_block_knows_its_loops_and_buffers() -> None:
     info = Schedule(MATMUL).block("sum")
     assert [var.name for var in info.spatial] == ["i", "o"] and [var.name for var in info.reduction] == ["k"]
     assert {buffer.name for buffer in info.reads} == {"x", "w", "t"} and [b.name for b in info.writes] == ["t"]
+
+
+CHAIN = parsed("""
+    def f(x: In[int32, (3, 7, 2)], y: Out[int32, (3, 7)], z: Out[int32, (3, 7)]):
+        t = alloc(int32, (3, 7))
+        u = alloc(int32, (3, 7))
+        with block("sum"):
+            for i in range(3):
+                for j in range(7):
+                    t[i, j] = 0
+                    for k in range(2):
+                        t[i, j] += x[i, j, k]
+        with block("parts"):
+            with block("left"):
+                for a in range(3):
+                    for b in range(4):
+                        u[a, b] = t[a, b] * 2
+            with block("right"):
+                for c in range(3):
+                    for d in range(3):
+                        u[c, 4 + d] = t[c, 4 + d] * 3
+        with block("out"):
+            for p in range(3):
+                for q in range(7):
+                    y[p, q] = u[p, q] + t[p, q]
+        with block("last"):
+            for v in range(3):
+                for w in range(7):
+                    z[v, w] = t[v, 6 - w]
+""")
+
+
+def test_loops_one_after_the_other_are_merged_and_blocks_stand_within() -> None:
+    s = Schedule(CHAIN)
+    assert [var.name for var in s.merge("i", "a", "c", "p", "v")] == ["i"]
+    assert s.blocks("i") == s.blocks() == ["sum", "parts", "left", "right", "out", "last"]
+    assert [buffer.shape for buffer in s.store_at(["t", "u"], "i", before="sum", dims_from=1)] == [(7,), (7,)]
+    assert [buffer.name for buffer in s.buffers("i")] == ["t", "u"]
+    agree(CHAIN, s.func)
+    agree(CHAIN, replay(CHAIN, s.trace).func)
+
+
+def test_several_levels_are_merged_at_once_and_each_part_peeled_in_its_own_way() -> None:
+    s = Schedule(MATMUL)
+    assert [var.name for var in s.merge("i", "p")] == ["i"]
+    for loop in ("o", "q"):
+        s.split(loop, 12, tail="peel")
+    (blocks,) = s.merge("o_o", "q_o")
+    (small,) = s.store_at("t", blocks)
+    whole, rest = s.peel(blocks)
+    assert (small.shape, s.blocks(whole), s.blocks(rest)) == ((12,), ["sum", "out"], ["sum_1", "out_1"])
+    (rest_of_it,) = s.store_at(s.buffers(rest), rest)
+    assert rest_of_it.shape == (4,)
+    s.decompose_reduction("sum", s.loops("sum")[-2])
+    agree(MATMUL, s.func)
+    t = Schedule(MATMUL)
+    t.merge("i", "p", levels=2)
+    assert t.store_at("t", "o", dims_from=2)[0].shape == ()
+    agree(MATMUL, t.func)
+
+
+@pytest.mark.parametrize("pairwise", [False, True])
+def test_a_sum_is_parted_where_the_last_block_is_smaller(pairwise: bool) -> None:
+    s = Schedule(MATMUL)
+    _, inner = s.split("k", 4, tail="peel")
+    parts = s.rfactor(inner, pairwise=pairwise)
+    assert parts.shape == (4,)
+    agree(MATMUL, s.func)
+
+
+def test_loops_are_left_as_they_are_where_nobody_asked_for_simple_ones() -> None:
+    s = Schedule(MATMUL, simplify=False)
+    s.split("o", 4)
+    s.split("i", 2, tail="peel")
+    agree(MATMUL, s.func)
+    assert "o_o * 4 + o_i" in print_func(s.func, "f")

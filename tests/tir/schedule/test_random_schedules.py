@@ -123,10 +123,16 @@ def step(s: Schedule, draw: Draw) -> None:
         run(label, buffer, draw(st.sampled_from(["register", "local"])), at=at)
     elif name == "cache_read":
         run(label, buffer, at=at, layout=draw(st.sampled_from([None, (1, 0)])))
-    elif name in ("store_at", "rolling"):
+    elif name == "merge":
+        run(mine[0], others[0], levels=draw(st.integers(1, 2)))
+    elif name == "peel":
+        run(loop)
+    elif name == "store_at":
+        run(buffer, draw(st.sampled_from([loop, None])), before=draw(st.sampled_from([None, None, *labels])))
+    elif name == "rolling":
         run(buffer, loop)
     elif name == "rfactor":
-        run(draw(st.sampled_from(mine)))
+        run(draw(st.sampled_from(mine)), pairwise=draw(st.booleans()))
     else:
         run(buffer, draw(st.sampled_from(["register", "local", "global"])))
 
@@ -144,7 +150,7 @@ PRIMITIVES = [
     *("split", "split", "split", "fuse", "reorder", "reorder", "unroll", "vectorize", "parallel"),
     *("decompose_reduction", "decompose_reduction", "compute_at", "compute_at", "reverse_compute_at"),
     *("reverse_compute_at", "reverse_compute_at", "inline", "cache_write", "cache_write", "cache_read", "store_at"),
-    *("set_scope", "rfactor", "rolling", "rolling"),
+    *("set_scope", "rfactor", "rolling", "rolling", "merge", "merge", "peel"),
 ]
 
 

@@ -195,11 +195,68 @@ CASES: dict[str, Case] = {
     ),
     "room within": (ODD, lambda s: s.decompose_reduction("more", "m"), "'w', which is allocated within it, is used by"),
     "no update": (STAGES, lambda s: s.rfactor("a"), "loop 'a' cannot be factored: it has not one update"),
-    "shrunk sum": (
-        MATMUL,
-        lambda s: (s.split("k", 3), s.rfactor("k_i")),
-        "loop 'k_i' cannot be factored: its extent is not constant",
+    "endless sum": (
+        parsed("""
+            def f(x: In[int32, (4,)], n: In[int32, ()], y: Out[int32, (1,)]):
+                with block("sum"):
+                    y[0] = 0
+                    for k in range(n[()]):
+                        y[0] += x[k % 4]
+        """),
+        lambda s: s.rfactor("k"),
+        "loop 'k' cannot be factored: it has no constant bound",
     ),
+    "uneven halves": (
+        MATMUL,
+        lambda s: s.rfactor("k", pairwise=True),
+        "loop 'k' cannot be factored: its 5 parts cannot be summed up pairwise",
+    ),
+    # merge, peel
+    "none merged": (MATMUL, lambda s: s.merge(), "loops  cannot be merged: it takes one or several"),
+    "merged with itself": (MATMUL, lambda s: s.merge("i", "i"), "loops 'i', 'i' cannot be merged: it takes one or"),
+    "merged with another extent": (
+        MATMUL,
+        lambda s: (s.split("i", 2), s.merge("i_o", "p")),
+        "loops 'i_o', 'p' cannot be merged: 'p' has another extent than 'i_o'",
+    ),
+    "merged with other blocks": (
+        MATMUL,
+        lambda s: (s.split("i", 4, tail="peel"), s.split("p", 4), s.merge("i_o", "p_o")),
+        "'p_o' is peeled elsewhere than 'i_o'",
+    ),
+    "merged from within": (
+        MATMUL,
+        lambda s: s.merge("o", "q"),
+        "loops 'o', 'q' cannot be merged: they do not stand one after the other",
+    ),
+    "merged too deep": (
+        MATMUL,
+        lambda s: s.merge("i", "p", levels=3),
+        "loops 'i', 'p' cannot be merged: there are not 3 loops directly within one another",
+    ),
+    "merged with what looks ahead": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (4,)]):
+                t = alloc(int32, (5,))
+                with block("a"):
+                    for i in range(4):
+                        t[i + 1] = x[i]
+                with block("b"):
+                    for j in range(4):
+                        y[j] = t[j + 1] + (t[j + 2] if j < 3 else 0)
+        """),
+        lambda s: s.merge("i", "j"),
+        "meet in 't', the second in an earlier iteration than the first",
+    ),
+    "nothing to peel": (MATMUL, lambda s: s.peel("i"), "loop 'i' has no tail to be peeled"),
+    # store_at
+    "stored late": (
+        MATMUL,
+        lambda s: s.store_at("t", before="out"),
+        "'t' cannot be stored before block 'out': it is used earlier",
+    ),
+    "stored nowhere": (MATMUL, lambda s: s.store_at("t", before="end"), "there is no block 'end' where buffers are"),
+    "parameter stored": (MATMUL, lambda s: s.store_at("x"), "'x' is a parameter: it has no other place"),
     "nothing to read": (
         parsed("""
             def f(x: In[int32, (5,)], y: Out[int32, (5,)]):
@@ -223,7 +280,11 @@ CASES: dict[str, Case] = {
         lambda s: (s.decompose_reduction("sum", "i"), s.reorder("k", "o"), s.rfactor("o")),
         "loop 'o' cannot be factored: its iterations do not add to one element",
     ),
-    "guarded sum": (ODD, lambda s: s.rfactor("k"), "loop 'k' cannot be factored: what it adds to is no whole box"),
+    "guarded sum": (
+        ODD,
+        lambda s: (s.decompose_reduction("sum", "i"), s.rfactor("k")),
+        "loop 'k' cannot be factored: what it adds to is no whole box",
+    ),
     # moves
     "reads nothing": (
         STAGES,
