@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["DTYPES", "INTEGERS", "bits", "bounds", "is_float", "is_integer", "is_signed", "itemsize"]
 
 _BITS = {
@@ -20,13 +22,6 @@ _BITS = {
 
 DTYPES: tuple[str, ...] = tuple(_BITS)
 INTEGERS: tuple[str, ...] = tuple(name for name in _BITS if "int" in name)
-_FLOATS = ("float32", "float64")
-_SIGNED = (*_FLOATS, *(name for name in INTEGERS if name.startswith("int")))
-_BOUNDS = {
-    "bool": (0, 1),
-    **{f"int{n}": (-(1 << (n - 1)), (1 << (n - 1)) - 1) for n in (8, 16, 32, 64)},
-    **{f"uint{n}": (0, (1 << n) - 1) for n in (8, 16, 32, 64)},
-}
 
 
 def bits(dtype: str) -> int:
@@ -41,19 +36,23 @@ def itemsize(dtype: str) -> int:
 
 def is_float(dtype: str) -> bool:
     """True for float32 and float64."""
-    return dtype in _FLOATS
+    return dtype.startswith("float")
 
 
 def is_integer(dtype: str) -> bool:
     """True for the signed and unsigned integers; bool is not one."""
-    return dtype in INTEGERS
+    return "int" in dtype
 
 
 def is_signed(dtype: str) -> bool:
     """True for the signed integers and the floats."""
-    return dtype in _SIGNED
+    return dtype.startswith(("int", "float"))
 
 
+@lru_cache(maxsize=64)
 def bounds(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer type or bool."""
-    return _BOUNDS[dtype]
+    if dtype == "bool":
+        return 0, 1
+    n = _BITS[dtype]
+    return (-(1 << (n - 1)), (1 << (n - 1)) - 1) if is_signed(dtype) else (0, (1 << n) - 1)
