@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests._support.built_layers import PLUGINS, check, layers
-from tests._support.random_layers import Layers
+from tests._support.random_layers import Layers, reference
 
 import uma
 from uma.relay import Function, IRModule, TensorType, Var, call, const
@@ -36,6 +36,17 @@ def test_loops_for_other_cpus_in_the_portable_forms(machine: str, form: str, cc:
     """The loops of a CPU that this machine may not be, with what it has of the instructions."""
     loops = layers(7, 40, f"c -mtriple={machine} -opt=2")
     assert form in check(*loops, f"c -cc={cc} -opt=2")
+
+
+def test_pixels_that_are_beyond_their_row() -> None:
+    """Borders that are as wide as the kernel, or wider."""
+    made, rng = Layers(1), np.random.default_rng(2)
+    for (kh, kw), padding, stride in (((1, 1), (0, 0, 1, 2), 2), ((2, 2), (0, 2, 0, 0), 1), ((1, 3), (3, 3, 3, 3), 2)):
+        weight = const(rng.uniform(-1, 1, (kh, kw, 1, 8)).astype(np.float32))
+        x = made.input((1, 5, 4, 8), "float32")
+        made.outputs.append(call("nn.conv2d", x, weight, strides=(stride, stride), padding=padding, groups=8))
+    values = made.values()
+    check(made.module, values, reference(made.module, values), "c -opt=2")
 
 
 def test_where_all_values_become_one_there_is_nothing_to_schedule() -> None:

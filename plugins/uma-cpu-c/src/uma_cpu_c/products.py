@@ -148,7 +148,10 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
         row = te.reshape(data, (batch, 1, width * channels))
         given = lambda n, y, i: row[n, y, i]  # noqa: E731
     is_plain = is_flat and data.dtype == operand.dtype and not room
-    if is_plain and (is_depthwise or not has_borders):
+    # A pixel of which all taps are beyond the row would be a sum of no steps, which a tile cannot tell from others.
+    rows = ([x * stride + tap * dilation - left for tap in range(kernel_width)] for x in range(call.shape[-2]))
+    is_covered = all(any(0 <= at < width for at in taps_at) for taps_at in rows)
+    if is_plain and ((is_depthwise and is_covered) or not has_borders):
         stages: tuple[te.Tensor, ...] = ()
         element = given
     else:
