@@ -104,13 +104,6 @@ def without_data(func: PrimFunc) -> PrimFunc:
     return PrimFunc(func.params, statement(func.body), func.may_alias, func.memories, func.queues)
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=6, deadline=None)
-@given(st.data())
-def test_random_loops_do_what_is_counted(data: st.DataObject) -> None:
-    func = without_data(data.draw(queued_funcs()))
-    assert summed(func) == interpreted(func, data.draw(arguments(func)))
-
-
 def followed(func: PrimFunc, arrays: dict[str, Any], copies: Queue | None) -> int:
     """How long what the interpreter does takes, one thing after the other: a cycle for each byte or value."""
     now, ends = 0, {queue: [0] for queue in func.queues}
@@ -145,16 +138,18 @@ def followed(func: PrimFunc, arrays: dict[str, Any], copies: Queue | None) -> in
     return now
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=10, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=6, deadline=None)
 @given(st.data(), st.booleans())
-def test_random_loops_take_as_long_as_what_they_do(data: st.DataObject, shared: bool) -> None:
+def test_random_loops_do_what_is_counted_and_take_as_long(data: st.DataObject, shared: bool) -> None:
     func = without_data(data.draw(queued_funcs()))
+    given = data.draw(arguments(func))
+    assert summed(func) == interpreted(func, given)
     copies = func.queues[0] if shared and func.queues else None
 
     def cycles(command: Executed | Copied) -> int:
         return command.nbytes if isinstance(command, Copied) else 3 + sum(command.values)
 
-    assert elapsed_cycles(func, cycles, copies=copies) == followed(func, data.draw(arguments(func)), copies)
+    assert elapsed_cycles(func, cycles, copies=copies) == followed(func, given, copies)
 
 
 QUEUE = """

@@ -23,7 +23,7 @@ UMA_HIDDEN int uma_interrupted(void);
 static const int64_t m_residual_on_matrix_unit_device_parameters_0[] = {INT64_C(32768), INT64_C(32768), INT64_C(16384)};
 
 static const uma_device_info m_residual_on_matrix_unit_device_table[] = {
-    {"matrix_unit", &mxu_driver, mxu_sim_bus, 164864u, 0, m_residual_on_matrix_unit_device_parameters_0, 3}, /* matrix_unit, sim */
+    {"matrix_unit", &mxu_driver, mxu_sim_bus, 165888u, 0, m_residual_on_matrix_unit_device_parameters_0, 3}, /* matrix_unit, sim */
 };
 
 UMA_HIDDEN extern const unsigned char m_residual_on_matrix_unit_weights[];
@@ -50,25 +50,54 @@ static int32_t m_residual_on_matrix_unit_k_conv2d(
     const int8_t *restrict weight_,
     const int32_t *restrict record_,
     uint32_t taken_,
-    uint32_t made_,
-    uint32_t held_weights_,
-    uint32_t held_records_,
-    uint32_t sums_)
+    uint32_t out_activations_twice_,
+    uint32_t weight_weights_twice_,
+    uint32_t record_weights_twice_,
+    uint32_t sums_accumulators_)
 {
     uma_clean(device, data_, 1296u);
     uma_clean(device, out_, 1296u);
     uma_clean(device, weight_, 2304u);
     uma_clean(device, record_, 192u);
-    UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
-    UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
-    UMA_TRY(mxu_fill(device, taken_, 1936, 0));
-    UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
-    for (int32_t block_ = 0; block_ < 2; ++block_) {
-        UMA_TRY(mxu_bias(device, sums_, held_records_ + block_ * 96, 81));
-        UMA_TRY(mxu_mac(device, sums_, 288, taken_, 176, 16, 176, held_weights_ + block_ * 1152, 384, 9, 9, 3, 48));
-        UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, -128, 127));
+    /* take */ {
+        UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
     }
-    UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    /* take_border */ {
+        UMA_TRY(mxu_fill(device, taken_, 0, 1, 176, 0));
+    }
+    /* take_border_1 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 1760, 0, 1, 176, 0));
+    }
+    /* take_border_2 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 176, 176, 9, 16, 0));
+    }
+    /* take_border_3 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 336, 176, 9, 16, 0));
+    }
+    UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
+    UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
+    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
+        if (g_o_ < 1) {
+            UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
+            UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
+            UMA_TRY(mxu_wait(device, 2));
+        } else {
+            UMA_TRY(mxu_wait(device, 1));
+        }
+        /* sum_init */ {
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+        }
+        /* sum */ {
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+        }
+        /* out */ {
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, -128, 127));
+        }
+        /* out_activations_out */ {
+            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+        }
+    }
+    UMA_TRY(mxu_wait(device, 0));
     uma_invalidate(device, out_, 1296u);
     return 0;
 }
@@ -81,25 +110,54 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_1(
     const int8_t *restrict weight_,
     const int32_t *restrict record_,
     uint32_t taken_,
-    uint32_t made_,
-    uint32_t held_weights_,
-    uint32_t held_records_,
-    uint32_t sums_)
+    uint32_t out_activations_twice_,
+    uint32_t weight_weights_twice_,
+    uint32_t record_weights_twice_,
+    uint32_t sums_accumulators_)
 {
     uma_clean(device, data_, 1296u);
     uma_clean(device, out_, 1296u);
     uma_clean(device, weight_, 2304u);
     uma_clean(device, record_, 192u);
-    UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
-    UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
-    UMA_TRY(mxu_fill(device, taken_, 1936, 0));
-    UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
-    for (int32_t block_ = 0; block_ < 2; ++block_) {
-        UMA_TRY(mxu_bias(device, sums_, held_records_ + block_ * 96, 81));
-        UMA_TRY(mxu_mac(device, sums_, 288, taken_, 176, 16, 176, held_weights_ + block_ * 1152, 384, 9, 9, 3, 48));
-        UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, 0, 127));
+    /* take */ {
+        UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
     }
-    UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    /* take_border */ {
+        UMA_TRY(mxu_fill(device, taken_, 0, 1, 176, 0));
+    }
+    /* take_border_1 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 1760, 0, 1, 176, 0));
+    }
+    /* take_border_2 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 176, 176, 9, 16, 0));
+    }
+    /* take_border_3 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 336, 176, 9, 16, 0));
+    }
+    UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
+    UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
+    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
+        if (g_o_ < 1) {
+            UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
+            UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
+            UMA_TRY(mxu_wait(device, 2));
+        } else {
+            UMA_TRY(mxu_wait(device, 1));
+        }
+        /* sum_init */ {
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+        }
+        /* sum */ {
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+        }
+        /* out */ {
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, 0, 127));
+        }
+        /* out_activations_out */ {
+            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+        }
+    }
+    UMA_TRY(mxu_wait(device, 0));
     uma_invalidate(device, out_, 1296u);
     return 0;
 }
@@ -113,12 +171,13 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
     const int8_t *restrict weight_,
     const int32_t *restrict record_,
     const int8_t *restrict diagonal_,
+    uint32_t diagonal_weights_,
     uint32_t taken_,
-    uint32_t made_,
-    uint32_t held_weights_,
-    uint32_t held_,
-    uint32_t held_records_,
-    uint32_t sums_)
+    uint32_t out_activations_twice_,
+    uint32_t kept_twice_,
+    uint32_t weight_weights_twice_,
+    uint32_t record_weights_twice_,
+    uint32_t sums_accumulators_)
 {
     uma_clean(device, data_, 1296u);
     uma_clean(device, residual_, 1296u);
@@ -126,19 +185,53 @@ static int32_t m_residual_on_matrix_unit_k_conv2d_2(
     uma_clean(device, weight_, 2304u);
     uma_clean(device, record_, 192u);
     uma_clean(device, diagonal_, 128u);
-    UMA_TRY(mxu_load_weights(device, held_records_, record_, 1, 192, 4, 4));
-    UMA_TRY(mxu_load_weights(device, held_weights_, weight_, 1, 2304, 1, 1));
-    UMA_TRY(mxu_load_weights(device, held_, diagonal_, 1, 128, 1, 1));
-    UMA_TRY(mxu_fill(device, taken_, 1936, 0));
-    UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
-    UMA_TRY(mxu_load_activations(device, made_, residual_, 1, 1296, 1, 1));
-    for (int32_t block_ = 0; block_ < 2; ++block_) {
-        UMA_TRY(mxu_bias(device, sums_, held_records_ + block_ * 96, 81));
-        UMA_TRY(mxu_mac(device, sums_, 288, taken_, 176, 16, 176, held_weights_ + block_ * 1152, 384, 9, 9, 3, 48));
-        UMA_TRY(mxu_mac(device, sums_, 288, made_ + block_ * 8, 144, 16, 0, held_, 64, 9, 9, 2, 8));
-        UMA_TRY(mxu_requantise(device, made_ + block_ * 8, 16, sums_, held_records_ + block_ * 96, 81, 8, 2, 0, 0, 127));
+    /* diagonal_weights_in */ {
+        UMA_TRY(mxu_load_weights(device, diagonal_weights_, diagonal_, 1, 128, 1, 1));
     }
-    UMA_TRY(mxu_store(device, out_, made_, 1, 1296, 1, 1));
+    /* take */ {
+        UMA_TRY(mxu_load_activations(device, taken_ + 192, data_, 9, 144, 176, 144));
+    }
+    /* take_border */ {
+        UMA_TRY(mxu_fill(device, taken_, 0, 1, 176, 0));
+    }
+    /* take_border_1 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 1760, 0, 1, 176, 0));
+    }
+    /* take_border_2 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 176, 176, 9, 16, 0));
+    }
+    /* take_border_3 */ {
+        UMA_TRY(mxu_fill(device, taken_ + 336, 176, 9, 16, 0));
+    }
+    UMA_TRY(mxu_start_load_weights(device, record_weights_twice_, record_, 1, 96, 4, 4));
+    UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_, weight_, 1, 1152, 1, 1));
+    UMA_TRY(mxu_start_load_activations(device, kept_twice_, residual_, 81, 8, 8, 16));
+    for (int32_t g_o_ = 0; g_o_ < 2; ++g_o_) {
+        if (g_o_ < 1) {
+            UMA_TRY(mxu_start_load_weights(device, record_weights_twice_ + 96, &record_[24], 1, 96, 4, 4));
+            UMA_TRY(mxu_start_load_weights(device, weight_weights_twice_ + 1152, &weight_[1152], 1, 1152, 1, 1));
+            UMA_TRY(mxu_start_load_activations(device, kept_twice_ + 648, &residual_[8], 81, 8, 8, 16));
+            UMA_TRY(mxu_wait(device, 3));
+        } else {
+            UMA_TRY(mxu_wait(device, 1));
+        }
+        /* sum_init_init */ {
+            UMA_TRY(mxu_bias(device, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9));
+        }
+        /* sum_init */ {
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, taken_, 176, 16, 176, weight_weights_twice_ + g_o_ * 1152, 384, 9, 9, 3, 48));
+        }
+        /* sum */ {
+            UMA_TRY(mxu_mac(device, sums_accumulators_, 288, kept_twice_ + g_o_ * 648, 72, 8, 0, diagonal_weights_, 64, 9, 9, 2, 8));
+        }
+        /* out */ {
+            UMA_TRY(mxu_requantise(device, out_activations_twice_ + g_o_ * 648, 72, 8, sums_accumulators_, 288, record_weights_twice_ + g_o_ * 96, 9, 9, 8, 2, 0, 0, 127));
+        }
+        /* out_activations_out */ {
+            UMA_TRY(mxu_start_store(device, &out_[g_o_ * 8], out_activations_twice_ + g_o_ * 648, 81, 8, 16, 8));
+        }
+    }
+    UMA_TRY(mxu_wait(device, 0));
     uma_invalidate(device, out_, 1296u);
     return 0;
 }
@@ -224,10 +317,11 @@ static uma_status m_residual_on_matrix_unit_steps(m_residual_on_matrix_unit_cont
         (const int8_t *)(const void *)(m_residual_on_matrix_unit_weights + 4992),
         (const int32_t *)(const void *)(m_residual_on_matrix_unit_weights + 7296),
         (const int8_t *)(const void *)(m_residual_on_matrix_unit_weights + 7488),
+        2496u,
         0u,
         1936u,
+        3232u,
         0u,
-        2496u,
         2304u,
         0u);
     uma_float_set(mode);
