@@ -398,6 +398,15 @@ class Schedule:
         return new
 
     @_recorded
+    def align(self, buffer: Buffer | str, nbytes: int) -> Buffer:
+        """A constant, or a buffer of the function's own, that begins at a multiple of so many bytes, such as those of a
+        vector or of a line of the cache; the new buffer, of the same name.
+        """
+        made, new = storage.align(self._state, buffer, nbytes)
+        self._keep(made)
+        return new
+
+    @_recorded
     def rfactor(self, loop: Loop, pairwise: bool = False) -> Buffer:
         """The reduction that goes on along a loop in as many parts as that has iterations, which are independent then,
         and a sum of the parts: blocks ``b_parts_init`` and ``b_parts_sum`` for a result ``b``; the buffer ``b_parts``.

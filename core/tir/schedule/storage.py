@@ -44,6 +44,7 @@ from .regions import Box, Side, box_of
 from .state import State
 
 __all__ = [
+    "align",
     "buffer_of",
     "cache_read",
     "cache_write",
@@ -474,6 +475,18 @@ def set_scope(state: State, buffer: Buffer | str, scope: str | Memory) -> tuple[
         func = replace(func, params=(*func.params, Param(new, "workspace")), body=_without(func.body, new))
         state = replace(state, func=func)
     return state, new
+
+
+def align(state: State, buffer: Buffer | str, nbytes: int) -> tuple[State, Buffer]:
+    """A constant, or a buffer that is the function's own, at a multiple of so many bytes."""
+    buffer = buffer_of(state.func, buffer)
+    role = next((param.role for param in state.func.params if param.buffer is buffer), None)
+    what = f"{buffer.name!r} cannot be aligned to {nbytes!r} bytes"
+    if role in ("input", "output"):
+        raise illegal(f"{what}: it is an {role}, which the caller places", "use cache_read or cache_write")
+    if type(nbytes) is not int or nbytes < buffer.alignment or nbytes & (nbytes - 1):
+        raise illegal(f"{what}: it is to {buffer.alignment}", "give a power of two that is no smaller")
+    return redeclared(state, buffer, replace(buffer, alignment=nbytes))
 
 
 def flattened(state: State, buffer: Buffer) -> State:

@@ -141,6 +141,13 @@ def test_what_follows_is_done_where_steps_are_left_out_after_all_was_written() -
     agree(func, s.func)
 
 
+def test_a_buffer_of_the_functions_own_is_aligned() -> None:
+    s = Schedule(PADDED)
+    assert s.align("t", 64).alignment == 64
+    assert "t = alloc(int32, (7,), align(64))" in text(s.func)
+    agree(PADDED, s.func)
+
+
 def test_a_parted_loop_asks_where_it_must() -> None:
     func = parsed("""
         def f(x: In[int32, (9,)], y: Out[int32, (9,)]):

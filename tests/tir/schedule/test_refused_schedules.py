@@ -118,6 +118,12 @@ CASES: dict[str, Case] = {
         "loop 'i_i' cannot be parted: its extent is not constant",
     ),
     "part beyond": (STAGES, lambda s: s.part("a", 4), "loop 'a' cannot be parted before iteration 4: it has 4"),
+    "align an output": (
+        STAGES,
+        lambda s: s.align("y", 64),
+        "'y' cannot be aligned to 64 bytes: it is an output, which",
+    ),
+    "align to 48": (STAGES, lambda s: s.align("t", 48), "'t' cannot be aligned to 48 bytes: it is to 4"),
     "pad an output": (STAGES, lambda s: s.split("i", 3, tail="pad"), "loop 'i' cannot be padded: `y[i, j] = 0` would"),
     "pad what is read": (STAGES, lambda s: s.split("a", 3, tail="pad"), "loop 'a' cannot be padded from 4 to 6"),
     "fuse apart": (MATMUL, lambda s: s.fuse("o", "k"), "loops 'o' and 'k' cannot be fused: the second is not directly"),

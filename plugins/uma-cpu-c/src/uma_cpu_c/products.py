@@ -65,6 +65,7 @@ class Product:
         between: the first ``x`` whose taps are all inside their rows, and the first one after these.
         joined: how long the rows of the result are that are one row here, which ``x`` goes along; 0 where none are.
         groups: of channels, each with data of its own, which are the first dimension of ``shape`` if there are several.
+        fresh: numbers of the data that the next row of a picture reads first; 0 where there are no rows.
     """
 
     shape: tuple[int, ...]
@@ -78,6 +79,7 @@ class Product:
     between: tuple[int, int] = (0, 0)
     joined: int = 0
     groups: int = 1
+    fresh: int = 0
 
     @property
     def row(self) -> int:
@@ -187,10 +189,13 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     between = (-(-left // stride), (width + left - (kernel_width - 1) * dilation - 1) // stride + 1)
     shape = (batch, width, call.shape[-1]) if is_joined else call.shape
     joined = data.shape[-2] if is_joined else 0
+    fresh = row_stride * width * channels if len(shape) == 4 and groups == 1 else 0
     if groups > 1:
         shape = (groups, *shape[:-1], shape[-1] // groups)
     batches = int(groups > 1)
-    return Product(shape, taps, of_data, of_weight, batches, stages, is_depthwise, asked, between, joined, groups)
+    return Product(
+        shape, taps, of_data, of_weight, batches, stages, is_depthwise, asked, between, joined, groups, fresh
+    )
 
 
 def bordered(

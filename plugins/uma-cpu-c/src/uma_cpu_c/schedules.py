@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -75,8 +76,13 @@ def tiled(
     if outer:
         at, pixel = s.split(outer[-1], tile.pixels, tail="peel")
         # Weights of a block stay in the cache; where there are few, rows of the data, which have all channels.
-        first, rows = order[:1], outer[:-1]
-        inner, order = [pixel, *inner], [*rows, *first, at] if product.is_depthwise else [*first, *rows, at]
+        (first, *_), rows = order, outer[:-1]
+        around = rows if product.is_depthwise else []
+        count = _rows_at_once(product, packed, unit) if instruction is None and product.fresh and not around else 0
+        if count:
+            several, row = s.split(rows[-1], count)
+            around, rows = [*rows[:-1], several], [row]
+        inner, order = [pixel, *inner], [*around, first, *(row for row in rows if row not in around), at]
         s.reorder(*order, *inner)
     in_registers(nest, at, reduction, inner, grouped, tile.lanes, unit)
     if instruction is None:
@@ -149,6 +155,8 @@ def planned(
     for stage in (*made, *rest[:-1]):
         if stage in kernel.labels:
             s.set_scope(kernel.buffers[stage], "global")
+    if packed in kernel.buffers:
+        s.align(kernel.buffers[packed], _LINE)
     return Nest(kernel, s, kernel.buffers[sums], kernel.labels[sums], kernel.labels[following[0]])
 
 
@@ -184,6 +192,9 @@ def in_registers(
     _spread(s, s.loops(start)[-len(inner) :])
 
 
+_LINE = 64
+"""Bytes of a line of the cache: a vector of weights that lies in two of them takes two loads."""
+
 _MOST_STEPS = 64
 """Steps of accumulators that are written out: shorter loops are not worth what a loop costs."""
 
@@ -214,6 +225,19 @@ def is_known(fusion: Fusion) -> bool:
     assert fusion.anchor is not None
     weight = fusion.anchor.args[1]
     return weight in fusion.known or isinstance(weight, Constant)
+
+
+def _rows_at_once(product: Product, packed: te.Tensor, unit: Unit) -> int:
+    """How many rows of a picture of floats all blocks of channels read before the next ones are read, so that these
+    stay in the cache; 0 where all rows do, or where weights would be read again more often than data are otherwise.
+    """
+    row_bytes, height, blocks = 4 * product.fresh, product.shape[1], packed.shape[product.batches]
+    if 2 * row_bytes * height <= unit.cache_bytes:
+        return 0
+    most = max(1, unit.cache_bytes // (2 * row_bytes))
+    rows = max(rows for rows in range(1, height + 1) if rows <= most and height % rows == 0)
+    weights_again = (-(-height // rows) - 1) * 4 * math.prod(packed.shape)
+    return rows if weights_again < (blocks - 1) * row_bytes * height else 0
 
 
 def _apart(s: Schedule, at: Var, product: Product, tile: Tile) -> None:

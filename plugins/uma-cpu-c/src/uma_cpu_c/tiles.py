@@ -94,7 +94,7 @@ def choose(
     room = 0 if channels % LANES == 0 else ROOM
     fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
     whole = (t for t in fitting if not is_whole or channels == t.channels)
-    small = [t for t in whole if t.vectors == 1 or t.channels * step_bytes <= unit.cache_bytes]
+    small = [t for t in whole if t.vectors == 1 or 2 * t.channels * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
 
