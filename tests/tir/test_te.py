@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from tests._support.te_strategies import Computation, computations, meaning
 from tests._support.tir_strategies import same_bits
 
@@ -37,6 +38,8 @@ from uma.tir.form.visit import walk
 from uma.tir.proofs.affine import affine
 from uma.tir.rewrites.common_subexpressions import share
 from uma.tir.rewrites.simplify import simplify
+from uma.tir.te.default_schedule import DefaultSchedule
+from uma.tir.te.lower import lower
 
 
 def data(*shape: int, dtype: str = "float32") -> te.Tensor:
@@ -69,9 +72,12 @@ def extents(func: PrimFunc) -> list[int]:
 # What the loops compute
 
 
-@given(computations())
-def test_the_loops_compute_what_the_expressions_mean(computation: Computation) -> None:
-    kernel = computation.kernel()
+SMALL = DefaultSchedule(block=16, steps=3, lanes_bytes=32, stack_bytes=64)
+
+
+@given(computations(), st.sampled_from([DefaultSchedule(), SMALL]))
+def test_the_loops_compute_what_the_expressions_mean(computation: Computation, schedule: DefaultSchedule) -> None:
+    kernel = lower(computation.inputs, computation.outputs, computation.constants, schedule)
     verify(kernel.func)
     arguments = computation.arguments(kernel)
     expected = [meaning(output, computation.contents) for output in computation.outputs]
