@@ -100,5 +100,7 @@ def choose(
 
 def _tiles(pixels: int, vectors: int, lanes: int, registers: int) -> Iterator[Tile]:
     for v in range(1, _MOST_VECTORS + 1):
-        for p in range(1, min(pixels, (registers - v) // v) + 1 if v <= vectors else 0):
+        # Where all registers are taken, weights of several vectors are loaded again for each pixel.
+        most = (registers - v - (v > 2)) // v
+        for p in range(1, min(pixels, most) + 1 if v <= vectors else 0):
             yield Tile(p, v, lanes)
