@@ -113,6 +113,12 @@ def write(folder: Path, *artifacts: Artifact) -> None:
             (folder / name).write_bytes(content)
 
 
+def for_cpu(artifact: Artifact, flags: Sequence[str]) -> tuple[str, ...]:
+    """Flags, and those that name the CPU that a model is for: its loops are of that CPU's instructions."""
+    of_build = artifact.metadata["compile"]["hosts"][0]["flags"]
+    return (*flags, *(flag for flag in of_build if flag.startswith(("-march=", "-mcpu="))))
+
+
 def compile_c(compiler: str, flags: Sequence[str], folder: Path, sources: Sequence[str], *rest: str) -> None:
     command = [compiler, *flags, "-I", str(folder), *(str(folder / source) for source in sources), *rest]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -127,17 +133,16 @@ def test_the_c_compiles_without_a_warning(name: str, models: Path, compilers: tu
     model, *others = dict.fromkeys([*how["hosts"][0]["sources"], how["library_entry"], how["example"], *how["profile"]])
     for compiler in compilers:  # gcc says some things only once it has looked at how values flow
         how_far = ("-O1", "-c", "-o", str(tmp_path / "model.o")) if compiler == "gcc" else ("-fsyntax-only",)
-        compile_c(compiler, (*STRICT, *how_far), tmp_path, [model])
-        compile_c(compiler, (*STRICT, "-fsyntax-only"), tmp_path, others)
+        compile_c(compiler, for_cpu(artifact, (*STRICT, *how_far)), tmp_path, [model])
+        compile_c(compiler, for_cpu(artifact, (*STRICT, "-fsyntax-only")), tmp_path, others)
 
 
 def check_sanitized(artifact: Artifact, compiler: str, folder: Path) -> None:
     """Runs the example program, with sanitizers, on recorded inputs."""
     how = artifact.metadata["compile"]
     write(folder, artifact)
-    compile_c(
-        compiler, SANITIZED, folder, [*how["hosts"][0]["sources"], how["example"]], "-lm", "-o", str(folder / "program")
-    )
+    sources = [*how["hosts"][0]["sources"], how["example"]]
+    compile_c(compiler, for_cpu(artifact, SANITIZED), folder, sources, "-lm", "-o", str(folder / "program"))
     rng = np.random.default_rng(1)
     dtype = np.dtype(artifact.metadata["inputs"][0]["dtype"])
     for run in range(3):
@@ -214,6 +219,7 @@ def test_two_models_and_two_contexts_in_one_image(models: Path, compilers: tuple
         "main.c",
     ]
     for compiler in compilers:
-        compile_c(compiler, (*STRICT, "-O1"), tmp_path, sources, "-lm", "-o", str(tmp_path / "program"))
+        flags = for_cpu(kws, (*STRICT, "-O1"))
+        compile_c(compiler, flags, tmp_path, sources, "-lm", "-o", str(tmp_path / "program"))
         done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True)
         assert [[int(value) for value in line.split()] for line in done.stdout.splitlines()] == expected

@@ -410,7 +410,9 @@ _TWO_CONTEXTS = """\
 
 #define CHECK(condition) if (!(condition)) { fprintf(stderr, "line %d\\n", __LINE__); return 1; }
 
-UMA_ALIGNAS(one_ARENA_ALIGNMENT) static unsigned char arena[2][one_ARENA_BYTES];
+#define ALIGNED(bytes) (((bytes) + one_ARENA_ALIGNMENT - 1) / one_ARENA_ALIGNMENT * one_ARENA_ALIGNMENT)
+
+UMA_ALIGNAS(one_ARENA_ALIGNMENT) static unsigned char arena[2][ALIGNED(one_ARENA_BYTES)];
 UMA_ALIGNAS(one_STATE_ALIGNMENT) static unsigned char state[2][(one_STATE_BYTES + 15) / 16 * 16];
 UMA_ALIGNAS(two_ARENA_ALIGNMENT) static unsigned char arena_two[two_ARENA_BYTES + 1];
 UMA_ALIGNAS(two_STATE_ALIGNMENT) static unsigned char state_two[two_STATE_BYTES];
