@@ -48,7 +48,9 @@ def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
         assert len(np.unique(made)) > 20
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] if name.startswith("vww") else []) for name in MODELS]
+)
 @pytest.mark.parametrize(
     "target",
     [

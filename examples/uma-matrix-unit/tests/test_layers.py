@@ -156,7 +156,7 @@ def check(layer: Layer, machine: Machine = LARGE) -> None:
     np.testing.assert_array_equal(run(lowered(function, machine), *inputs.values()), expected)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(layers(), st.sampled_from([SMALL, LARGE]))
 def test_every_layer_that_is_taken_is_exact(layer: Layer, machine: Machine) -> None:
     if matched(layer.function(), machine) is not None:
@@ -274,9 +274,23 @@ TARGETS = ["matrix_unit -activation_bytes=512 -weight_bytes=256 -accumulator_byt
 """As `SMALL` and `LARGE`."""
 
 
-@settings(max_examples=4, phases=[Phase.reuse, Phase.generate])
-@given(st.lists(layers(), min_size=8, max_size=8), st.sampled_from(TARGETS))
+DRAWN = st.lists(layers(), min_size=8, max_size=8), st.sampled_from(TARGETS)
+
+
+@settings(max_examples=2, phases=[Phase.reuse, Phase.generate])
+@given(*DRAWN)
 def test_compiled_layers_are_exact_on_the_simulator(drawn: list[Layer], target: str) -> None:
+    check_compiled(drawn, target)
+
+
+@pytest.mark.soak
+@settings(max_examples=20, phases=[Phase.reuse, Phase.generate])
+@given(*DRAWN)
+def test_many_compiled_layers_are_exact_on_the_simulator(drawn: list[Layer], target: str) -> None:
+    check_compiled(drawn, target)
+
+
+def check_compiled(drawn: list[Layer], target: str) -> None:
     functions = [layer.function() for layer in drawn]
     named = [{p: Var(f"{p.name}{n}", p.type) for p in f.params} for n, f in enumerate(functions)]
     results = [substitute(f.body, dict(names)) for f, names in zip(functions, named, strict=True)]

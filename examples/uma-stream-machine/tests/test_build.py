@@ -49,6 +49,22 @@ TARGETS = {
 }
 
 
+LARGE = ("vww_96_int8", "pretrainedResnet_quant")
+
+
+def runs(*targets: str) -> pytest.MarkDecorator:
+    """Every model for targets; the large ones for two accelerators in the soak alone."""
+    pairs = [(which, name) for which in targets for name in MODELS]
+    soak = [pytest.mark.soak]
+    return pytest.mark.parametrize(
+        ("targets", "name"),
+        [
+            pytest.param(*pair, marks=soak if pair[0] in ("both", "mixed") and pair[1] in LARGE else [])
+            for pair in pairs
+        ],
+    )
+
+
 class LiteRT:
     """The reference, frame by frame."""
 
@@ -75,8 +91,7 @@ def matrix_unit() -> None:
     pytest.importorskip("uma_matrix_unit")
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("targets", TARGETS)
+@runs(*TARGETS)
 def test_models_are_exact(models: Path, name: str, targets: str) -> None:
     path = models / "mlperf-tiny" / f"{name}.tflite"
     reference = LiteRT(path)
@@ -86,8 +101,7 @@ def test_models_are_exact(models: Path, name: str, targets: str) -> None:
             np.testing.assert_array_equal(made, reference(frame))
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("targets", ["stream", "both", "mixed"])
+@runs("stream", "both", "mixed")
 def test_nearly_all_of_the_work_is_done_by_accelerators(models: Path, name: str, targets: str) -> None:
     loaded = load_model(models / "mlperf-tiny" / f"{name}.tflite")
     build = start_build(loaded, resolve_targets([*TARGETS[targets], "c"], PLUGINS))
@@ -250,8 +264,7 @@ def test_a_saved_model_is_clean_under_sanitizers(models: Path, compilers: tuple[
 # --- What is not waited for ---
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("targets", ["stream", "both", "mixed"])
+@runs("stream", "both", "mixed")
 def test_the_host_waits_wherever_it_has_to(models: Path, name: str, targets: str) -> None:
     """Each wait of the program alone left out is noticed before there is any code."""
     loaded = load_model(models / "mlperf-tiny" / f"{name}.tflite")
