@@ -97,7 +97,7 @@ def expectation(text: str) -> re.Pattern[str]:
 
 MEASURED = re.compile(
     r"(?<= in )\d+\.\d+(?= ?s$)|(?<=: )\d+\.\d+(?= us$)"  # times
-    r"|\d+\.\d\d +\d+\.\d%(?= +[\d-])|(?<= )\d+\.\d +\d+\.\d%(?= +\d+$)"  # of a profile
+    r"|\d+\.\d\d +\d+\.\d%(?= +[\d-])|(?<= )\d+\.\d +\d+\.\d%(?= +(?:\d+|\.\.\.)$)"  # of a profile
     r"|us +share +MACs +GOP/s +of peak +bytes$"
     r"|\d+\.\d(?= GOP/s (?:float32|int8))|\d+(?= MHz;)|\d+\.\d(?= ns$)"
     r"|(?<=^  ROM    )[\d,]+(?= bytes)|(?<=^  RAM    )[\d,]+(?= bytes)|(?<=code )[\d,]+$|(?<=stack )[\d,]+$"

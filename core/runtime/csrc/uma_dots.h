@@ -34,6 +34,20 @@
                                     ((uma_i32x##n)((uma_u32x##n)uma_q << 16) >> 16);                                   \
         (uma_i32x##n)((uma_u32x##n)uma_low + (uma_u32x##n)((uma_p >> 16) * (uma_q >> 16)));                            \
     })
+/* As a function where compilers make much of it: gcc takes long for kernels that have it written out. */
+#define UMA_PAIRING(n)                                                                                                 \
+    __attribute__((noinline, unused)) static void uma_pairs_##n(uma_i32x##n *result, const uma_i32x##n *p,             \
+                                                                const uma_i32x##n *q)                                  \
+    {                                                                                                                  \
+        *result = UMA_PAIRS_PLAIN(n, *p, *q);                                                                          \
+    }
+#define UMA_PAIRS_CALLED(n, p, q)                                                                                      \
+    __extension__({                                                                                                    \
+        const uma_i32x##n uma_x = (p), uma_y = (q);                                                                    \
+        uma_i32x##n uma_r;                                                                                             \
+        uma_pairs_##n(&uma_r, &uma_x, &uma_y);                                                                         \
+        uma_r;                                                                                                         \
+    })
 #if defined(__SSE2__) && UMA_HAS(__builtin_ia32_pmaddwd128)
 #define UMA_PAIRS_i32x4(p, q) ((uma_i32x4)__builtin_ia32_pmaddwd128((uma_hi8)(p), (uma_hi8)(q)))
 #elif defined(__aarch64__)
@@ -52,7 +66,8 @@
 #if defined(__AVX2__) && UMA_HAS(__builtin_ia32_pmaddwd256)
 #define UMA_PAIRS_i32x8(p, q) ((uma_i32x8)__builtin_ia32_pmaddwd256((uma_hi16)(p), (uma_hi16)(q)))
 #else
-#define UMA_PAIRS_i32x8(p, q) UMA_PAIRS_PLAIN(8, p, q)
+UMA_PAIRING(8)
+#define UMA_PAIRS_i32x8(p, q) UMA_PAIRS_CALLED(8, p, q)
 #endif
 #if defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512_mask)
 #define UMA_PAIRS_i32x16(p, q)                                                                                         \
@@ -60,7 +75,8 @@
 #elif defined(__AVX512BW__) && UMA_HAS(__builtin_ia32_pmaddwd512)
 #define UMA_PAIRS_i32x16(p, q) ((uma_i32x16)__builtin_ia32_pmaddwd512((uma_hi32)(p), (uma_hi32)(q)))
 #else
-#define UMA_PAIRS_i32x16(p, q) UMA_PAIRS_PLAIN(16, p, q)
+UMA_PAIRING(16)
+#define UMA_PAIRS_i32x16(p, q) UMA_PAIRS_CALLED(16, p, q)
 #endif
 
 #define UMA_DOT2_SUM(n, acc, a, q)                                                                                     \

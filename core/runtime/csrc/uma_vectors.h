@@ -161,6 +161,26 @@ typedef int32_t uma_low_word;
         uma_r;                                                                                                         \
     })
 
+/* Where there is no instruction for it, a function does it: gcc takes minutes for a kernel that has it written out. */
+#if defined(__clang__)
+#define UMA_WIDENING(from, to, n)
+#define UMA_WIDENED(from, to, n, vector) UMA_CONVERT(to, n, vector)
+#else
+#define UMA_WIDENING(from, to, n)                                                                                      \
+    __attribute__((noinline, unused)) static void uma_widen_##from##_##to##x##n(uma_##to##x##n *result,                \
+                                                                                const uma_##from##x##n *vector)        \
+    {                                                                                                                  \
+        *result = UMA_CONVERT(to, n, *vector);                                                                         \
+    }
+#define UMA_WIDENED(from, to, n, vector)                                                                               \
+    __extension__({                                                                                                    \
+        const uma_##from##x##n uma_v = (vector);                                                                       \
+        uma_##to##x##n uma_r;                                                                                          \
+        uma_widen_##from##_##to##x##n(&uma_r, &uma_v);                                                                 \
+        uma_r;                                                                                                         \
+    })
+#endif
+
 #if defined(__SSE4_1__) && !defined(__clang__) && UMA_HAS(__builtin_ia32_pmovzxbd128)
 #define UMA_WIDEN_u8_i16x8(vector) ((uma_i16x8)__builtin_ia32_pmovzxbw128((uma_qi16)UMA_LOW8(vector)))
 #define UMA_WIDEN_i8_i16x8(vector) ((uma_i16x8)__builtin_ia32_pmovsxbw128((uma_qi16)UMA_LOW8(vector)))
@@ -178,12 +198,18 @@ typedef int32_t uma_low_word;
 #define UMA_WIDEN_u16_i32x4(vector) UMA_NEON("ushll %0.4s, %1.4h, #0", i32x4, u16x4, vector)
 #define UMA_WIDEN_i16_i32x4(vector) UMA_NEON("sshll %0.4s, %1.4h, #0", i32x4, i16x4, vector)
 #else
-#define UMA_WIDEN_u8_i16x8(vector) UMA_CONVERT(i16, 8, vector)
-#define UMA_WIDEN_i8_i16x8(vector) UMA_CONVERT(i16, 8, vector)
-#define UMA_WIDEN_u8_i32x4(vector) UMA_CONVERT(i32, 4, vector)
-#define UMA_WIDEN_i8_i32x4(vector) UMA_CONVERT(i32, 4, vector)
-#define UMA_WIDEN_u16_i32x4(vector) UMA_CONVERT(i32, 4, vector)
-#define UMA_WIDEN_i16_i32x4(vector) UMA_CONVERT(i32, 4, vector)
+UMA_WIDENING(u8, i16, 8)
+#define UMA_WIDEN_u8_i16x8(vector) UMA_WIDENED(u8, i16, 8, vector)
+UMA_WIDENING(i8, i16, 8)
+#define UMA_WIDEN_i8_i16x8(vector) UMA_WIDENED(i8, i16, 8, vector)
+UMA_WIDENING(u8, i32, 4)
+#define UMA_WIDEN_u8_i32x4(vector) UMA_WIDENED(u8, i32, 4, vector)
+UMA_WIDENING(i8, i32, 4)
+#define UMA_WIDEN_i8_i32x4(vector) UMA_WIDENED(i8, i32, 4, vector)
+UMA_WIDENING(u16, i32, 4)
+#define UMA_WIDEN_u16_i32x4(vector) UMA_WIDENED(u16, i32, 4, vector)
+UMA_WIDENING(i16, i32, 4)
+#define UMA_WIDEN_i16_i32x4(vector) UMA_WIDENED(i16, i32, 4, vector)
 #endif
 
 #if defined(__AVX2__) && !defined(__clang__) && UMA_HAS(__builtin_ia32_pmovzxbd256)
@@ -194,12 +220,18 @@ typedef int32_t uma_low_word;
 #define UMA_WIDEN_u16_i32x8(vector) ((uma_i32x8)__builtin_ia32_pmovzxwd256((uma_hi8)(vector)))
 #define UMA_WIDEN_i16_i32x8(vector) ((uma_i32x8)__builtin_ia32_pmovsxwd256((uma_hi8)(vector)))
 #else
-#define UMA_WIDEN_u8_i16x16(vector) UMA_CONVERT(i16, 16, vector)
-#define UMA_WIDEN_i8_i16x16(vector) UMA_CONVERT(i16, 16, vector)
-#define UMA_WIDEN_u8_i32x8(vector) UMA_CONVERT(i32, 8, vector)
-#define UMA_WIDEN_i8_i32x8(vector) UMA_CONVERT(i32, 8, vector)
-#define UMA_WIDEN_u16_i32x8(vector) UMA_CONVERT(i32, 8, vector)
-#define UMA_WIDEN_i16_i32x8(vector) UMA_CONVERT(i32, 8, vector)
+UMA_WIDENING(u8, i16, 16)
+#define UMA_WIDEN_u8_i16x16(vector) UMA_WIDENED(u8, i16, 16, vector)
+UMA_WIDENING(i8, i16, 16)
+#define UMA_WIDEN_i8_i16x16(vector) UMA_WIDENED(i8, i16, 16, vector)
+UMA_WIDENING(u8, i32, 8)
+#define UMA_WIDEN_u8_i32x8(vector) UMA_WIDENED(u8, i32, 8, vector)
+UMA_WIDENING(i8, i32, 8)
+#define UMA_WIDEN_i8_i32x8(vector) UMA_WIDENED(i8, i32, 8, vector)
+UMA_WIDENING(u16, i32, 8)
+#define UMA_WIDEN_u16_i32x8(vector) UMA_WIDENED(u16, i32, 8, vector)
+UMA_WIDENING(i16, i32, 8)
+#define UMA_WIDEN_i16_i32x8(vector) UMA_WIDENED(i16, i32, 8, vector)
 #endif
 
 #if defined(__AVX512BW__) && !defined(__clang__) && UMA_HAS(__builtin_ia32_pmovzxbd512_mask)
@@ -216,12 +248,18 @@ typedef int32_t uma_low_word;
 #define UMA_WIDEN_i16_i32x16(vector)                                                                                   \
     ((uma_i32x16)__builtin_ia32_pmovsxwd512_mask((uma_hi16)(vector), (uma_si16){0}, (uint16_t)-1))
 #else
-#define UMA_WIDEN_u8_i16x32(vector) UMA_CONVERT(i16, 32, vector)
-#define UMA_WIDEN_i8_i16x32(vector) UMA_CONVERT(i16, 32, vector)
-#define UMA_WIDEN_u8_i32x16(vector) UMA_CONVERT(i32, 16, vector)
-#define UMA_WIDEN_i8_i32x16(vector) UMA_CONVERT(i32, 16, vector)
-#define UMA_WIDEN_u16_i32x16(vector) UMA_CONVERT(i32, 16, vector)
-#define UMA_WIDEN_i16_i32x16(vector) UMA_CONVERT(i32, 16, vector)
+UMA_WIDENING(u8, i16, 32)
+#define UMA_WIDEN_u8_i16x32(vector) UMA_WIDENED(u8, i16, 32, vector)
+UMA_WIDENING(i8, i16, 32)
+#define UMA_WIDEN_i8_i16x32(vector) UMA_WIDENED(i8, i16, 32, vector)
+UMA_WIDENING(u8, i32, 16)
+#define UMA_WIDEN_u8_i32x16(vector) UMA_WIDENED(u8, i32, 16, vector)
+UMA_WIDENING(i8, i32, 16)
+#define UMA_WIDEN_i8_i32x16(vector) UMA_WIDENED(i8, i32, 16, vector)
+UMA_WIDENING(u16, i32, 16)
+#define UMA_WIDEN_u16_i32x16(vector) UMA_WIDENED(u16, i32, 16, vector)
+UMA_WIDENING(i16, i32, 16)
+#define UMA_WIDEN_i16_i32x16(vector) UMA_WIDENED(i16, i32, 16, vector)
 #endif
 
 #define UMA_CLAMPED(t, n, low, high, vector)                                                                           \
