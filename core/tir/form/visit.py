@@ -6,7 +6,7 @@ that the cost is the number of distinct nodes. Recursion goes no deeper than an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ __all__ = [
     "buffers",
     "buffers_read",
     "buffers_written",
+    "clauses",
     "declared",
     "declares",
     "fresh_name",
@@ -118,6 +119,15 @@ def unguarded(value: Expr) -> set[Expr]:
         seen.update(fresh)
         stack.extend(fresh)
     return seen
+
+
+def clauses(condition: Expr) -> Iterator[Expr]:
+    """The parts of a condition that must all hold, in order."""
+    if isinstance(condition, Bin) and condition.op == "and":
+        yield from clauses(condition.a)
+        yield from clauses(condition.b)
+    else:
+        yield condition
 
 
 def uses_device(func: PrimFunc) -> bool:

@@ -6,7 +6,7 @@ already: simplifying may remove a fault, and never adds one. Simplified is final
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..form.dtype import is_float
@@ -34,6 +34,7 @@ from ..form.visit import (
     buffers,
     buffers_read,
     buffers_written,
+    clauses,
     declared,
     fresh_name,
     map_expressions,
@@ -231,20 +232,12 @@ class _Statements:
         outer: list[Expr] = []
         inner: list[Expr] = []
         runs = bounds.of(loop.extent)[0] > 0
-        for clause in _clauses(body.condition):
+        for clause in clauses(body.condition):
             fixed = loop.var not in variables(clause) and not any(b.name in written for b in buffers_read(clause))
             # Where the first iteration comes to this clause anyway, asking it earlier adds no fault.
             asked = runs and not inner
             (outer if fixed and (asked or is_total(clause, bounds)) else inner).append(clause)
         return _conjunction(outer), _conjunction(inner)
-
-
-def _clauses(condition: Expr) -> Iterator[Expr]:
-    if isinstance(condition, Bin) and condition.op == "and":
-        yield from _clauses(condition.a)
-        yield from _clauses(condition.b)
-    else:
-        yield condition
 
 
 def _conjunction(clauses: list[Expr]) -> Expr | None:

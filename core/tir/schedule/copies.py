@@ -24,7 +24,7 @@ from ..form.nodes import (
     seq,
 )
 from ..form.printer import print_expr
-from ..form.visit import buffers_read, fresh_name, variables
+from ..form.visit import buffers_read, clauses, fresh_name, variables
 from ..proofs.affine import Affine, affine
 from ..proofs.bounds import Bounds
 from ..rewrites.simplify import simplify_within
@@ -95,7 +95,7 @@ def decompose_padding(state: State, label: str) -> tuple[State, tuple[str, ...]]
 def _inside(condition: Expr, loops: Sequence[For], known: Bounds, what: str) -> dict[Var, tuple[Expr, Expr]]:
     """For loops, the first iteration in which a condition holds, and in how many it does."""
     ends = {loop.var: (const(0), loop.extent) for loop in loops}
-    for part in _conjuncts(condition):
+    for part in clauses(condition):
         found = next(iter(_bounded(part, ends)), None)
         if found is None:
             raise illegal(f"{what}: `{print_expr(part)}` does not say where one of its loops begins or ends")
@@ -110,14 +110,6 @@ def _inside(condition: Expr, loops: Sequence[For], known: Bounds, what: str) -> 
             first = simplify_within(minimum(start, extent), known)
             made[var] = first, simplify_within(maximum(end - first, 0), known)
     return made
-
-
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    if isinstance(condition, Bin) and condition.op == "and":
-        yield from _conjuncts(condition.a)
-        yield from _conjuncts(condition.b)
-    else:
-        yield condition
 
 
 def _bounded(part: Expr, own: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Var, bool, Expr]]:
