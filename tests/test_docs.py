@@ -22,7 +22,7 @@ from uma.compilers import ALLOWED_FLAGS
 from uma.machines import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "plugins" / "uma-ultratrail" / "README.md"])
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *ROOT.glob("plugins/uma-[!c]*/README.md")])
 DIGITS = ROOT / "examples" / "digits"
 TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
 """What pages need besides Python and a C compiler."""

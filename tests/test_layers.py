@@ -59,7 +59,7 @@ ANY = "*"
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 
 # Kinds that the design draws; the names of those that exist are read from their projects.
-PLANNED_KINDS = {"ultra_trail", "ultratrail", "ethosu", "ethosu_like"}
+PLANNED_KINDS = {"vela"}
 
 
 def imported_layers(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
