@@ -359,11 +359,29 @@ def quantised_binary(c: Choice, name: str) -> Call:
     return on(name, (whole, dtype), (broadcastable(c, whole), dtype), **attrs)
 
 
-@case("qnn.sigmoid", "qnn.tanh")
+@case("nn.resize_nearest")
+def resized(c: Choice, name: str) -> Call:
+    data, (high, wide) = (*c.numbers(4, 1, 4),), c.numbers(2, 1, 3)
+    rows = tuple(i // high for i in range(data[1] * high))
+    columns = tuple(c.number(0, data[2] - 1) for _ in range(wide * 2))
+    return on(name, (data, c.of(*DTYPES)), rows=rows, columns=columns)
+
+
+@case("qnn.leaky_relu", "qnn.abs")
+def scaled(c: Choice, name: str) -> Call:
+    dtype = c.of(*QUANTISED)
+    attrs: dict[str, Any] = {"input_zero_point": zero_point(c, dtype), "output_zero_point": zero_point(c, dtype)}
+    if name == "qnn.leaky_relu":
+        attrs["negative_scale"] = fixed_point(c, 1, -31, 30)
+    return on(name, (shape(c), dtype), scale=fixed_point(c, 1, -31, 30), **attrs)
+
+
+@case("qnn.sigmoid", "qnn.tanh", "qnn.hard_swish")
 def quantised_activation(c: Choice, name: str) -> Call:
     dtype = c.of("int8", "uint8")
     points = {"input_zero_point": zero_point(c, dtype), "output_zero_point": zero_point(c, dtype)}
-    return on(name, (shape(c), dtype), input_scale=power_of_two(c), output_scale=1 / 256, **points)
+    output_scale = 1 / 64 if name == "qnn.hard_swish" else 1 / 256
+    return on(name, (shape(c), dtype), input_scale=power_of_two(c), output_scale=output_scale, **points)
 
 
 @case("qnn.softmax")

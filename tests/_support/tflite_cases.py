@@ -57,11 +57,13 @@ class Drawer:
         return float(np.float32(math.exp(self.draw(st.floats(math.log(low), math.log(high))))))
 
     def quantisation(self, dtype: str) -> dict[str, Any]:
-        if dtype not in QUANTISED:
+        if dtype not in (*QUANTISED, "int16"):
             return {}
         return {"scale": self.scale(), "zero_point": self.zero_point(dtype)}
 
     def zero_point(self, dtype: str) -> int:
+        if dtype == "int16":
+            return 0  # as the kernels ask for
         info = np.iinfo(dtype)
         return self.integer(int(info.min), int(info.max))
 
@@ -114,9 +116,9 @@ def _extremum(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [d.builder.tensor(shape, dtype, **common)])
 
 
-@case("RELU", "RELU6", "RELU_N1_TO_1")
+@case("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def _relu(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32")
+    dtype = d.one(*QUANTISED, "float32", *(["int16"] if name in ("RELU", "RELU6") else []))
     shape, given = d.shape(side=8), d.quantisation(dtype)
     x = d.builder.input(shape, dtype, **given)
     return d.finish(name, [x], [d.builder.tensor(shape, dtype, **d.one(given, d.quantisation(dtype)))])
@@ -136,6 +138,22 @@ def _activation(d: Drawer, name: str) -> Case:
     result = d.builder.tensor(shape, dtype, **fixed.get((name, dtype), least))
     options = {"beta": d.one(1.0, 0.5, 2.0)} if name == "SOFTMAX" else {}
     return d.finish(name, [x], [result], **options)
+
+
+@case("ABS", "HARD_SWISH", "LEAKY_RELU")
+def _curve(d: Drawer, name: str) -> Case:
+    """All numbers of 8 bits; scales whose quotient the kernels take."""
+    dtypes = {"ABS": ("int8", "int16"), "HARD_SWISH": QUANTISED, "LEAKY_RELU": (*QUANTISED, "int16")}
+    dtype = d.one(*dtypes[name], "float32")
+    given, own = d.quantisation(dtype), d.quantisation(dtype)
+    if name == "HARD_SWISH" and dtype != "float32":
+        own["scale"] = max(own["scale"], given["scale"] / 127)
+    x = d.builder.input([256], dtype, **given)
+    options = {"alpha": d.one(0.0, 0.01, 0.25, 1.0, 3.5)} if name == "LEAKY_RELU" else {}
+    data, arrays = d.finish(name, [x], [d.builder.tensor([256], dtype, **d.one(given, own))], **options)
+    if dtype in QUANTISED:
+        arrays = [np.arange(256).astype(np.uint8).view(dtype)]
+    return data, arrays
 
 
 @case("QUANTIZE")
@@ -396,6 +414,17 @@ def _blocks(d: Drawer, name: str) -> Case:
     shape, result = (space, batches) if name == "SPACE_TO_BATCH_ND" else (batches, space)
     operands = [d.builder.input(shape, dtype, **common), *(d.builder.constant(c, "int32") for c in (sides, around))]
     return d.finish(name, operands, [d.builder.tensor(result, dtype, **common)])
+
+
+@case("RESIZE_NEAREST_NEIGHBOR")
+def _resize(d: Drawer, name: str) -> Case:
+    dtype = d.one("float32", *QUANTISED, "int16")
+    common, extents, sides = d.quantisation(dtype), *([d.integer(1, 9), d.integer(1, 9)] for _ in range(2))
+    aligned, centred = d.one((False, False), (True, False), (False, True))
+    x = d.builder.input([2, *extents, 3], dtype, **common)
+    y = d.builder.tensor([2, *sides, 3], dtype, **common)
+    how = {"alignCorners": aligned, "halfPixelCenters": centred}
+    return d.finish(name, [x, d.builder.constant(sides, "int32")], [y], **how)
 
 
 @case("PACK", "UNPACK")

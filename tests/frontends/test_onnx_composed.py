@@ -114,6 +114,8 @@ FLOATS: dict[str, tuple[Build, tuple[int, ...]]] = {
         (1, 2, 3, 4),
     ),
     "Resize, rounded up": (_resized(1, 2, 12, nearest_mode="round_prefer_ceil"), (1, 2, 3)),
+    "Resize of all dimensions": (_resized(4, 3, 6, 4), (2, 3, 3, 4)),
+    "Resize of a sequence": (_resized(2, 3, 7), (2, 3, 4)),
     "Gather one": (_with("Gather", -1, axis=1), (2, 3, 4)),
     "Gather backwards": (_with("Gather", [2, 1, 0], axis=2), (2, 3, 4)),
     "Gather all": (_with("Gather", [0, 1, 2], axis=1), (2, 3, 4)),
@@ -166,6 +168,18 @@ def test_floats(name: str) -> None:
     ours, theirs = compared(*FLOATS[name], "float32")
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     assert np.abs(ours - theirs).max() <= 1e-6 * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize("coordinates", ["align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric"])
+@pytest.mark.parametrize("rounding", ["ceil", "floor", "round_prefer_ceil", "round_prefer_floor"])
+def test_resize_finds_the_nearest_element(coordinates: str, rounding: str) -> None:
+    how = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    for sizes in ((1, 2, 9, 3), (1, 2, 2, 11), (1, 2, 1, 7)):
+        ours, theirs = compared(_resized(*sizes, **how), (1, 2, 5, 7), "float32")
+        assert np.array_equal(ours, theirs)
+    for scales in ([1, 1, 2.2, 4.0],) if "symmetric" in coordinates else ([1, 1, 1.7, 0.6], [1, 1, 0.9, 2.5]):
+        ours, theirs = compared(_resized(scales=scales, **how), (1, 2, 5, 7), "float32")
+        assert np.array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -223,13 +237,20 @@ REFUSED: dict[str, tuple[Build, tuple[int, ...]]] = {
         _with("Resize", None, np.array([2], np.float32), mode="linear"),
         (3,),
     ),
-    "it finds the nearest element by 'align_corners' and 'floor', which is not supported": (
-        _resized(6, coordinate_transformation_mode="align_corners", nearest_mode="floor"),
+    "it finds the nearest element by 'tf_crop_and_resize' and 'floor', which is not supported": (
+        _resized(6, coordinate_transformation_mode="tf_crop_and_resize", nearest_mode="floor"),
         (3,),
     ),
     "it has axes or a keep_aspect_ratio_policy": (_resized(6, axes=[0]), (3,)),
     "it has scales or sizes of shape (2,) for 1 dimensions": (_resized(6, 6), (3,)),
-    "it resizes by [1.5]; whole numbers from 1 on are supported": (_resized(scales=[1.5]), (4,)),
+    "it resizes (4,) to (6,)": (_resized(scales=[1.5]), (4,)),
+    "it resizes (4,) to (2,)": (_resized(2), (4,)),
+    "it resizes 7 elements by 0.6000000238418579 with 'half_pixel_symmetric'": (
+        _resized(scales=[1, 1, 0.6], coordinate_transformation_mode="half_pixel_symmetric"),
+        (1, 1, 7),
+    ),
+    "it resizes by [0]": (_resized(0), (4,)),
+    "it resizes by [20000]": (_resized(20000), (4,)),
     "it resizes by [nan]": (_resized(scales=[float("nan")]), (4,)),
     "its indices leave the 3 elements of axis 0": (_with("Gather", [3]), (3,)),
     "its indices, of shape (1, 2), are not those of the first axis alone": (_with("GatherND", [[0, 0]]), (3, 3)),

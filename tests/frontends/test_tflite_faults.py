@@ -232,7 +232,12 @@ FAULTS: dict[str, tuple[Build, str]] = {
     # Shapes
     "shape of a scalar": (one("SHAPE", ([], "float32", {}), result=([1], "int32", {})), "its data has no dimensions"),
     "shape in floats": (one("SHAPE", F2, result=([1], "float32", {})), "its result is float32"),
-    "of quantised numbers": (one("ABS", B2, result=B2), "' is quantised"),
+    "of quantised numbers": (one("NEG", B2, result=B2), "' is quantised"),
+    "negative alpha": (one("LEAKY_RELU", B2, result=B2, alpha=-0.5), "its alpha is -0.5.*takes? one from 0 on"),
+    "resized to nothing": (
+        one("RESIZE_NEAREST_NEIGHBOR", ([1, 2, 2, 1], "float32", {}), INTS([0, 2]), result=F2),
+        r"it resizes data of 4 dimensions to \(0, 2\)",
+    ),
     "broadcast elsewhere": (one("BROADCAST_TO", F2, INTS([3]), result=([3], "float32", {})), "do not broadcast"),
     "product that is computed": (one("REDUCE_PROD", W2, INTS([0]), result=W2), "its data is not known at import"),
     "gathered batches": (one("GATHER", INTS([1]), INTS([0]), result=W2, batchDims=1), "it has 1 dimensions of batches"),

@@ -290,6 +290,12 @@ UNITS = [
     )),
     Unit("qnn.sigmoid", (var("int8", *IMAGE),), CURVE, CURVE_OTHERS),
     Unit("qnn.tanh", (var("int8", *IMAGE),), CURVE, CURVE_OTHERS),
+    Unit("qnn.hard_swish", (var("int8", *IMAGE),), CURVE, CURVE_OTHERS),
+    *(Unit(name, (var("int8", *IMAGE),), dict.fromkeys(scales, UP), (
+        *(Other(scale, rounded("double")) for scale in scales),
+        Other("input_zero_point", 9),
+        Other("output_zero_point", 9),
+    )) for name, *scales in [("qnn.abs", "scale"), ("qnn.leaky_relu", "scale", "negative_scale")]),
     Unit("qnn.softmax", (var("int8", *SQUARE),), {"scale": FixedPoint((2**30,), (22,), "double")}, (
         Other("scale", FixedPoint((2**30,), (20,), "double")),
     )),
@@ -301,6 +307,10 @@ UNITS = [
     Unit("nn.leaky_relu", (var("float32", *SQUARE),), {"alpha": 0.25}, (Other("alpha", 0.5),)),
     Unit("nn.gelu", (var("float64", *SQUARE),), {"approximate": "none"}, (Other("approximate", "tanh"),), exact=False),
     Unit("take", (var("int8", *SQUARE), var("int32", SQUARE[0])), {"axis": 0}, (Other("axis", 1),)),
+    Unit("nn.resize_nearest", (var("int8", *IMAGE),), {"rows": (0, 0, 1), "columns": (1, 0)}, (
+        Other("rows", (0, 1, 1)),
+        Other("columns", (1, 1)),
+    )),
     Unit("clip", (var("int32", *SQUARE),), {"a_min": -5}, (Other("a_max", 6),)),
     Unit("clip", (var("int32", *SQUARE),), {"a_max": 6}, (Other("a_min", 0),)),
     Unit("cast", (var("int32", *SQUARE),), {"dtype": "int8"}, (Other("dtype", "int16"),)),

@@ -26,6 +26,7 @@ from uma.tir import te
 from uma.tir.form.interp import interpret
 
 HALF = FixedPoint((2**30,), (0,), "double")
+QUARTER = FixedPoint((2**30,), (-1,), "double")
 ZERO_POINTS = {"int8": st.integers(-128, 127), "uint8": st.integers(0, 255)}
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
 
@@ -214,12 +215,29 @@ def test_padding_of_a_mean_counts_as_the_zero_point() -> None:
     assert check("qnn.avg_pool1d", data, **attrs, count_include_pad=True).ravel().tolist() == [7, 15, 13]
 
 
-@given(st.data(), st.sampled_from(["qnn.sigmoid", "qnn.tanh"]), DTYPES)
+@given(st.data(), st.sampled_from(["qnn.sigmoid", "qnn.tanh", "qnn.hard_swish"]), DTYPES)
 def test_activations(data: st.DataObject, op: str, dtype: str) -> None:
     attrs = {f"{name}_zero_point": data.draw(ZERO_POINTS[dtype]) for name in ("input", "output")}
     scales = {f"{name}_scale": data.draw(st.floats(2.0**-9, 4, width=32)) for name in ("input", "output")}
+    if op == "qnn.hard_swish":
+        scales["output_scale"] = max(scales["output_scale"], scales["input_scale"] / 127)
     info = np.iinfo(dtype)
     check(op, np.arange(info.min, info.max + 1, 5).astype(dtype), **attrs, **scales)
+
+
+def test_a_hard_swish_is_that_of_real_numbers() -> None:
+    """All of its steps are rounded: within two of what is exact."""
+    made = check("qnn.hard_swish", np.arange(-128, 128).astype(np.int8), input_scale=1 / 16, output_scale=1 / 14)
+    x = np.arange(-128, 128) / 16
+    exact = np.clip(np.rint(x * np.clip(x + 3, 0, 6) / 6 * 14), -128, 127)
+    assert np.abs(made - exact).max() <= 2
+
+
+def test_either_side_of_the_zero_point_has_a_scale() -> None:
+    data, scales = np.array([-100, -3, -2, -1, 0, 7], np.int8), {"scale": HALF, "negative_scale": QUARTER}
+    attrs = {"input_zero_point": -1, "output_zero_point": 10}
+    assert check("qnn.leaky_relu", data, **scales, **attrs).tolist() == [-15, 9, 10, 10, 11, 14]
+    assert check("qnn.abs", data, scale=HALF, **attrs).tolist() == [60, 11, 11, 10, 11, 14]
 
 
 @given(DTYPES, st.integers(2**30, 2**31 - 1), st.integers(0, 30), st.integers(1, 20), SEEDS)
@@ -294,6 +312,10 @@ REAL = {"input_scale": 0.1, "output_scale": 0.1}
         ("qnn.sigmoid", [BYTES], {**REAL, "output_zero_point": 128}, "zero point 128 is no int8"),
         ("qnn.tanh", [BYTES], {**REAL, "output_scale": 0.0}, "scale 0.0 is not a positive float32"),
         ("qnn.tanh", [BYTES], {**REAL, "input_scale": float("nan")}, "scale nan is not a positive float32"),
+        ("qnn.hard_swish", [BYTES], {**REAL, "output_scale": 1e-4}, "scale 0.0001 is too small beside the data's 0.1"),
+        ("qnn.abs", [WORDS], {"scale": HALF}, "it takes int8, uint8, int16, not int32"),
+        ("qnn.abs", [BYTES], {"scale": TWO}, "scale must be one fixed point"),
+        ("qnn.leaky_relu", [BYTES], {"scale": HALF, "negative_scale": FloatScale((1.0,))}, "negative_scale must be"),
     ],
 )  # fmt: skip
 def test_ill_typed_calls_say_why(op: str, arrays: list[np.ndarray], attrs: Mapping[str, Any], message: str) -> None:

@@ -62,6 +62,9 @@ COMPUTED: dict[str, Expr] = {
     ),
     "qnn.sigmoid": call("qnn.sigmoid", CONV, **ACTIVATION),
     "qnn.tanh": call("qnn.tanh", X, **{**ACTIVATION, "output_zero_point": 128}),
+    "qnn.hard_swish": call("qnn.hard_swish", CONV, **ACTIVATION | {"output_scale": 0.25, "output_zero_point": 3}),
+    "qnn.leaky_relu": call("qnn.leaky_relu", CONV, scale=HALF, negative_scale=SMALL, input_zero_point=120),
+    "qnn.abs": call("qnn.abs", X, scale=HALF, input_zero_point=128, output_zero_point=77),
     "qnn.softmax": call("qnn.softmax", X, scale=FixedPoint((2**30,), (20,), "double")),
     "qnn.quantize": requantised(
         call(
@@ -93,6 +96,7 @@ COMPUTED: dict[str, Expr] = {
             input_zero_point=128,
         )
     ),
+    "nn.resize_nearest": call("nn.resize_nearest", CONV, rows=(0, 2, 1), columns=(0, 0, 1, 1)),
     "nn.max_pool2d": call("nn.max_pool2d", CONV, pool_size=(2, 2), padding=(1, 1, 0, 0)),
     "nn.global_max_pool": call("nn.global_max_pool", CONV),
     "clip": call("clip", CONV, a_min=130.0, a_max=200.0),

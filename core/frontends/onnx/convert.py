@@ -27,6 +27,7 @@ from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold
 from .moves import MOVES
 from .proto import OPSETS, Graph, Input, Node, read_graph
 from .quant import QUANT, Parameters, parameters
+from .resize import RESIZE
 from .shape import SHAPE
 from .windows import WINDOWS
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONVERTERS", "from_onnx"]
 
-CONVERTERS: Mapping[str, Converter] = {**ARITH, **COMPOSED, **MOVES, **QUANT, **SHAPE, **WINDOWS}
+CONVERTERS: Mapping[str, Converter] = {**ARITH, **COMPOSED, **MOVES, **QUANT, **RESIZE, **SHAPE, **WINDOWS}
 """How each op of ONNX's own domain becomes expressions, by its name."""
 
 QDQ_HINT = "quantise it statically, in the QDQ form: quantize_static(..., quant_format=QuantFormat.QDQ) of onnxruntime"

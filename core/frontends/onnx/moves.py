@@ -9,7 +9,7 @@ from ...relay.expr import Constant, Expr
 from ...relay.ops.common import broadcast_shapes, normalise_axis
 from .context import Context, Converter
 
-__all__ = ["MOVES"]
+__all__ = ["MOVES", "repeated"]
 
 # --- repetition ------------------------------------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ def _expand(c: Context) -> Expr:
     return c.call("broadcast_to", data, shape=broadcast_shapes(data.shape, asked))
 
 
-def _repeat(c: Context, data: Expr, counts: Sequence[int], each: bool) -> Expr:
+def repeated(c: Context, data: Expr, counts: Sequence[int], each: bool) -> Expr:
     """``data`` repeated along every dimension: element by element, or as a whole."""
     if min(counts, default=1) < 1:
         raise ModelError(f"it repeats {tuple(counts)} times")
@@ -42,38 +42,7 @@ def _tile(c: Context) -> Expr:
     data, counts = c.expr(0), c.known_integers(1)
     if len(counts) != len(data.shape):
         raise ModelError(f"it has {len(counts)} repeats for {len(data.shape)} dimensions")
-    return _repeat(c, data, counts, each=False)
-
-
-_HALF_PIXELS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
-_REPEATS = {
-    ("asymmetric", "floor"),
-    *((mode, f"round_prefer_{to}") for mode in _HALF_PIXELS for to in ("floor", "ceil")),
-}
-"""How coordinates and their rounding may be said for the nearest neighbour to be a repetition."""
-
-
-def _resize(c: Context) -> Expr:
-    """The nearest neighbour, a whole number of times each element."""
-    import numpy as np
-
-    node, data = c.node, c.expr(0)
-    mode = node.text("mode", "nearest")
-    if mode != "nearest":
-        raise ModelError(f"its mode is {mode!r}; nearest is supported")
-    how = node.text("coordinate_transformation_mode", "half_pixel"), node.text("nearest_mode", "round_prefer_floor")
-    if how not in _REPEATS:
-        raise ModelError(f"it finds the nearest element by {how[0]!r} and {how[1]!r}, which is not supported")
-    if node.has("axes") or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise ModelError("it has axes or a keep_aspect_ratio_policy, which is not supported")
-    rank = len(data.shape)
-    given = c.known(3 if c.has(3) else 2).astype(np.float64)
-    if given.shape != (rank,):
-        raise ModelError(f"it has scales or sizes of shape {given.shape} for {rank} dimensions")
-    factors = (given / data.shape if c.has(3) else given).tolist()
-    if not all(factor >= 1 and factor.is_integer() for factor in factors):
-        raise ModelError(f"it resizes by {factors}; whole numbers from 1 on are supported")
-    return _repeat(c, data, [int(factor) for factor in factors], each=True)
+    return repeated(c, data, counts, each=False)
 
 
 # --- choice ----------------------------------------------------------------------------------------------------------
@@ -136,7 +105,6 @@ MOVES: Mapping[str, Converter] = {
     "Expand": _expand,
     "Gather": _gather,
     "GatherND": _gather_nd,
-    "Resize": _resize,
     "SpaceToDepth": _space_to_depth,
     "Tile": _tile,
 }

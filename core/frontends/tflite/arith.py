@@ -76,11 +76,11 @@ def _extremum(op: str) -> Importer:
 # --- one operand -----------------------------------------------------------------------------------------------------
 
 
-def _relu(low: float, high: float, code: int) -> Importer:
+def _relu(low: float, high: float, *dtypes: str) -> Importer:
     def build(layer: Layer) -> Expr:
-        dtype = layer.dtypes("float32", *QUANTISED)
+        dtype = layer.dtypes("float32", *QUANTISED, *dtypes)
         if dtype == "float32":
-            return layer.activated(layer.value(0), code)
+            return layer.limited(layer.value(0), low, high)
         (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
         factor = _float32_quotient(scale, out_scale)
         return layer.limited(_rescaled(layer.value(0), factor, zero_point, out_zero, dtype), low, high)
@@ -118,6 +118,41 @@ def _activation(op: str) -> Importer:
         )
 
     return build
+
+
+def _zeros(zero_point: int, out_zero: int) -> dict[str, int]:
+    return {"input_zero_point": zero_point, "output_zero_point": out_zero}
+
+
+def _hard_swish(layer: Layer) -> Expr:
+    if layer.dtypes("float32", *QUANTISED) == "float32":
+        return call("nn.hard_swish", layer.value(0))
+    (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+    zeros = _zeros(zero_point, out_zero)
+    return call("qnn.hard_swish", layer.value(0), input_scale=scale, output_scale=out_scale, **zeros)
+
+
+def _leaky_relu(layer: Layer) -> Expr:
+    alpha = layer.options["alpha"]
+    if layer.dtypes("float32", *QUANTISED, "int16") == "float32":
+        return call("nn.leaky_relu", layer.value(0), alpha=alpha)
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ModelError(f"its alpha is {alpha}", hint="quantised numbers take one from 0 on")
+    (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+    factors = {"scale": scale, "negative_scale": float32_product(scale, alpha)}
+    fixed = {name: fixed_point([_float32_quotient(f, out_scale)], "double") for name, f in factors.items()}
+    return call("qnn.leaky_relu", layer.value(0), **fixed, **_zeros(zero_point, out_zero))
+
+
+def _abs(layer: Layer) -> Expr:
+    """Of numbers that are not quantised, too."""
+    if layer.tensor(0).dtype not in (*QUANTISED, "int16"):
+        layer.dtypes("float32", "int32")
+        return call("abs", layer.value(0))
+    layer.dtypes("int8", "int16")
+    (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+    factor = fixed_point([_float32_quotient(scale, out_scale)], "double")
+    return call("qnn.abs", layer.value(0), scale=factor, **_zeros(zero_point, out_zero))
 
 
 def _softmax(layer: Layer) -> Expr:
@@ -263,10 +298,13 @@ def _divided(multiplier: int, shift: int, count: int) -> tuple[int, int]:
 
 
 ARITH: dict[str, Importer] = {
+    "ABS": _abs,
     "ADD": _sum("add"),
     "AVERAGE_POOL_2D": _average_pool,
     "CAST": _cast,
     "DEQUANTIZE": _dequantize,
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _activation("sigmoid"),
     "MAXIMUM": _extremum("maximum"),
     "MAX_POOL_2D": _max_pool,
@@ -275,9 +313,10 @@ ARITH: dict[str, Importer] = {
     "MUL": _multiply,
     "QUANTIZE": _quantize,
     "REDUCE_MAX": _reduce_max,
-    "RELU": _relu(0.0, math.inf, 1),
-    "RELU6": _relu(0.0, 6.0, 3),
-    "RELU_N1_TO_1": _relu(-1.0, 1.0, 2),
+    "RELU": _relu(0.0, math.inf, "int16"),
+    "RELU6": _relu(0.0, 6.0, "int16"),
+    "RELU_0_TO_1": _relu(0.0, 1.0),
+    "RELU_N1_TO_1": _relu(-1.0, 1.0),
     "SOFTMAX": _softmax,
     "SUB": _sum("subtract"),
     "SUM": _reduced("sum"),

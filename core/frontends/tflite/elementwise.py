@@ -11,7 +11,6 @@ from .layer import Importer, Layer
 __all__ = ["ELEMENTWISE"]
 
 _NAMES = {
-    "ABS": "abs",
     "CEIL": "ceil",
     "COS": "cos",
     "DIV": "divide",
@@ -21,7 +20,6 @@ _NAMES = {
     "FLOOR_MOD": "floor_mod",
     "GREATER": "greater",
     "GREATER_EQUAL": "greater_equal",
-    "HARD_SWISH": "nn.hard_swish",
     "LESS": "less",
     "LESS_EQUAL": "less_equal",
     "LOG": "log",
@@ -64,10 +62,6 @@ def _select(layer: Layer) -> Expr:
     return call("where", condition, a, b)
 
 
-def _leaky_relu(layer: Layer) -> Call:
-    return call("nn.leaky_relu", *_operands(layer, 1), alpha=layer.options["alpha"])
-
-
 def _gelu(layer: Layer) -> Call:
     return call("nn.gelu", *_operands(layer, 1), approximate="tanh" if layer.options["approximate"] else "none")
 
@@ -84,7 +78,6 @@ def _squared_difference(layer: Layer) -> Call:
 ELEMENTWISE: dict[str, Importer] = {
     **{name: _named(op) for name, op in _NAMES.items()},
     "GELU": _gelu,
-    "LEAKY_RELU": _leaky_relu,
     "SELECT": _select,
     "SQUARE": _square,
     "SQUARED_DIFFERENCE": _squared_difference,

@@ -20,10 +20,10 @@ __all__ = ["QUANTISED", "Importer", "Layer", "channel_axis", "quantisation", "qu
 QUANTISED = ("int8", "uint8")
 """dtypes of quantised arithmetic. (TFLite's int16 kernels round 15-bit multipliers: other arithmetic.)"""
 
-_ACTIVATIONS = {
-    1: ("RELU", 0.0, math.inf),
-    2: ("RELU_N1_TO_1", -1.0, 1.0),
-    3: ("RELU6", 0.0, 6.0),
+_ACTIVATIONS = {  # the limits of those of the schema
+    1: (0.0, math.inf),
+    2: (-1.0, 1.0),
+    3: (0.0, 6.0),
 }
 
 
@@ -187,27 +187,28 @@ class Layer:
         real = call("qnn.dequantize", const(array), **attrs)
         return const(get_op("qnn.dequantize").reference(real.attrs, array))
 
-    def activated(self, value: Expr, code: int | None = None) -> Expr:
-        """``value``, of the first result's type, with the fused activation; ``code`` is that of the schema."""
-        code = self.options["activation"] if code is None else code
+    def activated(self, value: Expr) -> Expr:
+        """``value``, of the first result's type, with the fused activation."""
+        code = self.options["activation"]
         if code == 0:
             return value
         if code not in _ACTIVATIONS:
             raise ModelError(f"its fused activation has the number {code}", hint="supported: none and the relus")
-        _, low, high = _ACTIVATIONS[code]
-        output = self.output()
-        if output.dtype == "float32":
-            return call("nn.relu", value) if high == math.inf else call("clip", value, a_min=low, a_max=high)
-        if output.dtype not in QUANTISED:
-            raise ModelError(f"its fused activation is of {output.dtype}")
-        return self.limited(value, low, high)
+        if self.output().dtype not in ("float32", *QUANTISED, "int16"):
+            raise ModelError(f"its fused activation is of {self.output().dtype}")
+        return self.limited(value, *_ACTIVATIONS[code])
 
     def limited(self, value: Expr, low: float, high: float) -> Expr:
-        """``value``, of the quantised first result's type, kept within real limits.
+        """``value``, of the first result's type, kept within real limits.
 
-        As TFLite's ``CalculateActivationRangeQuantized``: limit = zero point + round(real / scale) in float32.
+        Of quantised numbers as TFLite's ``CalculateActivationRangeQuantized``: limit = zero point +
+        round(real / scale) in float32.
         """
         output = self.output()
+        if output.dtype == "float32":
+            return (
+                call("nn.relu", value) if (low, high) == (0, math.inf) else call("clip", value, a_min=low, a_max=high)
+            )
         scale, zero_point = quantisation(output)
         least, greatest = bounds(output.dtype)
         limits = {}

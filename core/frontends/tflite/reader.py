@@ -143,6 +143,10 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "REDUCE_MAX": ("ReducerOptions", _REDUCER),
     "REDUCE_PROD": ("ReducerOptions", _REDUCER),
     "RESHAPE": ("ReshapeOptions", {"new_shape": "NewShapeAsNumpy"}),
+    "RESIZE_NEAREST_NEIGHBOR": (
+        "ResizeNearestNeighborOptions",
+        {"align_corners": "AlignCorners", "half_pixel_centers": "HalfPixelCenters"},
+    ),
     "SOFTMAX": ("SoftmaxOptions", {"beta": "Beta"}),
     "SPLIT": ("SplitOptions", {"num_splits": "NumSplits"}),
     "SPLIT_V": ("SplitVOptions", {"num_splits": "NumSplits"}),

@@ -13,6 +13,9 @@ from .layer import QUANTISED, Importer, Layer, quantisation
 
 __all__ = ["SHAPE"]
 
+MAX_SIDE = 1 << 14
+"""Of an image that is resized: a call says for each row and column of its result where it comes from."""
+
 
 def _raw(layer: Layer, position: int = 0) -> Expr:
     """The operand that is moved; its elements must mean the same before and after."""
@@ -253,6 +256,28 @@ def _pairs(layer: Layer, position: int, what: str, count: int) -> list[tuple[int
     return list(zip(found[::2], found[1::2], strict=True))
 
 
+def _resize_nearest(layer: Layer) -> Expr:
+    data, size = _raw(layer), layer.integers(1, "size")
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    aligned, centred = (bool(layer.options[name]) for name in ("align_corners", "half_pixel_centers"))
+    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1 or max(size) > MAX_SIDE:
+        raise ModelError(f"it resizes data of {len(data.shape)} dimensions to {size}", hint=f"sides: 1 to {MAX_SIDE}")
+    rows, columns = (_nearest(e, count, aligned, centred) for e, count in zip(data.shape[1:3], size, strict=True))
+    return call("nn.resize_nearest", data, rows=rows, columns=columns)
+
+
+def _nearest(extent: int, count: int, aligned: bool, centred: bool) -> list[int]:
+    """The nearest of ``extent`` elements to each of ``count``. In float32, as TFLite's ``GetNearestNeighbor``."""
+    import numpy as np
+
+    ends = aligned and count > 1
+    scale = np.float32(extent - 1 if ends else extent) / np.float32(count - 1 if ends else count)
+    at = (np.arange(count, dtype=np.float32) + np.float32(0.5 if centred else 0)) * scale
+    # Halves go up, as nothing is negative; float64 holds a float32 and its half.
+    whole = np.floor(at.astype(np.float64) + (0.5 if aligned else 0))
+    return [min(int(place), extent - 1) for place in whole]
+
+
 def _pack(layer: Layer) -> Expr:
     parts = [_raw(layer, i) for i in range(max(1, layer.count))]
     layer.same_quantisation(layer.output(), *(layer.tensor(i) for i in range(layer.count)))
@@ -332,6 +357,7 @@ SHAPE: dict[str, Importer] = {
     "PAD": _pad,
     "PADV2": _pad,
     "RESHAPE": _reshape,
+    "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
     "SLICE": _slice,
     "SPACE_TO_BATCH_ND": _space_to_batch,
     "SPLIT": _split,

@@ -1,7 +1,8 @@
-"""Elements picked by indices that data decide, and elements repeated by broadcasting."""
+"""Elements picked by indices, and elements repeated by broadcasting."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -60,6 +61,60 @@ register_op(
         infer=_infer_take,
         reference=_take_reference,
         compute=_take_compute,
+        kind="injective",
+        value_range=_same_range,
+    )
+)
+
+
+def _infer_resize(attrs: Attrs, data: TensorType) -> TensorType:
+    """Data (batch, height, width, channels) of any dtype, which the result has; its height and width are as many as
+    ``rows`` and ``columns``, which are those of the data.
+    """
+    if len(data.shape) != 4:
+        raise ModelError("data must have 4 dimensions", hint="channels last")
+    for what, places, extent in zip(("rows", "columns"), (attrs.rows, attrs.columns), data.shape[1:3], strict=True):
+        if not places or not 0 <= min(places) <= max(places) < extent:
+            raise ModelError(f"{what} {places} are not some of 0 .. {extent - 1}")
+    return TensorType((data.shape[0], len(attrs.rows), len(attrs.columns), data.shape[3]), data.dtype)
+
+
+def _resize_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    return data[:, list(attrs.rows)][:, :, list(attrs.columns)]
+
+
+def _resize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    row = _place(attrs.rows, data.shape[1], "rows")
+    column = _place(attrs.columns, data.shape[2], "columns")
+    return te.compute(out.shape, lambda n, y, x, c: data[n, row(y), column(x), c], "resize")
+
+
+def _place(places: tuple[int, ...], extent: int, name: str) -> Callable[[Expr], Expr]:
+    """The place that an index of the result is taken from: a quotient where each is repeated as often, else a table."""
+    import numpy as np
+
+    times = len(places) // extent
+    if times and places == tuple(i // times for i in range(len(places))):
+        return lambda index: index if times == 1 else index // times
+    table = te.constant(np.array(places, np.int32), name)
+    first, last = Imm(0, "int32"), Imm(extent - 1, "int32")
+    # Limits are for the proof that no index leaves the data.
+    return lambda index: minimum(maximum(table[index], first), last)
+
+
+register_op(
+    Op(
+        name="nn.resize_nearest",
+        doc="An image of another height and width: element (y, x) is that of row rows[y] and column columns[x] of the "
+        "data. TFLite's RESIZE_NEAREST_NEIGHBOR, ONNX's Resize of mode nearest.",
+        inputs=("data",),
+        attrs=(
+            Attr("rows", Ints(), "the row of the data for each row of the result"),
+            Attr("columns", Ints(), "the column of the data for each column of the result"),
+        ),
+        infer=_infer_resize,
+        reference=_resize_reference,
+        compute=_resize_compute,
         kind="injective",
         value_range=_same_range,
     )

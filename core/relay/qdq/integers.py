@@ -58,6 +58,7 @@ _MOVES = (
     "nn.max_pool1d",
     "nn.max_pool2d",
     "nn.global_max_pool",
+    "nn.resize_nearest",
 )
 
 

@@ -28,6 +28,7 @@ _RESULT = -1
 """In the place of an argument's position."""
 
 _PADDED = {"input_zero_point": 0, "kernel_zero_point": 1}
+_ONE = {"input_zero_point": 0, "output_zero_point": _RESULT}
 _BOTH = {"lhs_zero_point": 0, "rhs_zero_point": 1, "output_zero_point": _RESULT}
 
 _COMPUTING: Mapping[str, Mapping[str, int]] = {
@@ -35,15 +36,18 @@ _COMPUTING: Mapping[str, Mapping[str, int]] = {
     "qnn.conv2d": _PADDED,
     "qnn.dense": _PADDED,
     "qnn.matmul": _PADDED,
-    "qnn.requantize": {"input_zero_point": 0, "output_zero_point": _RESULT},
+    "qnn.requantize": _ONE,
     "qnn.add": _BOTH,
     "qnn.subtract": _BOTH,
     "qnn.multiply": _BOTH,
     "qnn.sum": {"input_zero_point": 0},
     "qnn.avg_pool1d": {"zero_point": 0},
     "qnn.avg_pool2d": {"zero_point": 0},
-    "qnn.sigmoid": {"input_zero_point": 0, "output_zero_point": _RESULT},
-    "qnn.tanh": {"input_zero_point": 0, "output_zero_point": _RESULT},
+    "qnn.sigmoid": _ONE,
+    "qnn.tanh": _ONE,
+    "qnn.hard_swish": _ONE,
+    "qnn.leaky_relu": _ONE,
+    "qnn.abs": _ONE,
     "qnn.softmax": {},
 }
 """Ops that compute with what the integers stand for, and for each of their attributes that moves with a tensor the
@@ -63,6 +67,7 @@ _JUST_MOVING = (
     "nn.max_pool1d",
     "nn.max_pool2d",
     "nn.global_max_pool",
+    "nn.resize_nearest",
     "broadcast_to",
     "take",
     "where",
