@@ -1,7 +1,8 @@
 """Target kind ``ethosu_like``: an NPU that runs command streams of Arm's Ethos-U55, with a simulator.
 
 README.md says what of the machine is public, and what is assumed. `machine` and `commands` are its data sheet in
-Python: configurations and memories, and the table of commands.
+Python: configurations and memories, and the table of commands; `payload` is what a driver is given, `job` reads models
+from files.
 """
 
 from __future__ import annotations
