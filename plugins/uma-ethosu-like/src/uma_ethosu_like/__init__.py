@@ -3,18 +3,23 @@
 README.md says what of the machine is public, and what is assumed. `machine` and `commands` are its data sheet in
 Python: configurations and memories, and the table of commands; `payload` is what a driver is given, `job` reads models
 from files.
+
+Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
+`scaling` what the model's scales are for the machine, `plan` a region as operations with a place for every map,
+`blocks` how the shared memory is divided for each, `stream` writes registers and waits, `lower` makes an extern of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import hookimpl
-from uma.target import Alias, TargetKind
+from uma.hookspecs import MatchedRegion, Pattern, hookimpl
+from uma.relay import GlobalVar, IRModule
+from uma.target import Alias, Target, TargetKind
 
-from .machine import ATTRIBUTES, check_target
+from .machine import ATTRIBUTES, Machine, check_target
 
-__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "register_target"]
+__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "patterns", "register_target", "relay_to_runtime"]
 
 UMA_PLUGIN_API = (0, 5)
 
@@ -34,3 +39,19 @@ ALIAS = Alias("ethosu", "ethosu_like", help="ethosu_like, beside a host")
 def register_target() -> Sequence[TargetKind | Alias]:
     """The kind, and its short name."""
     return [KIND, ALIAS]
+
+
+@hookimpl
+def patterns() -> list[Pattern]:
+    """Int8 layers, pools, operations element by element, tables, and what only moves elements."""
+    from .supported import make_patterns
+
+    return make_patterns()
+
+
+@hookimpl
+def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar]:
+    """The region as one stream of commands."""
+    from .lower import lower
+
+    return lower(region, Machine.of(target))

@@ -1,0 +1,328 @@
+"""What has to hold of a match besides its shape, so that the machine computes exactly what the model says.
+
+The first clause that does not hold is what the user is told, with the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from uma.relay import Constant, FixedPoint, quantised
+from uma.relay.pattern import Clause, Failed, Match
+
+from .layer import MOST_EXTENT, core_of, folded, moved, reduced
+from .scaling import MEAN_TAPS, ROUNDINGS, mean_scale, sum_operand
+
+__all__ = [
+    "box",
+    "broadcast",
+    "conv_windows",
+    "extents",
+    "layer_numbers",
+    "mean_taps",
+    "no_bias",
+    "not_both_constant",
+    "one_filter",
+    "one_scale",
+    "parts_computed",
+    "pool_taps",
+    "product_scale",
+    "reduces",
+    "scale_numbers",
+    "steps_of_one",
+    "strides",
+    "sum_scales",
+]
+
+_MOST_STRIDE = 3
+_MOST_DILATION = 2
+_MOST_ROWS, _MOST_TAPS = 64, 64 * 64
+_MOST_POOL_ROWS, _MOST_POOL_TAPS = 256, 256 * 256
+_MOST_PADDED = 8
+_MOST_PADDING = 127
+_MOST_WEIGHT_SUM = 127 * 65536
+"""That of the weights of an output channel: sums of more may not fit the accumulator of 32 bits."""
+
+_Holds = Failed | bool
+
+
+def conv_windows() -> list[Clause]:
+    """Of the window of a convolution."""
+
+    def dilation(found: Match) -> _Holds:
+        given = quantised.Window.of(found).dilation
+        return max(given) <= _MOST_DILATION or Failed(given)
+
+    def spans(found: Match) -> _Holds:
+        w = quantised.Window.of(found)
+        height, width = (d * (k - 1) + 1 for k, d in zip(w.kernel, w.dilation, strict=True))
+        return (height <= _MOST_ROWS and height * width <= _MOST_TAPS) or Failed((height, width))
+
+    return [
+        strides(),
+        Clause("dilation", dilation, f"a kernel is dilated by 1 or {_MOST_DILATION}; this one by {{value}}"),
+        Clause(
+            "kernel",
+            spans,
+            f"a kernel spans at most {_MOST_ROWS} rows and {_MOST_TAPS} elements; this one {{value}}, dilated",
+        ),
+        extents(),
+    ]
+
+
+def strides() -> Clause:
+    """That a window moves by no more than the register holds."""
+
+    def test(found: Match) -> _Holds:
+        w = quantised.Window.of(found)
+        # Where there is one element, there is no step.
+        steps = [s for s, n in zip(w.strides, (w.out_height, w.out_width), strict=True) if n > 1]
+        return max(steps, default=1) <= _MOST_STRIDE or Failed(w.strides)
+
+    return Clause("strides", test, f"strides are 1 to {_MOST_STRIDE}; these are {{value}}")
+
+
+def extents() -> Clause:
+    """That maps and padding fit their registers."""
+
+    def test(found: Match) -> _Holds:
+        w = quantised.Window.of(found)
+        sizes = (w.height, w.width, w.channels, w.out_height, w.out_width, w.out_channels)
+        if max(sizes) > MOST_EXTENT:
+            return Failed(max(sizes))
+        return max(w.padding) <= _MOST_PADDING or Failed(w.padding)
+
+    return Clause(
+        "extents", test, f"extents are at most {MOST_EXTENT}, padding at most {_MOST_PADDING}; here is {{value}}"
+    )
+
+
+def one_filter() -> Clause:
+    """Of a depthwise convolution: one filter for each channel."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        counts = (core.attrs.groups, core.args[0].shape[-1], core.shape[-1])
+        return len(set(counts)) == 1 or Failed(counts)
+
+    return Clause("one_filter", test, "groups, channels and filters are as many; these are {value}")
+
+
+def layer_numbers() -> list[Clause]:
+    """Of bias, weights and scale of a layer."""
+
+    def sums(found: Match) -> _Holds:
+        weights = found.constant("weight").data.astype(np.int64)
+        axes = (1,) if core_of(found).op_name == "qnn.dense" else tuple(range(weights.ndim - 1))
+        largest = int(np.abs(weights).sum(axis=axes).max())
+        return largest <= _MOST_WEIGHT_SUM or Failed(largest)
+
+    return [
+        quantised.bias_per_channel(),
+        quantised.scale_per_channel(),
+        Clause(
+            "weight_sum",
+            sums,
+            f"the weights of an output channel add up to at most {_MOST_WEIGHT_SUM}; these to {{value}}",
+        ),
+        *scale_numbers(),
+    ]
+
+
+def scale_numbers() -> list[Clause]:
+    """Of the scale by which sums become int8."""
+
+    def rounding(found: Match) -> _Holds:
+        scale = found.call("scaled").attrs.scale
+        if isinstance(scale, FixedPoint):
+            return scale.rounding in ROUNDINGS or Failed(scale.rounding)
+        return Failed("to the nearest float32, half to even")
+
+    def wraps(found: Match) -> _Holds:
+        # A left shift wraps to int32 before the product where it rounds double; the machine's sums do not wrap at all.
+        scale, most = found.call("scaled").attrs.scale, quantised.largest_sum(found)
+        left = max(0, *scale.shift) if scale.rounding == "double" else 0
+        return most << left < 1 << 31 or Failed(most << left)
+
+    return [
+        Clause(
+            "rounding",
+            rounding,
+            f"sums are scaled by fixed points that round {' or '.join(ROUNDINGS)}; here: {{value}} "
+            "(--requantize fixed-point consents to that)",
+        ),
+        Clause("no_overflow", wraps, "sums stay within int32 where they are scaled; these reach {value}"),
+    ]
+
+
+def pool_taps() -> Clause:
+    """Of a maximum pool."""
+
+    def test(found: Match) -> _Holds:
+        height, width = quantised.Window.of(found).kernel
+        return (height <= _MOST_POOL_ROWS and height * width <= _MOST_POOL_TAPS) or Failed((height, width))
+
+    return Clause(
+        "pool_size",
+        test,
+        f"a pool has at most {_MOST_POOL_ROWS} rows and {_MOST_POOL_TAPS} elements; this one {{value}}",
+    )
+
+
+def mean_taps() -> Clause:
+    """Of an average pool."""
+
+    def test(found: Match) -> _Holds:
+        w = quantised.Window.of(found)
+        if any(w.padding):
+            return max(w.kernel) <= _MOST_PADDED or Failed(w.kernel)
+        return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and bool(mean_scale(w.taps))) or Failed(w.kernel)
+
+    return Clause(
+        "pool_size",
+        test,
+        f"an average pool has at most {_MOST_PADDED} rows and columns where it is padded, else {_MOST_POOL_ROWS} rows "
+        f"and {MEAN_TAPS} elements; this one {{value}}",
+    )
+
+
+def reduces() -> Clause:
+    """Of a mean or maximum over axes."""
+
+    def test(found: Match) -> _Holds:
+        core, shape = core_of(found), core_of(found).args[0].shape
+        axes: Sequence[int] = range(1, len(shape) - 1)
+        if core.op_name == "qnn.sum":
+            axes = core.attrs.axis or range(len(shape))
+        picture = reduced(shape, axes)
+        return (picture is not None and max(picture[0]) <= MOST_EXTENT) or Failed((shape, tuple(axes)))
+
+    return Clause(
+        "reduces",
+        test,
+        "what is reduced lies side by side and is at most 64 x 64, of one picture if it is more than 64; shape and "
+        "axes are {value}",
+    )
+
+
+def no_bias() -> Clause:
+    """Of a mean: nothing is added to the sum, and there is one scale."""
+
+    def test(found: Match) -> _Holds:
+        if "bias" in found:
+            return Failed("a bias")
+        return len(found.call("scaled").attrs.scale) == 1 or Failed("scales by channel")
+
+    return Clause("plain_mean", test, "a mean is a scaled sum; this one has {value}")
+
+
+def broadcast() -> Clause:
+    """Of two operands: one has the shape of the result, and both have three dimensions at most that differ."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        left, right = (arg.shape for arg in core.args)
+        shapes = folded(left, right, core.shape)
+        if shapes is None or tuple(map(max, *shapes)) not in shapes or max(map(max, shapes)) > MOST_EXTENT:
+            return Failed((left, right))
+        return True
+
+    return Clause(
+        "broadcast",
+        test,
+        "one operand has the shape of the result, the other is repeated along up to three dimensions; shapes here are "
+        "{value}",
+    )
+
+
+def not_both_constant() -> Clause:
+    """Something is computed."""
+
+    def test(found: Match) -> _Holds:
+        return any(not isinstance(arg, Constant) for arg in core_of(found).args)
+
+    return Clause("computed", test, "one operand at least is computed")
+
+
+def sum_scales() -> Clause:
+    """Of a sum or difference: its scales are those of TFLite's."""
+
+    def test(found: Match) -> _Holds:
+        attrs = core_of(found).attrs
+        if sum_operand(core_of(found)) is not None:
+            return True
+        return Failed((attrs.lhs_scale, attrs.rhs_scale, attrs.output_scale, attrs.left_shift))
+
+    return Clause(
+        "sum_scales",
+        test,
+        "operands are shifted by 20 bits, one of them is halved, all scales round double (as TFLite's are); here: "
+        "{value}",
+    )
+
+
+def product_scale() -> Clause:
+    """Of a product: its scale is a fixed point that rounds double."""
+
+    def test(found: Match) -> _Holds:
+        scale = core_of(found).attrs.scale
+        return (isinstance(scale, FixedPoint) and scale.rounding == "double" and scale.shift[0] <= 14) or Failed(scale)
+
+    return Clause("product_scale", test, "a product is scaled by a fixed point that rounds double; this one by {value}")
+
+
+def one_scale() -> Clause:
+    """Of a table: it is the same for all channels."""
+
+    def test(found: Match) -> _Holds:
+        scales = [getattr(node.attrs, "scale", None) for node in found.all("core") if hasattr(node, "attrs")]
+        several = [scale for scale in scales if scale is not None and len(scale) > 1]
+        return not several or Failed(several[0])
+
+    return Clause("one_scale", test, "a table is for all channels; here are scales by channel: {value}")
+
+
+def parts_computed() -> Clause:
+    """Of what is concatenated: nothing is constant."""
+
+    def test(found: Match) -> _Holds:
+        args = core_of(found).args
+        return not any(isinstance(arg, Constant) for arg in args) or Failed("one")
+
+    return Clause("parts_computed", test, "parts are computed; {value} is constant")
+
+
+def steps_of_one() -> Clause:
+    """Of a slice."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        steps = [s for s, extent in zip(core.attrs.strides, core.shape, strict=True) if extent > 1]
+        return max(steps, default=1) == 1 == min(steps, default=1) or Failed(core.attrs.strides)
+
+    return Clause("steps_of_one", test, "a slice takes all elements from its first to its last; its steps are {value}")
+
+
+def box() -> Clause:
+    """Of what only moves: it is a box of a tensor that the machine can address."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        if core.op_name == "strided_slice":
+            parts: list[tuple[Sequence[int], Sequence[int], Sequence[int]]] = [
+                (core.args[0].shape, core.attrs.begin, core.shape)
+            ]
+        else:
+            zeros = [0] * len(core.shape)
+            parts = [(core.shape, zeros, arg.shape) for arg in core.args]
+        return all(_fits(*part) for part in parts) or Failed(core.shape)
+
+    return Clause("box", test, "a part of a tensor is moved as up to three dimensions; here are more, of shape {value}")
+
+
+def _fits(shape: Sequence[int], starts: Sequence[int], extents_: Sequence[int]) -> bool:
+    found = moved(shape, starts, extents_)
+    return found is not None and max(found[0]) <= MOST_EXTENT and math.prod(shape) < 1 << 31

@@ -1,0 +1,45 @@
+"""A region as an `Extern`: one stream of commands, one blob of what is constant, memory for feature maps."""
+
+from __future__ import annotations
+
+from uma.hookspecs import Blob, Extern, MatchedRegion
+from uma.relay import Expr, GlobalVar, IRModule
+from uma.tir import Buffer, Param
+
+from .machine import Machine
+from .plan import ALIGNMENT, FEATURES, plan_region
+from .stream import CONSTANTS, Stream
+
+__all__ = ["QUEUE_NAME", "ROUTINE", "STREAM", "extern_of", "lower"]
+
+ROUTINE, QUEUE_NAME = "eu_start", "npu"
+"""What an `Extern` of this target calls, and where it is launched."""
+
+STREAM = "stream"
+"""The blob of commands."""
+
+
+def lower(region: MatchedRegion, machine: Machine) -> tuple[IRModule, GlobalVar]:
+    """The region as a module of one `Extern`.
+
+    Raises:
+        Refuse: see `plan_region`.
+    """
+    plan = plan_region(region)
+    extern = extern_of(plan.stream(machine), region.function.params, region.results, plan.feature_bytes)
+    module = IRModule.of({"stream": extern})
+    return module, module.global_var("stream")
+
+
+def extern_of(stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...], feature_bytes: int) -> Extern:
+    """A stream with its relocations and constants, whose symbols are ``input0`` ..., ``output0`` ..., `FEATURES`."""
+    taken = [
+        *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
+        *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
+    ]
+    if feature_bytes:
+        taken.append(Param(Buffer(FEATURES, (feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
+    blobs = [Blob(STREAM, stream.data, ALIGNMENT, tuple(stream.relocations), tuple(stream.marks))]
+    if stream.constants:
+        blobs.append(Blob(CONSTANTS, bytes(stream.constants), ALIGNMENT))
+    return Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)

@@ -1,0 +1,332 @@
+"""Writes a stream: the registers of each step, those only that change, and what keeps steps from getting in their way.
+
+Two kernels and one copy may be in flight. A kernel waits for the one before it by ``BLOCKDEP`` 0, where either writes
+what the other touches; a copy into the shared memory waits for all kernels, and a kernel for the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from uma.hookspecs import Relocation
+
+from .blocks import Block
+from .commands import WORD_BYTES, Command, command
+from .machine import Configuration
+from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Filter, Kind, Step, Storage
+from .weights import Order, Part, Record, parts_of
+
+__all__ = ["CONSTANTS", "Place", "Stream", "write_stream"]
+
+CONSTANTS = "weights"
+"""The blob of what is constant."""
+
+_ALIGNMENT = 16
+_MOST_BLOCKDEP = 3
+_TABLES = 4
+_TABLE_BYTES = 256
+_POOL_MODES: dict[Kind, int] = {"max_pool": 0, "average_pool": 1, "reduce_sum": 2}
+_GLOBAL: tuple[Kind, ...] = ("average_pool", "reduce_sum", "add", "sub", "mul", "lrelu", "abs")
+_ROUND_MODES = {"tfl": 0, "truncate": 1, "natural": 2}
+_INTERNAL, _EXTERNAL = 1, 0
+
+
+class Place(NamedTuple):
+    """An address before there are any: bytes from the start of a parameter or blob, by its name."""
+
+    symbol: str
+    offset: int
+
+
+@dataclass
+class Stream:
+    """A stream, as far as it is written.
+
+    Args:
+        commands: in order; addresses are offsets in what they are relocated to.
+        relocations: where addresses and regions belong.
+        marks: (byte offset, layer): from there on commands are for that layer.
+        constants: weights, biases, tables and constant tensors, one behind the other.
+    """
+
+    commands: list[Command] = field(default_factory=list)
+    relocations: list[Relocation] = field(default_factory=list)
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    constants: bytearray = field(default_factory=bytearray)
+
+    @property
+    def data(self) -> bytes:
+        """The words, little-endian."""
+        return b"".join(word.to_bytes(WORD_BYTES, "little") for one in self.commands for word in one.words)
+
+    def keep(self, data: bytes) -> Place:
+        """Adds a constant."""
+        self.constants += bytes(-len(self.constants) % _ALIGNMENT)
+        start = len(self.constants)
+        self.constants += data
+        return Place(CONSTANTS, start)
+
+
+class _Span(NamedTuple):
+    symbol: str
+    start: int
+    end: int
+    written: bool
+
+    def meets(self, other: _Span) -> bool:
+        overlap = self.symbol == other.symbol and self.start < other.end and other.start < self.end
+        return overlap and (self.written or other.written)
+
+
+class _Writer:
+    def __init__(self, machine: Configuration, places: Mapping[Storage, Place]) -> None:
+        self.stream = Stream()
+        self.machine = machine
+        self.places = dict(places)
+        self.at = 0
+        self.registers: dict[str, object] = {}
+        self.filters: dict[tuple[Filter, tuple[int, int], Order], tuple[Place, Part]] = {}
+        self.tables: dict[bytes, int] = {}
+        self.kept: dict[bytes, Place] = {}
+        self.in_flight: list[_Span] | None = None
+        self.before_had_table = False
+
+    # --- registers ---------------------------------------------------------------------------------------------------
+
+    def append(self, one: Command) -> None:
+        self.stream.commands.append(one)
+        self.at += one.type.words * WORD_BYTES
+
+    def set(self, register: str, /, *value: int, **values: int) -> None:
+        """Sets a register, unless it has that value."""
+        key = (*value, *values.items())
+        if self.registers.get(register) != key:
+            self.registers[register] = key
+            self.append(command(f"SET_{register}", *value, **values))
+
+    def address(self, register: str, place: Place, addend: int = 0) -> None:
+        """Sets the register of an address within a region."""
+        key = Place(place.symbol, place.offset + addend)
+        if self.registers.get(register) != key:
+            self.registers[register] = key
+            where = self.at + WORD_BYTES
+            self.stream.relocations.append(Relocation(where, "address", key.symbol, key.offset))
+            self.append(command(f"SET_{register}", 0))
+
+    def region(self, register: str, symbol: str, **values: int) -> None:
+        """Sets the register of a region."""
+        if self.registers.get(register) != symbol:
+            self.registers[register] = symbol
+            self.stream.relocations.append(Relocation(self.at, "region", symbol, value="base"))
+            self.append(command(f"SET_{register}", **values) if values else command(f"SET_{register}", 0))
+
+    # --- feature maps ------------------------------------------------------------------------------------------------
+
+    def place(self, storage: Storage) -> Place:
+        """Where it lies. What is constant is kept with the weights."""
+        if storage not in self.places:
+            assert storage.data is not None
+            self.places[storage] = self.stream.keep(storage.data)
+        return self.places[storage]
+
+    def map(self, name: str, one: FeatureMap) -> None:
+        """The registers that all feature maps have. They are not tiled."""
+        place, (rows, columns, _), (by_row, by_column, by_brick) = self.place(one.storage), one.shape, one.strides
+        self.region(f"{name}_REGION", place.symbol)
+        self.address(f"{name}_BASE0", place, one.offset)
+        for tile in range(1, 4):
+            self.set(f"{name}_BASE{tile}", 0)
+        self.set(f"{name}_HEIGHT0_M1", rows - 1)
+        self.set(f"{name}_HEIGHT1_M1", rows - 1)
+        self.set(f"{name}_WIDTH0_M1", columns - 1)
+        self.set(f"{name}_STRIDE_C", by_brick)
+        self.set(f"{name}_STRIDE_Y", by_row)
+        self.set(f"{name}_STRIDE_X", by_column)
+        self.set(f"{name}_ZERO_POINT", one.zero_point)
+
+    def span(self, one: FeatureMap, written: bool) -> _Span:
+        place, (start, end) = self.place(one.storage), one.span
+        return _Span(place.symbol, place.offset + start, place.offset + end, written)
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def step(self, step: Step, block: Block) -> None:
+        """One step: its registers, and the command that starts it."""
+        one = step.operation
+        name = ", ".join(one.layers)
+        if name and (not self.stream.marks or self.stream.marks[-1][1] != name):
+            self.stream.marks.append((self.at, name))
+        function = 0 if one.table is None else 16 + self.table(one.table)
+        self.inputs(step)
+        self.output(step)
+        if one.kind not in ELEMENTWISE:
+            self.window(step, block)
+        self.filter(step, block)
+        self.set("ACTIVATION", function=function, clip_range=0)
+        self.set("ACTIVATION_MIN", one.low)
+        self.set("ACTIVATION_MAX", one.high)
+        self.scales(step)
+        self.block(step, block)
+        self.start(step)
+
+    def inputs(self, step: Step) -> None:
+        one, ifm, second = step.operation, step.ifm, step.ifm2
+        self.map("IFM", ifm)
+        self.set("IFM_DEPTH_M1", ifm.shape[2] - 1)
+        self.set("IFM_PRECISION", **_precision(ifm), scale_mode=one.operand)
+        self.set("IFM_UPSCALE", 0)
+        if second is None:
+            return
+        flags = dict.fromkeys(("height", "width", "depth"), 0)
+        if isinstance(second, FeatureMap):
+            self.map("IFM2", second)
+            repeated = (a != b for a, b in zip(ifm.shape, second.shape, strict=True))
+            flags = dict(zip(flags, map(int, repeated), strict=True))
+            self.set("IFM2_PRECISION", **_precision(second))
+        else:
+            self.set("IFM2_PRECISION", **_precision(ifm))
+            self.set("IFM2_ZERO_POINT", 0)
+            self.set("IFM2_SCALAR", second)
+        scalar = int(not isinstance(second, FeatureMap))
+        self.set("IFM2_BROADCAST", **flags, reversed=int(one.reversed), scalar=scalar)
+
+    def output(self, step: Step) -> None:
+        one, ofm = step.operation, step.ofm
+        self.map("OFM", ofm)
+        rows, columns, channels = ofm.shape
+        self.set("OFM_HEIGHT_M1", rows - 1)
+        self.set("OFM_WIDTH_M1", columns - 1)
+        self.set("OFM_DEPTH_M1", channels - 1)
+        scaled = int(one.scale is not None and one.kind in _GLOBAL)
+        self.set("OFM_PRECISION", **_precision(ofm), scale_mode=scaled, round_mode=_ROUND_MODES[one.rounding])
+
+    def window(self, step: Step, block: Block) -> None:
+        window = step.operation.window
+        for side, rows in zip(("TOP", "LEFT", "BOTTOM", "RIGHT"), step.padding, strict=True):
+            self.set(f"IFM_PAD_{side}", rows)
+        self.set("KERNEL_HEIGHT_M1", window.span[0] - 1)
+        self.set("KERNEL_WIDTH_M1", window.span[1] - 1)
+        self.set(
+            "KERNEL_STRIDE",
+            stride_x_m1=window.strides[1] - 1,
+            stride_y_m1=window.strides[0] - 1,
+            weight_order=int(block.part_kernel),
+            dilation_x_m1=window.dilation[1] - 1,
+            dilation_y_m1=window.dilation[0] - 1,
+            decomposition=0,
+        )
+
+    def filter(self, step: Step, block: Block) -> None:
+        whole, part = step.operation.filter, step.filter
+        if whole is None or part is None:
+            return
+        order = Order(
+            self.machine.ofm_ublock[2],
+            block.shape[2],
+            8 * DTYPE_BYTES[step.ifm.dtype],
+            step.operation.kind == "depthwise",
+            block.part_kernel,
+            step.operation.window.dilation,
+            self.machine.ifm_ublock[2],
+        )
+        key = (whole, (step.box.start[2], step.box.end[2]), order)
+        if key not in self.filters:
+            scales = zip(part.bias.tolist(), part.scales, strict=True)
+            records = [Record(bias, scale.multiplier, scale.shift) for bias, scale in scales]
+            data, [where] = parts_of(part.weights, records, order)
+            self.filters[key] = (self.stream.keep(data), where)
+        place, where = self.filters[key]
+        for name, (start, length) in (("WEIGHT", where.weights), ("SCALE", where.records)):
+            self.region(f"{name}_REGION", place.symbol)
+            self.address(f"{name}_BASE", place, start)
+            self.set(f"{name}_LENGTH", length)
+
+    def scales(self, step: Step) -> None:
+        one = step.operation
+        if one.kind in ("add", "sub"):
+            self.set("OPA_SCALE", value=one.operand_scale.multiplier, shift=one.operand_scale.shift)
+            self.set("OPB_SCALE", 0 if one.operand else 1)
+        if one.scale is not None:
+            self.set("OFM_SCALE", value=one.scale.multiplier, shift=one.scale.shift)
+
+    def block(self, step: Step, block: Block) -> None:
+        for axis, extent in zip(("HEIGHT", "WIDTH", "DEPTH"), block.shape, strict=True):
+            self.set(f"OFM_BLK_{axis}_M1", extent - 1)
+        self.set("IFM_IB_END", block.ifm_end)
+        self.set("AB_START", block.accumulator_start)
+        if isinstance(step.ifm2, FeatureMap):
+            self.set("IFM2_IB_START", block.ifm2_start)
+        self.set("ACC_FORMAT", 0)
+
+    def start(self, step: Step) -> None:
+        one = step.operation
+        spans = [self.span(step.ofm, True), self.span(step.ifm, False)]
+        if isinstance(step.ifm2, FeatureMap):
+            spans.append(self.span(step.ifm2, False))
+        before = self.in_flight or []
+        # Without banks of its own a table lies where the next block may be.
+        shared = self.machine.reserved_banks == 0 and self.before_had_table and one.table is None
+        waits = shared or any(old.meets(new) for old in before for new in spans)
+        self.set("BLOCKDEP", 0 if waits else _MOST_BLOCKDEP)
+        if self.machine.reserved_banks == 0 and one.table is None:
+            self.tables.clear()
+        if one.kind in _POOL_MODES:
+            self.append(command("OP_POOL", mode=_POOL_MODES[one.kind]))
+        elif one.kind in ELEMENTWISE:
+            self.append(command("OP_ELEMENTWISE", mode=ELEMENTWISE.index(one.kind)))
+        else:
+            self.append(command(f"OP_{one.kind.upper()}"))
+        self.in_flight = spans
+        self.before_had_table = one.table is not None
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def table(self, data: bytes) -> int:
+        """The slot of a table in the shared memory, to which it is copied unless it is there."""
+        if data in self.tables:
+            return self.tables[data]
+        slot = len(self.tables) % _TABLES
+        self.tables = {other: number for other, number in self.tables.items() if number != slot}
+        self.tables[data] = slot
+        if data not in self.kept:
+            self.kept[data] = self.stream.keep(data)
+        place = self.kept[data]
+        self.region("DMA0_SRC_REGION", place.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
+        self.address("DMA0_SRC", place)
+        self.set("DMA0_DST_REGION", region=0, mode=_INTERNAL, stride_mode=0)
+        self.set("DMA0_DST", self.machine.lut_address + slot * _TABLE_BYTES)
+        self.set("DMA0_LEN", len(data))
+        if self.in_flight is not None:
+            self.append(command("OP_KERNEL_WAIT", outstanding=0))
+            self.in_flight = None
+        self.append(command("OP_DMA_START"))
+        self.append(command("OP_DMA_WAIT", outstanding=0))
+        return slot
+
+
+def _precision(one: FeatureMap) -> dict[str, int]:
+    size = DTYPE_BYTES[one.dtype]
+    return {
+        "type": int(not one.dtype.startswith("u")),
+        "precision": size.bit_length() - 1,
+        "format": int(one.layout == "nhcwb16"),
+    }
+
+
+def write_stream(
+    steps: Sequence[tuple[Step, Block]], machine: Configuration, places: Mapping[Storage, Place]
+) -> Stream:
+    """The stream that does ``steps``, in order.
+
+    Args:
+        steps: each with the block that it is made by.
+        machine: whose stream it is.
+        places: where what is not constant lies.
+    """
+    writer = _Writer(machine, places)
+    for step, block in steps:
+        writer.step(step, block)
+    writer.append(command("OP_STOP", mask=0xFFFF))
+    return writer.stream
