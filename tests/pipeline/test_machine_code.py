@@ -139,6 +139,7 @@ def test_flags_of_an_accelerator(executor: str) -> None:
     check(made)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("who", "answer", "executor"),
     [
@@ -223,6 +224,7 @@ def doubling_unit(**hooks: Callable[..., Any]) -> list[PluginEntry]:
     return entry_of(accelerator("npu"), patterns=lambda: [double], runtime=fake_device.runtime, **hooks)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("answer", [lambda: Code(cflags=("-O1",)), own_source])
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_loops_that_drive_a_device(answer: Answer, executor: str, compilers: tuple[str, ...]) -> None:
