@@ -14,7 +14,7 @@ import pytest
 
 pytest_plugins = ("pytester",)
 
-FOR_TESTS = ("UMA_DOCS", "UMA_MODELS", "UMA_PYTHONS", "UMA_SOAK")
+FOR_TESTS = ("UMA_DOCS", "UMA_LAYERS", "UMA_MODELS", "UMA_PYTHONS", "UMA_SOAK")
 """What says something to the tests. Every other variable of ours is a user's, and the tests are nobody's."""
 
 FOREIGN = re.compile(
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so shells start what ru
 
 # Examples differ from run to run for people, who can look at a failure; what lands must not depend on luck.
 hypothesis.settings.register_profile(
-    "default", max_examples=25, deadline=None, derandomize="CI" in os.environ, print_blob=True
+    "default", max_examples=16, deadline=None, derandomize="CI" in os.environ, print_blob=True
 )
 hypothesis.settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("soak" if _SOAK else "default")
@@ -49,8 +49,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the tests got into their golden files")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the tests marked ``soak`` unless they were asked for."""
+    """Marks what ``few`` leaves out as ``soak``; skips the tests marked ``soak`` unless they were asked for."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("soak"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for each in cases.values():
+        marker = each[0].get_closest_marker("few")
+        assert marker is not None
+        (count,) = marker.args
+        kept = {round(number * (len(each) - 1) / max(count - 1, 1)) for number in range(count)}
+        for number, item in enumerate(each):
+            if number not in kept:
+                item.add_marker(pytest.mark.soak)
     if not _SOAK:
         for item in items:
             if item.get_closest_marker("soak"):

@@ -21,6 +21,9 @@ KEYWORDS = frozenset(
 """The keywords that a schema may use. A ``pattern`` must be anchored at both ends."""
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def problem(value: object, schema: dict[str, Any]) -> str | None:
     """What is wrong with `value`, with its path, in one line; None if `schema` holds."""
     return _problem(value, schema, "")
@@ -89,7 +92,7 @@ def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) ->
 
 def _is(value: object, kind: str) -> bool:
     if kind == "string":
-        return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+        return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
     if kind == "number":
         return _is(value, "integer") or (isinstance(value, float) and math.isfinite(value))
     if kind == "integer":

@@ -149,6 +149,7 @@ class TestAllPluginsAndBrokenOnes:
             assert set(want) == set(got)
             assert all(np.array_equal(want[name], got[name]) for name in want)
 
+    @pytest.mark.few(4)
     @pytest.mark.parametrize("name", TWELVE)
     def test_who_asks_for_a_broken_one_is_told(self, name: str, everything: Environment, folder: Path) -> None:
         broken = BROKEN[name]

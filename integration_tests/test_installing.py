@@ -83,6 +83,7 @@ def test_the_host_is_a_plugin_like_any_other(env: Environment, wheels: Wheels) -
 RARE = (pytest.param(lost, marks=pytest.mark.soak) for lost in ("entry_points.txt", "all but a renamed folder"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lost", ["modules", "METADATA", *RARE])
 def test_removed_half_way(lost: str, env: Environment, folder: Path, tmp_path: Path) -> None:
     env.install(relu_unit(tmp_path, "1.0"))

@@ -21,7 +21,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Itera
     for name in ("UMA_SOAK", "UMA_MODELS"):
         monkeypatch.delenv(name, raising=False)
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\nmarkers = soak: long")
+    pytester.makeini("[pytest]\nmarkers =\n  soak: long\n  few(count): few")
     yield pytester
     hypothesis.settings.load_profile(profile)
 
@@ -55,6 +55,29 @@ def test_soak_tests_run_only_when_asked_for(project: pytest.Pytester, monkeypatc
     skipped.stdout.fnmatch_lines(["*set UMA_SOAK=1, or run `make soak`*"])
     monkeypatch.setenv("UMA_SOAK", "1")
     run(project).assert_outcomes(passed=1)
+
+
+def test_few_of_the_cases_run_outside_of_a_soak(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.few(3)
+        @pytest.mark.parametrize("case", range(7))
+        def test_a(case):
+            print("ran", case)
+
+        @pytest.mark.few(1)
+        @pytest.mark.parametrize("case", "xy")
+        def test_b(case):
+            print("ran", case)
+        """
+    )
+    found = run(project, "-s")
+    found.assert_outcomes(passed=4, skipped=5)
+    found.stdout.fnmatch_lines(["*ran 0", "*ran 3", "*ran 6", "*ran x"])
+    monkeypatch.setenv("UMA_SOAK", "1")
+    run(project, "-m", "soak").assert_outcomes(passed=5, deselected=4)
 
 
 def test_what_tests_measured_is_shown(project: pytest.Pytester) -> None:
@@ -99,7 +122,7 @@ def test_compilers_are_those_on_the_path(project: pytest.Pytester, monkeypatch: 
 def test_the_environment_does_not_matter(pytester: pytest.Pytester) -> None:
     """What a shell, a build, or another project has set reaches neither the tests nor what they start."""
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\nmarkers = soak: long")
+    pytester.makeini("[pytest]\nmarkers =\n  soak: long\n  few(count): few")
     pytester.makepyfile(
         """
         import os, signal, subprocess, sys

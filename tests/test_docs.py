@@ -166,11 +166,8 @@ def run_step(step: Step, folder: Path, environment: dict[str, str]) -> tuple[int
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize(
-    "page",
-    [FROM_A_CLONE[0], *(pytest.param(page, marks=AS_DOCS) for page in FROM_A_CLONE[1:])],
-    ids=lambda page: page.relative_to(ROOT).as_posix(),
-)
+@AS_DOCS
+@pytest.mark.parametrize("page", FROM_A_CLONE, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_work_where_the_reader_stands(page: Path, clone: tuple[Path, dict[str, str]]) -> None:
     folder, environment = clone
     for step in steps(page.read_text(encoding="utf-8")):

@@ -71,6 +71,7 @@ def emit_model(
     remote: Collection[str] = (),
     apart: Collection[str] = (),
     own: Mapping[str | None, Own] = MappingProxyType({}),
+    headers: Mapping[str, str] = MappingProxyType({}),
     weights_form: WeightsForm = "assembly",
     stepwise: bool = False,
     executor: str = "aot",
@@ -84,6 +85,7 @@ def emit_model(
         remote: the labels of hosts that are other machines than the first host.
         apart: the labels of accelerators whose loops are compiled by themselves.
         own: what plugins bring of the functions themselves, by label; None for the first host's.
+        headers: what hosts bring for their intrinsics, by name; only those that a kernel includes get into the model.
         weights_form: how the weights get into the image.
         stepwise: write a model of which single steps can be run; see `stepwise_text`.
         executor: what runs the steps, one of `EXECUTORS`.
@@ -142,6 +144,8 @@ def emit_model(
     for header in needed:
         if (_CSRC / header).is_file():
             contents[header] = (_CSRC / header).read_text(encoding="utf-8")
+        elif header in headers:
+            contents[header] = headers[header]
     contents |= run.files()
     drivers = device_files(used, contents)
     brought = _brought(model)
@@ -154,7 +158,7 @@ def emit_model(
     if missing := [header for header in needed if header not in contents]:
         raise PluginError(
             f"an intrinsic of the host includes {missing[0]!r}, which nobody brings",
-            hint="the core has uma_vectors.h; others are among the files of a driver",
+            hint="the core has uma_vectors.h; a host's are in Code.headers, an accelerator's among Runtime.sources",
         )
     return ModelFiles(
         contents=MappingProxyType(dict(sorted(contents.items()))),

@@ -43,6 +43,9 @@ class Code:
             begin with the prefix.
         objects: name (``.o``) to content, for the machine that the host is. The names begin with the prefix.
         libraries: what it is linked with.
+        headers: name (``.h``) to text: what `Intrinsic.include` names, for the C that the core prints. Names and macros
+            begin with something of the plugin's own. For hosts alone: those of an accelerator are among the files of
+            its driver.
         machine: the machine that the code is for, as `uma.machines.Machine.parse` takes it: ``aarch64-linux-gnu``, and
             ``arm-none-eabi cortex-m0`` where there is no operating system; ``None`` for this one. Hosts of one machine
             run in one process or image, others do not. For hosts alone: the loops of an accelerator run on its host.
@@ -61,6 +64,7 @@ class Code:
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
     objects: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     libraries: tuple[Library, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         cflags: object = self.cflags
@@ -91,7 +95,8 @@ class Code:
             raise PluginError(f"Code.symbols has {twice!r} twice", hint="each function has a symbol of its own")
         self._check_texts("sources", self.sources, str)
         self._check_texts("objects", self.objects, bytes)
-        for names, endings in ((self.sources, _SOURCES), (self.objects, (".o",))):
+        self._check_texts("headers", self.headers, str)
+        for names, endings in ((self.sources, _SOURCES), (self.objects, (".o",)), (self.headers, (".h",))):
             for name in names:
                 if not (FILE_NAME.fullmatch(name) and name.endswith(endings)):
                     raise PluginError(

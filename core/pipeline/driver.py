@@ -443,6 +443,7 @@ def make_artifact(
         remote=remote,
         apart=made.apart,
         own=made.own(own),
+        headers=made.headers,
         weights_form=weights,
         stepwise=stepwise,
         executor=_executor(members),

@@ -39,6 +39,11 @@ class MachineCode:
         """The functions that plugins make themselves, by the label of the target."""
         return {label: tuple(code.symbols) for label, code in self.codes.items() if code.is_own}
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that hosts bring for their intrinsics, by name."""
+        return {name: text for code in self.codes.values() for name, text in code.headers.items()}
+
     def own(self, first: str) -> dict[str | None, Own]:
         """What plugins bring themselves, by label; None for the host ``first``."""
         return {
@@ -86,6 +91,7 @@ def machine_code(program: Program, members: Members) -> MachineCode:
         )
     for label, code in codes.items():
         _check_objects(code, members[label])
+    _check_headers(codes, members)
     return MachineCode(program, codes, tuple(given))
 
 
@@ -110,6 +116,11 @@ def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) 
         raise entry.fault(f"wants the compiler {code.cc!r}, which is not a known one", remedy)
     if not member.target.kind.is_host and (code.machine, code.runner) != (None, None):
         raise member.plugin.fault("says of an accelerator's loops what machine runs them: that is the host's to say")
+    if not member.target.kind.is_host and code.headers:
+        header = next(iter(code.headers))
+        raise member.plugin.fault(
+            f"brings the header {header!r} for the host's intrinsics: an accelerator's are among Runtime.sources"
+        )
     if code.is_own:
         _check_own(code, member, functions, prefix)
     return code
@@ -125,6 +136,16 @@ def _check_own(code: Code, member: Member, functions: Mapping[str, PrimFunc], pr
     for what, names in (("symbol", code.symbols.values()), ("file", (*code.sources, *code.objects))):
         if foreign := [name for name in names if not name.startswith(prefix)]:
             raise fault(f"brings the {what} {foreign[0]!r}, which does not begin with {prefix!r}, its prefix")
+
+
+def _check_headers(codes: Mapping[str, Code], members: Members) -> None:
+    """PluginError where two hosts bring different headers of one name."""
+    found: dict[str, tuple[str, str]] = {}
+    for label, code in codes.items():
+        for name, text in code.headers.items():
+            other, known = found.setdefault(name, (label, text))
+            if known != text:
+                raise members[label].plugin.fault(f"brings a header {name!r} that is not the one of target {other!r}")
 
 
 def _check_objects(code: Code, member: Member) -> None:

@@ -98,6 +98,7 @@ def kill(folder: Path, how: str, kills: int, seed: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["exchange", "two renames"])
 def test_killed(tmp_path: Path, how: str) -> None:
     kill(tmp_path / "scale", how, kills=8, seed=0)

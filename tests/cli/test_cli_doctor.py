@@ -182,6 +182,7 @@ class TestPlugins:
             "no plugin is called 'uma-nobody', which is disabled by the environment variable UMA_DISABLE_PLUGINS",
         ]
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         ("does", "how"),
         [

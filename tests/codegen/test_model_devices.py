@@ -103,6 +103,7 @@ def test_one_device(compilers: tuple[str, ...], tmp_path: Path) -> None:
         run_c(tmp_path, [emit(program, fake.devices(npu=fake.runtime()))], body, compiler)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("first", "second", "fault", "log"),
     [
@@ -323,6 +324,7 @@ def test_registers_and_buffer_are_files(compilers: tuple[str, ...], tmp_path: Pa
         run_c(tmp_path, [made], body, compiler, LINUX)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("failing", "status", "said"),
     [

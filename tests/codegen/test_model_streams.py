@@ -103,6 +103,7 @@ def run_c(folder: Path, models: list[ModelFiles], body: str, compiler: str) -> N
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", [("lazy", 0), ("eager", 0), ("random", 1), ("random", 7), ("late", 500)])
 def test_whatever_the_pace_of_the_device(mode: tuple[str, int], compilers: tuple[str, ...], tmp_path: Path) -> None:
     model = emit(sums(*QUEUES), lag.devices(npu=lag.runtime(*mode)))
@@ -117,6 +118,7 @@ def test_whatever_the_pace_of_the_device(mode: tuple[str, int], compilers: tuple
         run_c(tmp_path, [model], body, compiler)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "places",
     [

@@ -35,6 +35,7 @@ def test_what_is_compiled_computes_what_the_reference_does(
     check([(m, [choice.array(a.shape, a.dtype) for a in m.args]) for m in made], compilers, tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float32"])
 def test_windows_that_begin_in_the_padding(tmp_path: Path, compilers: tuple[str, ...], dtype: str) -> None:
     # By gcc 12, two taps that are both in the padding or both not, and side by side, were read as one.

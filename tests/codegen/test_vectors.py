@@ -470,7 +470,17 @@ def test_a_header_that_nobody_brings_is_missed() -> None:
     program = model(None, "dot.h")
     with pytest.raises(PluginError, match=r"an intrinsic of the host includes 'dot\.h', which nobody brings") as error:
         emit_model(program, plan(program))
-    assert error.value.hint == "the core has uma_vectors.h; others are among the files of a driver"
+    assert error.value.hint == (
+        "the core has uma_vectors.h; a host's are in Code.headers, an accelerator's among Runtime.sources"
+    )
+
+
+def test_a_header_that_a_host_brings_is_there_where_a_kernel_needs_it() -> None:
+    brought = {"dot.h": "/* dots */\n", "other.h": "/* others */\n"}
+    program = model(None, "dot.h")
+    files = emit_model(program, plan(program), headers=brought)
+    assert files.contents["dot.h"] == "/* dots */\n" and "other.h" not in files.contents
+    assert '#include "dot.h"' in str(files.contents["net.c"])
 
 
 # Random loops

@@ -432,6 +432,7 @@ def run(layers: Sequence[Expr], members: Members, *, compiled: bool) -> list[Lay
     return found
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_what_was_forgotten_is_never_computed_wrongly(unit: Unit) -> None:
     layers = [unit.fitting(), *(unit.layer(other) for other in unit.others)]
@@ -514,6 +515,7 @@ WIRES = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("wires", WIRES, ids=str)
 def test_a_dtype_that_was_forgotten_is_never_taken_for_another(wires: Wires) -> None:
     layers = [wires.layer(wires.wired), wires.layer(wires.other)]

@@ -122,6 +122,7 @@ def test_a_small_model_on_every_emulator(name: str, plugins: PluginHost) -> None
         np.testing.assert_array_equal(there.run(x)["y"], here.run(x)["y"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accelerators", ["[]", "matrix_unit", "stream_machine"])
 def test_kws_on_an_emulated_microcontroller(accelerators: str, models: Path, plugins: PluginHost) -> None:
     """The simulators of accelerators are compiled into the program. Nothing of it makes the compiler warn."""

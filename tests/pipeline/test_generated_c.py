@@ -92,6 +92,7 @@ def built(models: Path, name: str, file: str, target: str, prefix: str = "m_") -
     return uma.build(models / file, target, name=f"{prefix}{name}", shapes=SHAPES.get(name), plugins=PLUGINS)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", OWN)
 def test_c_of_our_own_models(name: str, golden: Golden, tmp_path: Path) -> None:
     suffix, content, target = OWN[name]
@@ -102,6 +103,7 @@ def test_c_of_our_own_models(name: str, golden: Golden, tmp_path: Path) -> None:
         golden(artifact.files[f"m_{name}.c"].decode(), f"{name}.c")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.soak) if name.startswith("vww") else name for name in FILES]
 )
@@ -109,6 +111,7 @@ def test_c_of_models_of_mlperf_tiny(name: str, models: Path, golden: Golden) -> 
     golden(digests(built(models, name, FILES[name], C, "")), f"{name}.sha256")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", REAL)
 def test_c_of_real_models(name: str, models: Path, golden: Golden) -> None:
     golden(digests(built(models, name, *REAL[name])), f"{name}.sha256")

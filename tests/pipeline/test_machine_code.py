@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.artifact.test_artifact_cmake import CMAKE, cmake
 from uma.artifact import Artifact, load
 from uma.codegen.kernel import kernel_source
 from uma.errors import PluginError, ToolchainError
-from uma.hookspecs import Code, Library, Lowered, Pattern
+from uma.hookspecs import Code, Library, Lowered, Pattern, Strategy
 from uma.lowering.members import Members, resolve_targets
 from uma.pipeline.driver import build_loaded, load_model
 from uma.plugins import PluginEntry, PluginHost
@@ -29,6 +30,7 @@ from uma.relay.evaluate import evaluate
 from uma.relay.pattern import op, wildcard
 from uma.reports.verify import verify
 from uma.target import Target
+from uma.tir import parse_func
 from uma.tir.form.nodes import PrimFunc
 
 X = Var("x", TensorType((2, 3), "int32"))
@@ -137,6 +139,7 @@ def test_flags_of_an_accelerator(executor: str) -> None:
     check(made)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("who", "answer", "executor"),
     [
@@ -221,6 +224,7 @@ def doubling_unit(**hooks: Callable[..., Any]) -> list[PluginEntry]:
     return entry_of(accelerator("npu"), patterns=lambda: [double], runtime=fake_device.runtime, **hooks)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("answer", [lambda: Code(cflags=("-O1",)), own_source])
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_loops_that_drive_a_device(answer: Answer, executor: str, compilers: tuple[str, ...]) -> None:
@@ -262,6 +266,10 @@ REFUSED: Mapping[str, tuple[Callable[[IRModule, str], Code], str]] = {
         lambda module, prefix: Code(machine="aarch64-linux-gnu"),
         "says of an accelerator's loops what machine runs them: that is the host's to say",
     ),
+    "a header for the host": (
+        lambda module, prefix: Code(headers={"npu.h": ""}),
+        "brings the header 'npu.h' for the host's intrinsics: an accelerator's are among Runtime.sources",
+    ),
     "a flag": (lambda module, prefix: Code(cflags=("-fplugin=x",)), "wants the compiler flag '-fplugin=x'"),
 }
 
@@ -273,6 +281,45 @@ def test_what_is_refused(case: str) -> None:
         artifact(asked(lambda module, prefix: answer(module, prefix)))
     if "that the core writes" not in reason:
         assert "plugin uma-npu 1.0" in str(caught.value)
+
+
+RECTIFY = """
+    @intrinsic(statement="RECTIFY({y}, {x})", include="rectify.h")
+    def rectify(y: Operand[int32, (6,)], x: Operand[int32, (6,)]):
+        for k in range(6):
+            y[k] = max(x[k], 0)
+
+    @prim_func
+    def relu(x: In[int32, (6,)], y: Out[int32, (6,)]):
+        rectify(view(y[0], axis(0)), view(x[0], axis(0)))
+    """
+
+
+def rectifying(kind: str, least: int) -> list[PluginEntry]:
+    """A host whose ReLU is a macro of its own header."""
+    body = f"for (int k = 0; k < 6; k++) (y)[k] = (x)[k] > 0 ? (x)[k] : {least};"
+    text = f"#define RECTIFY(y, x) do {{ {body} }} while (0)\n"
+    relu = Strategy("nn.relu", lambda fusion, target: Lowered(parse_func(textwrap.dedent(RECTIFY))[1]))
+    code = Code(headers={"rectify.h": text, "unused.h": ""})
+    return entry_of(host_kind(kind), strategies=lambda: [relu], tir_to_runtime=lambda: code)
+
+
+def test_a_host_brings_the_headers_of_its_intrinsics(compilers: tuple[str, ...]) -> None:
+    data = Var("x", TensorType((6,), "int32"))
+    module = module_of(call("nn.relu", data))
+    made = artifact(resolve_targets("own", PluginHost(lambda: rectifying("own", 0))), module=module)
+    assert "rectify.h" in made.files and "unused.h" not in made.files
+    check(made, module)
+
+
+def test_two_hosts_that_bring_different_headers_of_one_name() -> None:
+    data = Var("x", TensorType((6,), "int32"))
+    relu = call("nn.relu", data)
+    pinned = call("negative", call("nn.relu", call("negative", relu)).pinned("other"))
+    entries = [*rectifying("own", 0), *rectifying("other", 1)]
+    members = resolve_targets(["own", "other"], PluginHost(lambda: entries))
+    with pytest.raises(PluginError, match=r"brings a header 'rectify\.h' that is not the one of target 'own'"):
+        artifact(members, module=module_of(pinned))
 
 
 def test_an_object_for_another_machine() -> None:
@@ -321,6 +368,8 @@ def test_it_is_linked_with_its_libraries() -> None:
         ({"symbols": {"f": "a"}, "objects": {"x.o": ""}}, "Code.objects must be a dict from str to bytes"),
         ({"symbols": {"f": "a"}, "objects": {"x.a": b""}}, "Code: 'x.a' is no name for a file here"),
         ({"symbols": {"f": "a"}, "libraries": "m"}, "Code.libraries must be a tuple of Library"),
+        ({"headers": {"x.h": b""}}, "Code.headers must be a dict from str to str"),
+        ({"headers": {"x.c": ""}}, "Code: 'x.c' is no name for a file here"),
         ({"sources": {"x.c": ""}}, "Code brings files or libraries, and no functions"),
     ],
 )

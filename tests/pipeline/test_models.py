@@ -54,6 +54,7 @@ def large_in_soak(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=soak) if name.startswith(("resnet8", "vww")) else name for name in names]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", INT8)
 def test_int8_tflite_equals_the_reference_kernels(name: str, models: Path, measured: Measured) -> None:
     artifact = artifact_of(models, f"{name}_int8_tflite")
@@ -69,6 +70,7 @@ def test_int8_tflite_equals_the_reference_kernels(name: str, models: Path, measu
     assert differing == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", large_in_soak(INT8))
 def test_qdq_onnx_answers_as_onnxruntime(name: str, models: Path, measured: Measured) -> None:
     artifact = artifact_of(models, f"{name}_int8_onnx")
@@ -88,6 +90,7 @@ def test_qdq_onnx_answers_as_onnxruntime(name: str, models: Path, measured: Meas
     assert same >= 98
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", large_in_soak(FLOAT))
 def test_floats_are_those_of_onnxruntime(name: str, models: Path, measured: Measured) -> None:
     """The TFLite file too: it is the one that the ONNX file was converted from."""
@@ -125,6 +128,7 @@ def compile_c(compiler: str, flags: Sequence[str], folder: Path, sources: Sequen
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", large_in_soak(FILES))
 def test_the_c_compiles_without_a_warning(name: str, models: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:
     artifact = artifact_of(models, name)

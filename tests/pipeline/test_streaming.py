@@ -480,6 +480,7 @@ def compilers_and_flags() -> Iterator[Any]:
             yield pytest.param(compiler, [*strict, *sanitizers], id=f"{compiler}{'-sanitized' if sanitizers else ''}")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("compiler", "flags"), list(compilers_and_flags()))
 def test_two_contexts_and_two_models_in_one_image(
     compiler: str, flags: list[str], compilers: tuple[str, ...], tmp_path: Path

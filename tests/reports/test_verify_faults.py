@@ -104,6 +104,7 @@ def test_what_is_right(uma: Uma, install: Install) -> None:
     assert [row["compared"] for row in record["kernels"]] == [12, 12, 14, 12, 12]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("code", "what"),
     [
@@ -130,6 +131,7 @@ def test_a_write_beside_an_input(uma: Uma, install: Install) -> None:
     assert "relu) writes where it may not: 1 byte behind its input" in uma(*VERIFY).err
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

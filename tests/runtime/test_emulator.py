@@ -173,6 +173,7 @@ def test_a_model_of_another_version(header: bytes) -> None:
         make_image([Part(find_compiler(), ["m.c"])], {"m.c": b"", "uma_runtime.h": header}, LINUX, where="model m")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path) -> None:
     """Under sanitizers, which do not go into a static program: another one runs in its place."""

@@ -96,6 +96,7 @@ def wait_for_work(process: subprocess.Popen[str], seconds: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_on_the_command_line(model: Path, number: int, code: int) -> None:
     folder = model.parent

@@ -467,6 +467,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts(name: str) -> None:
     text, place, what = HOSTILE[name]

@@ -82,6 +82,7 @@ class Encoder:
         return path
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("batch", "length", "width", "heads"), [(1, 128, 128, 2), (3, 17, 60, 5), (2, 1, 24, 3), (1, 7, 5, 1)]
 )

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -161,6 +162,7 @@ def check(drawn: list[Case], target: str) -> None:
     assert sum(name.startswith("matmul") for name in calls) == len(drawn)
 
 
+@pytest.mark.few(1)
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(cases(), min_size=12, max_size=12))
 def test_compiled_products_are_those_of_numpy(target: str, drawn: list[Case]) -> None:
@@ -175,6 +177,7 @@ def stored_as(view: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[int,
     return view if axes is None else tuple(view[axes.index(dim)] for dim in range(len(view)))
 
 
+@pytest.mark.few(1)
 def test_every_transposition_of_either_side(target: str) -> None:
     view_a, view_b = (3, 5, 7), (3, 7, 4)
     check(
@@ -187,6 +190,7 @@ def test_every_transposition_of_either_side(target: str) -> None:
     )
 
 
+@pytest.mark.few(1)
 def test_every_broadcast_of_the_batch(target: str) -> None:
     batches = [(), (1,), (3,), (1, 1), (1, 3), (2, 1), (2, 3)]
     check(
@@ -199,6 +203,7 @@ def test_constants_on_either_side(target: str) -> None:
     check([Case("matmul", (2, 5, 7), (7, 4), constant=side, bias=True) for side in ("a", "b")], target)
 
 
+@pytest.mark.few(1)
 def test_the_same_value_on_both_sides(target: str) -> None:
     x = Var("x", TensorType((6, 6), "float32"))
     turned = call("transpose", x, axes=(1, 0))

@@ -48,6 +48,7 @@ def test_a_residual_block_runs_on_the_unit_alone(tmp_path: Path) -> None:
         assert len(np.unique(made)) > 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.soak] if name.startswith("vww") else []) for name in MODELS]
 )
@@ -92,6 +93,7 @@ def estimated(path: Path, target: str) -> Cost:
     return unit.cost
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "least"), MODELS.items())
 def test_most_of_the_work_is_done_by_the_unit(models: Path, name: str, least: float) -> None:
     loaded = load_model(models / "mlperf-tiny" / f"{name}.tflite")

@@ -4,6 +4,7 @@ machine's CPU lacks is skipped, which says so; those of AArch64 run in an emulat
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,9 @@ FORMS = {
 }
 """What kernels of bytes are made of."""
 
+LAYERS = int(os.environ.get("UMA_LAYERS", "200"))
+"""How many random layers each instruction set and compiler get in a soak; a multiple of 200."""
+
 COMPILERS = pytest.mark.parametrize("cc", ["gcc", "clang"])
 
 
@@ -36,10 +40,9 @@ def test_two_layers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.soak
 @COMPILERS
-@pytest.mark.parametrize("seed", range(100, 200, 10))
+@pytest.mark.parametrize("seed", range(100, 100 + LAYERS // 20, 10))
 @pytest.mark.parametrize("name", SETS)
 def test_many_layers(name: str, seed: int, cc: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,000 for each."""
     target = target_for(name, cc, monkeypatch)
     for number in range(4):
         text = check(*layers(seed + number, 50, SETS[name]), target)

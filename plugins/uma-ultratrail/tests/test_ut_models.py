@@ -88,7 +88,7 @@ def ran(artifact: Artifact, frames: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("form", "count"),
     [
-        ("sum", 100),
+        ("sum", 40),
         pytest.param("sum", 1000, marks=pytest.mark.soak),
         pytest.param("average", 1000, marks=pytest.mark.soak),
     ],
@@ -179,6 +179,7 @@ def test_registers_of_hardware_build_and_compile(folder: Path, compilers: tuple[
 # --- Other machines ---
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("attributes", "starts"),
     [
@@ -260,6 +261,7 @@ def small(frames: int = 20, **changes: object) -> Net:
     return Net(8, frames, (first, second), (1,))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("net", "taken", "reason"),
     [

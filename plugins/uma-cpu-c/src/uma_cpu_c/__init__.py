@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from uma.compilers import KNOWN_COMPILERS
 from uma.hookspecs import Code, Strategy, hookimpl
 from uma.machines import RUNNERS
@@ -14,6 +16,8 @@ from .strategies import strategies_of
 __all__ = ["KIND", "register_target", "strategies", "tir_to_runtime"]
 
 UMA_PLUGIN_API = (0, 5)
+
+_CSRC = Path(__file__).parent / "csrc"
 
 KIND = TargetKind(
     "c",
@@ -75,7 +79,7 @@ def strategies(target: Target) -> list[Strategy]:
 
 @hookimpl
 def tir_to_runtime(target: Target) -> Code:
-    """The core's C, with the flags for the CPU."""
+    """The core's C, with the flags for the CPU and the headers of `strategies`."""
     flags = (f"-O{target.get_attr('opt')}", *cpu_flags(target))
     return Code(
         # What was given comes last: it goes before what is added here.
@@ -83,4 +87,5 @@ def tir_to_runtime(target: Target) -> Code:
         cc=target.get_attr("cc"),
         machine=machine_of(target),
         runner=target.get_attr("runner"),
+        headers={file.name: file.read_text(encoding="utf-8") for file in sorted(_CSRC.glob("*.h"))},
     )
