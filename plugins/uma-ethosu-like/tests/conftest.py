@@ -1,0 +1,210 @@
+"""The simulator as a program, and Vela as a function: streams go in, what became of them comes out."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import uma_ethosu_like
+from uma_ethosu_like.job import read_job
+
+HERE = Path(__file__).parent
+CSRC = Path(uma_ethosu_like.__file__).parent / "csrc"
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-g", "-fno-sanitize-recover=all")
+SOURCES = ("sim", "op", "ops", "elementwise", "hazards", "cycles", "weights")
+
+FAULTS = (
+    *("none", "configuration", "command", "reserved", "value", "unset", "cut", "no stop", "address", "read only"),
+    *("misaligned", "shape", "block", "weights", "table", "kernel hazard", "copy hazard", "unsupported", "work"),
+)
+"""As the enum `eu_fault`."""
+
+KINDS = ("conv", "depthwise", "pool", "elementwise", "dma")
+HEADER, RESULT, RECORD = struct.Struct("<i3I9QI4iI"), struct.Struct("<iIiIQ5Q5I4x2QQ2I"), struct.Struct("<2I3Q")
+SPEEDS = (128, 32, 16, 64)
+"""Bytes in 16 cycles and latency in cycles of SRAM, and of flash."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stream and its memory: what is in `writable` goes back out."""
+
+    macs: int
+    words: Sequence[int]
+    regions: Mapping[int, bytes]
+    writable: frozenset[int] = frozenset()
+    flash: frozenset[int] = frozenset()
+    records: int = 0
+    work_limit: int = 0
+    speeds: tuple[int, ...] = SPEEDS
+
+    def packed(self) -> bytes:
+        sizes = [len(self.regions.get(number, b"")) for number in range(8)]
+        flash, writable = (sum(1 << one for one in regions) for regions in (self.flash, self.writable))
+        head = (self.macs, flash, len(self.words), self.records, self.work_limit, *sizes, writable, *self.speeds, 0)
+        data = b"".join(self.regions.get(number, b"") for number in range(8))
+        return HEADER.pack(*head) + np.asarray(self.words, "<u4").tobytes() + data
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a stream ended."""
+
+    fault: str
+    word: int
+    slot: int
+    other: int
+    cycles: int
+    kind_cycles: Mapping[str, int]
+    kind_count: Mapping[str, int]
+    macs: int
+    dma_bytes: int
+    records: Sequence[tuple[int, ...]]  # word, kind, start, cycles, macs
+    regions: Mapping[int, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Npu:
+    """The compiled simulator."""
+
+    program: Path
+
+    def run(self, *cases: Case) -> list[Ended]:
+        """Runs each."""
+        out = self._call(b"".join(one.packed() for one in cases))
+        ended, at = [], 0
+        for case in cases:
+            values = RESULT.unpack_from(out, at)
+            at += RESULT.size
+            fault, word, slot, other, cycles, *rest = values
+            count = min(rest[14], case.records)
+            records = [RECORD.unpack_from(out, at + number * RECORD.size) for number in range(count)]
+            at += case.records * RECORD.size
+            regions = {}
+            for number in sorted(case.writable):
+                regions[number] = out[at : at + len(case.regions[number])]
+                at += len(regions[number])
+            kinds = dict(zip(KINDS, rest[:5], strict=True)), dict(zip(KINDS, rest[5:10], strict=True))
+            ended.append(Ended(FAULTS[fault], word, slot, other, cycles, *kinds, *rest[10:12], records, regions))
+        assert at == len(out)
+        return ended
+
+    def fuzz(self, case: Case, seed: int, times: int) -> dict[str, int]:
+        """Runs a stream so often, changed each time, and gives how often each fault ended it."""
+        counts = struct.unpack(f"<{len(FAULTS)}I", self._call(case.packed(), "fuzz", str(seed), str(times)))
+        return dict(zip(FAULTS, counts, strict=True))
+
+    def _call(self, data: bytes, *arguments: str) -> bytes:
+        done = subprocess.run([self.program, *arguments], input=data, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
+        return done.stdout
+
+
+def compiled(compiler: str, folder: Path, *flags: str) -> Npu:
+    """The test program, with the simulator."""
+    program = folder / f"eu_sim_{compiler}"
+    sources = [str(CSRC / f"eu_{name}.c") for name in SOURCES]
+    command = [compiler, *STRICT, *flags, f"-I{CSRC}", str(HERE / "eu_sim_main.c"), *sources, "-o", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Npu(program)
+
+
+@pytest.fixture(scope="session")
+def compile_npu() -> Callable[..., Npu]:
+    """`compiled`."""
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def npu(compilers: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Npu:
+    """The simulator, with sanitizers that look for undefined behaviour and foreign memory."""
+    return compiled(compilers[0], tmp_path_factory.mktemp("ethos_u"), "-fsanitize=address,undefined")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Vela made of a model: a stream, constants, and where inputs and outputs lie (region, offset, bytes)."""
+
+    macs: int
+    words: Sequence[int]
+    regions: Mapping[int, bytes]
+    writable: frozenset[int]
+    flash: frozenset[int]
+    inputs: Sequence[tuple[int, int, int]]
+    outputs: Sequence[tuple[int, int, int]]
+    cycles: int  # Vela's own estimate
+
+    def case(self, *inputs: np.ndarray, words: Sequence[int] | None = None, **options: object) -> Case:
+        """A run with these inputs; memory is full of what no one wrote."""
+        regions = dict(self.regions)
+        for (region, offset, size), array in zip(self.inputs, inputs, strict=True):
+            data = np.ascontiguousarray(array).tobytes()
+            assert len(data) == size
+            regions[region] = regions[region][:offset] + data + regions[region][offset + size :]
+        stream = self.words if words is None else words
+        return Case(self.macs, stream, regions, self.writable, self.flash, **options)  # type: ignore[arg-type]
+
+    def results(self, ended: Ended) -> list[bytes]:
+        """The outputs of a run."""
+        return [ended.regions[region][offset : offset + size] for region, offset, size in self.outputs]
+
+
+class VelaRefused(Exception):
+    """Vela left something of a model to a CPU, or failed."""
+
+
+@dataclass(frozen=True)
+class Vela:
+    """Vela, as a program."""
+
+    folder: Path
+
+    def __call__(self, model: bytes, macs: int, *options: str) -> Compiled:
+        """What Vela makes of a TFLite model.
+
+        Raises:
+            VelaRefused: not all of it runs on the NPU.
+        """
+        file = self.folder / "model.tflite"
+        file.write_bytes(model)
+        out = self.folder / "out"
+        for old in out.glob("*"):
+            old.unlink()
+        command = [sys.executable, "-m", "ethosu.vela", "--accelerator-config", f"ethos-u55-{macs}"]
+        command += ["--output-format", "raw", "--output-dir", str(out), *options, str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not (found := list(out.glob("*_vela*.npz"))):
+            raise VelaRefused(done.stdout + done.stderr)
+        [summary] = out.glob("*_summary_*.csv")
+        names, values = (line.split(",") for line in summary.read_text("utf-8").splitlines()[:2])
+        job = read_job(found[0])
+        regions = {
+            number: b"\xaa" * one.nbytes if one.data is None else one.data for number, one in job.regions.items()
+        }
+        flash = frozenset(number for number, one in job.regions.items() if one.data is not None)
+        places = [[(one.region, one.offset, one.nbytes) for one in row] for row in (job.inputs, job.outputs)]
+        cycles = int(dict(zip(names, values, strict=True))["cycles_total"])
+        return Compiled(macs, job.payload.words, regions, frozenset({*regions} - flash), flash, *places, cycles)
+
+
+@pytest.fixture(scope="session")
+def vela(tmp_path_factory: pytest.TempPathFactory) -> Vela:
+    """Arm's compiler, where it is installed."""
+    if find_spec("ethosu") is None:
+        pytest.skip("Vela is not installed: pip install 'uma-ethosu-like[vela]'")
+    return Vela(tmp_path_factory.mktemp("vela"))
+
+
+@pytest.fixture(scope="session")
+def vela_refused() -> type[VelaRefused]:
+    """`VelaRefused`."""
+    return VelaRefused
