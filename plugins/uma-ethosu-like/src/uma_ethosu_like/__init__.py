@@ -6,20 +6,21 @@ from files.
 
 Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
 `scaling` what the model's scales are for the machine, `plan` a region as operations with a place for every map,
-`blocks` how the shared memory is divided for each, `stream` writes registers and waits, `lower` makes an extern of it.
+`blocks` how the shared memory is divided for each, `stream` writes registers and waits, `lower` makes an extern of it,
+`device` is what the driver in ``csrc`` is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import MatchedRegion, Pattern, hookimpl
+from uma.hookspecs import MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
 
-__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "patterns", "register_target", "relay_to_runtime"]
+__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
 UMA_PLUGIN_API = (0, 5)
 
@@ -55,3 +56,11 @@ def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, G
     from .lower import lower
 
     return lower(region, Machine.of(target))
+
+
+@hookimpl
+def runtime(target: Target) -> Runtime:
+    """The driver, the simulator behind the same registers, and how streams are started and waited for."""
+    from .device import make_runtime
+
+    return make_runtime(Machine.of(target))

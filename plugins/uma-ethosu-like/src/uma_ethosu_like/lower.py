@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from uma.hookspecs import Blob, Extern, MatchedRegion
 from uma.relay import Expr, GlobalVar, IRModule
 from uma.tir import Buffer, Param
 
+from .commands import encode
 from .machine import Machine
+from .payload import STREAM_OFFSET, write_payload
 from .plan import ALIGNMENT, FEATURES, plan_region
 from .stream import CONSTANTS, Stream
 
@@ -16,7 +20,7 @@ ROUTINE, QUEUE_NAME = "eu_start", "npu"
 """What an `Extern` of this target calls, and where it is launched."""
 
 STREAM = "stream"
-"""The blob of commands."""
+"""The blob of commands, a payload."""
 
 
 def lower(region: MatchedRegion, machine: Machine) -> tuple[IRModule, GlobalVar]:
@@ -26,20 +30,27 @@ def lower(region: MatchedRegion, machine: Machine) -> tuple[IRModule, GlobalVar]
         Refuse: see `plan_region`.
     """
     plan = plan_region(region)
-    extern = extern_of(plan.stream(machine), region.function.params, region.results, plan.feature_bytes)
+    stream, params = plan.stream(machine), region.function.params
+    extern = extern_of(stream, params, region.results, plan.feature_bytes, machine.macs)
     module = IRModule.of({"stream": extern})
     return module, module.global_var("stream")
 
 
-def extern_of(stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...], feature_bytes: int) -> Extern:
-    """A stream with its relocations and constants, whose symbols are ``input0`` ..., ``output0`` ..., `FEATURES`."""
+def extern_of(
+    stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...], feature_bytes: int, macs: int
+) -> Extern:
+    """A stream with its relocations and constants, whose symbols are ``input0`` ..., ``output0`` ..., `FEATURES`, for
+    the machine with so many multipliers.
+    """
     taken = [
         *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
         *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
     ]
     if feature_bytes:
         taken.append(Param(Buffer(FEATURES, (feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
-    blobs = [Blob(STREAM, stream.data, ALIGNMENT, tuple(stream.relocations), tuple(stream.marks))]
+    relocations = tuple(replace(one, at=one.at + STREAM_OFFSET) for one in stream.relocations)
+    marks = tuple((at + STREAM_OFFSET, layer) for at, layer in stream.marks)
+    blobs = [Blob(STREAM, write_payload(encode(stream.commands), macs), ALIGNMENT, relocations, marks)]
     if stream.constants:
         blobs.append(Blob(CONSTANTS, bytes(stream.constants), ALIGNMENT))
     return Extern(tuple(taken), ROUTINE, blobs=tuple(blobs), queue=QUEUE_NAME)

@@ -233,7 +233,7 @@ def c_header() -> str:
     """The configurations in C, for the simulator."""
     rows = []
     for one in CONFIGURATIONS.values():
-        numbers = (one.macs, one.banks, one.reserved_banks)
+        numbers = (one.macs, one.config_word, one.banks, one.reserved_banks)
         triples = (one.ofm_ublock, one.ifm_ublock, one.granules, one.output_cycles, one.activation_cycles)
         lists = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in triples)
         rows.append(f"    {{{', '.join(map(str, numbers))}, {lists}}},")
@@ -258,9 +258,10 @@ def c_header() -> str:
         f"#define EU_ARCH_PATCH {patch}",
         f"#define EU_N_MACHINES {len(CONFIGURATIONS)}",
         "",
-        "/* Blocks are rows, columns, channels; granules are banks; cycles per element are eighths. */",
+        "/* Blocks are rows, columns, channels; granules are banks; cycles per element are eighths; the register",
+        " * CONFIG holds `config`. */",
         "typedef struct eu_machine {",
-        "    uint16_t macs;",
+        "    uint16_t macs, config;",
         "    uint8_t banks, reserved_banks, ofm_ublock[3], ifm_ublock[3];",
         "    uint8_t granules[EU_N_GRANULES], output_cycles[EU_N_CYCLES], activation_cycles[EU_N_ACTIVATION_CYCLES];",
         "} eu_machine;",

@@ -56,11 +56,6 @@ class Stream:
     marks: list[tuple[int, str]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
 
-    @property
-    def data(self) -> bytes:
-        """The words, little-endian."""
-        return b"".join(word.to_bytes(WORD_BYTES, "little") for one in self.commands for word in one.words)
-
     def keep(self, data: bytes) -> Place:
         """Adds a constant."""
         self.constants += bytes(-len(self.constants) % _ALIGNMENT)

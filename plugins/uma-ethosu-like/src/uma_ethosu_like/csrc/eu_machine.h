@@ -19,18 +19,19 @@ enum { EU_CYCLES_TABLE, EU_CYCLES_RELU, EU_N_ACTIVATION_CYCLES };
 #define EU_ARCH_PATCH 6
 #define EU_N_MACHINES 4
 
-/* Blocks are rows, columns, channels; granules are banks; cycles per element are eighths. */
+/* Blocks are rows, columns, channels; granules are banks; cycles per element are eighths; the register
+ * CONFIG holds `config`. */
 typedef struct eu_machine {
-    uint16_t macs;
+    uint16_t macs, config;
     uint8_t banks, reserved_banks, ofm_ublock[3], ifm_ublock[3];
     uint8_t granules[EU_N_GRANULES], output_cycles[EU_N_CYCLES], activation_cycles[EU_N_ACTIVATION_CYCLES];
 } eu_machine;
 
 static const eu_machine eu_machines[EU_N_MACHINES] = {
-    {32, 16, 0, {1, 1, 4}, {1, 1, 8}, {2, 2, 2, 2, 4, 4, 4, 4}, {16, 24, 24, 24, 32, 48, 8, 16}, {8, 8}},
-    {64, 16, 0, {1, 1, 8}, {1, 1, 8}, {2, 2, 2, 2, 4, 4, 4, 8}, {8, 12, 12, 12, 16, 24, 4, 8}, {8, 8}},
-    {128, 24, 2, {1, 2, 8}, {1, 2, 8}, {4, 4, 4, 4, 8, 4, 8, 12}, {6, 10, 6, 6, 8, 12, 2, 4}, {8, 4}},
-    {256, 48, 2, {2, 2, 8}, {2, 2, 8}, {8, 8, 8, 8, 16, 8, 16, 20}, {5, 9, 4, 3, 4, 6, 1, 2}, {8, 2}},
+    {32, 4101, 16, 0, {1, 1, 4}, {1, 1, 8}, {2, 2, 2, 2, 4, 4, 4, 4}, {16, 24, 24, 24, 32, 48, 8, 16}, {8, 8}},
+    {64, 4102, 16, 0, {1, 1, 8}, {1, 1, 8}, {2, 2, 2, 2, 4, 4, 4, 8}, {8, 12, 12, 12, 16, 24, 4, 8}, {8, 8}},
+    {128, 6151, 24, 2, {1, 2, 8}, {1, 2, 8}, {4, 4, 4, 4, 8, 4, 8, 12}, {6, 10, 6, 6, 8, 12, 2, 4}, {8, 4}},
+    {256, 12296, 48, 2, {2, 2, 8}, {2, 2, 8}, {8, 8, 8, 8, 16, 8, 16, 20}, {5, 9, 4, 3, 4, 6, 1, 2}, {8, 2}},
 };
 
 #endif
