@@ -8,6 +8,8 @@ Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as
 `scaling` what the model's scales are for the machine, `plan` a region as operations with a place for every map,
 `blocks` how the shared memory is divided for each, `stream` writes registers and waits, `lower` makes an extern of it,
 `device` is what the driver in ``csrc`` is given.
+
+`simulate` runs a file's stream without a model around it, for `own`, the command ``uma ethosu``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from uma.target import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
 
-__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "command", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
 UMA_PLUGIN_API = (0, 5)
 
@@ -64,3 +66,11 @@ def runtime(target: Target) -> Runtime:
     from .device import make_runtime
 
     return make_runtime(Machine.of(target))
+
+
+@hookimpl
+def command(name: str, arguments: Sequence[str]) -> int:
+    """``uma ethosu run FILE`` and ``uma ethosu show FILE``."""
+    from .own import main
+
+    return main(name, arguments)

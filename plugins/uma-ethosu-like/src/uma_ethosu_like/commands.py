@@ -25,6 +25,7 @@ __all__ = [
     "COMMANDS",
     "OPERATIONS",
     "REGIONS",
+    "SLOTS",
     "WORD_BYTES",
     "Command",
     "CommandType",
@@ -396,6 +397,15 @@ COMMANDS: tuple[CommandType, ...] = (
 )
 """All of them: operations, registers of one word, registers of two."""
 
+_BY_CODE = sorted(COMMANDS, key=lambda kind: kind.header)
+
+SLOTS: tuple[str, ...] = tuple(
+    kind.register if one.name == "value" else f"{kind.register}_{one.name.upper()}"
+    for kind in _BY_CODE
+    for one in kind.fields
+)
+"""What the fields set, in the order of the machine's state in C: the register, and the field where it has several."""
+
 BY_NAME: Mapping[str, CommandType] = {kind.name: kind for kind in COMMANDS}
 _BY_HEADER = {kind.header: kind for kind in COMMANDS}
 
@@ -463,11 +473,6 @@ def describe(words: Sequence[int]) -> list[tuple[int, str]]:
     return [(WORD_BYTES * at, str(one)) for at, one in decode(words)]
 
 
-def _slot(kind: CommandType, one: Field) -> str:
-    """What the state that a field sets is called in C."""
-    return "EU_" + (kind.register if one.name == "value" else f"{kind.register}_{one.name.upper()}")
-
-
 _ENUMS: Mapping[str, Mapping[int, str]] = {
     "POOL": _POOL_MODES,
     "ELEMENTWISE": _ELEMENTWISE_MODES,
@@ -489,8 +494,7 @@ _ENUMS: Mapping[str, Mapping[int, str]] = {
 
 def c_header() -> str:
     """The table in C: what the simulator decodes and checks with."""
-    kinds = sorted(COMMANDS, key=lambda kind: kind.header)
-    fields = [(kind, one) for kind in kinds for one in kind.fields]
+    fields = [one for kind in _BY_CODE for one in kind.fields]
     enums = [
         line
         for prefix, names in _ENUMS.items()
@@ -523,26 +527,26 @@ def c_header() -> str:
         *enums,
         *c_enum([f"EU_READ_{name.upper()} = {1 << n}" for n, name in enumerate(OPERATIONS)]),
         "",
-        *(f"#define EU_{kind.name} {kind.header:#06x}u" for kind in kinds),
+        *(f"#define EU_{kind.name} {kind.header:#06x}u" for kind in _BY_CODE),
         "",
-        f"#define EU_N_COMMANDS {len(kinds)}",
+        f"#define EU_N_COMMANDS {len(_BY_CODE)}",
         f"#define EU_N_REGIONS {REGIONS}",
         "",
         "/* The state, one slot for each field. */",
         "enum {",
-        *(f"    {_slot(kind, one)}," for kind, one in fields),
+        *(f"    EU_{slot}," for slot in SLOTS),
         "    EU_N_FIELDS",
         "};",
         "",
         "static const eu_field eu_fields[EU_N_FIELDS] = {",
-        *(f"    {_c_field(one)}, /* {_slot(kind, one)} */" for kind, one in fields),
+        *(f"    {_c_field(one)}, /* EU_{slot} */" for slot, one in zip(SLOTS, fields, strict=True)),
         "};",
         "",
         "/* By header, ascending. */",
         "static const eu_command eu_commands[EU_N_COMMANDS] = {",
     ]
     first = 0
-    for kind in kinds:
+    for kind in _BY_CODE:
         reads = sum(1 << OPERATIONS.index(name) for name in kind.read_by)
         lines.append(f"    {{EU_{kind.name}, {kind.words}, {first}, {len(kind.fields)}, {reads}}},")
         first += len(kind.fields)

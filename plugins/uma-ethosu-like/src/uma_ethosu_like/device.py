@@ -11,7 +11,7 @@ from .lower import QUEUE_NAME, ROUTINE
 from .machine import Machine
 from .payload import STREAM_OFFSET, read_payload
 
-__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "describe_payload", "make_runtime"]
+__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "bytes_per_16_cycles", "describe_payload", "make_runtime"]
 
 FIELDS = (Field("address", 32), Field("region", 3, lsb=16))
 """What relocations of a stream fill in: the second word of a command that sets an offset, and the number of a region in
@@ -94,9 +94,9 @@ def make_runtime(machine: Machine) -> Runtime:
         },
         parameters=(
             machine.macs,
-            _per_16_cycles(machine.sram_bytes_per_cycle),
+            bytes_per_16_cycles(machine.sram_bytes_per_cycle),
             machine.sram_latency_cycles,
-            _per_16_cycles(machine.flash_bytes_per_cycle),
+            bytes_per_16_cycles(machine.flash_bytes_per_cycle),
             machine.flash_latency_cycles,
         ),
         faults=FAULTS,
@@ -115,7 +115,8 @@ def make_runtime(machine: Machine) -> Runtime:
     )
 
 
-def _per_16_cycles(bytes_per_cycle: float) -> int:
+def bytes_per_16_cycles(bytes_per_cycle: float) -> int:
+    """A bandwidth as the simulator takes it."""
     return max(1, round(16 * bytes_per_cycle))
 
 

@@ -51,6 +51,7 @@ static int32_t read_payload(const state *s, const uint8_t *at, size_t bytes, str
     int known = 0;
 
     found->at = NULL;
+    found->bytes = 0;
     if (bytes < 4u || bytes % 4u != 0 || (load_word(at) & 0xFFFFFFu) != MAGIC) return EU_FAULT_PAYLOAD;
     if (at[3] != VERSION) return EU_FAULT_NEWER;
     at += 4;

@@ -1,0 +1,195 @@
+"""``uma ethosu``: what Vela has compiled, run on the simulator or shown, without a model around it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uma.errors import ModelError, UsageError
+
+from .commands import OPERATIONS, WORD_BYTES, decode
+from .job import Job, Tensor, read_job
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .simulate import Simulation
+
+__all__ = ["SCHEMA_VERSION", "main"]
+
+SCHEMA_VERSION = 1
+"""Of what ``--json`` prints."""
+
+_SHOWN_ELEMENTS = 16
+_RANDOM = "random:"
+
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    """The command; ``name`` is what stands behind ``uma``.
+
+    Raises:
+        UmaError: what is wrong with the arguments, the file or its stream.
+    """
+    given = _parser(name).parse_args(arguments)
+    action: int = given.action(given)
+    return action
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    what = "what Vela wrote: its raw output (.npz), or a .tflite that is one operator 'ethos-u'; or a payload"
+    parser = argparse.ArgumentParser(
+        f"uma {name}", description="Streams of commands of Ethos-U55 in files: run, or shown.", allow_abbrev=False
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    run = actions.add_parser("run", help="run a stream on the simulator", description="Run a stream on the simulator.")
+    run.add_argument(
+        "--input",
+        metavar="NAME=FILE.npy|NAME=random:SEED",
+        action="append",
+        default=[],
+        help="an input; those that are not given are random, of seed 0",
+    )
+    run.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
+    run.set_defaults(action=_run)
+    show = actions.add_parser("show", help="print a stream", description="Print the commands of a stream.")
+    show.set_defaults(action=_show)
+    for one in (run, show):
+        one.add_argument("file", metavar="FILE", type=Path, help=what)
+        one.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _print_json(fields: Mapping[str, Any]) -> None:
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **fields}))
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+def _show(given: argparse.Namespace) -> int:
+    job = read_job(given.file)
+    rows = [(at, one) for at, one in decode(job.payload.words)]
+    if given.json:
+        commands = [{"word": at, "name": one.type.name, "fields": dict(one.values)} for at, one in rows]
+        _print_json({**_record(job), "commands": commands})
+        return 0
+    for line in _heading(job):
+        print(line)
+    for at, one in rows:
+        print(f"{WORD_BYTES * at:#08x}  {one}")
+    return 0
+
+
+def _record(job: Job) -> dict[str, Any]:
+    return {
+        "macs": job.payload.macs,
+        "architecture": list(job.payload.architecture),
+        "words": len(job.payload.words),
+        "regions": {
+            str(number): {"bytes": one.nbytes, "writable": one.data is None}
+            for number, one in sorted(job.regions.items())
+        },
+    }
+
+
+def _heading(job: Job) -> list[str]:
+    words, macs = job.payload.words, job.payload.macs
+    lines = [f"{len(words):,} words for the machine of {macs} multipliers"]
+    for number, one in sorted(job.regions.items()):
+        lines.append(f"region {number}: {one.nbytes:,} bytes{' to work in' if one.data is None else ''}")
+    for what, tensors in (("input", job.inputs), ("output", job.outputs)):
+        for tensor in tensors:
+            place = f"in region {tensor.region} at {tensor.offset:#x}"
+            lines.append(f"{what} {tensor.name}: {tensor.dtype}{list(tensor.shape)} {place}")
+    return lines
+
+
+# --- run -------------------------------------------------------------------------------------------------------------
+
+
+def _run(given: argparse.Namespace) -> int:
+    from .simulate import simulate
+
+    job = read_job(given.file)
+    done = simulate(job, _inputs(given.input, job))
+    if given.outputs is not None:
+        _save(given.outputs, done.outputs)
+    totals = {kind: _total(done, kind) for kind in OPERATIONS}
+    if given.json:
+        values = {
+            name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()}
+            for name, a in done.outputs.items()
+        }
+        operations = [vars(one) for one in done.operations]
+        counted = {"cycles": done.cycles, "dma_bytes": done.dma_bytes, "kinds": totals, "operations": operations}
+        _print_json({**_record(job), "outputs": values, **counted})
+        return 0
+    for name, array in done.outputs.items():
+        shown = " ".join(map(str, array.ravel()[:_SHOWN_ELEMENTS].tolist()))
+        more = " ..." if array.size > _SHOWN_ELEMENTS else ""
+        print(f"{name}: {array.dtype}{list(array.shape)} {shown}{more}")
+    print(f"{done.cycles:,} cycles on the machine of {job.payload.macs} multipliers")
+    for kind, row in totals.items():
+        if row["count"]:
+            print(f"  {kind:<11}  {row['count']:>5,}  {row['cycles']:>11,} cycles  {row['macs']:>13,} products")
+    return 0
+
+
+def _total(done: Simulation, kind: str) -> dict[str, int]:
+    found = [one for one in done.operations if one.kind == kind]
+    return {
+        "count": len(found),
+        "cycles": sum(one.cycles for one in found),
+        "macs": sum(one.macs for one in found),
+    }
+
+
+def _inputs(given: Sequence[str], job: Job) -> dict[str, np.ndarray]:
+    """The arrays of ``--input``, and random ones for the others."""
+    tensors = {tensor.name: tensor for tensor in job.inputs}
+    sources = dict.fromkeys(tensors, f"{_RANDOM}0")
+    for text in given:
+        name, equals, source = text.rpartition("=")
+        if not equals or name not in tensors:
+            names = ", ".join(tensors) or "there are none"
+            raise UsageError(f"--input {text} names no input", hint=f"NAME=FILE.npy or NAME=random:SEED; {names}")
+        sources[name] = source
+    return {name: _array(sources[name], tensor) for name, tensor in tensors.items()}
+
+
+def _array(source: str, tensor: Tensor) -> np.ndarray:
+    import numpy as np
+
+    if source.startswith(_RANDOM):
+        seed = source.removeprefix(_RANDOM)
+        if not seed.isascii() or not seed.isdigit():
+            raise UsageError(f"{source} is no seed", where=f"--input {tensor.name}", hint="random:7")
+        limits = np.iinfo(tensor.dtype)
+        made = np.random.default_rng(int(seed)).integers(limits.min, limits.max, tensor.shape, tensor.dtype, True)
+        return np.asarray(made)
+    try:
+        found = np.load(source, allow_pickle=False)
+    except OSError as error:
+        raise UsageError(
+            f"{source} cannot be read: {error.strerror or error}", where=f"--input {tensor.name}"
+        ) from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ModelError(f"{source} is no .npy: {error}", where=f"--input {tensor.name}") from error
+    if not isinstance(found, np.ndarray):
+        found.close()
+        raise ModelError(f"{source} is no .npy, but several arrays", where=f"--input {tensor.name}")
+    return found
+
+
+def _save(file: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    import numpy as np
+
+    try:
+        with file.open("wb") as out:
+            np.savez(out, allow_pickle=False, **outputs)
+    except OSError as error:
+        raise UsageError(f"the outputs cannot be written: {error.strerror}", where=str(file)) from error
