@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+import tflite
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import uma_ethosu_like
@@ -141,6 +142,7 @@ def head(zero_divisor: int = 6, length: int = 1, divisor: int = 0, new_palette: 
 
 
 @given(st.lists(st.integers(-255, 255), min_size=1, max_size=400))
+@settings(max_examples=40)  # in the soak too: each starts a program
 def test_any_values_come_back(program: Program, values: list[int]) -> None:
     stream = encode(np.array(values))
     assert len(stream) % 16 == 0
@@ -394,3 +396,43 @@ def test_no_such_parts(starts: tuple[int, ...]) -> None:
 def test_a_record_for_each_channel() -> None:
     with pytest.raises(PluginError, match=r"^3 output channels have 2 records of bias and scale$"):
         parts_of(np.zeros((3, 1, 1, 1), np.int8), [Record(0, 1, 1)] * 2, Order(8, 8))
+
+
+MODELS = ("kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8")
+
+
+def layers(model: tflite.Model) -> list[tuple[np.ndarray, bool]]:
+    """Weights of a model's convolutions and dense layers, output channels first, and whether they are depthwise."""
+    graph, found = model.Subgraphs(0), []
+    for number in range(graph.OperatorsLength()):
+        operator = graph.Operators(number)
+        code = model.OperatorCodes(operator.OpcodeIndex()).DeprecatedBuiltinCode()
+        kinds = tflite.BuiltinOperator
+        if code in (kinds.CONV_2D, kinds.DEPTHWISE_CONV_2D, kinds.FULLY_CONNECTED):
+            tensor = graph.Tensors(operator.Inputs(1))
+            data = model.Buffers(tensor.Buffer()).DataAsNumpy().view(np.int8).reshape(tensor.ShapeAsNumpy())
+            depthwise = code == kinds.DEPTHWISE_CONV_2D
+            if data.ndim == 2:
+                data = data[:, None, None]
+            found.append((data.transpose(3, 1, 2, 0) if depthwise else data, depthwise))
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_of_models_are_as_small_as_with_vela(program: Program, codec: Any, models: Path, name: str) -> None:
+    """Each layer comes back; the model's weights take no more than with Vela's encoder."""
+    model = tflite.Model.GetRootAsModel((models / "mlperf-tiny" / f"{name}.tflite").read_bytes(), 0)
+    sizes = [0, 0]
+    for weights, depthwise in layers(model):
+        order = Order(8, 16, depthwise=depthwise)
+        found = traversal(weights.shape, order)
+        values = np.where(found < 0, 0, weights.reshape(-1)[found])
+        ours, theirs = encode(values), codec.encode(values.tolist())
+        [(result, decoded)] = program.decode([ours], len(values) + 1)
+        assert result == END
+        np.testing.assert_array_equal(decoded, values)
+        assert len(ours) <= 1.05 * len(theirs)
+        sizes[0] += len(ours)
+        sizes[1] += len(theirs)
+    assert 0.9 < sizes[0] / sizes[1] <= 1
