@@ -322,7 +322,9 @@ def test_a_payload_is_shown() -> None:
     ]
 
 
-def test_both_compilers_take_it_without_a_warning(compilers: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_other_compiler_takes_it_without_a_warning(compilers: tuple[str, ...], tmp_path: Path) -> None:
     for compiler in compilers[1:]:
-        [ended] = run(compiled(compiler, tmp_path), Device())
-        assert ended.codes == [(0, 0, 0)]
+        sources = [CSRC / "eu_driver.c", CSRC / "eu_sim_bus.c"]
+        command = [compiler, *STRICT, "-O1", f"-I{CSRC}", f"-I{INCLUDE}", "-c", *sources]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")

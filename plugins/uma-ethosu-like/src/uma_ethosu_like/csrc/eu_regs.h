@@ -33,7 +33,6 @@
 #define EU_REG_QREAD 0x018u /* bytes of the stream that were read */
 #define EU_REG_QCONFIG 0x01Cu /* by which limits and port streams come */
 #define EU_REG_QSIZE 0x020u /* bytes of the stream */
-#define EU_REG_PROT 0x024u
 #define EU_REG_CONFIG 0x028u    /* log2 of macs; from bit 4 version of the stream; from bit 8 KiB of shared memory */
 #define EU_REG_REGIONCFG 0x03Cu /* for each region, 2 bits: by which limits and port it is reached */
 #define EU_PORT_0 1u            /* reads and writes */
