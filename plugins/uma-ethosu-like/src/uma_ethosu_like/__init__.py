@@ -5,9 +5,9 @@ Python: configurations and memories, and the table of commands; `payload` is wha
 from files.
 
 Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
-`scaling` what the model's scales are for the machine, `plan` a region as operations with a place for every map,
-`blocks` how the shared memory is divided for each, `stream` writes registers and waits, `lower` makes an extern of it,
-`device` is what the driver in ``csrc`` is given.
+`scaling` what the model's scales are for the machine, `softmax` a sequence of them, `plan` a region as operations with
+a place for every map, `blocks` how the shared memory is divided for each, `cost` the cycles by which blocks are chosen,
+`stream` writes registers and waits, `lower` makes an extern of it, `device` is what the driver in ``csrc`` is given.
 
 `simulate` runs a file's stream without a model around it, for `own`, the command ``uma ethosu``.
 """
@@ -16,13 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uma.hookspecs import MatchedRegion, Pattern, Runtime, hookimpl
+from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Alias, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
 
-__all__ = ["ALIAS", "KIND", "UMA_PLUGIN_API", "command", "patterns", "register_target", "relay_to_runtime", "runtime"]
+__all__ = [
+    "ALIAS",
+    "KIND",
+    "UMA_PLUGIN_API",
+    "command",
+    "estimate_cost",
+    "patterns",
+    "register_target",
+    "relay_to_runtime",
+    "runtime",
+]
 
 UMA_PLUGIN_API = (0, 5)
 
@@ -58,6 +68,18 @@ def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, G
     from .lower import lower
 
     return lower(region, Machine.of(target))
+
+
+@hookimpl
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
+    """Cycles of the region's stream by the simulator's model, seconds at the clock, bytes that it reads and writes."""
+    from .cost import bytes_moved, stream_cycles
+    from .plan import plan_region
+
+    machine = Machine.of(target)
+    works = plan_region(region).stream(machine).works
+    cycles = stream_cycles(works, machine)
+    return Cost(cycles=cycles, seconds=cycles / machine.clock_hz, bytes_moved=bytes_moved(works))
 
 
 @hookimpl

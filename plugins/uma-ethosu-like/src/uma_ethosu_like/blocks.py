@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .machine import BANK_BYTES, MAX_BLOCK, OUTPUT_BANKS, Configuration
 from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Step
 
-__all__ = ["SUB_KERNEL", "Block", "choose_block", "fit_block", "legal_blocks", "part_kernel_first"]
+__all__ = ["SUB_KERNEL", "Block", "fit_block", "legal_blocks", "part_kernel_first"]
 
 SUB_KERNEL = 8
 """Rows and columns of a kernel that are worked on at once."""
@@ -71,8 +71,8 @@ def fit_block(step: Step, shape: tuple[int, int, int], machine: Configuration) -
     part_kernel = part_kernel_first(step)
     height, width, depth = shape
     if kind in ("conv", "reduce_sum"):
-        most = 16 if part_kernel or size > 1 else 32
-        depth = _up(min(step.ifm.shape[2], most), machine.ifm_ublock[2] if size == 1 else 4)
+        most = 16 if part_kernel or size == 2 else 32
+        depth = _up(min(step.ifm.shape[2], most), 4 if size == 2 else machine.ifm_ublock[2])
     rows, columns = (
         _up((extent - 1) * stride + min(span, SUB_KERNEL), micro)
         for extent, stride, span, micro in zip(
@@ -104,24 +104,6 @@ def legal_blocks(step: Step, machine: Configuration) -> Iterator[Block]:
                 block = fit_block(step, (height, width, depth), machine)
                 if block is not None:
                     yield block
-
-
-def choose_block(step: Step, machine: Configuration) -> Block:
-    """The one with which the least is fetched: input and weights, again for each block."""
-
-    def fetched(block: Block) -> tuple[int, int]:
-        rows, columns, channels = (-(-n // size) for n, size in zip(step.box.shape, block.shape, strict=True))
-        one, depth = step.operation, step.ifm.shape[2]
-        if one.kind in ELEMENTWISE:
-            return rows * columns * channels, 0
-        window = zip(block.shape, one.window.strides, one.window.span, strict=False)
-        area = math.prod((extent - 1) * stride + span for extent, stride, span in window)
-        whole = one.kind in ("conv", "reduce_sum")
-        inputs = rows * columns * area * depth * (channels if whole else 1)
-        weights = 0 if one.filter is None else rows * columns * one.filter.weights.size
-        return inputs + weights, rows * columns * channels
-
-    return min(legal_blocks(step, machine), key=fetched)
 
 
 def _sizes(micro: int, most: int) -> Iterator[int]:

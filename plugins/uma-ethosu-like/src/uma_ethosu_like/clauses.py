@@ -13,13 +13,14 @@ import numpy as np
 from uma.relay import Constant, FixedPoint, quantised
 from uma.relay.pattern import Clause, Failed, Match
 
-from .layer import MOST_EXTENT, core_of, folded, moved, reduced
+from .layer import MOST_EXTENT, core_of, enlarged, folded, moved, reduced
 from .scaling import MEAN_TAPS, ROUNDINGS, mean_scale, sum_operand
 
 __all__ = [
     "box",
     "broadcast",
     "conv_windows",
+    "enlarges",
     "extents",
     "layer_numbers",
     "mean_taps",
@@ -31,12 +32,14 @@ __all__ = [
     "pool_taps",
     "product_scale",
     "reduces",
+    "rows",
     "scale_numbers",
     "steps_of_one",
     "strides",
     "sum_scales",
 ]
 
+_MOST_FACTOR = 8
 _MOST_STRIDE = 3
 _MOST_DILATION = 2
 _MOST_ROWS, _MOST_TAPS = 64, 64 * 64
@@ -139,7 +142,7 @@ def scale_numbers() -> list[Clause]:
         scale = found.call("scaled").attrs.scale
         if isinstance(scale, FixedPoint):
             return scale.rounding in ROUNDINGS or Failed(scale.rounding)
-        return Failed("to the nearest float32, half to even")
+        return Failed("float32")
 
     def wraps(found: Match) -> _Holds:
         # A left shift wraps to int32 before the product where it rounds double; the machine's sums do not wrap at all.
@@ -278,7 +281,7 @@ def one_scale() -> Clause:
     """Of a table: it is the same for all channels."""
 
     def test(found: Match) -> _Holds:
-        scales = [getattr(node.attrs, "scale", None) for node in found.all("core") if hasattr(node, "attrs")]
+        scales = [getattr(node.attrs, "scale", None) for node in found.all("unary") if hasattr(node, "attrs")]
         several = [scale for scale in scales if scale is not None and len(scale) > 1]
         return not several or Failed(several[0])
 
@@ -306,6 +309,24 @@ def steps_of_one() -> Clause:
     return Clause("steps_of_one", test, "a slice takes all elements from its first to its last; its steps are {value}")
 
 
+def enlarges() -> Clause:
+    """Of a resize: it repeats each row equally often, and each column."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        factors, shape = enlarged(core), core.args[0].shape
+        return (factors is not None and max(factors) <= _MOST_FACTOR and max(shape) <= MOST_EXTENT) or Failed(
+            (shape[1:3], core.shape[1:3])
+        )
+
+    return Clause(
+        "enlarges",
+        test,
+        f"a picture is enlarged to 1 to {_MOST_FACTOR} times its rows and columns, each repeated; here from and to are "
+        "{value}",
+    )
+
+
 def box() -> Clause:
     """Of what only moves: it is a box of a tensor that the machine can address."""
 
@@ -326,3 +347,13 @@ def box() -> Clause:
 def _fits(shape: Sequence[int], starts: Sequence[int], extents_: Sequence[int]) -> bool:
     found = moved(shape, starts, extents_)
     return found is not None and max(found[0]) <= MOST_EXTENT and math.prod(shape) < 1 << 31
+
+
+def rows() -> Clause:
+    """Of a softmax: its rows fit the registers."""
+
+    def test(found: Match) -> _Holds:
+        shape = core_of(found).shape
+        return max(math.prod(shape[:-1]), shape[-1]) <= MOST_EXTENT or Failed(shape)
+
+    return Clause("rows", test, f"a softmax is over at most {MOST_EXTENT} rows; its shape is {{value}}")

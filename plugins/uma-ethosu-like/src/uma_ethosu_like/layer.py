@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +14,14 @@ from uma.relay.pattern import Match
 
 from .operations import FeatureMap, Filter, Kind, Operation, Scale, Storage, Window
 from .scaling import IDENTITY, ROUNDINGS, mean_scale, operand_scale, scale_of, sum_operand
+from .softmax import softmax
 
 __all__ = [
     "MOST_EXTENT",
     "Shape",
     "StorageOf",
     "core_of",
+    "enlarged",
     "folded",
     "moved",
     "operations_of",
@@ -52,9 +55,8 @@ def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage:
         out: where the result is to lie.
         storage: where the operands lie.
     """
-    name = core_of(match).op_name or ""
-    made = _MAKERS.get(name, _table)(match, [storage(one) for one in operands], out)
-    yield from made
+    make = _MAKERS[core_of(match).op_name or ""] if "core" in match.captures else _table
+    yield from make(match, [storage(one) for one in operands], out)
 
 
 # --- convolutions, dense layers --------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ def _binary(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
         yield replace(
             one,
             scale=scale_of(attrs.output_scale.multiplier[0], attrs.output_scale.shift[0]),
-            operand=3 - side if swapped else side,
+            operand=side,
             operand_scale=operand_scale(scaled),
         )
 
@@ -297,6 +299,31 @@ def _slice(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Ope
     yield _copy(FeatureMap.whole(out, part.shape), part)
 
 
+def enlarged(core: Call) -> tuple[int, int] | None:
+    """How often a resize repeats each row and each column; None where not all of them equally often."""
+    factors = []
+    for taken, extent in zip((core.attrs.rows, core.attrs.columns), core.args[0].shape[1:3], strict=True):
+        factor = len(taken) // extent
+        if [n // max(factor, 1) for n in range(len(taken))] != list(taken):
+            return None
+        factors.append(factor)
+    return factors[0], factors[1]
+
+
+def _resize(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+    # The picture goes out so often, each time between the elements of the others.
+    core = core_of(match)
+    factors = enlarged(core)
+    assert factors is not None  # clause enlarges
+    batch, rows, columns, channels = core.args[0].shape
+    row = factors[1] * columns * channels
+    for number, down, across in itertools.product(range(batch), *map(range, factors)):
+        ifm = FeatureMap.whole(given[0], (rows, columns, channels), offset=number * rows * columns * channels)
+        first = (number * factors[0] * rows + down) * row + across * channels
+        ofm = FeatureMap(out, first, ifm.shape, (factors[0] * row, factors[1] * channels, 1))
+        yield _copy(ofm, ifm)
+
+
 _BINARY: dict[str, Kind] = {
     "qnn.add": "add",
     "qnn.subtract": "sub",
@@ -313,4 +340,6 @@ _MAKERS: dict[str, Callable[[Match, Sequence[Storage], Storage], Iterator[Operat
     **dict.fromkeys(_BINARY, _binary),
     "concatenate": _concatenate,
     "strided_slice": _slice,
+    "nn.resize_nearest": _resize,
+    "qnn.softmax": softmax,
 }

@@ -201,7 +201,7 @@ class Operation:
         filter: of a convolution.
         scale: of the result, the same for all channels; None where the filter has them, or nothing is scaled.
         operand: which operand of a sum is scaled by ``operand_scale``, 20 bits to the left of the other's half: 0 for
-            none, 1 for ``ifm``, 2 for ``ifm2``.
+            none, 1 for the left one, 2 for the right one.
         operand_scale: see there.
         reversed: whether ``ifm2`` is the left operand.
         rounding: behind the scale.

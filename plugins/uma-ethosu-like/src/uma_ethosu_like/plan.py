@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from uma.hookspecs import MatchedRegion, Refuse
 from uma.relay import Constant, Expr, without_views
 
-from .blocks import choose_block
 from .commands import REGIONS
+from .cost import choose_block
 from .layer import flat, operations_of
 from .machine import Machine
 from .operations import DTYPE_BYTES, FeatureMap, Operation, Storage
@@ -43,14 +43,9 @@ class Plan:
     feature_bytes: int = 0
 
     def stream(self, machine: Machine) -> Stream:
-        """The commands.
-
-        Raises:
-            Refuse: there is no legal block for one of them.
-        """
-        size = machine.configuration
-        steps = [(one.whole, choose_block(one.whole, size)) for one in self.operations]
-        return write_stream(steps, size, self.places)
+        """The commands for a machine."""
+        steps = [(one.whole, choose_block(one.whole, machine)) for one in self.operations]
+        return write_stream(steps, machine.configuration, self.places)
 
 
 def plan_region(region: MatchedRegion) -> Plan:

@@ -14,6 +14,7 @@ from uma.hookspecs import Relocation
 
 from .blocks import Block
 from .commands import WORD_BYTES, Command, command
+from .cost import Work
 from .machine import Configuration
 from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Filter, Kind, Step, Storage
 from .weights import Order, Part, Record, parts_of
@@ -25,12 +26,14 @@ CONSTANTS = "weights"
 
 _ALIGNMENT = 16
 _MOST_BLOCKDEP = 3
-_TABLES = 4
+_TABLES = 8
 _TABLE_BYTES = 256
 _POOL_MODES: dict[Kind, int] = {"max_pool": 0, "average_pool": 1, "reduce_sum": 2}
 _GLOBAL: tuple[Kind, ...] = ("average_pool", "reduce_sum", "add", "sub", "mul", "lrelu", "abs")
 _ROUND_MODES = {"tfl": 0, "truncate": 1, "natural": 2}
 _INTERNAL, _EXTERNAL = 1, 0
+_CLIP_INT8 = 3
+_TABLE_FUNCTION = 16
 
 
 class Place(NamedTuple):
@@ -49,12 +52,14 @@ class Stream:
         relocations: where addresses and regions belong.
         marks: (byte offset, layer): from there on commands are for that layer.
         constants: weights, biases, tables and constant tensors, one behind the other.
+        works: its steps, with what each reads besides its maps.
     """
 
     commands: list[Command] = field(default_factory=list)
     relocations: list[Relocation] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
+    works: list[Work] = field(default_factory=list)
 
     def keep(self, data: bytes) -> Place:
         """Adds a constant."""
@@ -153,18 +158,23 @@ class _Writer:
         name = ", ".join(one.layers)
         if name and (not self.stream.marks or self.stream.marks[-1][1] != name):
             self.stream.marks.append((self.at, name))
-        function = 0 if one.table is None else 16 + self.table(one.table)
+        copied = one.table is not None and one.table not in self.tables
+        function = 0 if one.table is None else _TABLE_FUNCTION + self.table(one.table)
         self.inputs(step)
         self.output(step)
         if one.kind not in ELEMENTWISE:
             self.window(step, block)
-        self.filter(step, block)
-        self.set("ACTIVATION", function=function, clip_range=0)
+        weight_bytes, record_bytes = self.filter(step, block)
+        # Of 32 bits a table takes those of an int8.
+        narrow = one.table is not None and one.ofm.dtype == "int32"
+        self.set("ACTIVATION", function=function, clip_range=_CLIP_INT8 if narrow else 0)
         self.set("ACTIVATION_MIN", one.low)
         self.set("ACTIVATION_MAX", one.high)
         self.scales(step)
         self.block(step, block)
         self.start(step)
+        copied_bytes = len(one.table) if one.table is not None and copied else 0
+        self.stream.works.append(Work(step, block, weight_bytes, record_bytes, copied_bytes))
 
     def inputs(self, step: Step) -> None:
         one, ifm, second = step.operation, step.ifm, step.ifm2
@@ -213,10 +223,11 @@ class _Writer:
             decomposition=0,
         )
 
-    def filter(self, step: Step, block: Block) -> None:
+    def filter(self, step: Step, block: Block) -> tuple[int, int]:
+        """Registers of weights and records, and bytes of both."""
         whole, part = step.operation.filter, step.filter
         if whole is None or part is None:
-            return
+            return 0, 0
         order = Order(
             self.machine.ofm_ublock[2],
             block.shape[2],
@@ -237,6 +248,7 @@ class _Writer:
             self.region(f"{name}_REGION", place.symbol)
             self.address(f"{name}_BASE", place, start)
             self.set(f"{name}_LENGTH", length)
+        return where.weights[1], where.records[1]
 
     def scales(self, step: Step) -> None:
         one = step.operation
@@ -282,8 +294,16 @@ class _Writer:
         """The slot of a table in the shared memory, to which it is copied unless it is there."""
         if data in self.tables:
             return self.tables[data]
-        slot = len(self.tables) % _TABLES
-        self.tables = {other: number for other, number in self.tables.items() if number != slot}
+        slots = len(data) // _TABLE_BYTES
+        # A table lies at a multiple of its size; the first that is free, or else over the first.
+        taken = {slot + n for other, slot in self.tables.items() for n in range(len(other) // _TABLE_BYTES)}
+        free = (slot for slot in range(0, _TABLES, slots) if taken.isdisjoint(range(slot, slot + slots)))
+        slot = next(free, 0)
+        self.tables = {
+            other: at
+            for other, at in self.tables.items()
+            if at >= slot + slots or at + len(other) // _TABLE_BYTES <= slot
+        }
         self.tables[data] = slot
         if data not in self.kept:
             self.kept[data] = self.stream.keep(data)

@@ -24,7 +24,15 @@ _MOST_UNARY = 4
 
 def make_patterns() -> list[Pattern]:
     """The patterns with their clauses. They are the same for all sizes of the machine."""
-    return [*_layers(), *_pools(), *_binaries(), *_moves(), *_tables()]
+    softmax = op("qnn.softmax")(_data(), scale=any_).named("core")
+    return [
+        *_layers(),
+        *_pools(),
+        *_binaries(),
+        *_moves(),
+        *_tables(),
+        _pattern("softmax", softmax, [clauses.rows()]),
+    ]
 
 
 def _pattern(name: str, term: Term, judged: list[Clause]) -> Pattern:
@@ -106,7 +114,7 @@ def _tables() -> list[Pattern]:
 
     def step(value: Term) -> Term:
         first, second, *others = (make(value) for make in unary)
-        return any_of(first, second, *others).named("core")
+        return any_of(first, second, *others).named("unary")
 
     return [
         _pattern("table", chain(_data(), step, least=1, most=_MOST_UNARY), [clauses.one_scale()]),
@@ -123,7 +131,12 @@ def _moves() -> list[Pattern]:
         for count in range(2, MOST_CONCATENATED + 1)
     ]
     cut = op("strided_slice")(_data(), begin=any_, end=any_, strides=any_).named("core")
-    return [*joined, _pattern("slice", cut, [clauses.steps_of_one(), clauses.box()])]
+    larger = op("nn.resize_nearest")(_data(), rows=any_, columns=any_).named("core")
+    return [
+        *joined,
+        _pattern("slice", cut, [clauses.steps_of_one(), clauses.box()]),
+        _pattern("resize", larger, [clauses.enlarges()]),
+    ]
 
 
 def _data() -> Term:
