@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +79,7 @@ class Npu:
     """The compiled simulator."""
 
     program: Path
+    faults: tuple[str, ...] = FAULTS
 
     @staticmethod
     def case(**fields: object) -> Case:
@@ -167,6 +171,18 @@ class VelaRefused(Exception):
     """Vela left something of a model to a CPU, or failed."""
 
 
+COMPILE = """
+import contextlib, json, sys, traceback
+from ethosu.vela import vela
+for arguments in json.load(sys.stdin):
+    with contextlib.suppress(SystemExit):
+        try:
+            vela.main(arguments)
+        except Exception:
+            traceback.print_exc()
+"""
+
+
 @dataclass(frozen=True)
 class Vela:
     """Vela, as a program."""
@@ -179,22 +195,34 @@ class Vela:
         Raises:
             VelaRefused: not all of it runs on the NPU.
         """
-        file = self.folder / "model.tflite"
-        file.write_bytes(model)
-        out = self.folder / "out"
-        for old in out.glob("*"):
-            old.unlink()
-        command = [sys.executable, "-m", "ethosu.vela", "--accelerator-config", f"ethos-u55-{macs}"]
-        command += ["--output-format", "raw", "--output-dir", str(out), *options, str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not (found := list(out.glob("*_vela*.npz"))):
-            raise VelaRefused(done.stdout + done.stderr)
-        [summary] = out.glob("*_summary_*.csv")
+        [compiled] = self.many([(model, macs, *options)])
+        if compiled is None:
+            raise VelaRefused
+        return compiled
+
+    def many(self, models: Sequence[tuple[Any, ...]]) -> list[Compiled | None]:
+        """What it makes of each (model, macs, option, ...), in one process; None of what it refuses."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        commands = []
+        for number, (model, macs, *options) in enumerate(models):
+            here = folder / str(number)
+            here.mkdir()
+            (here / "model.tflite").write_bytes(model)
+            command = ["--accelerator-config", f"ethos-u55-{macs}", "--output-format", "raw", "--output-dir", str(here)]
+            commands.append([*command, *options, str(here / "model.tflite")])
+        program = [sys.executable, "-c", COMPILE]
+        done = subprocess.run(program, input=json.dumps(commands), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [self._read(folder / str(number), macs) for number, (_, macs, *_) in enumerate(models)]
+
+    @staticmethod
+    def _read(folder: Path, macs: int) -> Compiled | None:
+        if not (found := list(folder.glob("*_vela*.npz"))):
+            return None
+        [summary] = folder.glob("*_summary_*.csv")
         names, values = (line.split(",") for line in summary.read_text("utf-8").splitlines()[:2])
         job = read_job(found[0])
-        regions = {
-            number: b"\xaa" * one.nbytes if one.data is None else one.data for number, one in job.regions.items()
-        }
+        regions = {number: one.data or b"\xaa" * one.nbytes for number, one in job.regions.items()}
         flash = frozenset(number for number, one in job.regions.items() if one.data is not None)
         places = [[(one.region, one.offset, one.nbytes) for one in row] for row in (job.inputs, job.outputs)]
         cycles = int(dict(zip(names, values, strict=True))["cycles_total"])

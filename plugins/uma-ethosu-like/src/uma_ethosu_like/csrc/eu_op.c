@@ -127,6 +127,7 @@ static void read_window(eu_memory *m, eu_op *op)
 
     op->pad_top = (int32_t)get(m, EU_IFM_PAD_TOP);
     op->pad_left = (int32_t)get(m, EU_IFM_PAD_LEFT);
+    op->padded = op->pad_top > 0 || op->pad_left > 0 || pad_bottom > 0 || pad_right > 0;
     op->span_height = (int32_t)get(m, EU_KERNEL_HEIGHT_M1) + 1;
     op->span_width = (int32_t)get(m, EU_KERNEL_WIDTH_M1) + 1;
     op->stride_y = (int32_t)get(m, EU_KERNEL_STRIDE_STRIDE_Y_M1) + 1;

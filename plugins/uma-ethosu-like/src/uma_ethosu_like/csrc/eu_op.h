@@ -50,6 +50,7 @@ typedef struct eu_op {
 
     int32_t kernel_height, kernel_width, span_height, span_width; /* taps, and what they span */
     int32_t stride_y, stride_x, dilation_y, dilation_x, sub_height, sub_width;
+    int padded;
     int32_t pad_top, pad_left, upscale, up_height, up_width; /* the input as the kernel sees it */
     int part_kernel;
 

@@ -278,8 +278,8 @@ static int64_t pool(const eu_op *op, int32_t top, int32_t left, int32_t first, i
             }
     if (count == 0) return 0;
     if (op->mode == EU_POOL_MAX) sum = most;
-    if (op->global_scale) return eu_scaled(sum, op->ifm.bytes == 4 ? 1 : op->scale, op->shift, op->rounding);
-    return op->mode == EU_POOL_AVERAGE ? eu_mean(sum, count) : sum;
+    if (op->mode == EU_POOL_AVERAGE && op->padded) return eu_mean(sum, count); /* whatever the scale is */
+    return op->global_scale ? eu_scaled(sum, op->ifm.bytes == 4 ? 1 : op->scale, op->shift, op->rounding) : sum;
 }
 
 int32_t eu_pool(eu_memory *m)
