@@ -348,14 +348,14 @@ def requantize(c: Choice, name: str) -> Call:
 
 @case("qnn.add", "qnn.subtract", "qnn.multiply")
 def quantised_binary(c: Choice, name: str) -> Call:
-    whole, dtype = shape(c), c.of("int8", "uint8")
+    whole, dtype = shape(c), c.of(*QUANTISED)
     names = ("lhs_zero_point", "rhs_zero_point", "output_zero_point")
-    attrs: dict[str, Any] = {point: zero_point(c, dtype) for point in names}
+    attrs: dict[str, Any] = {point: 0 if dtype == "int16" else zero_point(c, dtype) for point in names}
     if name == "qnn.multiply":
         attrs["scale"] = fixed_point(c)
     else:
         attrs |= {"lhs_scale": fixed_point(c, 1, -4, 0), "rhs_scale": fixed_point(c, 1, -4, 0)}
-        attrs |= {"output_scale": fixed_point(c, 1, -20, -10), "left_shift": c.of(0, 7, 20)}
+        attrs |= {"output_scale": fixed_point(c, 1, -20, -10), "left_shift": c.of(0, 7, 15 if dtype == "int16" else 20)}
     return on(name, (whole, dtype), (broadcastable(c, whole), dtype), **attrs)
 
 
@@ -378,7 +378,9 @@ def scaled(c: Choice, name: str) -> Call:
 
 @case("qnn.sigmoid", "qnn.tanh", "qnn.hard_swish")
 def quantised_activation(c: Choice, name: str) -> Call:
-    dtype = c.of("int8", "uint8")
+    dtype = c.of("int8", "uint8", *(["int16"] if name != "qnn.hard_swish" else []))
+    if dtype == "int16":
+        return on(name, (shape(c), dtype), input_scale=power_of_two(c) * c.of(1, 1.3), output_scale=2.0**-15)
     points = {"input_zero_point": zero_point(c, dtype), "output_zero_point": zero_point(c, dtype)}
     output_scale = 1 / 64 if name == "qnn.hard_swish" else 1 / 256
     return on(name, (shape(c), dtype), input_scale=power_of_two(c), output_scale=output_scale, **points)

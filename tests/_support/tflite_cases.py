@@ -69,7 +69,7 @@ class Drawer:
 
     def output(self, dtype: str) -> dict[str, Any]:
         """Quantisation of a sum of products: coarse, or so fine that most results saturate."""
-        if dtype not in QUANTISED:
+        if dtype not in (*QUANTISED, "int16"):
             return {}
         return {"scale": self.one(self.scale(0.5, 50), self.scale(0.01, 0.1)), "zero_point": self.zero_point(dtype)}
 
@@ -97,20 +97,26 @@ class Drawer:
 
 @case("ADD", "SUB", "MUL")
 def _binary(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32", "int32")
+    dtype = d.one(*QUANTISED, "float32", "int32", "int16")
     lhs = d.shape()
     rhs = [extent if d.boolean() else 1 for extent in lhs][d.integer(0, len(lhs) - 1) :]
     if d.boolean():
         lhs, rhs = rhs, lhs
-    inputs = [d.builder.input(shape, dtype, **d.quantisation(dtype)) for shape in (lhs, rhs)]
-    result = d.builder.tensor(np.broadcast_shapes(tuple(lhs), tuple(rhs)), dtype, **d.quantisation(dtype))
+    given = [d.quantisation(dtype) for _ in range(3)]
+    if dtype == "int16" and d.boolean():
+        # The scale of the result is an operand's, and the other is finer: for sums by shifts. LiteRT repeats nothing.
+        lhs = rhs = max(lhs, rhs, key=math.prod)
+        fine, common = {"scale": 2.0 ** d.integer(-15, -11)}, {"scale": 2.0 ** d.integer(-11, -8)}
+        given = [*d.one((fine, common), (common, fine), (common, common)), common]
+    inputs = [d.builder.input(shape, dtype, **own) for shape, own in zip((lhs, rhs), given, strict=False)]
+    result = d.builder.tensor(np.broadcast_shapes(tuple(lhs), tuple(rhs)), dtype, **given[2])
     activation = 0 if dtype == "int32" else d.one(*RELUS)
     return d.finish(name, inputs, [result], fusedActivationFunction=activation)
 
 
 @case("MINIMUM", "MAXIMUM")
 def _extremum(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32", "int32")
+    dtype = d.one(*QUANTISED, "float32", "int32", "int16")
     shape, common = d.shape(), d.quantisation(dtype)
     inputs = [d.builder.input(shape, dtype, **common) for _ in range(2)]
     return d.finish(name, inputs, [d.builder.tensor(shape, dtype, **common)])
@@ -126,10 +132,14 @@ def _relu(d: Drawer, name: str) -> Case:
 
 @case("LOGISTIC", "TANH", "SOFTMAX")
 def _activation(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32")
+    dtype = d.one(*QUANTISED, "float32", *(["int16"] if name != "SOFTMAX" else []))
     shape = [d.integer(1, 3), d.one(1, 5, 200)]
-    x = d.builder.input(shape, dtype, **d.quantisation(dtype))
+    given = d.quantisation(dtype)
+    if dtype == "int16":
+        given = {"scale": d.one(2.0**-11, 2.0**-12, d.scale(1e-5, 1.9))}
+    x = d.builder.input(shape, dtype, **given)
     fixed = {
+        (name, "int16"): {"scale": 2.0**-15},
         ("TANH", "int8"): {"scale": 1 / 128, "zero_point": 0},
         ("TANH", "uint8"): {"scale": 1 / 128, "zero_point": 128},
         (name, "float32"): {},
@@ -211,7 +221,7 @@ def _window(
 
 @case("MAX_POOL_2D", "AVERAGE_POOL_2D")
 def _pool(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32")
+    dtype = d.one(*QUANTISED, "float32", "int16")
     extents, channels, common = [d.integer(1, 7), d.integer(1, 7)], d.integer(1, 3), d.quantisation(dtype)
     size = [d.integer(1, min(4, extent)) for extent in extents]
     result, options = _window(d, extents, size, (1, 1))
@@ -222,7 +232,7 @@ def _pool(d: Drawer, name: str) -> Case:
 
 @case("CONV_2D", "DEPTHWISE_CONV_2D")
 def _convolution(d: Drawer, name: str) -> Case:
-    dtype, deep = d.one(*QUANTISED, "float32"), name == "CONV_2D"
+    dtype, deep = d.one(*QUANTISED, "float32", "int16"), name == "CONV_2D"
     extents, kernel = [d.integer(1, 7), d.integer(1, 7)], [d.integer(1, 3), d.integer(1, 3)]
     dilation = d.one((1, 1), (2, 1), (1, 2))
     result, options = _window(d, extents, kernel, dilation)
@@ -231,11 +241,13 @@ def _convolution(d: Drawer, name: str) -> Case:
     out = many * groups if deep else channels * many
     given = d.quantisation(dtype)
     shape = [out, *kernel, channels // groups] if deep else [1, *kernel, out]
-    weight_scale: Any = {"scale": d.scale(), "zero_point": 0 if dtype == "int8" else d.zero_point("uint8")}
-    if dtype == "int8" and d.boolean():
+    weight_scale: Any = {"scale": d.scale(), "zero_point": d.zero_point("uint8") if dtype == "uint8" else 0}
+    stored = "int8" if dtype == "int16" else dtype
+    if stored == "int8" and d.boolean():
         weight_scale = {"scale": [d.scale() for _ in range(out)], "axis": 0 if deep else 3}
     x = d.builder.input([2, *extents, channels], dtype, **given)
-    inputs = [x, d.builder.constant(d.array(shape, dtype), **({} if dtype == "float32" else weight_scale))]
+    weight = d.builder.constant(d.array(shape, stored), **({} if dtype == "float32" else weight_scale))
+    inputs = [x, weight]
     if deep or d.boolean():  # LiteRT wants a CONV_2D to have a bias
         inputs.append(_bias(d, dtype, out, given, weight_scale))
     y = d.builder.tensor([2, *result, out], dtype, **d.output(dtype))
@@ -250,23 +262,31 @@ def _bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[
         return d.builder.constant(d.array([count], "float32"))
     # LiteRT wants the bias' scale to be the product, and looks at no zero point.
     scales = np.float32(data["scale"]) * np.atleast_1d(np.array(weight["scale"], np.float32))
-    return d.builder.constant(d.array([count], "int32"), scale=[float(scale) for scale in scales])
+    values = d.array([count], "int32")
+    if dtype == "int16":
+        return d.builder.constant(values * 1000, "int64", scale=[float(scale) for scale in scales])
+    return d.builder.constant(values, scale=[float(scale) for scale in scales])
 
 
 @case("FULLY_CONNECTED")
 def _dense(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32")
+    dtype = d.one(*QUANTISED, "float32", "int16")
+    stored = "int8" if dtype == "int16" else dtype
     batch, depth, units, keep = d.integer(1, 3), d.integer(1, 20), d.integer(1, 5), d.boolean()
     shape = d.one([batch, depth], [batch, 2, depth], [batch, 1, 1, depth])
     given = d.quantisation(dtype)
-    weight: Any = {"scale": d.scale(), "zero_point": d.zero_point(dtype) if dtype != "float32" else 0}
-    if dtype == "int8" and d.boolean():
+    weight: Any = {"scale": d.scale(), "zero_point": d.zero_point(dtype) if dtype in QUANTISED else 0}
+    if stored == "int8" and d.boolean():
         weight = {"scale": [d.scale() for _ in range(units)], "axis": 0}
+    if dtype == "int16":
+        weight = {"scale": [2.0 ** d.integer(-9, -1) for _ in range(units)], "axis": 0}
     x = d.builder.input(shape, dtype, **given)
-    inputs = [x, d.builder.constant(d.array([units, depth], dtype), **({} if dtype == "float32" else weight))]
+    inputs = [x, d.builder.constant(d.array([units, depth], stored), **({} if dtype == "float32" else weight))]
     inputs.append(_bias(d, dtype, units, given, weight) if d.boolean() else -1)
     result = [*shape[:-1], units] if keep else [math.prod(shape) // depth, units]
-    y = d.builder.tensor(result, dtype, **d.output(dtype))
+    # (Of int16 results few other factors have an equal fixed point.)
+    own = {"scale": given["scale"] * 2.0 ** d.integer(-2, 8)} if dtype == "int16" else d.output(dtype)
+    y = d.builder.tensor(result, dtype, **own)
     return d.finish(name, inputs, [y], keepNumDims=keep, fusedActivationFunction=d.one(*RELUS))
 
 
@@ -284,7 +304,7 @@ def _matmul(d: Drawer, name: str) -> Case:
 @case("MEAN", "REDUCE_MAX", "SUM")
 def _reduce(d: Drawer, name: str) -> Case:
     # LiteRT 2.3's SUM takes int8 for uint8.
-    dtypes = ("uint8",) if name == "SUM" else QUANTISED
+    dtypes = ("uint8",) if name == "SUM" else (*QUANTISED, "int16")
     dtype = d.one(*dtypes, "float32")
     shape, keep = d.shape(side=7), d.boolean()
     rank = len(shape)
@@ -301,7 +321,7 @@ def _reduce(d: Drawer, name: str) -> Case:
 
 
 def _raw(d: Drawer) -> tuple[str, dict[str, Any]]:
-    dtype = d.one("float32", *QUANTISED, "int32")
+    dtype = d.one("float32", *QUANTISED, "int16", "int32")
     return dtype, d.quantisation(dtype)
 
 

@@ -68,6 +68,20 @@ def weighted(name: str, weight: dict[str, Any], shape: Sequence[int], dtype: str
     return build
 
 
+def shorts(bias: int | None) -> Build:
+    """A convolution of int16 by weights of int8, with a bias of int64; None is for one that is computed."""
+
+    def build(builder: TFLiteBuilder) -> int:
+        x = builder.input([1, 2, 2, 1], "int16", scale=0.1)
+        w = builder.constant(np.ones([1, 1, 1, 1]), "int8", scale=0.1)
+        b = builder.input([1], "int64", scale=0.01) if bias is None else builder.constant([bias], "int64", scale=0.01)
+        y = builder.tensor([1, 2, 2, 1], "int16", scale=1.0)
+        builder.op("CONV_2D", [x, w, b], [y], padding=1, strideH=1, strideW=1)
+        return y
+
+    return build
+
+
 F2, B2, W2 = ([2], "float32", {}), ([2], "int8", Q), ([2], "int32", {})
 IMAGE, BYTES = ([1, 4, 4, 1], "float32", {}), ([1, 2, 2, 2], "int8", Q)
 KERNEL = np.zeros([1, 1, 1, 1], np.float32)
@@ -83,7 +97,19 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "result shape": (one("TANH", F2, result=([3], "float32", {})), r"'t1' is \(3,\) float32 in the file and Tensor"),
     "result dtype": (one("MEAN", F2, INTS([0]), result=W2), "it turns float32 into int32"),
     "dtypes": (one("ADD", F2, W2, result=F2), "it is of float32 and int32"),
-    "int16": (one("ADD", *[([2], "int16", Q)] * 2, result=([2], "int16", Q)), "it is of int16"),
+    "int16": (one("SOFTMAX", ([2], "int16", Q), result=([2], "int16", Q)), "it is of int16"),
+    "int16 shifted": (
+        one("SUB", *[([2], "int16", {"scale": 0.5})] * 2, result=([2], "int16", {"scale": 0.25})),
+        r"its scales are 2\*\*-1, 2\*\*-1, 2\*\*-2: neither operand's is the result's",
+    ),
+    "int16 with a bias that is computed": (
+        shorts(None),
+        "its bias of int64 is no constant",
+    ),
+    "int16 whose sums are large": (
+        shorts(2**31 - 5),
+        "its sums may be from .* to .*, which int32 does not hold",
+    ),
     "relation": (one("ADD", F2, ([3], "float32", {}), result=F2), "do not broadcast"),
     "no scale": (one("TANH", ([2], "int8", {}), result=B2), "'t0' is int8 and has no scale"),
     "infinite scale": (one("TANH", B2, result=([2], "int8", {"scale": float("inf")})), "'t1' has the scale inf"),

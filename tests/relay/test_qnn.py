@@ -233,6 +233,16 @@ def test_a_hard_swish_is_that_of_real_numbers() -> None:
     assert np.abs(made - exact).max() <= 2
 
 
+@pytest.mark.parametrize("scale", [2.0**-12, 2.0**-11, 1 / 3000, 0.3])
+@pytest.mark.parametrize("op", ["qnn.sigmoid", "qnn.tanh"])
+def test_curves_of_int16_are_those_of_real_numbers(op: str, scale: float) -> None:
+    data = np.arange(-32768, 32768).astype(np.int16)
+    made = check(op, data, input_scale=scale, output_scale=2.0**-15).astype(int)
+    x = data * scale
+    exact = 1 / (1 + np.exp(-x)) if op == "qnn.sigmoid" else np.tanh(x)
+    assert np.abs(made - exact * 32768).max() < 20
+
+
 def test_either_side_of_the_zero_point_has_a_scale() -> None:
     data, scales = np.array([-100, -3, -2, -1, 0, 7], np.int8), {"scale": HALF, "negative_scale": QUARTER}
     attrs = {"input_zero_point": -1, "output_zero_point": 10}
@@ -258,11 +268,13 @@ def test_softmax_of_equal_channels(channels: int) -> None:
 # --- type relations --------------------------------------------------------------------------------------------------
 
 FLOATS, BYTES, WORDS = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int8), np.zeros((2, 3), np.int32)
+SHORTS = np.zeros((2, 3), np.int16)
 IMAGE = np.zeros((1, 4, 4, 1), np.int8)
 SUM = {"lhs_scale": HALF, "rhs_scale": HALF, "output_scale": HALF, "left_shift": 20}
 TWO = FixedPoint((2**30,) * 2, (0,) * 2, "up")
 TO_BYTES = {"scale": 1, "rounding": "even", "dtype": "int8"}
 TO_HALF = {"scale": HALF, "dtype": "int8"}
+SHORT = {"input_scale": 0.1, "output_scale": 2.0**-15}
 REAL = {"input_scale": 0.1, "output_scale": 0.1}
 
 
@@ -290,7 +302,9 @@ REAL = {"input_scale": 0.1, "output_scale": 0.1}
         ("qnn.requantize", [BYTES], {**TO_HALF, "input_zero_point": 200}, "zero point 200 is no int8"),
         ("qnn.requantize", [WORDS], {"scale": 0.5, "dtype": "int8"}, "not a FixedPoint or FloatScale"),
         ("qnn.add", [BYTES, WORDS], SUM, "the dtypes differ"),
-        ("qnn.add", [WORDS, WORDS], SUM, "it takes int8, uint8, not int32"),
+        ("qnn.add", [WORDS, WORDS], SUM, "it takes int8, uint8, int16, not int32"),
+        ("qnn.add", [SHORTS, SHORTS], {**SUM, "left_shift": 16}, "left_shift 16 is not in 0 .. 15"),
+        ("qnn.multiply", [SHORTS, SHORTS], {"scale": HALF, "lhs_zero_point": 1}, "int16 has the zero point 1, not 0"),
         ("qnn.add", [BYTES, BYTES[:, :2]], SUM, "do not broadcast"),
         ("qnn.add", [BYTES, BYTES], {**SUM, "left_shift": 21}, "left_shift 21 is not in 0 .. 20"),
         ("qnn.add", [BYTES, BYTES], {**SUM, "rhs_zero_point": 128}, "zero point 128 is no int8"),
@@ -308,7 +322,10 @@ REAL = {"input_scale": 0.1, "output_scale": 0.1}
         ("qnn.softmax", [BYTES], {"scale": TWO}, "scale must be one fixed point of rounding 'double' and shift >= 0"),
         ("qnn.softmax", [np.int8(0)], {"scale": HALF}, "at least one dimension"),
         ("qnn.softmax", [np.zeros((1, 4096), np.int8)], {"scale": HALF}, "at most 4095 channels"),
-        ("qnn.sigmoid", [WORDS], REAL, "it takes int8, uint8, not int32"),
+        ("qnn.sigmoid", [WORDS], REAL, "it takes int8, uint8, int16, not int32"),
+        ("qnn.sigmoid", [SHORTS], REAL, "the result of int16 has the scale 0.1, not 2**-15"),
+        ("qnn.tanh", [SHORTS], {**SHORT, "input_scale": 2.5}, "data of int16 have the scale 2.5, more than 2"),
+        ("qnn.tanh", [SHORTS], {**SHORT, "output_zero_point": 1}, "int16 has the zero point 1, not 0"),
         ("qnn.sigmoid", [BYTES], {**REAL, "output_zero_point": 128}, "zero point 128 is no int8"),
         ("qnn.tanh", [BYTES], {**REAL, "output_scale": 0.0}, "scale 0.0 is not a positive float32"),
         ("qnn.tanh", [BYTES], {**REAL, "input_scale": float("nan")}, "scale nan is not a positive float32"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import FixedPoint
+from ...relay.ops.int16_curves import near_log2
 from ...relay.scaling import fixed_point, quantize_multiplier
 from ...tir.form.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
@@ -14,8 +16,11 @@ from .linear import float32_product, window
 
 __all__ = ["ARITH"]
 
-_LEFT_SHIFT = 20
+_LEFT_SHIFT = {"int8": 20, "uint8": 20, "int16": 15}
 """Bits that ADD and SUB gain before they scale their operands."""
+
+_INT16 = (*QUANTISED, "int16")
+"""dtypes of the quantised arithmetic that int16 has as well."""
 
 
 def _float32_quotient(a: float, b: float) -> float:
@@ -35,27 +40,45 @@ def _zero_points(layer: Layer) -> dict[str, int]:
 
 def _sum(op: str) -> Importer:
     def build(layer: Layer) -> Expr:
-        dtype = layer.dtypes("float32", "int32", "int64", *QUANTISED)
+        dtype = layer.dtypes("float32", "int32", "int64", *_INT16)
         lhs, rhs = layer.value(0), layer.value(1)
-        if dtype not in QUANTISED:
+        if dtype not in _INT16:
             return layer.activated(call(op, lhs, rhs))
         scales = [quantisation(tensor)[0] for tensor in (layer.tensor(0), layer.tensor(1), layer.output())]
+        exponents = [near_log2(scale) for scale in scales] if dtype == "int16" else []
+        if exponents and None not in exponents:
+            return layer.activated(_sum_by_shifts(op, lhs, rhs, [e for e in exponents if e is not None]))
         # Operands are brought to twice the larger scale, so that neither factor is above a half.
         common = 2 * max(scales[:2])
-        factors = [scales[0] / common, scales[1] / common, common / (2**_LEFT_SHIFT * scales[2])]
+        gained = _LEFT_SHIFT[dtype]
+        factors = [scales[0] / common, scales[1] / common, common / (2**gained * scales[2])]
         if factors[2] >= 1:
             raise ModelError("its result's scale is too small beside its operands'")
         lhs_scale, rhs_scale, output_scale = (fixed_point([factor], "double") for factor in factors)
         attrs = {"lhs_scale": lhs_scale, "rhs_scale": rhs_scale, "output_scale": output_scale}
-        return layer.activated(call(f"qnn.{op}", lhs, rhs, left_shift=_LEFT_SHIFT, **attrs, **_zero_points(layer)))
+        return layer.activated(call(f"qnn.{op}", lhs, rhs, left_shift=gained, **attrs, **_zero_points(layer)))
 
     return build
 
 
+def _sum_by_shifts(op: str, lhs: Expr, rhs: Expr, exponents: Sequence[int]) -> Expr:
+    """Of int16 whose scales are powers of two: the finer operand is shifted to the scale of the result, with a half
+    away from zero; the other has it. (TFLite's kernels, which ask for that.)
+    """
+    shifts = [exponent - exponents[2] for exponent in exponents[:2]]
+    if max(shifts) != 0:
+        shown = ", ".join(f"2**{exponent}" for exponent in exponents)
+        raise ModelError(f"its scales are {shown}: neither operand's is the result's, or one is larger")
+    # One bit is gained and lost again, so that scales are below 1.
+    lhs_scale, rhs_scale = (FixedPoint((1 << 30,), (shift,), "double") for shift in shifts)
+    one = fixed_point([1.0], "double")
+    return call(f"qnn.{op}", lhs, rhs, left_shift=1, lhs_scale=lhs_scale, rhs_scale=rhs_scale, output_scale=one)
+
+
 def _multiply(layer: Layer) -> Expr:
-    dtype = layer.dtypes("float32", "int32", "int64", *QUANTISED)
+    dtype = layer.dtypes("float32", "int32", "int64", *_INT16)
     lhs, rhs = layer.value(0), layer.value(1)
-    if dtype not in QUANTISED:
+    if dtype not in _INT16:
         return layer.activated(call("multiply", lhs, rhs))
     lhs_scale, rhs_scale, out_scale = (
         quantisation(tensor)[0] for tensor in (layer.tensor(0), layer.tensor(1), layer.output())
@@ -104,7 +127,7 @@ def _rescaled(value: Expr, factor: float, zero_point: int, out_zero: int, dtype:
 
 def _activation(op: str) -> Importer:
     def build(layer: Layer) -> Expr:
-        dtype = layer.dtypes("float32", *QUANTISED)
+        dtype = layer.dtypes("float32", *_INT16)
         if dtype == "float32":
             return call(op, layer.value(0))
         (scale, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
@@ -134,7 +157,7 @@ def _hard_swish(layer: Layer) -> Expr:
 
 def _leaky_relu(layer: Layer) -> Expr:
     alpha = layer.options["alpha"]
-    if layer.dtypes("float32", *QUANTISED, "int16") == "float32":
+    if layer.dtypes("float32", *_INT16) == "float32":
         return call("nn.leaky_relu", layer.value(0), alpha=alpha)
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ModelError(f"its alpha is {alpha}", hint="quantised numbers take one from 0 on")
@@ -146,7 +169,7 @@ def _leaky_relu(layer: Layer) -> Expr:
 
 def _abs(layer: Layer) -> Expr:
     """Of numbers that are not quantised, too."""
-    if layer.tensor(0).dtype not in (*QUANTISED, "int16"):
+    if layer.tensor(0).dtype not in _INT16:
         layer.dtypes("float32", "int32")
         return call("abs", layer.value(0))
     layer.dtypes("int8", "int16")
@@ -186,13 +209,13 @@ def _cast(layer: Layer) -> Expr:
 
 def _quantize(layer: Layer) -> Expr:
     source, target = layer.tensor(0), layer.output()
-    if target.dtype not in (*QUANTISED, "int16"):
+    if target.dtype not in _INT16:
         raise ModelError(f"its result is {target.dtype}")
     scales, zero_points = quantisations(target)
     if source.dtype == "float32":
         attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(target), "dtype": target.dtype}
         return call("qnn.quantize", layer.value(0), rounding="away", **attrs)
-    if source.dtype not in (*QUANTISED, "int16"):
+    if source.dtype not in _INT16:
         raise ModelError(f"it quantises {source.dtype}")
     scale, zero_point = quantisation(source)
     out_scale, out_zero = quantisation(target)
@@ -204,7 +227,7 @@ def _dequantize(layer: Layer) -> Expr:
     array = layer.constant(0)
     if source.dtype == "float16" and layer.output().dtype == "float32" and array is not None:
         return const(array, "float32")
-    if layer.output().dtype != "float32" or source.dtype not in (*QUANTISED, "int16"):
+    if layer.output().dtype != "float32" or source.dtype not in _INT16:
         raise ModelError(f"it turns {source.dtype} into {layer.output().dtype}")
     scales, zero_points = quantisations(source)
     return call("qnn.dequantize", layer.value(0), scale=scales, zero_point=zero_points, axis=channel_axis(source))
@@ -227,11 +250,11 @@ def _pool(layer: Layer, kinds: dict[str, str]) -> Expr:
 
 
 def _max_pool(layer: Layer) -> Expr:
-    return _pool(layer, dict.fromkeys(("float32", *QUANTISED), "nn.max_pool2d"))
+    return _pool(layer, dict.fromkeys(("float32", *_INT16), "nn.max_pool2d"))
 
 
 def _average_pool(layer: Layer) -> Expr:
-    return _pool(layer, {"float32": "nn.avg_pool2d", **dict.fromkeys(QUANTISED, "qnn.avg_pool2d")})
+    return _pool(layer, {"float32": "nn.avg_pool2d", **dict.fromkeys(_INT16, "qnn.avg_pool2d")})
 
 
 def _axes(layer: Layer, rank: int) -> tuple[int, ...]:
@@ -254,7 +277,7 @@ def _reduced(op: str) -> Importer:
         attrs = {"axis": axes, "keepdims": bool(layer.options["keep_dims"])}
         if source.dtype == "float32" or (op == "sum" and source.dtype in ("int32", "int64")):
             return call(op, data, **attrs)
-        if source.dtype not in QUANTISED:
+        if source.dtype not in (_INT16 if op == "mean" else QUANTISED):
             raise ModelError(f"it is of {source.dtype}")
         scale, zero_point = quantisation(source)
         out_scale, out_zero = quantisation(output)
@@ -273,7 +296,7 @@ def _reduced(op: str) -> Importer:
 def _reduce_max(layer: Layer) -> Expr:
     """A global pool, of data that has its reduced axes in the middle; as of images over height and width."""
     source, output = layer.tensor(0), layer.output()
-    if source.dtype != output.dtype or source.dtype not in ("float32", *QUANTISED):
+    if source.dtype != output.dtype or source.dtype not in ("float32", *_INT16):
         raise ModelError(f"it is of {source.dtype}, its result of {output.dtype}")
     layer.same_quantisation(source, output)
     data = layer.value(0)

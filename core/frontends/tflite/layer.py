@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["QUANTISED", "Importer", "Layer", "channel_axis", "quantisation", "quantisations", "round_away"]
 
 QUANTISED = ("int8", "uint8")
-"""dtypes of quantised arithmetic. (TFLite's int16 kernels round 15-bit multipliers: other arithmetic.)"""
+"""dtypes of quantised arithmetic of eight bits. (Of int16, where there is a kernel of it, arithmetic may be other.)"""
 
 _ACTIVATIONS = {  # the limits of those of the schema
     1: (0.0, math.inf),

@@ -3,6 +3,8 @@
 How the sums of quantised operands are scaled differs by operator, in TFLite's reference kernels as in what is built
 here: convolutions and BATCH_MATMUL multiply by a 31-bit fixed point and round twice; FULLY_CONNECTED multiplies by a
 float64 and rounds once, half away from zero, for which an equal fixed point is sought (`prove_fixed_point`).
+Convolutions of int16 multiply by a 15-bit fixed point and round once, up. Their weights are int8, their biases int64;
+what is added up here are int32, which all sums that there may be must fit.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ModelError
-from ...relay.expr import Constant, Expr, Var, call, const
+from ...relay.expr import Call, Constant, Expr, Var, call, const
 from ...relay.op import Bounds, FixedPoint
 from ...relay.scaling import fixed_point, prove_fixed_point
 from ...relay.transform.value_range import value_range
@@ -54,22 +56,49 @@ def window(layer: Layer, extents: Sequence[int], taps: Sequence[int], dilation: 
 
 
 def _operand_dtypes(layer: Layer, bias: int = 2) -> str:
-    """``float32``, ``int8`` or ``uint8``: the dtype of the data and the result, with which weight and bias agree."""
+    """The dtype of the data and the result, one of `_OPERANDS`, with which weight and bias agree."""
     data, weight, output = layer.tensor(0).dtype, layer.tensor(1).dtype, layer.output().dtype
     given = f"it is of {data}, its weight of {weight}"
     given += f", its bias of {layer.tensor(bias).dtype}" if layer.has(bias) else ""
-    fits = data == output and (data == weight if data in QUANTISED else data == "float32")
-    if data == "float32":
-        fits = fits and weight in ("float32", *QUANTISED)
+    weights, bias_dtype = _OPERANDS.get(data, ((), ""))
+    fits = data == output and weight in weights
     if layer.has(bias):
-        fits = fits and layer.tensor(bias).dtype == ("float32" if data == "float32" else "int32")
+        fits = fits and layer.tensor(bias).dtype == bias_dtype
     if not fits:
-        raise ModelError(f"{given}, its result of {output}", hint="supported: float32, int8, uint8")
+        raise ModelError(f"{given}, its result of {output}", hint=_SUPPORTED)
     return data
 
 
-def _biased(layer: Layer, value: Expr) -> Expr:
-    return call("add", value, layer.value(2)) if layer.has(2) else value
+_OPERANDS = {
+    "float32": (("float32", *QUANTISED), "float32"),
+    "int8": (("int8",), "int32"),
+    "uint8": (("uint8",), "int32"),
+    "int16": (("int8",), "int64"),
+}
+"""Data -> what weights may be, and what the bias is."""
+
+_SUPPORTED = "supported: float32, int8, uint8, and int16 with weights of int8 and a bias of int64"
+
+
+def _biased(layer: Layer, sums: Call) -> Expr:
+    """Sums of products with the bias added, where there is one."""
+    if layer.output().dtype == "int16":
+        return _biased_int16(layer, sums)
+    return call("add", sums, layer.value(2)) if layer.has(2) else sums
+
+
+def _biased_int16(layer: Layer, sums: Call) -> Expr:
+    """The kernel adds up in int64; ModelError where int32 does not hold the sums of any data."""
+    import numpy as np
+
+    bias = layer.constant(2) if layer.has(2) else np.zeros(1, np.int64)
+    if bias is None:
+        raise ModelError("its bias of int64 is no constant")
+    low, high = value_range(Call(sums.op, list(map(_any, sums.args)), sums.attrs))
+    least, greatest = low + int(bias.min()), high + int(bias.max())
+    if least < _INT32[0] or greatest > _INT32[1]:
+        raise ModelError(f"its sums may be from {least} to {greatest}, which int32 does not hold")
+    return call("add", sums, const(bias.astype(np.int32))) if layer.has(2) else sums
 
 
 def _factors(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], int]:
@@ -130,7 +159,15 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     factors, weight_zero = _factors(layer, dtype, channel_axis=3 if depthwise else 0)
     _, zero_point = quantisation(layer.tensor(0))
     sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
-    return _requantised(layer, _biased(layer, sums), fixed_point(factors, "double"))
+    scale = fixed_point(factors, "double")
+    return _requantised(layer, _biased(layer, sums), _of_15_bits(scale) if dtype == "int16" else scale)
+
+
+def _of_15_bits(scale: FixedPoint) -> FixedPoint:
+    """Multipliers rounded to 15 bits, and one rounding: TFLite's ``MultiplyByQuantizedMultiplier`` of an int64."""
+    most = (1 << 15) - 1
+    short = [most if m >= most << 16 else (m + (1 << 15)) >> 16 for m in scale.multiplier]
+    return FixedPoint(tuple(m << 16 for m in short), scale.shift, "up")
 
 
 def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
@@ -167,16 +204,18 @@ def _fully_connected(layer: Layer) -> Expr:
     weight_value, zeros = layer.value(1), {"input_zero_point": zero_point, "kernel_zero_point": weight_zeros[0]}
     low, high = bounds(dtype)
     factors = [in_scale * factor / out_scale for factor in scales]
+    sums = _biased(layer, call("qnn.dense", data, weight_value, **zeros))
     # Sums are bounded for any data, so that it does not matter what computes it.
-    any_sums = call("qnn.dense", _any(data), _any(weight_value), **zeros)
+    any_sums: Expr = call("qnn.dense", _any(data), _any(weight_value), **zeros)
     if layer.has(2):
-        any_sums = call("add", any_sums, _any(layer.value(2)))
+        assert isinstance(sums, Call)
+        any_sums = call("add", any_sums, _any(sums.args[1]))
     least, greatest = value_range(any_sums)
     accumulators = Bounds(max(least, _INT32[0]), min(greatest, _INT32[1]))
     scale = prove_fixed_point(factors, accumulators, Bounds(low - out_zero, high - out_zero))
     if scale is None:
         raise ModelError("its sums, as large as they may be, are scaled by a float64 that no fixed point equals")
-    return _requantised(layer, _biased(layer, call("qnn.dense", data, weight_value, **zeros)), scale)
+    return _requantised(layer, sums, scale)
 
 
 def _any(value: Expr) -> Expr:

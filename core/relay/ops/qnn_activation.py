@@ -16,6 +16,7 @@ from ..op import Attr, Attrs, Bounds, FixedPoint, Int, Op, Real, Scale, register
 from ..scaling import quantize_multiplier, scale_array
 from ..types import TensorType
 from .common import Types, require_integers
+from .int16_curves import SIGMOID_INT16, TANH_INT16, Int16Curve
 from .qnn import QUANTISED, check_zero_point
 from .qnn_scale import Scaler, saturate, scaled_bounds
 
@@ -164,10 +165,17 @@ _ZERO_POINTS = (
 )
 
 
-def _declare(name: str, doc: str, apply: Apply, infer: Callable[..., TensorType] = _infer) -> None:
+def _declare(name: str, doc: str, apply: Apply, infer: Callable[..., TensorType], wide: Int16Curve | None) -> None:
+    """An op that is a table of 256 numbers; of int16 it is ``wide``."""
+
+    def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+        return apply(attrs, data) if wide is None or data.dtype.name != "int16" else wide.reference(attrs, data)
+
     def compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         import numpy as np
 
+        if wide is not None and out.dtype == "int16":
+            return wide.compute(attrs, out, data)
         low, high = bounds(out.dtype)
         table = te.constant(apply(attrs, np.arange(low, high + 1).astype(out.dtype)), "table")
         return te.compute(out.shape, lambda *i: table[data[i].astype("int32") - low], name)
@@ -183,7 +191,7 @@ def _declare(name: str, doc: str, apply: Apply, infer: Callable[..., TensorType]
                 *_ZERO_POINTS,
             ),
             infer=infer,
-            reference=apply,
+            reference=reference,
             compute=compute,
             kind="elementwise",
         )
@@ -193,18 +201,38 @@ def _declare(name: str, doc: str, apply: Apply, infer: Callable[..., TensorType]
 def _in_float32(formula: str, operator: str) -> str:
     return (
         f"{formula} of x = input_scale * (data - input_zero_point), divided by output_scale and rounded half "
-        f"away from zero, plus output_zero_point, saturated; in float32. TFLite's reference {operator}."
+        f"away from zero, plus output_zero_point, saturated; in float32. Of int16 a table of 256 and lines between. "
+        f"TFLite's reference {operator}."
     )
 
 
-_declare("sigmoid", _in_float32("1 / (1 + exp(-x))", "LOGISTIC"), _of_real(_sigmoid))
-_declare("tanh", _in_float32("tanh(x)", "TANH"), _of_real(_tanh))
+def _infer_curve(wide: Int16Curve) -> Callable[..., TensorType]:
+    def infer(attrs: Attrs, data: TensorType) -> TensorType:
+        require_integers(data, within=QUANTISED)
+        if data.dtype == "int16":
+            wide.check(attrs)
+            return data
+        return _infer(attrs, data)
+
+    infer.__doc__ = (
+        "Data is int8, uint8 or int16, and the result of its type. Scales are from 2**-126 to below 2**126; of int16 "
+        "that of the data is at most 2, that of the result 2**-15, and zero points are 0."
+    )
+    return infer
+
+
+for _name, _operator, _formula, _function, _wide in (
+    ("sigmoid", "LOGISTIC", "1 / (1 + exp(-x))", _sigmoid, SIGMOID_INT16),
+    ("tanh", "TANH", "tanh(x)", _tanh, TANH_INT16),
+):
+    _declare(_name, _in_float32(_formula, _operator), _of_real(_function), _infer_curve(_wide), _wide)
 _declare(
     "hard_swish",
     "x * min(max(x + 3, 0), 6) / 6 of x = input_scale * (data - input_zero_point), divided by output_scale, plus "
     "output_zero_point, saturated; in fixed points of 16 bits, rounded at every step. TFLite's reference HARD_SWISH.",
     _hard_swish,
     _infer_hard_swish,
+    None,
 )
 
 # --- scaled on either side of the zero point -------------------------------------------------------------------------

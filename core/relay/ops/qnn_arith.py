@@ -31,13 +31,15 @@ _ZERO_POINTS = (
 
 
 def _infer(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
-    """Both are int8 or both uint8, and so is the result; shapes broadcast as in numpy. Scales are one `FixedPoint`
-    each.
+    """Both are int8, both uint8 or both int16, and so is the result; shapes broadcast as in numpy. Scales are one
+    `FixedPoint` each, zero points of int16 are 0.
     """
     dtype = same_dtype(lhs, rhs)
-    require_integers(lhs, within=("int8", "uint8"))
+    require_integers(lhs, within=QUANTISED)
     for zero_point in (attrs.lhs_zero_point, attrs.rhs_zero_point, attrs.output_zero_point):
         check_zero_point(zero_point, dtype)
+        if dtype == "int16" and zero_point:
+            raise ModelError(f"int16 has the zero point {zero_point}, not 0")
     for name, value in attrs.items:
         if name.endswith("scale") and (not isinstance(value, FixedPoint) or len(value) != 1):
             raise ModelError(f"{name} must be one fixed point, not {value}")
@@ -67,13 +69,14 @@ def _difference(tensor: te.Tensor, index: tuple[Any, ...], zero_point: int) -> E
 
 
 def _infer_sum(attrs: Attrs, lhs: TensorType, rhs: TensorType) -> TensorType:
-    """Both are int8 or both uint8, and so is the result; shapes broadcast as in numpy. Scales are one `FixedPoint`
-    each, those of the operands below 1.
+    """Both are int8, both uint8 or both int16, and so is the result; shapes broadcast as in numpy. Scales are one
+    `FixedPoint` each, those of the operands below 1; zero points of int16 are 0.
     """
-    # 9 bits of a difference shifted by 20 leave room for the sum of two.
-    if not 0 <= attrs.left_shift <= 20:
-        raise ModelError(f"left_shift {attrs.left_shift} is not in 0 .. 20")
     out = _infer(attrs, lhs, rhs)
+    # 9 bits of a difference shifted by 20, or 16 by 15, leave room for the sum of two.
+    most = 15 if out.dtype == "int16" else 20
+    if not 0 <= attrs.left_shift <= most:
+        raise ModelError(f"left_shift {attrs.left_shift} is not in 0 .. {most}")
     check_form(attrs.form, out.dtype)
     if max(attrs.lhs_scale.shift[0], attrs.rhs_scale.shift[0]) > 0:
         raise ModelError("the operands are scaled by 1 or more", hint="factors below 1, and a larger left_shift")
@@ -123,7 +126,8 @@ def _declare_sum(name: str, sign: int) -> None:
             doc=(
                 f"saturate(output_scale(lhs_scale(a) {'+' if sign > 0 else '-'} rhs_scale(b)) + output_zero_point) "
                 "with a = (lhs - lhs_zero_point) << left_shift, b likewise, in int32. Scales are fixed points. With "
-                f"left_shift 20 and rounding ``double`` it is TFLite's reference {'ADD' if sign > 0 else 'SUB'}. With "
+                "left_shift 20 (of int16 15) and rounding ``double`` it is TFLite's reference "
+                f"{'ADD' if sign > 0 else 'SUB'}. With "
                 "a ``form`` it is what that makes of lhs and rhs: see SumForm."
             ),
             inputs=("lhs", "rhs"),
@@ -131,7 +135,7 @@ def _declare_sum(name: str, sign: int) -> None:
                 Attr("lhs_scale", Scale, "of the left operand, below 1"),
                 Attr("rhs_scale", Scale, "of the right operand, below 1"),
                 Attr("output_scale", Scale, "of the result"),
-                Attr("left_shift", Int, "bits gained before the operands are scaled, 0 .. 20"),
+                Attr("left_shift", Int, "bits gained before the operands are scaled, 0 .. 20; of int16 0 .. 15"),
                 *_ZERO_POINTS,
                 form_attr(SumForm),
             ),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...tir.form.dtype import bounds
+from ...tir.form.dtype import bits, bounds
 from ..expr import Call, Constant, Expr, Function, const
 from ..float_form import FloatForm, SumForm
 from ..module import IRModule
@@ -60,7 +60,9 @@ def requantise_in_floats(module: IRModule, features: Callable[[Call], frozenset[
         clip = _only_user(old, used_by)
         clips = _limits(clip) if clip is not None and clip.pin == made.pin else None
         if made.op_name in _SUMS:
-            return _sum_in_floats(made, clips, "fma" in can) if "float32" in can else None
+            # (Of int16 there are too many pairs to try them all.)
+            proves = "float32" in can and bits(made.dtype) == 8
+            return _sum_in_floats(made, clips, "fma" in can) if proves else None
         return _in_floats(rewriter, made, old, clips, dtypes, "fma" in can, used_by, ranges)
 
     done = rewriter.rebuild(order, rule)
