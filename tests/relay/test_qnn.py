@@ -238,7 +238,7 @@ def test_a_hard_swish_is_that_of_real_numbers() -> None:
 def test_curves_of_int16_are_those_of_real_numbers(op: str, scale: float) -> None:
     data = np.arange(-32768, 32768).astype(np.int16)
     made = check(op, data, input_scale=scale, output_scale=2.0**-15).astype(int)
-    x = data * scale
+    x = np.clip(data * scale, -60, 60)
     exact = 1 / (1 + np.exp(-x)) if op == "qnn.sigmoid" else np.tanh(x)
     assert np.abs(made - exact * 32768).max() < 20
 

@@ -25,7 +25,7 @@ from .payload import MAGIC, Payload, read_payload
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Job", "Region", "Tensor", "parse_job", "read_job"]
+__all__ = ["MAX_BYTES", "Job", "Region", "Tensor", "parse_job", "read_job"]
 
 MAX_BYTES = 1 << 30
 """Of a file, of an array in it, and of a region: more than any machine of this size is given."""

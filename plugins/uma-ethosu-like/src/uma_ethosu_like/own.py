@@ -1,4 +1,4 @@
-"""``uma ethosu``: what Vela has compiled, run on the simulator or shown, without a model around it."""
+"""``uma ethosu``: what Vela compiles, run on the simulator or shown, without a model around it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from uma.errors import ModelError, UsageError
 
 from .commands import OPERATIONS, WORD_BYTES, decode
 from .job import Job, Tensor, read_job
+from .payload import write_payload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +43,9 @@ def main(name: str, arguments: Sequence[str]) -> int:
 def _parser(name: str) -> argparse.ArgumentParser:
     what = "what Vela wrote: its raw output (.npz), or a .tflite that is one operator 'ethos-u'; or a payload"
     parser = argparse.ArgumentParser(
-        f"uma {name}", description="Streams of commands of Ethos-U55 in files: run, or shown.", allow_abbrev=False
+        f"uma {name}",
+        description="Streams of commands of Ethos-U55 in files: made by Vela, run, or shown.",
+        allow_abbrev=False,
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     run = actions.add_parser("run", help="run a stream on the simulator", description="Run a stream on the simulator.")
@@ -55,6 +58,24 @@ def _parser(name: str) -> argparse.ArgumentParser:
     )
     run.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
     run.set_defaults(action=_run)
+    made = actions.add_parser(
+        "compile",
+        help="compile a .tflite with Vela",
+        description="Compile a .tflite with Vela, all of it for the machine.",
+    )
+    made.add_argument("file", metavar="MODEL.tflite", type=Path, help="the model, of int8 or int16")
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=Path,
+        required=True,
+        help="OUT.npz: Vela's raw output, which run and show read; OUT.bin: the payload alone, for a driver",
+    )
+    made.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
+    made.add_argument("--arena-cache-bytes", type=int, metavar="N", help="memory that feature maps may take")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    made.set_defaults(action=_compile)
     show = actions.add_parser("show", help="print a stream", description="Print the commands of a stream.")
     show.set_defaults(action=_show)
     for one in (run, show):
@@ -106,6 +127,36 @@ def _heading(job: Job) -> list[str]:
             place = f"in region {tensor.region} at {tensor.offset:#x}"
             lines.append(f"{what} {tensor.name}: {tensor.dtype}{list(tensor.shape)} {place}")
     return lines
+
+
+# --- compile ---------------------------------------------------------------------------------------------------------
+
+_WRITTEN = (".npz", ".bin")
+
+
+def _compile(given: argparse.Namespace) -> int:
+    from .vela import compile_model
+
+    where, out = str(given.file), given.output
+    if out.suffix not in _WRITTEN:
+        raise UsageError(f"there is no format for {out.name}", where="-o", hint="OUT.npz, or OUT.bin for the payload")
+    try:
+        model = given.file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", where=where) from error
+    made = compile_model(model, given.macs, arena_cache_bytes=given.arena_cache_bytes, where=where)
+    data = made.raw if out.suffix == ".npz" else write_payload(made.job.payload.words, made.job.payload.macs)
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"it cannot be written: {error.strerror}", where=str(out)) from error
+    if given.json:
+        _print_json({**_record(made.job), "file": str(out), "bytes": len(data)})
+        return 0
+    for line in _heading(made.job):
+        print(line)
+    print(f"{out}: {len(data):,} bytes")
+    return 0
 
 
 # --- run -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""Vela, Arm's compiler, as a program: a TFLite file goes in, a job comes out.
+
+Vela runs in a process of its own, on files in a temporary folder: it is native code that a file may well crash. What it
+writes is read as any file is (`job`): no pickles.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from uma.errors import ModelError, ToolchainError, UsageError
+
+from .job import MAX_BYTES, Job, parse_job
+from .machine import CONFIGURATIONS
+
+__all__ = ["Compiled", "compile_model"]
+
+_PACKAGE = "ethos-u-vela"
+_MAJOR, _MINOR = 5, 2
+"""The version whose output is known; later ones of this major version are taken too."""
+
+_HINT = "pip install 'uma-ethosu-like[vela]'"
+_TIMEOUT_SECONDS = 900
+_LEFT = re.compile(r"without passthrough/CPU operations \(found ([^)]*)\)")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Vela made of a model.
+
+    Args:
+        job: its stream, memory, inputs and outputs.
+        raw: the file that holds them, an ``.npz``.
+    """
+
+    job: Job
+    raw: bytes
+
+
+def compile_model(
+    model: bytes, macs: int, *, arena_cache_bytes: int | None = None, where: str = "the model"
+) -> Compiled:
+    """Compiles a TFLite model, all of it for the machine.
+
+    Vela's own defaults say how fast memories are, as those of `Machine` do.
+
+    Args:
+        model: the file.
+        macs: for which machine: 32, 64, 128 or 256.
+        arena_cache_bytes: how much memory feature maps may take; None leaves it to Vela.
+        where: the file's name, for errors.
+
+    Raises:
+        UsageError: Vela is not installed, or another version of it; or there is no such machine.
+        ModelError: it is no model, or Vela leaves some of it to a CPU.
+        ToolchainError: Vela failed.
+    """
+    if macs not in CONFIGURATIONS:
+        raise UsageError(f"there is no machine with {macs} multipliers", hint=", ".join(map(str, CONFIGURATIONS)))
+    if model[4:8] != b"TFL3":
+        raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3", where=where)
+    if len(model) > MAX_BYTES:
+        raise ModelError(f"it has more than {MAX_BYTES} bytes", where=where)
+    _check_version()
+    with tempfile.TemporaryDirectory(prefix="uma-vela-") as folder:
+        file, out = Path(folder) / "model.tflite", Path(folder) / "out"
+        file.write_bytes(model)
+        options = ["--accelerator-config", f"ethos-u55-{macs}", "--output-format", "raw", "--output-dir", str(out)]
+        if arena_cache_bytes is not None:
+            options += ["--arena-cache-size", str(arena_cache_bytes)]
+        _run([*options, str(file)], folder, where)
+        written = sorted(out.glob("*_vela*.npz"))
+        if len(written) != 1:
+            raise ToolchainError(f"Vela wrote {len(written)} files of raw output, not one", where=where)
+        raw = written[0].read_bytes()
+    job = parse_job(raw, f"{where}, as Vela has compiled it")
+    if job.payload.macs != macs:
+        raise ToolchainError(f"Vela compiled for {job.payload.macs} multipliers, not for {macs}", where=where)
+    return Compiled(job, raw)
+
+
+def _check_version() -> None:
+    try:
+        found = version(_PACKAGE)
+    except PackageNotFoundError as error:
+        raise UsageError("Vela is not installed", hint=_HINT) from error
+    numbers = [int(number) for number in re.findall(r"\d+", found)[:2]]
+    if not [_MAJOR, _MINOR] <= numbers < [_MAJOR + 1]:
+        raise UsageError(
+            f"Vela {found} is installed; {_MAJOR}.{_MINOR} is known, and later ones of {_MAJOR}", hint=_HINT
+        )
+
+
+def _run(options: Sequence[str], folder: str, where: str) -> None:
+    command = [sys.executable, "-m", "ethosu.vela", *options]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(f"Vela did not end within {_TIMEOUT_SECONDS} seconds", where=where) from error
+    if done.returncode == 0:
+        return
+    said = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace")
+    left = _LEFT.search(said)
+    if left is not None:
+        hint = "what runs on the machine in part is compiled by UMA: uma build MODEL --target ethosu_like"
+        raise ModelError(f"Vela leaves some of it to a CPU: {left.group(1)}", where=where, hint=hint)
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Warning")]
+    how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"failed ({done.returncode})"
+    raise ToolchainError(f"Vela {how}: {lines[-1] if lines else 'it said nothing'}", where=where)
