@@ -109,6 +109,7 @@ class TestCoreAndOnePlugin:
     def test_the_module_is_the_command(self, pair: Environment) -> None:
         assert pair.run("python", "-m", "uma", "targets").out == pair.uma("targets").out
 
+    @pytest.mark.soak
     def test_the_doctor_is_content(self, pair: Environment) -> None:
         done = pair.uma("doctor")
         assert done.code == 0 and "nothing is wrong" in done.out
@@ -130,6 +131,7 @@ class TestAllPluginsAndBrokenOnes:
             assert re.search(rf"^{kind}: (?!cannot be used)", done.out, re.MULTILINE)
         assert re.search(r"^raises: cannot be used: plugin uma-raises 1\.0 ", done.out, re.MULTILINE)
 
+    @pytest.mark.soak
     def test_the_doctor_names_the_broken_ones(self, everything: Environment, wheels: Wheels) -> None:
         done = everything.uma("doctor", "--json")
         assert done.code == 5

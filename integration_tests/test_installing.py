@@ -69,6 +69,7 @@ def test_upgrade_downgrade_uninstall(env: Environment, folder: Path, tmp_path: P
     assert "relu" not in env.uma("plugins").out
 
 
+@pytest.mark.soak
 def test_the_host_is_a_plugin_like_any_other(env: Environment, wheels: Wheels) -> None:
     command = ("build", "net.py", "--target", "c")
     assert env.uma(*command).code == 0
@@ -109,6 +110,7 @@ def test_removed_half_way(lost: str, env: Environment, folder: Path, tmp_path: P
     assert env.uma("plugins").code == 0
 
 
+@pytest.mark.soak
 def test_two_distributions_that_claim_one_kind(env: Environment, folder: Path, tmp_path: Path) -> None:
     env.install(relu_unit(tmp_path, "1.0"), relu_unit(tmp_path, "3.0", name="uma-other-unit"))
     said = env.uma(*BUILD).error(5)

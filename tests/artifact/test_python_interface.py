@@ -16,18 +16,21 @@ from uma.errors import ModelError, UsageError
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 SCAN = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+TARGET = "c -mcpu=x86-64 -opt=1"
+"""Which is compiled soonest."""
+
 ODD: list[Any] = [None, 5, b"x", [], {}, 1.5, SCAN, object()]
 
 
 @pytest.fixture(scope="module")
 def artifact() -> uma.Artifact:
-    return uma.build(str(DIGITS), "c")
+    return uma.build(str(DIGITS), TARGET)
 
 
 @pytest.mark.parametrize("given", ODD, ids=lambda value: type(value).__name__)
 def test_paths(given: Any, artifact: uma.Artifact) -> None:
     calls: dict[str, Callable[[], object]] = {
-        "a model": lambda: uma.build(given, "c"),
+        "a model": lambda: uma.build(given, TARGET),
         "an artifact": lambda: uma.load(given),
         "a state": lambda: uma.SessionState.read(given),
     }
@@ -72,7 +75,7 @@ def test_what_is_given_to_artifacts_and_sessions(artifact: uma.Artifact) -> None
         (lambda: copy.copy(session), "a session cannot be pickled or copied"),
         (lambda: uma.Target("c", 5), "5 are no attributes"),  # type: ignore[arg-type]
         (lambda: uma.Target("c", {5: 1}), "a value of type dict are no attributes"),  # type: ignore[dict-item]
-        (lambda: uma.Target("c").get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]
+        (lambda: uma.Target(TARGET).get_attr(5), "target kind 'c' has no attribute 5"),  # type: ignore[arg-type]
     ]
     for call, what in calls:
         with pytest.raises(UsageError) as caught:
@@ -95,20 +98,20 @@ class TestModelProto:
 
     def test_it_is_built_as_its_file(self, artifact: uma.Artifact) -> None:
         onnx = pytest.importorskip("onnx")
-        made = uma.build(onnx.load(DIGITS), "c", name="digits")
+        made = uma.build(onnx.load(DIGITS), TARGET, name="digits")
         assert made.files == artifact.files
-        assert uma.build(onnx.load(DIGITS), "c").name == "model"
+        assert uma.build(onnx.load(DIGITS), TARGET).name == "model"
 
     def test_its_external_data(self, tmp_path: Path, artifact: uma.Artifact) -> None:
         """They are in it where `onnx.load` has put them there."""
         onnx = pytest.importorskip("onnx")
         options = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
         onnx.save(onnx.load(DIGITS), tmp_path / "digits.onnx", **options)
-        assert uma.build(onnx.load(tmp_path / "digits.onnx"), "c", name="digits").files == artifact.files
-        assert uma.build(tmp_path / "digits.onnx", "c").files == artifact.files
+        assert uma.build(onnx.load(tmp_path / "digits.onnx"), TARGET, name="digits").files == artifact.files
+        assert uma.build(tmp_path / "digits.onnx", TARGET).files == artifact.files
         alone = onnx.load(tmp_path / "digits.onnx", load_external_data=False)
         with pytest.raises(ModelError, match="is stored in another file") as caught:
-            uma.build(alone, "c")
+            uma.build(alone, TARGET)
         assert caught.value.hint == "give the model's path, or save it as one file"
 
     def test_one_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,5 +121,5 @@ class TestModelProto:
 
         given: Any = ModelProto()
         with pytest.raises(ModelError, match=r"cannot be written down: Message onnx\.ModelProto") as caught:
-            uma.build(given, "c")
+            uma.build(given, TARGET)
         assert caught.value.hint == "above 2 GiB: save it with external data, and give the path"

@@ -128,6 +128,7 @@ LONG: dict[str, Callable[[], Forms]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", SHORT)
 def test_inner_loops(tmp_path: Path, compilers: tuple[str, ...], kind: str) -> None:
     check(SHORT[kind]().found, compilers, tmp_path)

@@ -49,7 +49,7 @@ def test_the_example_program_computes_what_the_interpreter_does(case: str, compi
         np.testing.assert_array_equal(found[name], array)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs(max_steps=8), st.booleans(), st.integers(0, 1000), st.sampled_from(sorted(EXECUTORS)))
 def test_random_programs(
     tmp_path_factory: pytest.TempPathFactory, program: Program, reuse: bool, seed: int, executor: str

@@ -328,7 +328,6 @@ EXACT_OPS = [
 ]
 
 
-@pytest.mark.few(8)
 @pytest.mark.parametrize("kind", EXACT_OPS)
 @given(
     st.sampled_from(["int8", "uint8"]),

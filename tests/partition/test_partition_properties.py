@@ -71,7 +71,7 @@ def check_records(case: Case, placement: Placement) -> None:
 
 
 @given(cases())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_random_placements(case: Case) -> None:
     check_case(case)
 

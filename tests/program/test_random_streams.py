@@ -40,7 +40,7 @@ def check(sequential: Program, program: Program, seed: int) -> None:
             np.testing.assert_array_equal(array.reshape(-1), expected[name].reshape(-1), err_msg=name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(cases())
 def test_devices_at_any_pace_give_what_the_host_gives(case: tuple[Program, Program, int]) -> None:
     check(*case)

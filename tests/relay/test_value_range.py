@@ -74,7 +74,6 @@ def test_a_clip_takes_whatever_limits_are_drawn_for_it() -> None:
 RANGED = [name for name, op in registered_ops().items() if op.value_range is not None]
 
 
-@pytest.mark.few(30)
 @pytest.mark.parametrize("name", RANGED)
 @given(data=st.data())
 def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> None:

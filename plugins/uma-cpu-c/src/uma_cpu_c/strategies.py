@@ -67,6 +67,10 @@ def strategies_of(target: Target) -> list[Strategy]:
     return [*found, *(Strategy(name, lambda fusion, _: transposed(fusion, unit.lanes)) for name in _TRANSPOSITIONS)]
 
 
+_OFTEN = 8
+"""Rows that are multiplied by the same weights; of small integers, which gain more, half of them are enough."""
+
+
 def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     assert fusion.anchor is not None
     product = product_of(fusion, Operand("float32")) if fusion.anchor.dtype == "float32" else None
@@ -138,4 +142,6 @@ def _pixels(product: Product) -> int:
 
 def _worthwhile(fusion: Fusion, product: Product) -> bool:
     """Whether weights that are no constants, which are brought into order in each run, are read often enough."""
-    return is_known(fusion) or math.prod(product.shape[:-1]) >= 8
+    assert fusion.anchor is not None
+    enough = _OFTEN if fusion.anchor.dtype == "float32" else _OFTEN // 2
+    return is_known(fusion) or math.prod(product.shape[product.batches : -1]) >= enough
