@@ -13,7 +13,19 @@ from .blocks import SUB_KERNEL, Block, legal_blocks
 from .machine import OUTPUT_CYCLES, Machine
 from .operations import BRICK, DTYPE_BYTES, ELEMENTWISE, FeatureMap, Step
 
-__all__ = ["Memory", "Work", "bytes_moved", "choose_block", "copy_cycles", "memories", "step_cycles", "stream_cycles"]
+__all__ = [
+    "CopyWork",
+    "Event",
+    "Memory",
+    "Wait",
+    "Work",
+    "bytes_moved",
+    "choose_block",
+    "copy_cycles",
+    "memories",
+    "step_cycles",
+    "stream_cycles",
+]
 
 _EIGHTHS = 8
 _IN_FLIGHT = 4
@@ -57,14 +69,33 @@ class Work:
     Args:
         step, block: what is done, by which blocks.
         weight_bytes, record_bytes: that it reads besides its maps.
-        copied_bytes: of a table that is brought before.
     """
 
     step: Step
     block: Block
     weight_bytes: int = 0
     record_bytes: int = 0
-    copied_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class CopyWork:
+    """A copy of constants, as it stands in a stream."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait as it stands in a stream.
+
+    Args:
+        kernels: how many may be unfinished; None waits for the copy.
+    """
+
+    kernels: int | None = None
+
+
+Event = Work | CopyWork | Wait
 
 
 @dataclass(frozen=True)
@@ -234,20 +265,32 @@ def copy_cycles(nbytes: int, machine: Machine) -> int:
     return -(-max(flash.transfer(nbytes) + flash.latency * _EIGHTHS, sram.transfer(nbytes)) // _EIGHTHS)
 
 
-def stream_cycles(works: Iterable[Work], machine: Machine) -> int:
-    """Cycles from the start of a stream to its end: kernels run one after the other, each after its table is there."""
-    return sum(
-        step_cycles(work, machine) + (copy_cycles(work.copied_bytes, machine) if work.copied_bytes else 0)
-        for work in works
-    )
+def stream_cycles(events: Iterable[Event], machine: Machine) -> int:
+    """Cycles from the start of a stream to its end. Kernels run one after the other, and so do copies; a command is
+    read when no more than two kernels are unfinished.
+    """
+    now, last, before, copied = 0, 0, 0, 0
+    for one in events:
+        if isinstance(one, Work):
+            last, before = max(now, last) + step_cycles(one, machine), last
+            now = max(now, before)
+        elif isinstance(one, CopyWork):
+            now = max(now, copied)
+            copied = now + copy_cycles(one.nbytes, machine)
+        else:
+            now = max(now, copied if one.kernels is None else (last, before)[one.kernels])
+    return max(now, last, copied)
 
 
-def bytes_moved(works: Iterable[Work]) -> int:
+def bytes_moved(events: Iterable[Event]) -> int:
     """Bytes of maps, weights and tables, each once."""
     total = 0
-    for work in works:
-        for one in (work.step.ofm, work.step.ifm, work.step.ifm2):
-            if isinstance(one, FeatureMap):
-                total += math.prod(one.shape) * DTYPE_BYTES[one.dtype]
-        total += work.weight_bytes + work.record_bytes + work.copied_bytes
+    for event in events:
+        if isinstance(event, Work):
+            step = event.step
+            maps = [one for one in (step.ofm, step.ifm, step.ifm2) if isinstance(one, FeatureMap)]
+            total += sum(math.prod(one.shape) * DTYPE_BYTES[one.dtype] for one in maps)
+            total += event.weight_bytes + event.record_bytes
+        elif isinstance(event, CopyWork):
+            total += event.nbytes
     return total

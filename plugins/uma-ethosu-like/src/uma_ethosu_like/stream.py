@@ -1,20 +1,19 @@
 """Writes a stream: the registers of each step, those only that change, and what keeps steps from getting in their way.
 
-Two kernels and one copy may be in flight. A kernel waits for the one before it by ``BLOCKDEP`` 0, where either writes
-what the other touches; a copy into the shared memory waits for all kernels, and a kernel for the copy.
+`hazards` says which waits are needed. A copy is started ahead of the step that needs it, while the one before works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from uma.hookspecs import Relocation
 
 from .blocks import Block
 from .commands import WORD_BYTES, Command, command
-from .cost import Work
+from .cost import CopyWork, Event, Wait, Work
+from .hazards import TABLES, Copy, Flight, Kernel, Place, Span
 from .machine import Configuration
 from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Filter, Kind, Step, Storage
 from .weights import Order, Part, Record, parts_of
@@ -25,7 +24,6 @@ CONSTANTS = "weights"
 """The blob of what is constant."""
 
 _ALIGNMENT = 16
-_MOST_BLOCKDEP = 3
 _TABLES = 8
 _TABLE_BYTES = 256
 _POOL_MODES: dict[Kind, int] = {"max_pool": 0, "average_pool": 1, "reduce_sum": 2}
@@ -34,13 +32,6 @@ _ROUND_MODES = {"tfl": 0, "truncate": 1, "natural": 2}
 _INTERNAL, _EXTERNAL = 1, 0
 _CLIP_INT8 = 3
 _TABLE_FUNCTION = 16
-
-
-class Place(NamedTuple):
-    """An address before there are any: bytes from the start of a parameter or blob, by its name."""
-
-    symbol: str
-    offset: int
 
 
 @dataclass
@@ -52,14 +43,14 @@ class Stream:
         relocations: where addresses and regions belong.
         marks: (byte offset, layer): from there on commands are for that layer.
         constants: weights, biases, tables and constant tensors, one behind the other.
-        works: its steps, with what each reads besides its maps.
+        works: its steps, copies and waits, for their cost.
     """
 
     commands: list[Command] = field(default_factory=list)
     relocations: list[Relocation] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
-    works: list[Work] = field(default_factory=list)
+    works: list[Event] = field(default_factory=list)
 
     def keep(self, data: bytes) -> Place:
         """Adds a constant."""
@@ -67,17 +58,6 @@ class Stream:
         start = len(self.constants)
         self.constants += data
         return Place(CONSTANTS, start)
-
-
-class _Span(NamedTuple):
-    symbol: str
-    start: int
-    end: int
-    written: bool
-
-    def meets(self, other: _Span) -> bool:
-        overlap = self.symbol == other.symbol and self.start < other.end and other.start < self.end
-        return overlap and (self.written or other.written)
 
 
 class _Writer:
@@ -90,8 +70,7 @@ class _Writer:
         self.filters: dict[tuple[Filter, tuple[int, int], Order], tuple[Place, Part]] = {}
         self.tables: dict[bytes, int] = {}
         self.kept: dict[bytes, Place] = {}
-        self.in_flight: list[_Span] | None = None
-        self.before_had_table = False
+        self.flight = Flight(machine)
 
     # --- registers ---------------------------------------------------------------------------------------------------
 
@@ -146,10 +125,6 @@ class _Writer:
         self.set(f"{name}_STRIDE_X", by_column)
         self.set(f"{name}_ZERO_POINT", one.zero_point)
 
-    def span(self, one: FeatureMap, written: bool) -> _Span:
-        place, (start, end) = self.place(one.storage), one.span
-        return _Span(place.symbol, place.offset + start, place.offset + end, written)
-
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, step: Step, block: Block) -> None:
@@ -158,13 +133,13 @@ class _Writer:
         name = ", ".join(one.layers)
         if name and (not self.stream.marks or self.stream.marks[-1][1] != name):
             self.stream.marks.append((self.at, name))
-        copied = one.table is not None and one.table not in self.tables
-        function = 0 if one.table is None else _TABLE_FUNCTION + self.table(one.table)
+        table = None if one.table is None else self.table(one.table)
+        function = 0 if table is None else _TABLE_FUNCTION + table.start // _TABLE_BYTES
         self.inputs(step)
         self.output(step)
         if one.kind not in ELEMENTWISE:
             self.window(step, block)
-        weight_bytes, record_bytes = self.filter(step, block)
+        constants = self.filter(step, block)
         # Of 32 bits a table takes those of an int8.
         narrow = one.table is not None and one.ofm.dtype == "int32"
         self.set("ACTIVATION", function=function, clip_range=_CLIP_INT8 if narrow else 0)
@@ -172,9 +147,8 @@ class _Writer:
         self.set("ACTIVATION_MAX", one.high)
         self.scales(step)
         self.block(step, block)
-        self.start(step)
-        copied_bytes = len(one.table) if one.table is not None and copied else 0
-        self.stream.works.append(Work(step, block, weight_bytes, record_bytes, copied_bytes))
+        self.start(Kernel(step, block, self.place, constants, table))
+        self.stream.works.append(Work(step, block, *(span.end - span.start for span in constants)))
 
     def inputs(self, step: Step) -> None:
         one, ifm, second = step.operation, step.ifm, step.ifm2
@@ -223,11 +197,11 @@ class _Writer:
             decomposition=0,
         )
 
-    def filter(self, step: Step, block: Block) -> tuple[int, int]:
-        """Registers of weights and records, and bytes of both."""
+    def filter(self, step: Step, block: Block) -> tuple[Span, ...]:
+        """Registers of weights and records, and where both are."""
         whole, part = step.operation.filter, step.filter
         if whole is None or part is None:
-            return 0, 0
+            return ()
         order = Order(
             self.machine.ofm_ublock[2],
             block.shape[2],
@@ -248,7 +222,8 @@ class _Writer:
             self.region(f"{name}_REGION", place.symbol)
             self.address(f"{name}_BASE", place, start)
             self.set(f"{name}_LENGTH", length)
-        return where.weights[1], where.records[1]
+        first = place.offset
+        return tuple(Span(place.symbol, first + at, first + at + n) for at, n in (where.weights, where.records))
 
     def scales(self, step: Step) -> None:
         one = step.operation
@@ -267,16 +242,14 @@ class _Writer:
             self.set("IFM2_IB_START", block.ifm2_start)
         self.set("ACC_FORMAT", 0)
 
-    def start(self, step: Step) -> None:
-        one = step.operation
-        spans = [self.span(step.ofm, True), self.span(step.ifm, False)]
-        if isinstance(step.ifm2, FeatureMap):
-            spans.append(self.span(step.ifm2, False))
-        before = self.in_flight or []
-        # Without banks of its own a table lies where the next block may be.
-        shared = self.machine.reserved_banks == 0 and self.before_had_table and one.table is None
-        waits = shared or any(old.meets(new) for old in before for new in spans)
-        self.set("BLOCKDEP", 0 if waits else _MOST_BLOCKDEP)
+    def start(self, kernel: Kernel) -> None:
+        """The waits that a kernel needs, and the command that starts it."""
+        one = kernel.step.operation
+        waits, dependency = self.flight.start_kernel(kernel)
+        if waits:
+            self.append(command("OP_DMA_WAIT", outstanding=0))
+            self.stream.works.append(Wait())
+        self.set("BLOCKDEP", dependency)
         if self.machine.reserved_banks == 0 and one.table is None:
             self.tables.clear()
         if one.kind in _POOL_MODES:
@@ -285,40 +258,43 @@ class _Writer:
             self.append(command("OP_ELEMENTWISE", mode=ELEMENTWISE.index(one.kind)))
         else:
             self.append(command(f"OP_{one.kind.upper()}"))
-        self.in_flight = spans
-        self.before_had_table = one.table is not None
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
-    def table(self, data: bytes) -> int:
-        """The slot of a table in the shared memory, to which it is copied unless it is there."""
-        if data in self.tables:
-            return self.tables[data]
+    def table(self, data: bytes) -> Span:
+        """Where in the shared memory a table is, to which it is copied unless it is there."""
         slots = len(data) // _TABLE_BYTES
-        # A table lies at a multiple of its size; the first that is free, or else over the first.
-        taken = {slot + n for other, slot in self.tables.items() for n in range(len(other) // _TABLE_BYTES)}
-        free = (slot for slot in range(0, _TABLES, slots) if taken.isdisjoint(range(slot, slot + slots)))
-        slot = next(free, 0)
-        self.tables = {
-            other: at
-            for other, at in self.tables.items()
-            if at >= slot + slots or at + len(other) // _TABLE_BYTES <= slot
-        }
-        self.tables[data] = slot
-        if data not in self.kept:
-            self.kept[data] = self.stream.keep(data)
-        place = self.kept[data]
-        self.region("DMA0_SRC_REGION", place.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
-        self.address("DMA0_SRC", place)
+        if data not in self.tables:
+            # A table lies at a multiple of its size; the first that is free, or else over the first.
+            taken = {slot + n for other, slot in self.tables.items() for n in range(len(other) // _TABLE_BYTES)}
+            free = (slot for slot in range(0, _TABLES, slots) if taken.isdisjoint(range(slot, slot + slots)))
+            slot = next(free, 0)
+            self.tables = {
+                other: at
+                for other, at in self.tables.items()
+                if at >= slot + slots or at + len(other) // _TABLE_BYTES <= slot
+            }
+            self.tables[data] = slot
+            if data not in self.kept:
+                self.kept[data] = self.stream.keep(data)
+            self.copy(self.kept[data], Place(TABLES, slot * _TABLE_BYTES), len(data))
+        start = self.tables[data] * _TABLE_BYTES
+        return Span(TABLES, start, start + len(data))
+
+    def copy(self, source: Place, target: Place, nbytes: int) -> None:
+        """Starts a copy, once kernels are over that it would disturb."""
+        self.region("DMA0_SRC_REGION", source.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
+        self.address("DMA0_SRC", source)
         self.set("DMA0_DST_REGION", region=0, mode=_INTERNAL, stride_mode=0)
-        self.set("DMA0_DST", self.machine.lut_address + slot * _TABLE_BYTES)
-        self.set("DMA0_LEN", len(data))
-        if self.in_flight is not None:
-            self.append(command("OP_KERNEL_WAIT", outstanding=0))
-            self.in_flight = None
+        self.set("DMA0_DST", self.machine.lut_address + target.offset)
+        self.set("DMA0_LEN", nbytes)
+        spans = (Span(place.symbol, place.offset, place.offset + nbytes) for place in (source, target))
+        left = self.flight.start_copy(Copy(*spans))
+        if left is not None:
+            self.append(command("OP_KERNEL_WAIT", outstanding=left))
+            self.stream.works.append(Wait(left))
         self.append(command("OP_DMA_START"))
-        self.append(command("OP_DMA_WAIT", outstanding=0))
-        return slot
+        self.stream.works.append(CopyWork(nbytes))
 
 
 def _precision(one: FeatureMap) -> dict[str, int]:

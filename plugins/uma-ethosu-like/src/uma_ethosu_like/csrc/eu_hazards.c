@@ -184,13 +184,15 @@ static int job_at(const eu_op *op, int64_t index, eu_box *block, eu_box *input)
     return 1;
 }
 
-/* Whether a job of `op` may start while a block of the kernel before that it reads is unfinished. */
-static int overtakes(const eu_op *op, const eu_op *before)
+/* Whether a job of `op` may start while a block of the kernel before that it reads is unfinished, or overwrites a table
+ * that the kernel before reads: without banks of their own tables lie where blocks may be. */
+static int overtakes(const eu_memory *m, const eu_op *op, const eu_op *before)
 {
     const int64_t last = n_blocks(before) - 1;
     eu_box block, input, made;
     int job, behind;
 
+    if (op->blockdep > 0 && m->machine->reserved_banks == 0 && before->uses_lut && !op->uses_lut) return 1;
     for (job = 0; job < op->blockdep; job++) {
         if (!job_at(op, job, &block, &input)) return 0;
         for (behind = 0; job + behind < op->blockdep; behind++) {
@@ -247,7 +249,7 @@ int32_t eu_kernel_hazards(eu_memory *m)
     if (m->n_flight > 0) {
         const eu_box output = whole(&before->ofm);
 
-        if (overtakes(op, before) || map_meets(&before->ofm, &output, &op->weights) ||
+        if (overtakes(m, op, before) || map_meets(&before->ofm, &output, &op->weights) ||
             map_meets(&before->ofm, &output, &op->scales)) {
             m->result->other = before->word;
             return eu_fail(m, EU_FAULT_HAZARD_KERNEL, -1);
