@@ -186,7 +186,7 @@ static void read_output(eu_memory *m, eu_op *op)
     op->function = (int32_t)get(m, EU_ACTIVATION_FUNCTION);
     if (op->function == EU_ACTIVATE_NONE) return;
     if (op->function < EU_ACTIVATE_LUT0) {
-        eu_fail(m, EU_FAULT_UNSUPPORTED, EU_ACTIVATION_FUNCTION);
+        if (op->ofm.bytes != 2 || !op->ofm.is_signed) eu_fail(m, EU_FAULT_UNSUPPORTED, EU_ACTIVATION_FUNCTION);
         return;
     }
     slot = op->function - EU_ACTIVATE_LUT0;

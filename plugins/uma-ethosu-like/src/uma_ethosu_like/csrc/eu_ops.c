@@ -3,6 +3,7 @@
 
 #include "eu_arith.h"
 #include "eu_op.h"
+#include "eu_sigmoid.h"
 
 #define SCALE_RECORD_BYTES 10
 
@@ -26,7 +27,10 @@ void eu_store(eu_memory *m, int64_t value, int64_t at)
     int32_t byte;
 
     /* Between the limits of 64 bits there is room: scaled values of fuzzed streams may have met them. */
-    value = eu_clamped(value, -((int64_t)1 << 62), (int64_t)1 << 62) + op->ofm.zero;
+    value = eu_clamped(value, -((int64_t)1 << 62), (int64_t)1 << 62);
+    if (op->function == EU_ACTIVATE_SIGMOID) value = eu_sigmoid(value);
+    if (op->function == EU_ACTIVATE_TANH) value = eu_tanh(value);
+    value += op->ofm.zero;
     if (op->clip) value = eu_clamped(value, op->least, op->most);
     if (op->uses_lut) {
         const uint8_t *table = m->lut + op->lut_start;
