@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uma.errors import PluginError
-from uma_ethosu_like.compression import ALIGNMENT, encode
+
+from .compression import ALIGNMENT, encode
 
 __all__ = ["Order", "Part", "Record", "parts_of", "traversal"]
 
