@@ -85,6 +85,7 @@ def test_a_model_gives_what_litert_gives(tmp_path: Path) -> None:
     assert counters["conv_cycles"] > 0 == counters["pool_cycles"]
 
 
+@pytest.mark.soak
 def test_a_fault_is_said_in_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.tflite").write_bytes(small_net(1))
     monkeypatch.setattr(lower, "write_payload", lambda words, macs: write_payload(words, 64))

@@ -1,8 +1,8 @@
 """Target kind ``ethosu_like``: an NPU that runs command streams of Arm's Ethos-U55, with a simulator.
 
 README.md says what of the machine is public, and what is assumed. `machine` and `commands` are its data sheet in
-Python: configurations and memories, and the table of commands; `payload` is what a driver is given, `job` reads models
-from files.
+Python: configurations and memories, and the table of commands (in C by `headers`); `payload` is what a driver is
+given, `job` reads models from files.
 
 Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
 `scaling` what the model's scales are for the machine, `softmax` a sequence of them, `plan` a region as operations with

@@ -6,7 +6,7 @@ Registers keep their values from one operation to the next; ``OP_`` commands do 
 
 Codes, names and bits are those of the public header of the machine (ethosu_interface_u55.h in Arm's core driver,
 Apache-2.0), without its prefix ``NPU_``. Commands that only Ethos-U65 has (a second core) are not in the table.
-``csrc/eu_commands.h`` is `c_header`, and nothing else.
+``csrc/eu_commands.h`` is made from it by `headers`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from functools import cached_property
 
 from uma.errors import PluginError
 
-from . import machine
-from .machine import c_enum
-
 __all__ = [
+    "BY_CODE",
     "BY_NAME",
     "COMMANDS",
+    "ENUMS",
     "OPERATIONS",
     "REGIONS",
     "SLOTS",
@@ -30,7 +29,6 @@ __all__ = [
     "Command",
     "CommandType",
     "Field",
-    "c_header",
     "command",
     "decode",
     "describe",
@@ -196,6 +194,25 @@ _CLIP_RANGES = {0: "ofm_precision", 2: "uint8", 3: "int8", 5: "int16"}
 _WEIGHT_ORDERS = _named("depth_first", "part_kernel_first")
 _REGION_MODES = _named("external", "internal")
 _STRIDE_MODES = _named("1d", "2d", "3d")
+
+ENUMS: Mapping[str, Mapping[int, str]] = {
+    "POOL": _POOL_MODES,
+    "ELEMENTWISE": _ELEMENTWISE_MODES,
+    "TYPE": _TYPES,
+    "PRECISION": _PRECISIONS,
+    "FORMAT": _FORMATS,
+    "UPSCALE": _UPSCALES,
+    "OPERAND_SCALE": _OPERAND_SCALES,
+    "SCALE": _OFM_SCALES,
+    "ROUND": _ROUNDINGS,
+    "ACC": _ACCUMULATORS,
+    "ACTIVATE": _ACTIVATIONS,
+    "CLIP": _CLIP_RANGES,
+    "WEIGHT_ORDER": _WEIGHT_ORDERS,
+    "DMA": _REGION_MODES,
+    "DMA_STRIDE": _STRIDE_MODES,
+}
+"""What values of fields are called, by the prefix that they have in C."""
 
 _KERNELS = ("conv", "depthwise", "pool", "elementwise")
 _WINDOWS = ("conv", "depthwise", "pool")
@@ -397,11 +414,12 @@ COMMANDS: tuple[CommandType, ...] = (
 )
 """All of them: operations, registers of one word, registers of two."""
 
-_BY_CODE = sorted(COMMANDS, key=lambda kind: kind.header)
+BY_CODE: tuple[CommandType, ...] = tuple(sorted(COMMANDS, key=lambda kind: kind.header))
+"""The same, by the low half of the first word."""
 
 SLOTS: tuple[str, ...] = tuple(
     kind.register if one.name == "value" else f"{kind.register}_{one.name.upper()}"
-    for kind in _BY_CODE
+    for kind in BY_CODE
     for one in kind.fields
 )
 """What the fields set, in the order of the machine's state in C: the register, and the field where it has several."""
@@ -471,98 +489,3 @@ def describe(words: Sequence[int]) -> list[tuple[int, str]]:
         PluginError: as `decode`.
     """
     return [(WORD_BYTES * at, str(one)) for at, one in decode(words)]
-
-
-_ENUMS: Mapping[str, Mapping[int, str]] = {
-    "POOL": _POOL_MODES,
-    "ELEMENTWISE": _ELEMENTWISE_MODES,
-    "TYPE": _TYPES,
-    "PRECISION": _PRECISIONS,
-    "FORMAT": _FORMATS,
-    "UPSCALE": _UPSCALES,
-    "OPERAND_SCALE": _OPERAND_SCALES,
-    "SCALE": _OFM_SCALES,
-    "ROUND": _ROUNDINGS,
-    "ACC": _ACCUMULATORS,
-    "ACTIVATE": _ACTIVATIONS,
-    "CLIP": _CLIP_RANGES,
-    "WEIGHT_ORDER": _WEIGHT_ORDERS,
-    "DMA": _REGION_MODES,
-    "DMA_STRIDE": _STRIDE_MODES,
-}
-
-
-def c_header() -> str:
-    """The table in C: what the simulator decodes and checks with."""
-    fields = [one for kind in _BY_CODE for one in kind.fields]
-    enums = [
-        line
-        for prefix, names in _ENUMS.items()
-        for line in c_enum([f"EU_{prefix}_{name.upper()} = {value}" for value, name in names.items()])
-    ]
-    lines = [
-        "/* Made from the table in commands.py by `python -m uma_ethosu_like.commands`; do not edit. */",
-        "#ifndef EU_COMMANDS_H",
-        "#define EU_COMMANDS_H",
-        "",
-        "#include <stdint.h>",
-        "",
-        "/* Bits of a command: those of its word `word` from lsb on, continued by those from upper_lsb on; a two's",
-        " * complement if least < 0. Legal: from least to most, a multiple of `multiple`; and bit `value` of `legal`",
-        " * is set, where that is not 0.",
-        " */",
-        "typedef struct eu_field {",
-        "    uint8_t word, lsb, bits, upper_lsb, upper_bits, multiple;",
-        "    uint32_t legal;",
-        "    int64_t least, most;",
-        "} eu_field;",
-        "",
-        "/* `header` is the low half of its first word; its fields are eu_fields[first] on, which are its slots in the",
-        " * state too; read_by has the bits EU_READ_* of the operations that may read what it sets. */",
-        "typedef struct eu_command {",
-        "    uint16_t header;",
-        "    uint8_t words, first, fields, read_by;",
-        "} eu_command;",
-        "",
-        *enums,
-        *c_enum([f"EU_READ_{name.upper()} = {1 << n}" for n, name in enumerate(OPERATIONS)]),
-        "",
-        *(f"#define EU_{kind.name} {kind.header:#06x}u" for kind in _BY_CODE),
-        "",
-        f"#define EU_N_COMMANDS {len(_BY_CODE)}",
-        f"#define EU_N_REGIONS {REGIONS}",
-        "",
-        "/* The state, one slot for each field. */",
-        "enum {",
-        *(f"    EU_{slot}," for slot in SLOTS),
-        "    EU_N_FIELDS",
-        "};",
-        "",
-        "static const eu_field eu_fields[EU_N_FIELDS] = {",
-        *(f"    {_c_field(one)}, /* EU_{slot} */" for slot, one in zip(SLOTS, fields, strict=True)),
-        "};",
-        "",
-        "/* By header, ascending. */",
-        "static const eu_command eu_commands[EU_N_COMMANDS] = {",
-    ]
-    first = 0
-    for kind in _BY_CODE:
-        reads = sum(1 << OPERATIONS.index(name) for name in kind.read_by)
-        lines.append(f"    {{EU_{kind.name}, {kind.words}, {first}, {len(kind.fields)}, {reads}}},")
-        first += len(kind.fields)
-    return "\n".join([*lines, "};", "", "#endif", ""])
-
-
-def _c_field(one: Field) -> str:
-    shift = 0 if one.payload else 16
-    upper = one.upper[0] + shift if one.upper[1] else 0
-    legal = sum(1 << value for value in one.names)
-    numbers = (int(one.payload), one.lsb + shift, one.bits, upper, one.upper[1], one.multiple, legal)
-    return f"{{{', '.join(map(str, numbers))}u, {one.low}, {one.most}}}"
-
-
-if __name__ == "__main__":
-    from pathlib import Path
-
-    for name, text in {"eu_commands.h": c_header(), "eu_machine.h": machine.c_header()}.items():
-        (Path(__file__).parent / "csrc" / name).write_text(text, encoding="utf-8")

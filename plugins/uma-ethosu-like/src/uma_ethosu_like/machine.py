@@ -6,13 +6,12 @@ architecture_features.py); `Configuration` is one of them. Cycles are estimates 
 A *micro-block* is what the array computes at once: rows, columns and channels of the output; it multiplies 8 channels
 of the input for each. Its *shared memory* (SHRAM) is divided into banks of 1 KiB, which hold a block of the input, a
 block of accumulators, the output on its way out, weights, and look-up tables. A part begins and ends at a multiple of
-its *granule*, in banks. ``csrc/eu_machine.h`` is `c_header`, and nothing else.
+its *granule*, in banks. ``csrc/eu_machine.h`` is made from it by `headers`.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uma.errors import UsageError
@@ -30,8 +29,6 @@ __all__ = [
     "OUTPUT_CYCLES",
     "Configuration",
     "Machine",
-    "c_enum",
-    "c_header",
     "check_target",
 ]
 
@@ -222,55 +219,3 @@ class Machine:
     def arena_bytes(self) -> int:
         """What feature maps may take."""
         return self.sram_bytes if self.arena_cache_bytes is None else self.arena_cache_bytes
-
-
-def c_enum(names: Sequence[str]) -> list[str]:
-    """The lines of an enum in C."""
-    return textwrap.wrap(f"enum {{ {', '.join(names)} }};", 116, subsequent_indent="    ", break_long_words=False)
-
-
-def c_header() -> str:
-    """The configurations in C, for the simulator."""
-    rows = []
-    for one in CONFIGURATIONS.values():
-        numbers = (one.macs, one.config_word, one.banks, one.reserved_banks)
-        triples = (one.ofm_ublock, one.ifm_ublock, one.granules, one.output_cycles, one.activation_cycles)
-        lists = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in triples)
-        rows.append(f"    {{{', '.join(map(str, numbers))}, {lists}}},")
-    major, minor, patch = ARCHITECTURE
-    lines = [
-        "/* Made from the table in machine.py by `python -m uma_ethosu_like.commands`; do not edit. */",
-        "#ifndef EU_MACHINE_H",
-        "#define EU_MACHINE_H",
-        "",
-        "#include <stdint.h>",
-        "",
-        *c_enum([*(f"EU_GRANULE_{name.upper()}" for name in GRANULES), "EU_N_GRANULES"]),
-        *c_enum([*(f"EU_CYCLES_{name.upper()}" for name in OUTPUT_CYCLES), "EU_N_CYCLES"]),
-        *c_enum(["EU_CYCLES_TABLE", "EU_CYCLES_RELU", "EU_N_ACTIVATION_CYCLES"]),
-        "",
-        f"#define EU_BANK_BYTES {BANK_BYTES}",
-        f"#define EU_OUTPUT_BANKS {OUTPUT_BANKS}",
-        f"#define EU_LUT_BANKS {LUT_BANKS}",
-        f"#define EU_MAX_BANKS {max(one.banks for one in CONFIGURATIONS.values())}",
-        f"#define EU_ARCH_MAJOR {major}",
-        f"#define EU_ARCH_MINOR {minor}",
-        f"#define EU_ARCH_PATCH {patch}",
-        f"#define EU_N_MACHINES {len(CONFIGURATIONS)}",
-        "",
-        "/* Blocks are rows, columns, channels; granules are banks; cycles per element are eighths; the register",
-        " * CONFIG holds `config`. */",
-        "typedef struct eu_machine {",
-        "    uint16_t macs, config;",
-        "    uint8_t banks, reserved_banks, ofm_ublock[3], ifm_ublock[3];",
-        "    uint8_t granules[EU_N_GRANULES], output_cycles[EU_N_CYCLES], activation_cycles[EU_N_ACTIVATION_CYCLES];",
-        "} eu_machine;",
-        "",
-        "static const eu_machine eu_machines[EU_N_MACHINES] = {",
-        *rows,
-        "};",
-        "",
-        "#endif",
-        "",
-    ]
-    return "\n".join(lines)

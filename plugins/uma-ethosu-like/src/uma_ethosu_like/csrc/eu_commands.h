@@ -1,4 +1,4 @@
-/* Made from the table in commands.py by `python -m uma_ethosu_like.commands`; do not edit. */
+/* Made from the table in commands.py by `python -m uma_ethosu_like.headers`; do not edit. */
 #ifndef EU_COMMANDS_H
 #define EU_COMMANDS_H
 
