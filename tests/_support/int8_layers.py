@@ -123,7 +123,7 @@ class Random:
         return Function([x], call("nn.global_max_pool", x))
 
     def mean(self) -> Function:
-        x = Var("x", TensorType((1, self.upto(9), self.upto(9), self.upto(20)), "int8"))
+        x = Var("x", TensorType((1, self.upto(9), self.upto(9), self.upto(7)), "int8"))
         axes = [(1, 2), (1,), (2,), (3,), (2, 3), (1, 2, 3)][self.upto(5, 0)]
         sums = call("qnn.sum", x, axis=axes, keepdims=self.chance(0.5), **self.zeros("input"))
         attrs = {"scale": self.scale(-9, -2), "dtype": "int8", "axis": -1, **self.zeros("output")}

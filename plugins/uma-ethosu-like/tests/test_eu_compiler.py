@@ -12,7 +12,9 @@ import pytest
 from tests._support.int8_layers import KINDS, Random
 from tests._support.tflite_builder import litert
 
+import uma
 import uma_ethosu_like.lower
+from uma.cli import main
 from uma.hookspecs import MatchedRegion
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
@@ -195,6 +197,18 @@ def test_a_keyword_spotter_is_one_stream_as_litert_has_it(npu: Any, models: Path
 @pytest.mark.soak
 def test_models_are_one_stream_as_litert_has_them(npu: Any, models: Path) -> None:
     check(npu, whole_models(models, ["kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8"], MACS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8"])
+def test_models_are_built_for_the_npu_alone_and_run_by_its_driver(models: Path, tmp_path: Path, name: str) -> None:
+    path = models / "mlperf-tiny" / f"{name}.tflite"
+    data = np.random.default_rng(1).integers(-128, 128, SHAPES.get(name, (1, 32, 32, 3)), dtype=np.int8)
+    command = ["build", str(path), "--target", "ethosu_like", "--require-offload", "100%", "-o", str(tmp_path / "out")]
+    assert main(command) == 0
+    [made] = uma.load(tmp_path / "out").run(data).values()
+    [expected] = litert(path.read_bytes(), data)
+    np.testing.assert_array_equal(made, expected)
 
 
 def test_a_residual_block_lives_in_one_workspace(npu: Any) -> None:
