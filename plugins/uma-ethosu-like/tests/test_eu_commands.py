@@ -102,6 +102,7 @@ def test_known_words() -> None:
     ).words == (0x00560122,)
     assert command("SET_IFM_ZERO_POINT", -128).words == (0xFF800109,)
     assert command("SET_OFM_SCALE", 0x40000000, shift=31).words == (0x001F4024, 0x40000000)
+    assert command("SET_OFM_STRIDE_Y", -646).words == (0x00FF4015, 0xFFFFFD7A)
     assert STOP.words == (0xFFFF0000,)
 
 

@@ -150,6 +150,10 @@ TRAPS = {
     "a tile behind the end": Trap("address", on(ADD, IFM2_WIDTH0_M1=1, IFM2_BASE1=96), "SET_IFM2_BASE1.value"),
     "an output behind the end": Trap("address", on(POOL, OFM_STRIDE_Y=64), "SET_OFM_BASE0.value"),
     "bricks behind the end": Trap("address", on(ADD, **typed("IFM", format=1), IFM_STRIDE_C=16), "SET_IFM_BASE0.value"),
+    "rows before the beginning": Trap("address", on(POOL, OFM_STRIDE_Y=-32), "SET_OFM_BASE0.value"),
+    "a stride whose sign is not repeated": Trap(
+        "reserved", [BY_NAME["SET_OFM_STRIDE_Y"].header, 0xFFFFFFE0], "SET_OFM_STRIDE_Y.value"
+    ),
     "no region": Trap("address", on(ADD, IFM_REGION=7), "SET_IFM_BASE0.value"),
     "weights behind the end": Trap("address", on(CONV, WEIGHT_LENGTH=80), "SET_WEIGHT_BASE.value"),
     "a copy from behind the end": Trap("address", on(DMA, DMA0_LEN=272), "SET_DMA0_SRC.value"),
@@ -270,6 +274,18 @@ def test_waits_cover_hazards(npu: Any, make_case: Callable[..., Any]) -> None:
     doubled = np.clip(np.arange(128) + 0, -128, 127).astype(np.int8).tobytes()
     assert ended[4].regions[4] == doubled  # the input and zeros
     assert ended[4].regions[6] == REGIONS[5]
+
+
+def test_strides_may_be_negative(npu: Any, make_case: Callable[..., Any]) -> None:
+    """A map that is written from its end on."""
+    backwards = {"OFM_BASE0": 120, "OFM_STRIDE_Y": -32, "OFM_STRIDE_X": -8}
+    [ended] = npu.run(make_case(on(ADD, **backwards)))
+    assert ended.fault == "none"
+    given = np.frombuffer(REGIONS[2], np.int8).reshape(16, 8)
+    np.testing.assert_array_equal(np.frombuffer(ended.regions[4], np.int8).reshape(16, 8), given[::-1])
+    brought = {"DMA0_DST_REGION": {"region": 6, "mode": 0, "stride_mode": 0}, "DMA0_LEN": 16, "OFM_REGION": 6}
+    [ended] = npu.run(make_case([*START, *setting({**brought, **backwards}), *DMA, *ADD, *STOP]))
+    assert ended.fault == "copy hazard"  # the last pixels are the first bytes
 
 
 def test_faults_leave_the_simulator_usable(npu: Any, make_case: Callable[..., Any]) -> None:

@@ -1,8 +1,8 @@
 """The simulator against LiteRT: models and random graphs, compiled by Vela, give the same bytes.
 
 Outside of what is compared: fully connected layers, which LiteRT scales in float64 and Vela in fixed point (their own
-reference is below); LOGISTIC in int8, whose table Vela rounds another way at some entries; ABS in int16, which differs
-by one in a few values.
+reference is below); LOGISTIC in int8, whose table Vela rounds another way at some entries; ABS in int16, whose
+scales LiteRT divides in float32 and Vela in float64.
 """
 
 from __future__ import annotations

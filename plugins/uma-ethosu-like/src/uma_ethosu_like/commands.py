@@ -59,6 +59,7 @@ class Field:
         upper: position and number of the bits that continue it, where they are not beside the others.
         multiple: legal values are multiples of it.
         payload: whether it lies in the second word.
+        sign_bits: of a payload, bits of the parameter, from 0 on, that repeat its sign.
         names: what values are called, by value.
     """
 
@@ -70,6 +71,7 @@ class Field:
     upper: tuple[int, int] = (0, 0)
     multiple: int = 1
     payload: bool = False
+    sign_bits: int = 0
     names: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
@@ -100,6 +102,8 @@ class Field:
         low, high = value & (1 << self.bits) - 1, value >> self.bits & (1 << self.upper[1]) - 1
         word = low << self.lsb | high << self.upper[0]
         words[self.payload] |= word if self.payload else word << 16
+        if value < 0:
+            words[0] |= (1 << self.sign_bits) - 1 << 16
 
     @property
     def mask(self) -> int:
@@ -233,6 +237,11 @@ def _payload(multiple: int = 1) -> Field:
     return Field("value", 0, 32, multiple=multiple, payload=True)
 
 
+def _stride() -> Field:
+    """Addresses have 40 bits in the family; a stride of this machine has 32, with sign."""
+    return Field("value", 0, 32, -(1 << 31), payload=True, sign_bits=8)
+
+
 def _op(name: str, code: int, doc: str, *fields: Field) -> CommandType:
     return CommandType(f"OP_{name}", code, doc, fields)
 
@@ -255,7 +264,13 @@ def _map(name: str, code: int, doc: str, read_by: tuple[str, ...]) -> list[Comma
     return [
         *bases,
         *(
-            _set(f"{name}_STRIDE_{axis}", code + 4 + n, f"{doc}: {what}", read_by, _payload())
+            _set(
+                f"{name}_STRIDE_{axis}",
+                code + 4 + n,
+                f"{doc}: {what}",
+                read_by,
+                _payload() if axis == "C" else _stride(),
+            )
             for n, (axis, what) in enumerate(strides.items())
         ),
     ]

@@ -40,10 +40,10 @@ def commands_header() -> str:
         "",
         "/* Bits of a command: those of its word `word` from lsb on, continued by those from upper_lsb on; a two's",
         " * complement if least < 0. Legal: from least to most, a multiple of `multiple`; and bit `value` of `legal`",
-        " * is set, where that is not 0.",
+        " * is set, where that is not 0. So many sign_bits of the first word, from bit 16 on, repeat the sign.",
         " */",
         "typedef struct eu_field {",
-        "    uint8_t word, lsb, bits, upper_lsb, upper_bits, multiple;",
+        "    uint8_t word, lsb, bits, upper_lsb, upper_bits, multiple, sign_bits;",
         "    uint32_t legal;",
         "    int64_t least, most;",
         "} eu_field;",
@@ -88,7 +88,7 @@ def _c_field(one: Field) -> str:
     shift = 0 if one.payload else 16
     upper = one.upper[0] + shift if one.upper[1] else 0
     legal = sum(1 << value for value in one.names)
-    numbers = (int(one.payload), one.lsb + shift, one.bits, upper, one.upper[1], one.multiple, legal)
+    numbers = (int(one.payload), one.lsb + shift, one.bits, upper, one.upper[1], one.multiple, one.sign_bits, legal)
     return f"{{{', '.join(map(str, numbers))}u, {one.low}, {one.most}}}"
 
 

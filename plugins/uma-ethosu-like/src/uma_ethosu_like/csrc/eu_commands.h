@@ -6,10 +6,10 @@
 
 /* Bits of a command: those of its word `word` from lsb on, continued by those from upper_lsb on; a two's
  * complement if least < 0. Legal: from least to most, a multiple of `multiple`; and bit `value` of `legal`
- * is set, where that is not 0.
+ * is set, where that is not 0. So many sign_bits of the first word, from bit 16 on, repeat the sign.
  */
 typedef struct eu_field {
-    uint8_t word, lsb, bits, upper_lsb, upper_bits, multiple;
+    uint8_t word, lsb, bits, upper_lsb, upper_bits, multiple, sign_bits;
     uint32_t legal;
     int64_t least, most;
 } eu_field;
@@ -258,120 +258,120 @@ enum {
 };
 
 static const eu_field eu_fields[EU_N_FIELDS] = {
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OP_STOP_MASK */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OP_IRQ_MASK */
-    {0, 16, 3, 0, 0, 1, 7u, 0, 2}, /* EU_OP_POOL_MODE */
-    {0, 16, 6, 0, 0, 1, 1023u, 0, 9}, /* EU_OP_ELEMENTWISE_MODE */
-    {0, 16, 4, 0, 0, 1, 0u, 0, 15}, /* EU_OP_DMA_WAIT_OUTSTANDING */
-    {0, 16, 2, 0, 0, 1, 0u, 0, 3}, /* EU_OP_KERNEL_WAIT_OUTSTANDING */
-    {0, 16, 1, 0, 0, 1, 0u, 0, 1}, /* EU_OP_PMU_MASK_ENABLE */
-    {0, 16, 7, 0, 0, 1, 0u, 0, 127}, /* EU_IFM_PAD_TOP */
-    {0, 16, 7, 0, 0, 1, 0u, 0, 127}, /* EU_IFM_PAD_LEFT */
-    {0, 16, 8, 0, 0, 1, 0u, 0, 255}, /* EU_IFM_PAD_RIGHT */
-    {0, 16, 8, 0, 0, 1, 0u, 0, 255}, /* EU_IFM_PAD_BOTTOM */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM_DEPTH_M1 */
-    {0, 16, 1, 0, 0, 1, 3u, 0, 1}, /* EU_IFM_PRECISION_TYPE */
-    {0, 18, 2, 0, 0, 1, 7u, 0, 2}, /* EU_IFM_PRECISION_PRECISION */
-    {0, 22, 2, 0, 0, 1, 3u, 0, 1}, /* EU_IFM_PRECISION_FORMAT */
-    {0, 24, 2, 0, 0, 1, 7u, 0, 2}, /* EU_IFM_PRECISION_SCALE_MODE */
-    {0, 16, 2, 0, 0, 1, 7u, 0, 2}, /* EU_IFM_UPSCALE */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_IFM_ZERO_POINT */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM_WIDTH0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM_HEIGHT0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM_HEIGHT1_M1 */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_IFM_IB_END */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_IFM_REGION */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_WIDTH_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_HEIGHT_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_DEPTH_M1 */
-    {0, 16, 1, 0, 0, 1, 3u, 0, 1}, /* EU_OFM_PRECISION_TYPE */
-    {0, 17, 2, 0, 0, 1, 7u, 0, 2}, /* EU_OFM_PRECISION_PRECISION */
-    {0, 22, 2, 0, 0, 1, 3u, 0, 1}, /* EU_OFM_PRECISION_FORMAT */
-    {0, 24, 1, 0, 0, 1, 3u, 0, 1}, /* EU_OFM_PRECISION_SCALE_MODE */
-    {0, 30, 2, 0, 0, 1, 7u, 0, 2}, /* EU_OFM_PRECISION_ROUND_MODE */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_OFM_BLK_WIDTH_M1 */
-    {0, 16, 5, 0, 0, 1, 0u, 0, 31}, /* EU_OFM_BLK_HEIGHT_M1 */
-    {0, 16, 7, 0, 0, 1, 0u, 0, 127}, /* EU_OFM_BLK_DEPTH_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_OFM_ZERO_POINT */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_WIDTH0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_HEIGHT0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_OFM_HEIGHT1_M1 */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_OFM_REGION */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_KERNEL_WIDTH_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_KERNEL_HEIGHT_M1 */
-    {0, 16, 1, 22, 1, 1, 0u, 0, 2}, /* EU_KERNEL_STRIDE_STRIDE_X_M1 */
-    {0, 17, 1, 25, 1, 1, 0u, 0, 2}, /* EU_KERNEL_STRIDE_STRIDE_Y_M1 */
-    {0, 18, 1, 0, 0, 1, 3u, 0, 1}, /* EU_KERNEL_STRIDE_WEIGHT_ORDER */
-    {0, 19, 1, 0, 0, 1, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DILATION_X_M1 */
-    {0, 20, 1, 0, 0, 1, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DILATION_Y_M1 */
-    {0, 21, 1, 0, 0, 1, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DECOMPOSITION */
-    {0, 16, 2, 0, 0, 1, 7u, 0, 2}, /* EU_ACC_FORMAT */
-    {0, 16, 5, 0, 0, 1, 16711705u, 0, 23}, /* EU_ACTIVATION_FUNCTION */
-    {0, 28, 3, 0, 0, 1, 45u, 0, 5}, /* EU_ACTIVATION_CLIP_RANGE */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_ACTIVATION_MIN */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_ACTIVATION_MAX */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_WEIGHT_REGION */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_SCALE_REGION */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_AB_START */
-    {0, 16, 2, 0, 0, 1, 0u, 0, 3}, /* EU_BLOCKDEP */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_DMA0_SRC_REGION_REGION */
-    {0, 24, 1, 0, 0, 1, 3u, 0, 1}, /* EU_DMA0_SRC_REGION_MODE */
-    {0, 25, 2, 0, 0, 1, 7u, 0, 2}, /* EU_DMA0_SRC_REGION_STRIDE_MODE */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_DMA0_DST_REGION_REGION */
-    {0, 24, 1, 0, 0, 1, 3u, 0, 1}, /* EU_DMA0_DST_REGION_MODE */
-    {0, 25, 2, 0, 0, 1, 7u, 0, 2}, /* EU_DMA0_DST_REGION_STRIDE_MODE */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_DMA0_SIZE0 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_DMA0_SIZE1 */
-    {0, 16, 1, 0, 0, 1, 0u, 0, 1}, /* EU_IFM2_BROADCAST_HEIGHT */
-    {0, 17, 1, 0, 0, 1, 0u, 0, 1}, /* EU_IFM2_BROADCAST_WIDTH */
-    {0, 18, 1, 0, 0, 1, 0u, 0, 1}, /* EU_IFM2_BROADCAST_DEPTH */
-    {0, 22, 1, 0, 0, 1, 0u, 0, 1}, /* EU_IFM2_BROADCAST_REVERSED */
-    {0, 23, 1, 0, 0, 1, 0u, 0, 1}, /* EU_IFM2_BROADCAST_SCALAR */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_IFM2_SCALAR */
-    {0, 16, 1, 0, 0, 1, 3u, 0, 1}, /* EU_IFM2_PRECISION_TYPE */
-    {0, 18, 2, 0, 0, 1, 7u, 0, 2}, /* EU_IFM2_PRECISION_PRECISION */
-    {0, 22, 2, 0, 0, 1, 3u, 0, 1}, /* EU_IFM2_PRECISION_FORMAT */
-    {0, 16, 16, 0, 0, 1, 0u, -32768, 32767}, /* EU_IFM2_ZERO_POINT */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM2_WIDTH0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM2_HEIGHT0_M1 */
-    {0, 16, 16, 0, 0, 1, 0u, 0, 65535}, /* EU_IFM2_HEIGHT1_M1 */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_IFM2_IB_START */
-    {0, 16, 3, 0, 0, 1, 0u, 0, 7}, /* EU_IFM2_REGION */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_BASE0 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_BASE1 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_BASE2 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_BASE3 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_STRIDE_X */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_STRIDE_Y */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM_STRIDE_C */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_BASE0 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_BASE1 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_BASE2 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_BASE3 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_STRIDE_X */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_STRIDE_Y */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_STRIDE_C */
-    {1, 0, 32, 0, 0, 16, 0u, 0, 4294967295}, /* EU_WEIGHT_BASE */
-    {1, 0, 32, 0, 0, 16, 0u, 0, 4294967295}, /* EU_WEIGHT_LENGTH */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_SCALE_BASE */
-    {1, 0, 32, 0, 0, 16, 0u, 0, 4294967295}, /* EU_SCALE_LENGTH */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OFM_SCALE */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_OFM_SCALE_SHIFT */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OPA_SCALE */
-    {0, 16, 6, 0, 0, 1, 0u, 0, 63}, /* EU_OPA_SCALE_SHIFT */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_OPB_SCALE */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_DMA0_SRC */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_DMA0_DST */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_DMA0_LEN */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_DMA0_SKIP0 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_DMA0_SKIP1 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_BASE0 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_BASE1 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_BASE2 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_BASE3 */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_STRIDE_X */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_STRIDE_Y */
-    {1, 0, 32, 0, 0, 1, 0u, 0, 4294967295}, /* EU_IFM2_STRIDE_C */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OP_STOP_MASK */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OP_IRQ_MASK */
+    {0, 16, 3, 0, 0, 1, 0, 7u, 0, 2}, /* EU_OP_POOL_MODE */
+    {0, 16, 6, 0, 0, 1, 0, 1023u, 0, 9}, /* EU_OP_ELEMENTWISE_MODE */
+    {0, 16, 4, 0, 0, 1, 0, 0u, 0, 15}, /* EU_OP_DMA_WAIT_OUTSTANDING */
+    {0, 16, 2, 0, 0, 1, 0, 0u, 0, 3}, /* EU_OP_KERNEL_WAIT_OUTSTANDING */
+    {0, 16, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_OP_PMU_MASK_ENABLE */
+    {0, 16, 7, 0, 0, 1, 0, 0u, 0, 127}, /* EU_IFM_PAD_TOP */
+    {0, 16, 7, 0, 0, 1, 0, 0u, 0, 127}, /* EU_IFM_PAD_LEFT */
+    {0, 16, 8, 0, 0, 1, 0, 0u, 0, 255}, /* EU_IFM_PAD_RIGHT */
+    {0, 16, 8, 0, 0, 1, 0, 0u, 0, 255}, /* EU_IFM_PAD_BOTTOM */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM_DEPTH_M1 */
+    {0, 16, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_IFM_PRECISION_TYPE */
+    {0, 18, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_IFM_PRECISION_PRECISION */
+    {0, 22, 2, 0, 0, 1, 0, 3u, 0, 1}, /* EU_IFM_PRECISION_FORMAT */
+    {0, 24, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_IFM_PRECISION_SCALE_MODE */
+    {0, 16, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_IFM_UPSCALE */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_IFM_ZERO_POINT */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM_WIDTH0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM_HEIGHT0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM_HEIGHT1_M1 */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_IFM_IB_END */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_IFM_REGION */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_WIDTH_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_HEIGHT_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_DEPTH_M1 */
+    {0, 16, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_OFM_PRECISION_TYPE */
+    {0, 17, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_OFM_PRECISION_PRECISION */
+    {0, 22, 2, 0, 0, 1, 0, 3u, 0, 1}, /* EU_OFM_PRECISION_FORMAT */
+    {0, 24, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_OFM_PRECISION_SCALE_MODE */
+    {0, 30, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_OFM_PRECISION_ROUND_MODE */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_OFM_BLK_WIDTH_M1 */
+    {0, 16, 5, 0, 0, 1, 0, 0u, 0, 31}, /* EU_OFM_BLK_HEIGHT_M1 */
+    {0, 16, 7, 0, 0, 1, 0, 0u, 0, 127}, /* EU_OFM_BLK_DEPTH_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_OFM_ZERO_POINT */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_WIDTH0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_HEIGHT0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_OFM_HEIGHT1_M1 */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_OFM_REGION */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_KERNEL_WIDTH_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_KERNEL_HEIGHT_M1 */
+    {0, 16, 1, 22, 1, 1, 0, 0u, 0, 2}, /* EU_KERNEL_STRIDE_STRIDE_X_M1 */
+    {0, 17, 1, 25, 1, 1, 0, 0u, 0, 2}, /* EU_KERNEL_STRIDE_STRIDE_Y_M1 */
+    {0, 18, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_KERNEL_STRIDE_WEIGHT_ORDER */
+    {0, 19, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DILATION_X_M1 */
+    {0, 20, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DILATION_Y_M1 */
+    {0, 21, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_KERNEL_STRIDE_DECOMPOSITION */
+    {0, 16, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_ACC_FORMAT */
+    {0, 16, 5, 0, 0, 1, 0, 16711705u, 0, 23}, /* EU_ACTIVATION_FUNCTION */
+    {0, 28, 3, 0, 0, 1, 0, 45u, 0, 5}, /* EU_ACTIVATION_CLIP_RANGE */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_ACTIVATION_MIN */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_ACTIVATION_MAX */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_WEIGHT_REGION */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_SCALE_REGION */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_AB_START */
+    {0, 16, 2, 0, 0, 1, 0, 0u, 0, 3}, /* EU_BLOCKDEP */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_DMA0_SRC_REGION_REGION */
+    {0, 24, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_DMA0_SRC_REGION_MODE */
+    {0, 25, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_DMA0_SRC_REGION_STRIDE_MODE */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_DMA0_DST_REGION_REGION */
+    {0, 24, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_DMA0_DST_REGION_MODE */
+    {0, 25, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_DMA0_DST_REGION_STRIDE_MODE */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_DMA0_SIZE0 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_DMA0_SIZE1 */
+    {0, 16, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_IFM2_BROADCAST_HEIGHT */
+    {0, 17, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_IFM2_BROADCAST_WIDTH */
+    {0, 18, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_IFM2_BROADCAST_DEPTH */
+    {0, 22, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_IFM2_BROADCAST_REVERSED */
+    {0, 23, 1, 0, 0, 1, 0, 0u, 0, 1}, /* EU_IFM2_BROADCAST_SCALAR */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_IFM2_SCALAR */
+    {0, 16, 1, 0, 0, 1, 0, 3u, 0, 1}, /* EU_IFM2_PRECISION_TYPE */
+    {0, 18, 2, 0, 0, 1, 0, 7u, 0, 2}, /* EU_IFM2_PRECISION_PRECISION */
+    {0, 22, 2, 0, 0, 1, 0, 3u, 0, 1}, /* EU_IFM2_PRECISION_FORMAT */
+    {0, 16, 16, 0, 0, 1, 0, 0u, -32768, 32767}, /* EU_IFM2_ZERO_POINT */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM2_WIDTH0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM2_HEIGHT0_M1 */
+    {0, 16, 16, 0, 0, 1, 0, 0u, 0, 65535}, /* EU_IFM2_HEIGHT1_M1 */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_IFM2_IB_START */
+    {0, 16, 3, 0, 0, 1, 0, 0u, 0, 7}, /* EU_IFM2_REGION */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM_BASE0 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM_BASE1 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM_BASE2 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM_BASE3 */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_IFM_STRIDE_X */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_IFM_STRIDE_Y */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM_STRIDE_C */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_BASE0 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_BASE1 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_BASE2 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_BASE3 */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_OFM_STRIDE_X */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_OFM_STRIDE_Y */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_STRIDE_C */
+    {1, 0, 32, 0, 0, 16, 0, 0u, 0, 4294967295}, /* EU_WEIGHT_BASE */
+    {1, 0, 32, 0, 0, 16, 0, 0u, 0, 4294967295}, /* EU_WEIGHT_LENGTH */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_SCALE_BASE */
+    {1, 0, 32, 0, 0, 16, 0, 0u, 0, 4294967295}, /* EU_SCALE_LENGTH */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OFM_SCALE */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_OFM_SCALE_SHIFT */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OPA_SCALE */
+    {0, 16, 6, 0, 0, 1, 0, 0u, 0, 63}, /* EU_OPA_SCALE_SHIFT */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_OPB_SCALE */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_DMA0_SRC */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_DMA0_DST */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_DMA0_LEN */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_DMA0_SKIP0 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_DMA0_SKIP1 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM2_BASE0 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM2_BASE1 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM2_BASE2 */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM2_BASE3 */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_IFM2_STRIDE_X */
+    {1, 0, 32, 0, 0, 1, 8, 0u, -2147483648, 2147483647}, /* EU_IFM2_STRIDE_Y */
+    {1, 0, 32, 0, 0, 1, 0, 0u, 0, 4294967295}, /* EU_IFM2_STRIDE_C */
 };
 
 /* By header, ascending. */

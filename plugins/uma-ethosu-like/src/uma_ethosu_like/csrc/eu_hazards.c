@@ -37,12 +37,13 @@ static int row_meets(const eu_map *map, const eu_box *box, int32_t y, int32_t x0
 
     if (x0 >= x1) return 0;
     for (c0 = box->c0; c0 < box->c1; c0 = c1) {
-        const int64_t first = eu_channel(map, c0);
-        int64_t start = eu_pixel(map, y, x0) + first, end, bytes;
+        const int64_t first = eu_channel(map, c0), left = eu_pixel(map, y, x0) + first;
+        const int64_t right = eu_pixel(map, y, x1 - 1) + first;
+        int64_t start = left < right ? left : right, end, bytes;
 
         c1 = map->bricks ? smaller(c0 / EU_BRICK * EU_BRICK + EU_BRICK, box->c1) : box->c1;
         bytes = (int64_t)(c1 - c0) * map->bytes;
-        end = eu_pixel(map, y, x1 - 1) + first + bytes;
+        end = (left < right ? right : left) + bytes;
         if (start >= range->end || end <= range->start) continue;
         for (x = x0; x < x1; x++) {
             start = eu_pixel(map, y, x) + first;

@@ -109,11 +109,12 @@ static void read_place(eu_memory *m, eu_map *map, const map_slots *s, int writte
         const int32_t height0 = tile % 2 ? map->height1 : map->height0;
         const int32_t rows = tile < 2 ? smaller(map->height, height0) : map->height - height0;
         const int32_t columns = tile % 2 ? map->width - map->width0 : smaller(map->width, map->width0);
+        const int64_t down = (rows - 1) * map->stride_y, across = (columns - 1) * step; /* may be negative */
 
         if (rows <= 0 || columns <= 0) continue;
         aligned(m, map->base[tile], map->bricks ? EU_BRICK : map->bytes, s->base + tile);
-        within(m, map->region, map->base[tile],
-               map->base[tile] + (rows - 1) * map->stride_y + (columns - 1) * step + end, written, s->base + tile);
+        within(m, map->region, map->base[tile] + (down < 0 ? down : 0) + (across < 0 ? across : 0),
+               map->base[tile] + (down > 0 ? down : 0) + (across > 0 ? across : 0) + end, written, s->base + tile);
     }
 }
 

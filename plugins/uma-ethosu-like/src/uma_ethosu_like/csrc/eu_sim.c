@@ -74,8 +74,10 @@ static int32_t set(eu_memory *m, const eu_command *command, const uint32_t *word
     for (i = command->first; i < (uint32_t)command->first + command->fields; i++) {
         const eu_field *f = &eu_fields[i];
         const int64_t value = field_of(f, words);
+        const uint32_t sign = ((uint32_t)1 << f->sign_bits) - 1;
 
-        covered[0] |= mask_of(f, 0);
+        if ((words[0] >> 16 & sign) != (value < 0 ? sign : 0)) return eu_fail(m, EU_FAULT_RESERVED, (int32_t)i);
+        covered[0] |= mask_of(f, 0) | sign << 16;
         covered[1] |= mask_of(f, 1);
         if (value < f->least || value > f->most || value % f->multiple != 0 ||
             (f->legal != 0 && (value < 0 || value > 31 || (f->legal >> value & 1u) == 0)))
