@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import subprocess
@@ -208,6 +209,19 @@ def word(at: int, value: int) -> bytes:
 )
 def test_payloads_that_are_refused(program: Path, payload: bytes, code: int) -> None:
     assert outcome(program, payload) == code
+
+
+def test_changed_payloads_end_with_a_fault_or_run(program: Path) -> None:
+    chance, runs = random.Random(1), []
+    for _ in range(300):
+        data = bytearray(Run().payload)
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            data[chance.randrange(len(data))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        runs.append(Run(bytes(data[: len(data) - chance.choice((0, 0, 0, 4, 8, 9))])))
+    [ended] = run(program, Device([*runs, Run()]))
+    assert {code for _, code, _ in ended.codes} <= {0, *FAULTS} and ended.codes[-1] == (0, 0, 0)
+    assert {66, 67, 68} < {code for _, code, _ in ended.codes}
+    assert all(memory[0] == FROM.data for memory in ended.memory), "nobody writes what may only be read"
 
 
 @pytest.mark.parametrize(

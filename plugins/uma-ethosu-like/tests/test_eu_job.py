@@ -250,7 +250,7 @@ def test_malformed_files_are_one_error() -> None:
 
 @pytest.mark.soak
 def test_more_malformed_files() -> None:
-    fuzz(lambda data: parse_job(data, "x"), SEEDS, range(300, 100_000), mutated)
+    fuzz(lambda data: parse_job(data, "x"), SEEDS, range(300, 20_000), mutated)
 
 
 @pytest.mark.soak
