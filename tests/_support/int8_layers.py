@@ -76,6 +76,12 @@ class Random:
             "dilation": dilation,
         }
 
+    def conv_of(self, data: Expr, channels: int, stride: int = 1, groups: int = 1) -> Expr:
+        """A convolution of 3 x 3, padded, or depthwise."""
+        weight = const(self.int8(3, 3, data.shape[3] // groups, channels))
+        attrs = {"strides": (stride, stride), "padding": (1, 1, 1, 1), "groups": groups}
+        return self.requantised(call("qnn.conv2d", data, weight, **attrs, **self.zeros("input")))
+
     def conv(self) -> Function:
         x = self.picture()
         attrs = self.window(x.shape[1:3], 6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests._support.tflite_builder import litert
 import uma
 import uma_ethosu_like.lower
 from uma.cli import main
-from uma.hookspecs import MatchedRegion
+from uma.hookspecs import MatchedRegion, Refuse
 from uma.lowering.members import resolve_targets
 from uma.pipeline.driver import load_model, start_build
 from uma.plugins import PluginEntry, PluginHost
@@ -38,11 +38,12 @@ from uma.relay.ops import qnn_softmax
 from uma.relay.pattern import Mismatch, match
 from uma.reports.explain import explain
 from uma_ethosu_like.commands import encode
-from uma_ethosu_like.cost import stream_cycles
+from uma_ethosu_like.cost import Work, stream_cycles
+from uma_ethosu_like.hazards import Place
 from uma_ethosu_like.machine import Machine
 from uma_ethosu_like.plan import Plan
 from uma_ethosu_like.softmax import exp_table
-from uma_ethosu_like.stream import Stream
+from uma_ethosu_like.stream import Stream, write_stream
 from uma_ethosu_like.supported import make_patterns
 
 PLUGINS = PluginHost(
@@ -64,17 +65,13 @@ class Planned:
     region: MatchedRegion
     plan: Plan
 
-    def stream(self, macs: int) -> Stream:
-        """Its commands."""
-        return self.plan.stream(Machine(macs=macs))
-
-    def case(self, stream: Stream, macs: int, inputs: Sequence[np.ndarray]) -> dict[str, Any]:
+    def case(self, stream: Stream, machine: Machine, inputs: Sequence[np.ndarray]) -> dict[str, Any]:
         """A run with these inputs, as the test program takes it: constants are region 0, features 1, then arrays. What
         no one wrote is 0x55.
         """
         names = [f"input{n}" for n in range(len(inputs))] + [f"output{n}" for n in range(len(self.region.results))]
         bases = {"weights": 0, "features": 1, **{name: n for n, name in enumerate(names, start=2)}}
-        regions = {0: bytes(stream.constants), 1: b"\x55" * self.plan.feature_bytes}
+        regions = {0: bytes(stream.constants), 1: b"\x55" * stream.feature_bytes}
         regions |= {n: one.tobytes() for n, one in enumerate(inputs, start=2)}
         outputs = range(2 + len(inputs), 2 + len(names))
         regions |= {n: b"\x55" * one.type.nbytes for n, one in zip(outputs, self.region.results, strict=True)}
@@ -82,7 +79,7 @@ class Planned:
         for one in stream.relocations:
             words[one.at // 4] += bases[one.symbol] << 16 if one.value == "base" else one.addend
         return {
-            "macs": macs,
+            "macs": machine.macs,
             "words": words,
             "regions": regions,
             "writable": frozenset({1, *outputs}),
@@ -130,22 +127,23 @@ def planned(model: Any) -> list[Planned]:
     return found
 
 
-def check(npu: Any, runs: Sequence[tuple[str, Planned, int, list[np.ndarray], list[bytes]]]) -> None:
+def check(npu: Any, runs: Sequence[tuple[str, Planned, Machine, list[np.ndarray], list[bytes]]]) -> None:
     """Runs all in one program: results are as expected, and cycles as estimated."""
-    streams = [one.stream(macs) for _, one, macs, _, _ in runs]
+    streams = [one.plan.stream(machine) for _, one, machine, _, _ in runs]
     cases = [
-        npu.case(**one.case(stream, macs, inputs))
-        for stream, (_, one, macs, inputs, _) in zip(streams, runs, strict=True)
+        npu.case(**one.case(stream, machine, inputs))
+        for stream, (_, one, machine, inputs, _) in zip(streams, runs, strict=True)
     ]
     for run, case, stream, ended in zip(runs, cases, streams, npu.run(*cases), strict=True):
-        name, one, macs, inputs, expected = run
+        name, one, machine, inputs, expected = run
         assert (name, ended.fault, ended.word) == (name, "none", len(case.words) - 1)
         made = [ended.regions[2 + len(inputs) + n] for n in range(len(one.region.results))]
         assert made == expected, name
-        assert ended.cycles == stream_cycles(stream.works, Machine(macs=macs)), name
+        assert ended.cycles == stream_cycles(stream.works, machine), name
+        assert stream.feature_bytes <= machine.arena_bytes
 
 
-def layers(kind: str, seeds: Sequence[int]) -> list[tuple[str, Planned, int, list[np.ndarray], list[bytes]]]:
+def layers(kind: str, seeds: Sequence[int]) -> list[tuple[str, Planned, Machine, list[np.ndarray], list[bytes]]]:
     """Random layers of a kind, for one size of the machine after the other; all of them are taken."""
     runs = []
     for seed in seeds:
@@ -153,7 +151,7 @@ def layers(kind: str, seeds: Sequence[int]) -> list[tuple[str, Planned, int, lis
         function = draw.draw(kind)
         [one] = planned(function)
         inputs = one.inputs(draw.rng)
-        runs.append((f"{kind} {seed}", one, MACS[seed % 4], inputs, one.expected(inputs)))
+        runs.append((f"{kind} {seed}", one, Machine(macs=MACS[seed % 4]), inputs, one.expected(inputs)))
     return runs
 
 
@@ -176,19 +174,19 @@ def whole_models(models: Path, names: Sequence[str], sizes: Sequence[int]) -> li
         data = np.random.default_rng(0).integers(-128, 128, SHAPES.get(name, (1, 32, 32, 3)), dtype=np.int8)
         expected = [array.tobytes() for array in litert(path.read_bytes(), data)]
         assert len(set(expected[0])) > 1
-        runs += [(name, one, macs, [data], expected) for macs in sizes]
+        runs += [(name, one, Machine(macs=macs), [data], expected) for macs in sizes]
     return runs
 
 
 def test_a_keyword_spotter_is_one_stream_as_litert_has_it(npu: Any, models: Path) -> None:
     runs = whole_models(models, ["kws_ref_model"], [128])
     check(npu, runs)
-    stream = runs[0][1].stream(128)
+    stream = runs[0][1].plan.stream(Machine())
     assert len(stream.marks) == 12  # layers
     registers: dict[str, object] = {}
     for one in stream.commands:
         if one.type.name.startswith("SET_") and not one.type.name.endswith(
-            ("REGION", "BASE0", "WEIGHT_BASE", "SCALE_BASE")
+            ("REGION", "BASE0", "WEIGHT_BASE", "SCALE_BASE", "DMA0_SRC", "DMA0_DST")
         ):
             assert registers.get(one.type.name) != one.values, one.type.name  # none is written again
             registers[one.type.name] = one.values
@@ -226,9 +224,107 @@ def test_a_residual_block_lives_in_one_workspace(npu: Any) -> None:
         value = call("qnn.add", conv(value), value, **scales, **zeros)
     # One result is an input of others, another is given twice.
     [one] = planned(Function([x], Tuple([value, first, value])))
-    assert one.plan.feature_bytes == 3 * 1024
+    machine = Machine(macs=128, arena_cache_bytes=3 * 1024)
+    assert one.plan.stream(machine).feature_bytes == 3 * 1024
     inputs = one.inputs(draw.rng)
-    check(npu, [("block", one, 128, inputs, one.expected(inputs))])
+    check(npu, [("block", one, machine, inputs, one.expected(inputs))])
+
+
+# --- stripes ---------------------------------------------------------------------------------------------------------
+
+
+def chain(draw: Random) -> Function:
+    """Layers behind each other: convolutions, pools, and sums with what is some layers back."""
+    x = Var("x", TensorType((1, draw.upto(24, 12), draw.upto(16, 6), draw.upto(12)), "int8"))
+    half, value = FixedPoint((2**30,), (0,), "double"), draw.conv_of(x, 16)
+    for _ in range(draw.upto(6, 3)):
+        choice, before = draw.upto(4), value
+        if choice == 1:
+            value = draw.conv_of(value, draw.upto(24), stride=draw.upto(2))
+        elif choice == 2:
+            value = call("nn.max_pool2d", value, pool_size=(3, 3), strides=(1, 2), padding=(1, 1, 1, 1))
+        elif choice == 3:
+            value = draw.conv_of(value, value.shape[-1], groups=value.shape[-1])
+        else:
+            attrs = {"lhs_scale": half, "rhs_scale": half, "output_scale": draw.scale(-19, -18), "left_shift": 20}
+            other = draw.conv_of(draw.conv_of(value, 20), value.shape[-1])
+            value = call("qnn.add", other, before, **attrs, **draw.zeros("lhs", "rhs", "output"))
+    return Function([x], draw.conv_of(value, 8))
+
+
+def chains(seeds: Sequence[int], shares: Sequence[float]) -> list[Any]:
+    """Runs of chains with all memory, and with some of what they take then, where that is possible."""
+    runs = []
+    for seed in seeds:
+        draw, machine = Random([seed, 9]), Machine(macs=MACS[seed % 4])
+        [one] = planned(chain(draw))
+        inputs = one.inputs(draw.rng)
+        expected, whole = one.expected(inputs), one.plan.stream(machine)
+        runs.append((f"chain {seed}", one, machine, inputs, expected))
+        for share in shares:
+            less = replace(machine, arena_cache_bytes=int(share * whole.feature_bytes))
+            try:
+                one.plan.stream(less)
+            except Refuse:
+                continue
+            runs.append((f"chain {seed} in {share}", one, less, inputs, expected))
+    return runs
+
+
+def test_chains_of_layers_are_exact_in_less_memory(npu: Any) -> None:
+    runs = chains(range(3), [0.45])
+    assert len(runs) == 6
+    check(npu, runs)
+    stripes = [run[1].plan.stream(run[2]) for run in runs if "in 0.45" in run[0]]
+    turns = [one for stream in stripes for one in stream.commands if one.type.name == "SET_IFM_BASE2"]
+    assert len(turns) > 4 * len(stripes)  # rings are read across their end
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(4))
+def test_many_chains_of_layers_are_exact_in_less_memory(npu: Any, part: int) -> None:
+    check(npu, chains(range(100 + 30 * part, 130 + 30 * part), (0.8, 0.6, 0.5, 0.4, 0.3, 0.2)))
+
+
+@pytest.mark.soak
+def test_models_are_exact_where_no_whole_layer_fits(npu: Any, models: Path) -> None:
+    runs = whole_models(models, ["pretrainedResnet_quant", "vww_96_int8"], MACS)
+    limits = {"pretrainedResnet_quant": 28 * 1024, "vww_96_int8": 24 * 1024}
+    check(
+        npu,
+        [(name, one, replace(machine, arena_cache_bytes=limits[name]), *rest) for name, one, machine, *rest in runs],
+    )
+
+
+def test_what_no_stripes_admit_is_refused_where_it_is() -> None:
+    x = Var("x", TensorType((1, 16, 16, 8), "int8"))
+    wide = call("nn.max_pool2d", call("nn.relu", x), pool_size=(3, 3), padding=(1, 1, 1, 1))
+    pooled = call("nn.global_max_pool", call("nn.max_pool2d", wide, pool_size=(2, 2)))
+    [one] = planned(Function([x], call("nn.relu", pooled)))
+    refused = "feature maps do not fit the arena cache of 1024 bytes, not even in stripes of one row"
+    with pytest.raises(Refuse, match=refused) as caught:
+        one.plan.stream(Machine(arena_cache_bytes=1024))
+    assert caught.value.at in one.plan.values
+
+
+def test_filters_are_brought_to_sram_where_that_takes_fewer_cycles(npu: Any) -> None:
+    draw = Random([3])
+    x = Var("x", TensorType((1, 24, 24, 32), "int8"))
+    [one] = planned(Function([x], draw.conv_of(draw.conv_of(x, 64), 64)))
+    inputs = one.inputs(draw.rng)
+    slow, fast = Machine(), Machine(flash_bytes_per_cycle=8.0, flash_latency_cycles=32)
+    streams = [one.plan.stream(machine) for machine in (slow, fast)]
+    brought = [sum(isinstance(event, Work) and event.brought for event in stream.works) for stream in streams]
+    assert brought[0] > 0 == brought[1]
+    steps = [(event.step, event.block) for event in streams[0].works if isinstance(event, Work)]
+    places = one.plan.places | {step.ofm.storage: Place("features", 0) for step, _ in steps[:1]}
+    assert stream_cycles(write_stream(steps, slow.configuration, places).works, slow) > stream_cycles(
+        streams[0].works, slow
+    )
+    check(npu, [("brought", one, slow, inputs, one.expected(inputs))])
+
+
+# --- regions ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_region_with_too_many_results_is_cut() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,18 @@ class Chain:
         return int(self.rng.integers(least, most + 1))
 
     def map(self, shape: tuple[int, int, int]) -> FeatureMap:
-        """Anywhere, in either layout."""
+        """Anywhere, in either layout, some in a ring of rows."""
         rows, columns, channels = shape
         bricks = -(-channels // BRICK)
         one = FeatureMap.whole(MEMORY, shape)
         if self.rng.random() < 0.4:
             by_brick = columns * BRICK
             one = FeatureMap(MEMORY, 0, shape, (by_brick * bricks, BRICK, by_brick), layout="nhcwb16")
-        most = (MEMORY.nbytes - rows * columns * bricks * BRICK) // 16
-        return FeatureMap(MEMORY, 16 * self.number(0, most), shape, one.strides, layout=one.layout)
+        if self.rng.random() < 0.3:
+            ring = rows + self.number(0, 3)
+            one = replace(one, ring=ring, first=self.number(0, ring - 1))
+        most = (MEMORY.nbytes - (rows + 3) * columns * bricks * BRICK) // 16
+        return replace(one, offset=16 * self.number(0, most))
 
     def step(self) -> tuple[Step, Block]:
         rng = self.rng
@@ -132,7 +136,7 @@ KINDS = {"OP_DMA_WAIT", "OP_KERNEL_WAIT", "OP_KERNEL_WAIT 1", "BLOCKDEP 0", "BLO
 
 
 def test_streams_wait_for_what_they_need_and_for_no_more(npu: Any) -> None:
-    streams = [(macs, Chain(seed, macs).stream(6)) for macs in CONFIGURATIONS for seed in (2, 3)]
+    streams = [(macs, Chain(seed, macs).stream(6)) for macs in CONFIGURATIONS for seed in (1, 3)]
     assert trapped(npu, streams).keys() == KINDS
 
 

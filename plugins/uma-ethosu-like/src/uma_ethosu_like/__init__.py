@@ -5,9 +5,11 @@ Python: configurations and memories, and the table of commands (in C by `headers
 given, `job` reads models from files.
 
 Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
-`scaling` what the model's scales are for the machine, `softmax` a sequence of them, `plan` a region as operations with
-a place for every map, `blocks` how the shared memory is divided for each, `cost` the cycles by which blocks are chosen,
-`stream` writes registers and waits, `lower` makes an extern of it, `device` is what the driver in ``csrc`` is given.
+`scaling` what the model's scales are for the machine, `softmax` a sequence of them, `plan` a region as operations
+with a place for every map, `stripes` parts them where maps do not fit, `blocks` how the shared memory is divided for
+each, `cost` the cycles by which all of this is chosen, `filters` encodes weights, `hazards` tells which waits are
+needed, `stream` writes registers, copies and waits, `lower` makes an extern of it, `device` is what the driver in
+``csrc`` is given.
 
 `simulate` runs a file's stream without a model around it, for `own`, the command ``uma ethosu``.
 """

@@ -69,12 +69,14 @@ class Work:
     Args:
         step, block: what is done, by which blocks.
         weight_bytes, record_bytes: that it reads besides its maps.
+        brought: whether these were copied to SRAM before.
     """
 
     step: Step
     block: Block
     weight_bytes: int = 0
     record_bytes: int = 0
+    brought: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def step_cycles(work: Work, machine: Machine) -> int:
     array = 0 if elementwise else _array_cycles(work, s, machine) * _EIGHTHS
     output = _output_eighths(step, machine) * elements
     if one.filter is not None:
-        records = _RECORD_BYTES * s.block[2] * _EIGHTHS * flash.latency
+        records = _RECORD_BYTES * s.block[2] * _EIGHTHS * (sram if work.brought else flash).latency
         output = max(output, -(-records // _RECORDS_AT_ONCE))
     issued = -(-(moved + output + array) // _IN_FLIGHT)
     array = 0 if elementwise else max(array, issued)
@@ -241,22 +243,24 @@ def _port_time(work: Work, s: _Sizes, sram: Memory, flash: Memory) -> int:
     passed[_memory(step.ofm, sram, flash)] += outputs * DTYPE_BYTES[step.ofm.dtype]
     if isinstance(step.ifm2, FeatureMap):
         passed[_memory(step.ifm2, sram, flash)] += math.prod(step.ifm2.shape) * DTYPE_BYTES[step.ifm2.dtype]
-    passed[flash] += work.weight_bytes * s.blocks_xy + work.record_bytes
+    passed[sram if work.brought else flash] += work.weight_bytes * s.blocks_xy + work.record_bytes
     return max(memory.transfer(nbytes) for memory, nbytes in passed.items())
 
 
-def choose_block(step: Step, machine: Machine) -> Block:
-    """The legal block with which a step takes the fewest cycles, its weights taken for as long as they are without
-    compression; of several the one that parts the output least.
+def choose_block(step: Step, machine: Machine) -> tuple[Block, int]:
+    """The legal block with which a step takes the fewest cycles, and these; of several the one that parts the output
+    least. Weights count without their compression.
     """
+
     held = step.filter
-    weights, records = (0, 0) if held is None else (held.weights.size, _RECORD_BYTES * len(held.scales))
+    sizes = (0, 0) if held is None else (held.weights.size, _RECORD_BYTES * len(held.scales))
 
     def cycles(block: Block) -> tuple[int, int]:
-        return step_cycles(Work(step, block, weights, records), machine), block.count(step.box.shape)
+        return step_cycles(Work(step, block, *sizes), machine), block.count(step.box.shape)
 
     # There is one: the smallest fits every size of the machine, whatever the window.
-    return min(legal_blocks(step, machine.configuration), key=cycles)
+    best = min(legal_blocks(step, machine.configuration), key=cycles)
+    return best, cycles(best)[0]
 
 
 def copy_cycles(nbytes: int, machine: Machine) -> int:

@@ -76,12 +76,14 @@ def _runs(one: FeatureMap, place: Place) -> Runs:
     if one.layout == "nhcwb16":
         firsts = np.arange(0, channels, BRICK)
         starts, lengths = firsts // BRICK * by_brick, np.minimum(channels - firsts, BRICK) * size
-    for count, stride in ((columns, by_column), (rows, by_row)):
-        if len(starts) == 1 and lengths[0] == stride and count > 0:
-            lengths = lengths * count
+    turn = one.rows_before_turn
+    row_numbers = [*range(one.first, one.first + turn), *range(rows - turn)]
+    for numbers, stride in ((range(columns), by_column), (row_numbers, by_row)):
+        if len(starts) == 1 and lengths[0] == stride and len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
+            starts, lengths = starts + numbers[0] * stride, lengths * len(numbers)
             continue
-        starts = (np.arange(count)[:, None] * stride + starts).ravel()
-        lengths = np.tile(lengths, max(count, 0))
+        starts = (np.array(numbers, np.int64)[:, None] * stride + starts).ravel()
+        lengths = np.tile(lengths, len(numbers))
     order = np.argsort(starts, kind="stable")
     starts, lengths = starts[order] + place.offset + one.offset, lengths[order]
     return Runs(place.symbol, np.stack([starts, starts + lengths], 1))

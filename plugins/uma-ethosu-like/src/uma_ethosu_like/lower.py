@@ -31,14 +31,12 @@ def lower(region: MatchedRegion, machine: Machine) -> tuple[IRModule, GlobalVar]
     """
     plan = plan_region(region)
     stream, params = plan.stream(machine), region.function.params
-    extern = extern_of(stream, params, region.results, plan.feature_bytes, machine.macs)
+    extern = extern_of(stream, params, region.results, machine.macs)
     module = IRModule.of({"stream": extern})
     return module, module.global_var("stream")
 
 
-def extern_of(
-    stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...], feature_bytes: int, macs: int
-) -> Extern:
+def extern_of(stream: Stream, params: tuple[Expr, ...], results: tuple[Expr, ...], macs: int) -> Extern:
     """A stream with its relocations and constants, whose symbols are ``input0`` ..., ``output0`` ..., `FEATURES`, for
     the machine with so many multipliers.
     """
@@ -46,8 +44,8 @@ def extern_of(
         *(Param(Buffer(f"input{n}", p.shape, p.dtype), "input") for n, p in enumerate(params)),
         *(Param(Buffer(f"output{n}", e.shape, e.dtype), "output") for n, e in enumerate(results)),
     ]
-    if feature_bytes:
-        taken.append(Param(Buffer(FEATURES, (feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
+    if stream.feature_bytes:
+        taken.append(Param(Buffer(FEATURES, (stream.feature_bytes,), "uint8", alignment=ALIGNMENT), "workspace"))
     relocations = tuple(replace(one, at=one.at + STREAM_OFFSET) for one in stream.relocations)
     marks = tuple((at + STREAM_OFFSET, layer) for at, layer in stream.marks)
     blobs = [Blob(STREAM, write_payload(encode(stream.commands), macs), ALIGNMENT, relocations, marks)]

@@ -105,6 +105,8 @@ class FeatureMap:
         dtype: of its elements.
         zero_point: what is subtracted from it as an input, and added as an output.
         layout: of its channels.
+        ring: rows that its storage holds, in turn; 0 for all of them. ``offset`` is that of the first of these.
+        first: which of these its own first row is.
     """
 
     storage: Storage
@@ -114,6 +116,8 @@ class FeatureMap:
     dtype: str = "int8"
     zero_point: int = 0
     layout: Layout = "nhwc"
+    ring: int = 0
+    first: int = 0
 
     @staticmethod
     def whole(
@@ -128,19 +132,15 @@ class FeatureMap:
         """A part of it. In ``nhcwb16`` it begins with a whole brick."""
         (row, column, channel), (by_row, by_column, by_brick) = box.start, self.strides
         inner = channel * DTYPE_BYTES[self.dtype] if self.layout == "nhwc" else channel // BRICK * by_brick
-        return replace(self, offset=self.offset + row * by_row + column * by_column + inner, shape=box.shape)
+        offset = self.offset + column * by_column + inner
+        if self.ring:
+            return replace(self, offset=offset, shape=box.shape, first=(self.first + row) % self.ring)
+        return replace(self, offset=offset + row * by_row, shape=box.shape)
 
     @property
-    def span(self) -> tuple[int, int]:
-        """Bytes of the storage from the first that it uses to behind the last. In between there may be others."""
-        rows, columns, channels = self.shape
-        by_row, by_column, by_brick = self.strides
-        size = DTYPE_BYTES[self.dtype]
-        if self.layout == "nhwc":
-            inner = channels * size
-        else:
-            inner = (channels - 1) // BRICK * by_brick + ((channels - 1) % BRICK + 1) * size
-        return self.offset, self.offset + (rows - 1) * by_row + (columns - 1) * by_column + inner
+    def rows_before_turn(self) -> int:
+        """How many of its rows lie behind its first one, until the storage begins anew."""
+        return min(self.shape[0], self.ring - self.first) if self.ring else self.shape[0]
 
 
 @dataclass(frozen=True)
@@ -266,6 +266,14 @@ class Step:
         """What it reads of the second operand."""
         second = self.operation.ifm2
         return second.part(_repeated(self.box, second.shape)) if isinstance(second, FeatureMap) else second
+
+    @property
+    def reads(self) -> Iterator[tuple[FeatureMap, Box]]:
+        """The maps that it reads, and which part of each."""
+        one = self.operation
+        yield one.ifm, self._input[0]
+        if isinstance(one.ifm2, FeatureMap):
+            yield one.ifm2, _repeated(self.box, one.ifm2.shape)
 
     @property
     def padding(self) -> tuple[int, int, int, int]:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from uma.hookspecs import MatchedRegion, Refuse
 from uma.relay import Constant, Expr, without_views
 
+from .blocks import Block
 from .commands import REGIONS
-from .cost import choose_block
+from .cost import Work, choose_block, copy_cycles, step_cycles, stream_cycles
+from .filters import Encoded, Filters
+from .hazards import Place
 from .layer import flat, operations_of
 from .machine import Machine
-from .operations import DTYPE_BYTES, FeatureMap, Operation, Storage
+from .operations import DTYPE_BYTES, FeatureMap, Operation, Step, Storage
 from .scaling import IDENTITY
-from .stream import Place, Stream, write_stream
+from .stream import Stream, write_stream
+from .stripes import ALIGNMENT, lives_of, striped
 
 __all__ = ["ALIGNMENT", "FEATURES", "Plan", "plan_region"]
 
 FEATURES = "features"
 """The workspace of feature maps that are neither inputs nor outputs."""
-
-ALIGNMENT = 16
 
 _OTHER_REGIONS = 2
 """Besides those of inputs and outputs: constants, and the arena."""
@@ -30,22 +33,78 @@ _OTHER_REGIONS = 2
 
 @dataclass
 class Plan:
-    """What is done, and where maps lie.
+    """What is done, and where inputs and outputs lie.
 
     Args:
         operations: in order.
-        places: of maps that are not constant.
-        feature_bytes: size of the workspace `FEATURES`.
+        places: of inputs and outputs.
+        values: what each operation is for.
     """
 
     operations: list[Operation] = field(default_factory=list)
     places: dict[Storage, Place] = field(default_factory=dict)
-    feature_bytes: int = 0
+    values: list[Expr] = field(default_factory=list)
 
     def stream(self, machine: Machine) -> Stream:
-        """The commands for a machine."""
-        steps = [(one.whole, choose_block(one.whole, machine)) for one in self.operations]
-        return write_stream(steps, machine.configuration, self.places)
+        """The commands for a machine: those that take the fewest cycles, with filters brought to SRAM or without.
+
+        Raises:
+            Refuse: there is no way to keep feature maps within the arena cache.
+        """
+        size, filters = machine.configuration, Filters(machine.configuration)
+        steps = self._steps(machine)
+        lives = lives_of([step for step, _ in steps], self.places)
+        places, nbytes = _placed(lives)
+        plain = write_stream(steps, size, self.places | places, filters)
+        plain.feature_bytes = nbytes
+        buffers, held = {}, nbytes
+        for encoded, life in _filters_worth_it(steps, filters, machine).items():
+            buffer = Storage("filter", len(encoded.data))
+            more = _placed({**lives, buffer: life})
+            if more[1] <= machine.arena_bytes:
+                buffers[encoded], lives[buffer] = buffer, life
+                places, held = more
+        if not buffers:
+            return plain
+        brought = write_stream(steps, size, self.places | places, filters, buffers)
+        brought.feature_bytes = held
+        return min(plain, brought, key=lambda one: stream_cycles(one.works, machine))
+
+    def _steps(self, machine: Machine) -> list[tuple[Step, Block]]:
+        """The steps, in stripes where maps would not fit; with gaps between maps these get less."""
+        limit, choose = machine.arena_bytes, partial(choose_block, machine=machine)
+        while isinstance(steps := striped(self.operations, self.places, limit, choose), list):
+            _, nbytes = _placed(lives_of([step for step, _ in steps], self.places))
+            if nbytes <= machine.arena_bytes:
+                return steps
+            limit -= max(ALIGNMENT, nbytes - machine.arena_bytes)
+        raise Refuse(
+            f"feature maps do not fit the arena cache of {machine.arena_bytes} bytes, not even in stripes of one row",
+            at=self.values[steps],
+        )
+
+
+def _filters_worth_it(
+    steps: Sequence[tuple[Step, Block]], filters: Filters, machine: Machine
+) -> dict[Encoded, tuple[int, int]]:
+    """The filters with which a copy beside the step before pays, and from which to which step they are needed."""
+    found: dict[Encoded, tuple[int, int]] = {}
+    gains: dict[Encoded, int] = {}
+    before = 0
+    for number, (step, block) in enumerate(steps):
+        encoded = filters.encoded(step, block)
+        sizes = (0, 0) if encoded is None else (encoded.part.weights[1], encoded.part.records[1])
+        cycles = step_cycles(Work(step, block, *sizes), machine)
+        if encoded is not None:
+            if encoded not in found:
+                found[encoded] = (max(number - 1, 0), number)
+                gains[encoded] = -max(0, copy_cycles(len(encoded.data), machine) - before)
+            found[encoded] = (found[encoded][0], number)
+            brought = step_cycles(Work(step, block, *sizes, brought=True), machine)
+            gains[encoded] += cycles - brought
+            cycles = brought if gains[encoded] > 0 else cycles
+        before = cycles
+    return {one: found[one] for one in sorted(found, key=lambda one: -gains[one]) if gains[one] > 0}
 
 
 def plan_region(region: MatchedRegion) -> Plan:
@@ -71,8 +130,9 @@ def plan_region(region: MatchedRegion) -> Plan:
     for match in region.matches:
         out = storages[match.value] = Storage(match.pattern.name, _nbytes(match.value))
         operands = [match.operand(name) for name in _operands(tuple(match.captures))]
-        made = operations_of(match, operands, out, storage)
+        made = list(operations_of(match, operands, out, storage))
         plan.operations += [replace(one, layers=match.layers or (match.pattern.name,)) for one in made]
+        plan.values += [match.value] * len(made)
     if len(params) + len(results) > REGIONS - _OTHER_REGIONS:
         # Without its last result it has fewer; until it fits, the core asks again.
         raise Refuse(
@@ -81,7 +141,6 @@ def plan_region(region: MatchedRegion) -> Plan:
             at=region.matches[-1].value,
         )
     _give_out(plan, results, storages)
-    _place_features(plan)
     return plan
 
 
@@ -107,19 +166,15 @@ def _give_out(plan: Plan, results: Sequence[Expr], storages: dict[Expr, Storage]
         ofm, ifm = FeatureMap.whole(out, shape), FeatureMap.whole(held, shape)
         layers = next((one.layers for one in plan.operations if one.ofm.storage is held), ())
         plan.operations.append(Operation("average_pool", ofm, ifm, layers=layers, scale=IDENTITY))
+        plan.values.append(result)
 
 
-def _place_features(plan: Plan) -> None:
-    """Puts what has no place yet into one workspace: large maps first, each as low as it can be beside those that live
-    at the same time.
+def _placed(lives: Mapping[Storage, tuple[int, int]]) -> tuple[dict[Storage, Place], int]:
+    """Places in one workspace, and its size: large ones first, each as low as it can be beside those that live at the
+    same time.
     """
-    lives: dict[Storage, tuple[int, int]] = {}
-    for number, one in enumerate(plan.operations):
-        for fm, _ in one.maps:
-            if fm.storage not in plan.places and fm.storage.data is None:
-                first, _ = lives.get(fm.storage, (number, number))
-                lives[fm.storage] = (first, number)
     placed: list[tuple[int, Storage]] = []
+    nbytes = 0
     for storage in sorted(lives, key=lambda one: -one.nbytes):
         offset, (first, last) = 0, lives[storage]
         for start, other in sorted(placed, key=lambda one: one[0]):
@@ -127,5 +182,5 @@ def _place_features(plan: Plan) -> None:
             if alive and start < offset + storage.nbytes and offset < start + other.nbytes:
                 offset = -(-(start + other.nbytes) // ALIGNMENT) * ALIGNMENT
         placed.append((offset, storage))
-        plan.places[storage] = Place(FEATURES, offset)
-        plan.feature_bytes = max(plan.feature_bytes, offset + storage.nbytes)
+        nbytes = max(nbytes, offset + storage.nbytes)
+    return {storage: Place(FEATURES, offset) for offset, storage in placed}, nbytes

@@ -13,10 +13,10 @@ from uma.hookspecs import Relocation
 from .blocks import Block
 from .commands import WORD_BYTES, Command, command
 from .cost import CopyWork, Event, Wait, Work
+from .filters import Encoded, Filters
 from .hazards import TABLES, Copy, Flight, Kernel, Place, Span
 from .machine import Configuration
-from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Filter, Kind, Step, Storage
-from .weights import Order, Part, Record, parts_of
+from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Kind, Step, Storage
 
 __all__ = ["CONSTANTS", "Place", "Stream", "write_stream"]
 
@@ -44,6 +44,7 @@ class Stream:
         marks: (byte offset, layer): from there on commands are for that layer.
         constants: weights, biases, tables and constant tensors, one behind the other.
         works: its steps, copies and waits, for their cost.
+        feature_bytes: of the workspace that it needs.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Stream:
     marks: list[tuple[int, str]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
     works: list[Event] = field(default_factory=list)
+    feature_bytes: int = 0
 
     def keep(self, data: bytes) -> Place:
         """Adds a constant."""
@@ -61,13 +63,21 @@ class Stream:
 
 
 class _Writer:
-    def __init__(self, machine: Configuration, places: Mapping[Storage, Place]) -> None:
+    def __init__(
+        self,
+        machine: Configuration,
+        places: Mapping[Storage, Place],
+        filters: Filters,
+        buffers: Mapping[Encoded, Storage],
+    ) -> None:
         self.stream = Stream()
         self.machine = machine
         self.places = dict(places)
+        self.filters = filters
+        self.buffers = buffers
         self.at = 0
         self.registers: dict[str, object] = {}
-        self.filters: dict[tuple[Filter, tuple[int, int], Order], tuple[Place, Part]] = {}
+        self.constants: dict[Encoded, Place] = {}
         self.tables: dict[bytes, int] = {}
         self.kept: dict[bytes, Place] = {}
         self.flight = Flight(machine)
@@ -111,13 +121,17 @@ class _Writer:
         return self.places[storage]
 
     def map(self, name: str, one: FeatureMap) -> None:
-        """The registers that all feature maps have. They are not tiled."""
+        """The registers that all feature maps have. Tile 2 is what of a ring begins anew."""
         place, (rows, columns, _), (by_row, by_column, by_brick) = self.place(one.storage), one.shape, one.strides
+        turn = one.rows_before_turn
         self.region(f"{name}_REGION", place.symbol)
-        self.address(f"{name}_BASE0", place, one.offset)
+        self.address(f"{name}_BASE0", place, one.offset + one.first * by_row)
+        if turn < rows:
+            self.address(f"{name}_BASE2", place, one.offset)
         for tile in range(1, 4):
-            self.set(f"{name}_BASE{tile}", 0)
-        self.set(f"{name}_HEIGHT0_M1", rows - 1)
+            if f"{name}_BASE{tile}" not in self.registers:
+                self.set(f"{name}_BASE{tile}", 0)
+        self.set(f"{name}_HEIGHT0_M1", turn - 1)
         self.set(f"{name}_HEIGHT1_M1", rows - 1)
         self.set(f"{name}_WIDTH0_M1", columns - 1)
         self.set(f"{name}_STRIDE_C", by_brick)
@@ -135,6 +149,7 @@ class _Writer:
             self.stream.marks.append((self.at, name))
         table = None if one.table is None else self.table(one.table)
         function = 0 if table is None else _TABLE_FUNCTION + table.start // _TABLE_BYTES
+        self.bring(self.filters.encoded(step, block))
         self.inputs(step)
         self.output(step)
         if one.kind not in ELEMENTWISE:
@@ -148,7 +163,9 @@ class _Writer:
         self.scales(step)
         self.block(step, block)
         self.start(Kernel(step, block, self.place, constants, table))
-        self.stream.works.append(Work(step, block, *(span.end - span.start for span in constants)))
+        weight_bytes, record_bytes = (span.end - span.start for span in constants) if constants else (0, 0)
+        brought = bool(constants) and constants[0].symbol != CONSTANTS
+        self.stream.works.append(Work(step, block, weight_bytes, record_bytes, brought))
 
     def inputs(self, step: Step) -> None:
         one, ifm, second = step.operation, step.ifm, step.ifm2
@@ -199,25 +216,10 @@ class _Writer:
 
     def filter(self, step: Step, block: Block) -> tuple[Span, ...]:
         """Registers of weights and records, and where both are."""
-        whole, part = step.operation.filter, step.filter
-        if whole is None or part is None:
+        encoded = self.filters.encoded(step, block)
+        if encoded is None:
             return ()
-        order = Order(
-            self.machine.ofm_ublock[2],
-            block.shape[2],
-            8 * DTYPE_BYTES[step.ifm.dtype],
-            step.operation.kind == "depthwise",
-            block.part_kernel,
-            step.operation.window.dilation,
-            self.machine.ifm_ublock[2],
-        )
-        key = (whole, (step.box.start[2], step.box.end[2]), order)
-        if key not in self.filters:
-            scales = zip(part.bias.tolist(), part.scales, strict=True)
-            records = [Record(bias, scale.multiplier, scale.shift) for bias, scale in scales]
-            data, [where] = parts_of(part.weights, records, order)
-            self.filters[key] = (self.stream.keep(data), where)
-        place, where = self.filters[key]
+        place, where = self.constants[encoded], encoded.part
         for name, (start, length) in (("WEIGHT", where.weights), ("SCALE", where.records)):
             self.region(f"{name}_REGION", place.symbol)
             self.address(f"{name}_BASE", place, start)
@@ -259,7 +261,18 @@ class _Writer:
         else:
             self.append(command(f"OP_{one.kind.upper()}"))
 
-    # --- tables ------------------------------------------------------------------------------------------------------
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    def bring(self, filters: Encoded | None) -> None:
+        """Keeps a filter, and copies it to its buffer if it has one."""
+        if filters is None or filters in self.constants:
+            return
+        place = self.stream.keep(filters.data)
+        if filters in self.buffers:
+            buffer = self.places[self.buffers[filters]]
+            self.copy(place, buffer, len(filters.data))
+            place = buffer
+        self.constants[filters] = place
 
     def table(self, data: bytes) -> Span:
         """Where in the shared memory a table is, to which it is copied unless it is there."""
@@ -285,8 +298,12 @@ class _Writer:
         """Starts a copy, once kernels are over that it would disturb."""
         self.region("DMA0_SRC_REGION", source.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
         self.address("DMA0_SRC", source)
-        self.set("DMA0_DST_REGION", region=0, mode=_INTERNAL, stride_mode=0)
-        self.set("DMA0_DST", self.machine.lut_address + target.offset)
+        if target.symbol == TABLES:
+            self.set("DMA0_DST_REGION", region=0, mode=_INTERNAL, stride_mode=0)
+            self.set("DMA0_DST", self.machine.lut_address + target.offset)
+        else:
+            self.region("DMA0_DST_REGION", target.symbol, region=0, mode=_EXTERNAL, stride_mode=0)
+            self.address("DMA0_DST", target)
         self.set("DMA0_LEN", nbytes)
         spans = (Span(place.symbol, place.offset, place.offset + nbytes) for place in (source, target))
         left = self.flight.start_copy(Copy(*spans))
@@ -307,7 +324,11 @@ def _precision(one: FeatureMap) -> dict[str, int]:
 
 
 def write_stream(
-    steps: Sequence[tuple[Step, Block]], machine: Configuration, places: Mapping[Storage, Place]
+    steps: Sequence[tuple[Step, Block]],
+    machine: Configuration,
+    places: Mapping[Storage, Place],
+    filters: Filters | None = None,
+    buffers: Mapping[Encoded, Storage] | None = None,
 ) -> Stream:
     """The stream that does ``steps``, in order.
 
@@ -315,8 +336,10 @@ def write_stream(
         steps: each with the block that it is made by.
         machine: whose stream it is.
         places: where what is not constant lies.
+        filters: encodes them.
+        buffers: filters that are brought where, before the first step that needs them.
     """
-    writer = _Writer(machine, places)
+    writer = _Writer(machine, places, Filters(machine) if filters is None else filters, buffers or {})
     for step, block in steps:
         writer.step(step, block)
     writer.append(command("OP_STOP", mask=0xFFFF))

@@ -1,0 +1,183 @@
+"""Stripes: operations behind each other that are done some rows at a time, so that none of the maps between them is
+ever whole. Such a *cascade* keeps in a ring only the rows that are still to be read.
+
+No row is made twice: for some more rows of its last output, each operation makes the rows that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from .blocks import Block
+from .operations import Box, FeatureMap, Operation, Step, Storage
+
+__all__ = ["ALIGNMENT", "lives_of", "striped"]
+
+ALIGNMENT = 16
+"""Of a storage, in bytes."""
+
+
+def lives_of(steps: Sequence[Step], fixed: Collection[Storage]) -> dict[Storage, tuple[int, int]]:
+    """The first and the last step that needs each storage, but for those that are ``fixed`` or constant."""
+    lives: dict[Storage, tuple[int, int]] = {}
+    for number, step in enumerate(steps):
+        for one, _ in step.operation.maps:
+            if one.storage not in fixed and one.storage.data is None:
+                first, _ = lives.get(one.storage, (number, number))
+                lives[one.storage] = (first, number)
+    return lives
+
+
+@dataclass(frozen=True, eq=False)
+class _Cascade:
+    """Steps on whole maps, and the rings that take the place of some of these."""
+
+    steps: tuple[Step, ...]
+    rings: dict[Storage, FeatureMap]
+
+    def turned(self, step: Step) -> Step:
+        """A step on rings."""
+        one = step.operation
+        second = self._ring(one.ifm2) if isinstance(one.ifm2, FeatureMap) else one.ifm2
+        return Step(replace(one, ofm=self._ring(one.ofm), ifm=self._ring(one.ifm), ifm2=second), step.box)
+
+    def _ring(self, one: FeatureMap) -> FeatureMap:
+        ring = self.rings.get(one.storage)
+        return one if ring is None else replace(one, storage=ring.storage, ring=ring.ring)
+
+
+def _same_grid(one: FeatureMap, other: FeatureMap) -> bool:
+    grid = (one.offset, one.shape, one.strides, one.dtype, one.layout)
+    return grid == (other.offset, other.shape, other.strides, other.dtype, other.layout)
+
+
+def _between(operations: Sequence[Operation], chosen: Sequence[Operation], fixed: Collection[Storage]) -> set[Storage]:
+    """The storages that only ``chosen`` operations need: one writes all of it, the others read it as it was written."""
+    found = set()
+    for held in (one.ofm for one in chosen):
+        uses = [fm for other in operations for fm, _ in other.maps if fm.storage is held.storage]
+        inside = [fm for other in chosen for fm, _ in other.maps if fm.storage is held.storage]
+        dense = held.offset == 0 and held.storage.nbytes == held.shape[0] * held.strides[0]
+        alike = len(uses) == len(inside) > 1 and all(_same_grid(fm, held) for fm in uses)
+        if held.storage not in fixed and dense and alike:
+            found.add(held.storage)
+    return found
+
+
+def _steps(chosen: Sequence[Operation], rows: int, between: Collection[Storage]) -> list[Step]:
+    """Steps that make so many rows of the last output at a time, and of the others as many as these need: each makes
+    what it reads, as far as it is missing, just before.
+    """
+    producers = {one.ofm.storage: one for one in chosen}
+    made = dict.fromkeys(chosen, 0)
+    height = chosen[-1].ofm.shape[0]
+    steps: list[Step] = []
+
+    def make(one: Operation, end: int) -> None:
+        whole, columns, channels = one.ofm.shape
+        at_once = -(-whole * rows // height)
+        while made[one] < end:
+            step = Step(one, Box((made[one], 0, 0), (min(made[one] + at_once, end), columns, channels)))
+            for fm, box in step.reads:
+                if (producer := producers.get(fm.storage)) is not None:
+                    make(producer, box.end[0] if _same_grid(fm, producer.ofm) else producer.ofm.shape[0])
+            made[one] = step.box.end[0]
+            steps.append(step)
+
+    make(chosen[-1], height)
+    for one in chosen:
+        if one.ofm.storage not in between:
+            make(one, one.ofm.shape[0])
+    return steps
+
+
+def _ring_rows(steps: Sequence[Step], storage: Storage) -> int:
+    """Rows that a storage has to hold: from the first that will be read to the last that is made."""
+    lowest, most = 1 << 32, 0
+    for step in reversed(steps):
+        if step.operation.ofm.storage is storage:
+            lowest = min(lowest, step.box.start[0])
+            most = max(most, step.box.end[0] - lowest)
+        lowest = min([lowest, *(box.start[0] for fm, box in step.reads if fm.storage is storage)])
+    return most
+
+
+def _cascades(
+    operations: Sequence[Operation], chosen: Sequence[Operation], fixed: Collection[Storage]
+) -> Iterator[_Cascade]:
+    """Ways to do ``chosen`` operations together, in ever more stripes."""
+    written = [one.ofm.storage for one in operations]
+    if any(written.count(one.ofm.storage) > 1 for one in chosen):
+        return  # what is written in parts, or again, is not followed row by row
+    between, height = _between(operations, chosen, fixed), chosen[-1].ofm.shape[0]
+    rows = height
+    while rows > 1:
+        rows = -(-rows // 2)
+        steps = _steps(chosen, rows, between)
+        rings = {}
+        for held in (one.ofm for one in chosen if one.ofm.storage in between):
+            count = _ring_rows(steps, held.storage)
+            if count < held.shape[0]:
+                ring = Storage(held.storage.name, count * held.strides[0])
+                rings[held.storage] = replace(held, storage=ring, ring=count)
+        yield _Cascade(tuple(steps), rings)
+
+
+def striped(
+    operations: Sequence[Operation],
+    fixed: Collection[Storage],
+    limit: int,
+    choose: Callable[[Step], tuple[Block, int]],
+) -> list[tuple[Step, Block]] | int:
+    """The steps with which all operations are done in the fewest cycles, while maps that live at the same time take no
+    more than a limit. An operation is done in stripes only where it does not fit otherwise.
+
+    Args:
+        operations: in order.
+        fixed: storages that do not count, as they lie elsewhere.
+        limit: in bytes.
+        choose: the block for a step, and its cycles.
+
+    Returns:
+        The steps with their blocks, or the number of the first operation that no stripes admit.
+    """
+    lives = lives_of([one.whole for one in operations], fixed)
+    chosen_blocks: dict[tuple[Operation, int, int, tuple[int, int, int, int]], tuple[Block, int]] = {}
+
+    def block(step: Step) -> tuple[Block, int]:
+        key = (step.operation, step.box.shape[0], step.ifm.shape[0], step.padding)
+        if key not in chosen_blocks:
+            chosen_blocks[key] = choose(step)
+        return chosen_blocks[key]
+
+    def fits(first: int, last: int, one: _Cascade) -> bool:
+        sizes = {held: one.rings[held].storage.nbytes if held in one.rings else held.nbytes for held in lives}
+        alive = (held for held, (start, end) in lives.items() if start <= last and end >= first)
+        return sum(-(-sizes[held] // ALIGNMENT) * ALIGNMENT for held in alive) <= limit
+
+    whole = [_Cascade((one.whole,), {}) for one in operations]
+    fitting = [fits(number, number, one) for number, one in enumerate(whole)]
+    # By the number of operations that are done: cycles, and the cascades that do it.
+    best: list[tuple[int, tuple[_Cascade, ...]] | None] = [(0, ())] + [None] * len(operations)
+    for first in range(len(operations)):
+        before = best[first]
+        if before is None:
+            continue
+        for last in range(first, len(operations)):
+            if first == last and fitting[first]:
+                found: _Cascade | None = whole[first]
+            elif all(fitting[first : last + 1]):
+                continue
+            else:
+                some = _cascades(operations, operations[first : last + 1], fixed)
+                found = next((one for one in some if fits(first, last, one)), None)
+            if found is not None:
+                cycles = before[0] + sum(block(step)[1] for step in found.steps)
+                after = best[last + 1]
+                if after is None or cycles < after[0]:
+                    best[last + 1] = cycles, (*before[1], found)
+    done = best[-1]
+    if done is None:
+        return next(number for number in range(len(operations)) if best[number + 1] is None)
+    return [(one.turned(step), block(step)[0]) for one in done[1] for step in one.steps]
