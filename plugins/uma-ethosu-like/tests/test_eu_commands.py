@@ -87,7 +87,9 @@ def test_codes_and_names_are_unique() -> None:
 
 def test_known_words() -> None:
     """Words as Vela 5.2 writes them for a convolution of stride 2 on an Ethos-U55-128."""
-    assert command("SET_IFM_PRECISION", type=1, precision=0, format=1, scale_mode=0).words == (0x00410105,)
+    assert command("SET_IFM_PRECISION", type=1, precision=0, format=1, scale_mode=0, round_mode=0).words == (
+        0x00410105,
+    )
     assert command("SET_OFM_PRECISION", type=1, precision=0, format=1, scale_mode=1, round_mode=2).words == (
         0x81410114,
     )

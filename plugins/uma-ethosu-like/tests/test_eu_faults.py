@@ -30,7 +30,7 @@ REGISTERS: Mapping[str, int | Mapping[str, int]] = {
     "OFM_WIDTH_M1": 3,
     "OFM_HEIGHT_M1": 3,
     "IFM_UPSCALE": 0,
-    "IFM_PRECISION": {**BYTES, "scale_mode": 0},
+    "IFM_PRECISION": {**BYTES, "scale_mode": 0, "round_mode": 0},
     "IFM2_PRECISION": BYTES,
     "OFM_PRECISION": {**BYTES, "scale_mode": 1, "round_mode": 0},
     "OFM_BLK_WIDTH_M1": 3,

@@ -171,7 +171,7 @@ class _Writer:
         one, ifm, second = step.operation, step.ifm, step.ifm2
         self.map("IFM", ifm)
         self.set("IFM_DEPTH_M1", ifm.shape[2] - 1)
-        self.set("IFM_PRECISION", **_precision(ifm), scale_mode=one.operand)
+        self.set("IFM_PRECISION", **_precision(ifm), scale_mode=one.operand, round_mode=0)
         self.set("IFM_UPSCALE", 0)
         if second is None:
             return

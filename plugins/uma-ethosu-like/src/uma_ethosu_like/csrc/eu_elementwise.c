@@ -16,7 +16,7 @@ static void scale_operands(const eu_op *op, int64_t *a, int64_t *b)
         *b *= op->opb_scale & 0xFFFFu;
         return;
     }
-    *scaled = eu_scaled(*scaled * ((int64_t)1 << up), op->opa_scale, op->opa_shift + up, EU_ROUND_TFL);
+    *scaled = eu_scaled(*scaled * ((int64_t)1 << up), op->opa_scale, op->opa_shift + up, op->operand_rounding);
     *scaled = eu_clamped(*scaled, -((int64_t)1 << 60), (int64_t)1 << 60);
     *other *= (int64_t)1 << (up - 1);
 }

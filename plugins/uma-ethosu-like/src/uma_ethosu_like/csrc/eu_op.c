@@ -290,6 +290,7 @@ static void read_operands(eu_memory *m, eu_op *op)
     }
     if (op->mode == EU_ELEMENTWISE_ADD || op->mode == EU_ELEMENTWISE_SUB) {
         op->operand_scale = (int)get(m, EU_IFM_PRECISION_SCALE_MODE);
+        op->operand_rounding = (int)get(m, EU_IFM_PRECISION_ROUND_MODE);
         op->opa_scale = (uint32_t)get(m, EU_OPA_SCALE);
         op->opa_shift = (uint32_t)get(m, EU_OPA_SCALE_SHIFT);
         if (op->operand_scale == EU_OPERAND_SCALE_16BIT)

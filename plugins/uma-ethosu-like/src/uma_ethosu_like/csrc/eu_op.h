@@ -55,7 +55,7 @@ typedef struct eu_op {
     int part_kernel;
 
     eu_range weights, scales;
-    int global_scale, rounding, wide_sums, operand_scale;
+    int global_scale, rounding, wide_sums, operand_scale, operand_rounding;
     uint32_t scale, shift, opa_scale, opa_shift, opb_scale;
     int32_t function; /* EU_ACTIVATE_* */
     int64_t least, most;
