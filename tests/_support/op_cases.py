@@ -388,8 +388,10 @@ def quantised_activation(c: Choice, name: str) -> Call:
 
 @case("qnn.softmax")
 def quantised_softmax(c: Choice, name: str) -> Call:
-    scale = FixedPoint((c.number(2**30, 2**31 - 1),), (c.number(0, 26),), "double")
-    return on(name, (shape(c, 1, 3), c.of("int8", "uint8")), scale=scale)
+    dtype = c.of(*QUANTISED)
+    shift = c.number(-4, 14) if dtype == "int16" else c.number(0, 26)
+    scale = FixedPoint((c.number(2**30, 2**31 - 1),), (shift,), "double")
+    return on(name, (shape(c, 1, 3), dtype), scale=scale)
 
 
 __all__ = ["CASES", "ROWS", "on"]

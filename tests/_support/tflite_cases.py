@@ -132,7 +132,7 @@ def _relu(d: Drawer, name: str) -> Case:
 
 @case("LOGISTIC", "TANH", "SOFTMAX")
 def _activation(d: Drawer, name: str) -> Case:
-    dtype = d.one(*QUANTISED, "float32", *(["int16"] if name != "SOFTMAX" else []))
+    dtype = d.one(*QUANTISED, "float32", "int16")
     shape = [d.integer(1, 3), d.one(1, 5, 200)]
     given = d.quantisation(dtype)
     if dtype == "int16":

@@ -97,7 +97,7 @@ FAULTS: dict[str, tuple[Build, str]] = {
     "result shape": (one("TANH", F2, result=([3], "float32", {})), r"'t1' is \(3,\) float32 in the file and Tensor"),
     "result dtype": (one("MEAN", F2, INTS([0]), result=W2), "it turns float32 into int32"),
     "dtypes": (one("ADD", F2, W2, result=F2), "it is of float32 and int32"),
-    "int16": (one("SOFTMAX", ([2], "int16", Q), result=([2], "int16", Q)), "it is of int16"),
+    "int16": (one("RELU_N1_TO_1", ([2], "int16", Q), result=([2], "int16", Q)), "it is of int16"),
     "int16 shifted": (
         one("SUB", *[([2], "int16", {"scale": 0.5})] * 2, result=([2], "int16", {"scale": 0.25})),
         r"its scales are 2\*\*-1, 2\*\*-1, 2\*\*-2: neither operand's is the result's",

@@ -259,6 +259,16 @@ def test_softmax(dtype: str, multiplier: int, shift: int, channels: int, seed: i
     assert (abs(total - 256) <= 1 + channels / 2).all()
 
 
+@given(st.integers(2**30, 2**31 - 1), st.integers(-3, 4), st.integers(1, 40), SEEDS)
+def test_softmax_of_int16(multiplier: int, shift: int, channels: int, seed: int) -> None:
+    scale = FixedPoint((multiplier,), (shift,), "double")
+    data = quantised("int16", (2, channels), seed)
+    x = (data - data.max(axis=-1, keepdims=True).astype(int)) * (multiplier * 2.0 ** (shift - 31) / 6553.5)
+    exact = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+    # e ** -10, about 1.5, is the least that a channel counts for.
+    assert np.abs(check("qnn.softmax", data, scale=scale) - exact * 32768).max() < 8 + 2 * channels
+
+
 @pytest.mark.parametrize("channels", [1, 512, 4095])
 def test_softmax_of_equal_channels(channels: int) -> None:
     result = check("qnn.softmax", np.zeros((1, channels), np.int8), scale=FixedPoint((2**30,), (20,), "double"))
@@ -318,7 +328,9 @@ REAL = {"input_scale": 0.1, "output_scale": 0.1}
         ("qnn.avg_pool2d", [IMAGE], {"pool_size": (0, 2)}, "must be positive"),
         ("qnn.avg_pool2d", [IMAGE], {"pool_size": (2, 2), "zero_point": 128}, "zero point 128 is no int8"),
         ("qnn.avg_pool2d", [IMAGE], {"pool_size": (2, 2), "rounding": "up"}, "not one of away, even"),
-        ("qnn.softmax", [WORDS], {"scale": FixedPoint((2**30,), (20,), "double")}, "it takes int8, uint8, not int32"),
+        ("qnn.softmax", [WORDS], {"scale": HALF}, "it takes int8, uint8, int16, not int32"),
+        ("qnn.softmax", [SHORTS], {"scale": FixedPoint((2**30,), (15,), "double")}, "'double' and shift <= 14"),
+        ("qnn.softmax", [np.int16(0)], {"scale": HALF}, "at most 65535 channels of int16"),
         ("qnn.softmax", [BYTES], {"scale": TWO}, "scale must be one fixed point of rounding 'double' and shift >= 0"),
         ("qnn.softmax", [np.int8(0)], {"scale": HALF}, "at least one dimension"),
         ("qnn.softmax", [np.zeros((1, 4096), np.int8)], {"scale": HALF}, "at most 4095 channels"),

@@ -179,7 +179,7 @@ def _abs(layer: Layer) -> Expr:
 
 
 def _softmax(layer: Layer) -> Expr:
-    dtype = layer.dtypes("float32", *QUANTISED)
+    dtype = layer.dtypes("float32", *_INT16)
     beta = layer.options["beta"]
     if not (math.isfinite(beta) and beta > 0):
         raise ModelError(f"its beta is {beta}")
@@ -190,10 +190,12 @@ def _softmax(layer: Layer) -> Expr:
         return call("nn.softmax", data, axis=-1)
     scale, _ = quantisation(layer.tensor(0))
     out_scale, out_zero = quantisation(layer.output())
-    if abs(out_scale - 1 / 256) > 1e-3 / 256 or out_zero != bounds(dtype)[0]:
-        raise ModelError(
-            f"its result has scale {out_scale} and zero point {out_zero}, not 1/256 and {bounds(dtype)[0]}"
-        )
+    steps, least = (1 << 15, 0) if dtype == "int16" else (256, bounds(dtype)[0])
+    if abs(out_scale - 1 / steps) > 1e-3 / steps or out_zero != least:
+        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/{steps} and {least}")
+    if dtype == "int16":
+        # (The table of exp is from -10 to 0.)
+        return call("qnn.softmax", data, scale=fixed_point([scale * beta / (10 / 65535)], "double"))
     # (PreprocessSoftmaxScaling, for numbers of 5 integer bits.)
     multiplier, shift = quantize_multiplier(min(beta * scale * 2.0**26, 2.0**31 - 1))
     if shift > 30:

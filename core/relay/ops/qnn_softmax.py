@@ -15,7 +15,9 @@ from ...tir.form.nodes import Call, Expr, const, maximum, minimum
 from ..op import Attr, Attrs, FixedPoint, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
+from . import int16_softmax
 from .common import require_integers
+from .qnn import QUANTISED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,10 +86,13 @@ def _exps(attrs: Attrs, differences: np.ndarray) -> np.ndarray:
 
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
-    """Data is int8 or uint8, of one dimension at least, and the result of its type. ``scale`` is one `FixedPoint` of
-    rounding ``double`` and a shift from 0 on.
+    """Data is int8, uint8 or int16, of one dimension at least, and the result of its type. ``scale`` is one
+    `FixedPoint` of rounding ``double`` and a shift from 0 on, of int16 up to 14.
     """
-    require_integers(data, within=("int8", "uint8"))
+    require_integers(data, within=QUANTISED)
+    if data.dtype == "int16":
+        int16_softmax.check(attrs, data)
+        return data
     scale = attrs.scale
     fits = isinstance(scale, FixedPoint) and len(scale) == 1 and scale.rounding == "double" and scale.shift[0] >= 0
     if not fits:
@@ -100,6 +105,8 @@ def _infer(attrs: Attrs, data: TensorType) -> TensorType:
 def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
 
+    if data.dtype.name == "int16":
+        return int16_softmax.reference(attrs, data)
     wide = data.astype(np.int64)
     exps = _exps(attrs, wide - wide.max(axis=-1, keepdims=True))
     total = _halve(exps, _SUM_BITS).sum(axis=-1, keepdims=True)
@@ -120,6 +127,8 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     import numpy as np
 
+    if out.dtype == "int16":
+        return int16_softmax.compute(attrs, out, data)
     # A difference is -255 .. 0, so the powers are a table.
     table = te.constant(_exps(attrs, -np.arange(256)).astype(np.int32), "exp")
     outer, channels = out.shape[:-1], out.shape[-1]
@@ -177,10 +186,12 @@ register_op(
         doc=(
             "exp(x) / sum(exp(x)) over the last dimension, with x = data * s, to a result of scale 1/256 and the least "
             "value of the dtype as zero point. ``scale`` is s * 2**26. TFLite's reference SOFTMAX in fixed point, from "
-            "gemmlowp's ``exp_on_negative_values`` and ``one_over_one_plus_x_for_x_in_0_1``."
+            "gemmlowp's ``exp_on_negative_values`` and ``one_over_one_plus_x_for_x_in_0_1``. Of int16 the result has "
+            "the scale 2**-15 and the zero point 0, ``scale`` is s * 6553.5, and both functions are tables with lines "
+            "between."
         ),
         inputs=("data",),
-        attrs=(Attr("scale", Scale, "the data's scale times beta, times 2**26; at least 1/2"),),
+        attrs=(Attr("scale", Scale, "the data's scale times beta, times 2**26, at least 1/2; of int16 times 6553.5"),),
         infer=_infer,
         reference=_reference,
         compute=_compute,
