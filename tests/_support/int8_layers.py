@@ -190,11 +190,13 @@ class Random:
 
     def concatenate(self) -> Function:
         axis, shape = self.upto(3, 0), list(self.picture().shape)
-        parts = []
+        parts: list[Expr] = []
         for number in range(self.upto(4, 2)):
             shape[axis] = self.upto(12)
-            parts.append(Var(f"x{number}", TensorType(tuple(shape), "int8")))
-        return Function(parts, call("concatenate", *parts, axis=axis))
+            fixed = number == 1 and self.chance(0.3)
+            parts.append(const(self.int8(*shape)) if fixed else Var(f"x{number}", TensorType(tuple(shape), "int8")))
+        params = [one for one in parts if isinstance(one, Var)]
+        return Function(params, call("concatenate", *parts, axis=axis))
 
     def slice(self) -> Function:
         x = self.picture()

@@ -25,15 +25,14 @@ __all__ = [
     "layer_numbers",
     "mean_taps",
     "no_bias",
-    "not_both_constant",
     "one_filter",
     "one_scale",
-    "parts_computed",
     "pool_taps",
     "product_scale",
     "reduces",
     "rows",
     "scale_numbers",
+    "some_computed",
     "steps_of_one",
     "strides",
     "sum_scales",
@@ -241,7 +240,7 @@ def broadcast() -> Clause:
     )
 
 
-def not_both_constant() -> Clause:
+def some_computed() -> Clause:
     """Something is computed."""
 
     def test(found: Match) -> _Holds:
@@ -286,16 +285,6 @@ def one_scale() -> Clause:
         return not several or Failed(several[0])
 
     return Clause("one_scale", test, "a table is for all channels; here are scales by channel: {value}")
-
-
-def parts_computed() -> Clause:
-    """Of what is concatenated: nothing is constant."""
-
-    def test(found: Match) -> _Holds:
-        args = core_of(found).args
-        return not any(isinstance(arg, Constant) for arg in args) or Failed("one")
-
-    return Clause("parts_computed", test, "parts are computed; {value} is constant")
 
 
 def steps_of_one() -> Clause:

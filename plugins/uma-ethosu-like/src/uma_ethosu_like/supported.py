@@ -78,7 +78,7 @@ def _binaries() -> list[Pattern]:
     left, right = wildcard("int8").named("left"), wildcard("int8").named("right")
     zeros = dict.fromkeys(("lhs_zero_point", "rhs_zero_point", "output_zero_point"), any_)
     sums = dict.fromkeys(("lhs_scale", "rhs_scale", "output_scale", "left_shift"), any_)
-    shapes = [clauses.broadcast(), clauses.not_both_constant()]
+    shapes = [clauses.broadcast(), clauses.some_computed()]
 
     def both(name: str, judged: list[Clause], **opened: Any) -> Pattern:
         term = quantised.clamped(op(name)(left, right, **opened).named("core"))
@@ -126,7 +126,7 @@ def _moves() -> list[Pattern]:
         Pattern(
             f"ethosu_like.concatenate{count}",
             op("concatenate")(*(wildcard("int8").named(f"data{n}") for n in range(count)), axis=any_).named("core"),
-            [clauses.parts_computed(), clauses.box()],
+            [clauses.some_computed(), clauses.box()],
         )
         for count in range(2, MOST_CONCATENATED + 1)
     ]
