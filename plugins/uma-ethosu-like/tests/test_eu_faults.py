@@ -298,10 +298,10 @@ def seeds(vela: Any, count: int) -> list[Any]:
     graphs = [
         Graph(seed, ["CONV_2D", "ADD", "SOFTMAX", "AVERAGE_POOL_2D", "TRANSPOSE_CONV", "TANH"]) for seed in range(count)
     ]
-    graphs = [graph for graph in graphs if graph.data.size < 2000]
+    graphs = [graph for graph in graphs if graph.data.size < 1000]
     made = vela.many([(graph.model, (32, 64, 128, 256)[number % 4]) for number, graph in enumerate(graphs)])
     return [
-        one.case(graph.data, work_limit=1_000_000) for graph, one in zip(graphs, made, strict=True) if one is not None
+        one.case(graph.data, work_limit=300_000) for graph, one in zip(graphs, made, strict=True) if one is not None
     ]
 
 
