@@ -11,7 +11,8 @@ each, `cost` the cycles by which all of this is chosen, `filters` encodes weight
 needed, `stream` writes registers, copies and waits, `lower` makes an extern of it, `device` is what the driver in
 ``csrc`` is given.
 
-`simulate` runs a file's stream without a model around it, for `own`, the command ``uma ethosu``.
+`simulate` runs a file's stream without a model around it, `compare` holds our streams beside those of `vela`; both for
+`own`, the command ``uma ethosu``.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def runtime(target: Target) -> Runtime:
 
 @hookimpl
 def command(name: str, arguments: Sequence[str]) -> int:
-    """``uma ethosu run FILE`` and ``uma ethosu show FILE``."""
+    """``uma ethosu run FILE``, ``show``, ``compile`` and ``compare``."""
     from .own import main
 
     return main(name, arguments)

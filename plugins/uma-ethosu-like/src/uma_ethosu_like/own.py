@@ -6,6 +6,7 @@ import argparse
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +73,22 @@ def _parser(name: str) -> argparse.ArgumentParser:
         required=True,
         help="OUT.npz: Vela's raw output, which run and show read; OUT.bin: the payload alone, for a driver",
     )
-    made.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
     made.add_argument("--arena-cache-bytes", type=int, metavar="N", help="memory that feature maps may take")
-    made.add_argument("--json", action="store_true", help="print one JSON object")
     made.set_defaults(action=_compile)
+    compared = actions.add_parser(
+        "compare",
+        help="compile models here and with Vela, and compare",
+        description="Compile models here and with Vela, run both streams on the simulator, and compare.",
+    )
+    compared.add_argument("files", metavar="MODEL.tflite", type=Path, nargs="+", help="models of int8")
+    compared.set_defaults(action=_compare)
     show = actions.add_parser("show", help="print a stream", description="Print the commands of a stream.")
     show.set_defaults(action=_show)
     for one in (run, show):
         one.add_argument("file", metavar="FILE", type=Path, help=what)
+    for one in (made, compared):
+        one.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
+    for one in (run, made, compared, show):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -156,6 +165,36 @@ def _compile(given: argparse.Namespace) -> int:
     for line in _heading(made.job):
         print(line)
     print(f"{out}: {len(data):,} bytes")
+    return 0
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+_COLUMNS = ("model", "compiler", "cycles", "Vela's estimate", "arena", "stream", "weights", "exact")
+
+
+def _compare(given: argparse.Namespace) -> int:
+    from .compare import compare
+
+    found = [compare(file, given.macs) for file in given.files]
+    if given.json:
+        _print_json({"macs": given.macs, "models": [asdict(one) for one in found]})
+        return 0
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for one in found:
+        for name, side, estimate in (("ours", one.ours, None), ("Vela", one.vela, one.estimated_cycles)):
+            sizes = (side.arena_bytes, side.stream_bytes, side.weight_bytes)
+            numbers = ["" if number is None else f"{number:,}" for number in (side.cycles, estimate, *sizes)]
+            rows.append((one.model, name, *numbers, "yes" if side.exact else "no"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            f"{text:{'<' if at < 2 else '>'}{width}}" for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells))
+    for one in found:
+        if one.on_host:
+            print(f"{one.model}: our compiler leaves {len(one.on_host)} layers to the host: {', '.join(one.on_host)}")
     return 0
 
 

@@ -6,11 +6,13 @@ writes is read as any file is (`job`): no pickles.
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,10 +40,12 @@ class Compiled:
     Args:
         job: its stream, memory, inputs and outputs.
         raw: the file that holds them, an ``.npz``.
+        estimated_cycles: of one run, as Vela expects them; None if it does not say.
     """
 
     job: Job
     raw: bytes
+    estimated_cycles: int | None = None
 
 
 def compile_model(
@@ -80,10 +84,21 @@ def compile_model(
         if len(written) != 1:
             raise ToolchainError(f"Vela wrote {len(written)} files of raw output, not one", where=where)
         raw = written[0].read_bytes()
+        estimated_cycles = _estimated_cycles(out)
     job = parse_job(raw, f"{where}, as Vela has compiled it")
     if job.payload.macs != macs:
         raise ToolchainError(f"Vela compiled for {job.payload.macs} multipliers, not for {macs}", where=where)
-    return Compiled(job, raw)
+    return Compiled(job, raw, estimated_cycles)
+
+
+def _estimated_cycles(folder: Path) -> int | None:
+    """What the summary says, a table of one row."""
+    for file in sorted(folder.glob("*_summary_*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                with suppress(KeyError, ValueError, TypeError):
+                    return round(float(row["cycles_total"]))
+    return None
 
 
 def _check_version() -> None:
