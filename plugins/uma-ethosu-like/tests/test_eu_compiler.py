@@ -242,7 +242,7 @@ def check_graphs(npu: Any, folder: Path, seeds: Sequence[int], length: int) -> i
         found = planned(path)
         expected = [one.tobytes() for one in litert(graph.model, graph.data)]
         if len(found) == 1 and found[0].alone:
-            runs.append((f"graph {seed} {graph.names}", found[0], MACS[seed % 4], [graph.data], expected))
+            runs.append((f"graph {seed} {graph.names}", found[0], Machine(macs=MACS[seed % 4]), [graph.data], expected))
     check(npu, runs)
     return len(runs)
 
