@@ -200,11 +200,11 @@ class Random:
 
     def slice(self) -> Function:
         x = self.picture()
-        whole = [axis for axis in range(4) if self.chance(0.5)] or [self.upto(3, 0)]
-        begin = [0 if axis in whole else self.upto(extent, 1) - 1 for axis, extent in enumerate(x.shape)]
-        end = [
-            n if axis in whole else self.upto(n, b + 1) for axis, (n, b) in enumerate(zip(x.shape, begin, strict=True))
-        ]
+        cut = self.upto(2)  # rows or columns, and perhaps another dimension
+        begin, end = [0] * 4, list(x.shape)
+        for axis in {cut, self.upto(3, 0)}:
+            begin[axis] = self.upto(x.shape[axis], 1 + (axis == cut)) - 1
+            end[axis] = self.upto(x.shape[axis], begin[axis] + 1)
         return Function([x], call("strided_slice", x, begin=begin, end=end, strides=(1,) * 4))
 
     def resize(self) -> Function:

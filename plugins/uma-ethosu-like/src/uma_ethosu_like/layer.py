@@ -101,8 +101,7 @@ def _pool(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Oper
     w = quantised.Window.of(match)
     low, high = quantised.limits_of(match)
     average = quantised.kind_of(core_of(match)) == "average_pool"
-    # Where the window leaves the picture the machine divides by what lies inside, and takes no scale.
-    scale = mean_scale(w.taps) if average and not any(w.padding) else None
+    scale = mean_scale(w.taps) if average else None
     kind: Kind = "average_pool" if average else "max_pool"
     for ifm, ofm in _pictures(w, given[0], out):
         yield Operation(kind, ofm, ifm, window=_window(w), scale=scale, low=low, high=high)

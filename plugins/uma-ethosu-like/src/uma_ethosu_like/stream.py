@@ -195,7 +195,8 @@ class _Writer:
         self.set("OFM_HEIGHT_M1", rows - 1)
         self.set("OFM_WIDTH_M1", columns - 1)
         self.set("OFM_DEPTH_M1", channels - 1)
-        scaled = int(one.scale is not None and one.kind in _GLOBAL)
+        # A mean of a padded part is over what lies inside of each window: the machine counts, and takes no scale.
+        scaled = int(one.scale is not None and one.kind in _GLOBAL and not any(step.padding))
         self.set("OFM_PRECISION", **_precision(ofm), scale_mode=scaled, round_mode=_ROUND_MODES[one.rounding])
 
     def window(self, step: Step, block: Block) -> None:
