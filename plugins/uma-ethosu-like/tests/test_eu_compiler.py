@@ -461,8 +461,8 @@ REFUSED: dict[str, Expr] = {
     "the weights of an output channel add up to at most 8323072; these to 8388608": conv(
         tensor(1, 4, 4, 65536), weight=-128
     ),
-    "here: even (--requantize": conv(scale=FixedPoint((2**30,), (0,), "even")),
-    "here: float32 (--requantize": conv(scale=FloatScale((0.5,))),
+    "round double or up; here: even": conv(scale=FixedPoint((2**30,), (0,), "even")),
+    "round double or up; here: float32": conv(scale=FloatScale((0.5,))),
     "sums stay within int32 where they are scaled; these reach 8589934592": conv(
         scale=FixedPoint((2**30,), (23,), "double"), weight=1
     ),

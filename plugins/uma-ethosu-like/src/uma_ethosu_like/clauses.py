@@ -153,8 +153,7 @@ def scale_numbers() -> list[Clause]:
         Clause(
             "rounding",
             rounding,
-            f"sums are scaled by fixed points that round {' or '.join(ROUNDINGS)}; here: {{value}} "
-            "(--requantize fixed-point consents to that)",
+            f"sums are scaled by fixed points that round {' or '.join(ROUNDINGS)}; here: {{value}}",
         ),
         Clause("no_overflow", wraps, "sums stay within int32 where they are scaled; these reach {value}"),
     ]
