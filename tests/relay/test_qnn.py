@@ -233,6 +233,7 @@ def test_a_hard_swish_is_that_of_real_numbers() -> None:
     assert np.abs(made - exact).max() <= 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scale", [2.0**-12, 2.0**-11, 1 / 3000, 0.3])
 @pytest.mark.parametrize("op", ["qnn.sigmoid", "qnn.tanh"])
 def test_curves_of_int16_are_those_of_real_numbers(op: str, scale: float) -> None:
