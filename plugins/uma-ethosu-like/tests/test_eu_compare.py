@@ -40,6 +40,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "dense.tflite"
 
 
+@pytest.mark.soak
 @NEEDS_VELA
 def test_both_compilers_are_counted_alike(model: Path) -> None:
     found = compare(model, 64)
