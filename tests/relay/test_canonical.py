@@ -538,6 +538,16 @@ def _folds(expr: Expr) -> bool:
 # --- what holds of every graph ---------------------------------------------------------------------------------------
 
 
+def test_layers_stay_where_a_uint8_is_reshaped_on_its_way_out() -> None:
+    x = Var("x", TensorType((1, 3, 4, 2), "uint8"))
+    relu = call("nn.relu", x)
+    flat = reshape(relu, 1, 24)
+    conv = call("qnn.conv2d", relu, const(np.array([95, 130], "uint8").reshape(1, 1, 2, 1)))
+    spans = Spans({relu: ["relu"], flat: ["flat"], conv: ["conv"]})
+    after = canonicalise(of(Tuple([flat, conv]), spans))
+    assert canonicalise(after).spans == after.spans
+
+
 @given(modules(), st.integers(0, 2**16))
 def test_random_graphs_compute_the_same_and_are_canonical_at_once(module: IRModule, seed: int) -> None:
     inputs, expected, largest = values_of(module, seed)

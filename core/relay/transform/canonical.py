@@ -49,7 +49,10 @@ def canonicalise(module: IRModule) -> IRModule:
     """``module`` with ``main`` in the canonical dialect. Doing it twice changes nothing more."""
     made = _rewritten(module, (_fold, *_RULES))
     signed = to_signed(made)
-    return made if signed is made else _rewritten(signed, (_fold, *_RULES))
+    if signed is made:
+        return made
+    again = _rewritten(signed, (_fold, *_RULES))
+    return made if again.main is made.main else again  # movements go to and fro, and would gather layers
 
 
 def arrange(module: IRModule) -> IRModule:
