@@ -182,6 +182,15 @@ def test_resize_finds_the_nearest_element(coordinates: str, rounding: str) -> No
         assert np.array_equal(ours, theirs)
 
 
+def test_resize_lets_large_sides_be_that_it_does_not_change() -> None:
+    for shape, scales in (((1, 2, 2, 20_000), [1, 1, 2, 1]), ((1, 1, 3, 20_000), [1, 1, 1, 1])):
+        ours, theirs = compared(_resized(scales=scales), shape, "float32")
+        assert np.array_equal(ours, theirs)
+    b = OnnxBuilder(18)
+    module = import_model(b.build(_resized(scales=[1.0, 1.0])(b, b.input("x", [2, 2**27], "float32")))).module
+    assert module.main.body is module.main.params[0]
+
+
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers(name: str) -> None:
     ours, theirs = compared(*INTEGERS[name])
@@ -251,6 +260,8 @@ REFUSED: dict[str, tuple[Build, tuple[int, ...]]] = {
     ),
     "it resizes by [0]": (_resized(0), (4,)),
     "it resizes by [20000]": (_resized(20000), (4,)),
+    "it resizes (1, 1, 20000, 3) to (1, 1, 20000, 4)": (_resized(1, 1, 20000, 4), (1, 1, 20000, 3)),
+    "it resizes by [1.0, 1.0001": (_resized(scales=[1, 1.0001]), (1, 20000)),
     "it resizes by [nan]": (_resized(scales=[float("nan")]), (4,)),
     "its indices leave the 3 elements of axis 0": (_with("Gather", [3]), (3,)),
     "its indices, of shape (1, 2), are not those of the first axis alone": (_with("GatherND", [[0, 0]]), (3, 3)),

@@ -36,14 +36,16 @@ def _resize(c: Context) -> Expr:
     if node.has("axes") or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("it has axes or a keep_aspect_ratio_policy, which is not supported")
     places = [
-        list(range(extent)) if (count, scale) == (extent, 1) else _places(extent, count, scale, coordinates, rounding)
+        _places(extent, count, scale, coordinates, rounding)
         for extent, count, scale in zip(data.shape, *_sizes(c, data.shape), strict=True)
     ]
-    unchanged = [taken == list(range(extent)) for taken, extent in zip(places, data.shape, strict=True)]
-    if len(places) in (3, 4) and all(unchanged[:2]):
+    unchanged = [isinstance(taken, range) for taken in places]
+    if all(unchanged):
+        return data
+    if len(places) in (3, 4) and all(unchanged[:2]) and max(map(len, places[2:])) <= MAX_SIDE:
         return _image(c, data, places[2:])
     times = [len(taken) // extent for taken, extent in zip(places, data.shape, strict=True)]
-    if not all(n and taken == [i // n for i in range(len(taken))] for taken, n in zip(places, times, strict=True)):
+    if not all(same or _repeats(taken, n) for taken, same, n in zip(places, unchanged, times, strict=True)):
         raise ModelError(
             f"it resizes {data.shape} to {tuple(map(len, places))}",
             hint="supported: the space of images and sequences, and whole numbers of times",
@@ -60,16 +62,26 @@ def _sizes(c: Context, shape: Sequence[int]) -> tuple[list[int], list[float]]:
         raise ModelError(f"it has scales or sizes of shape {given.shape} for {len(shape)} dimensions")
     extents = np.array(shape, np.float32)
     counts = given if c.has(3) else np.floor(extents * given.astype(np.float32))
-    if not all(1 <= count <= MAX_SIDE or count == extent for count, extent in zip(counts, shape, strict=True)):
-        raise ModelError(f"it resizes by {given.tolist()}", hint=f"extents of the result are from 1 to {MAX_SIDE}")
     scales = counts.astype(np.float32) / extents if c.has(3) else given.astype(np.float32)
+    changes = zip(counts, shape, scales, strict=True)
+    if not all(1 <= count <= MAX_SIDE or (count, scale) == (extent, 1) for count, extent, scale in changes):
+        raise ModelError(f"it resizes by {given.tolist()}", hint=f"extents of the result are from 1 to {MAX_SIDE}")
     return [int(count) for count in counts], [float(scale) for scale in scales]
 
 
-def _places(extent: int, count: int, scale: float, coordinates: str, rounding: str) -> list[int]:
-    """The nearest of ``extent`` elements to each of ``count``: in float32, as onnxruntime finds it."""
+def _repeats(places: Sequence[int], times: int) -> bool:
+    """Whether every element is taken so many times, in order."""
+    return times > 0 and places == [i // times for i in range(len(places))]
+
+
+def _places(extent: int, count: int, scale: float, coordinates: str, rounding: str) -> Sequence[int]:
+    """The nearest of ``extent`` elements to each of ``count``: in float32, as onnxruntime finds it. A range if these
+    are all as they lie: data that stays may have more than `MAX_SIDE`.
+    """
     import numpy as np
 
+    if (count, scale) == (extent, 1):
+        return range(extent)
     f32 = np.float32
     index, factor = np.arange(count, dtype=f32), f32(scale)
     if coordinates == "align_corners":
@@ -84,7 +96,7 @@ def _places(extent: int, count: int, scale: float, coordinates: str, rounding: s
     if coordinates == "pytorch_half_pixel" and count == 1:
         at = np.zeros(1, f32)
     places: list[int] = np.clip(_rounded(at.astype(np.float64), rounding), 0, extent - 1).astype(int).tolist()
-    return places
+    return range(extent) if count == extent and places == list(range(extent)) else places
 
 
 def _rounded(at: np.ndarray, rounding: str) -> np.ndarray:

@@ -56,8 +56,9 @@ def _product(layer: Layer) -> Expr:
         raise ModelError(f"it is of {data.dtype.name}")
     if not axes:
         raise ModelError("it reduces over no axes")
-    made = data.prod(normalise_axes(axes, data.ndim), data.dtype, keepdims=bool(layer.options["keep_dims"]))
-    return const(np.asarray(made))
+    reduced = normalise_axes(axes, data.ndim)
+    made = np.asarray(data.prod(reduced, data.dtype))
+    return const(np.expand_dims(made, reduced) if layer.options["keep_dims"] else made)
 
 
 def _fill(layer: Layer) -> Expr:
