@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,4 +27,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "--committed":
         write(committed(), PAGES)
     else:
-        write(sources() | {f"pictures/{name}": text for name, text in pictures().items()}, Path(sys.argv[1]))
+        folder = Path(sys.argv[1])
+        write(sources() | {f"pictures/{name}": text for name, text in pictures().items()}, folder)
+        shutil.copytree(PAGES / "screenshots", folder / "screenshots", dirs_exist_ok=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uma.compilers import KNOWN_COMPILERS
 from uma.frontends.onnx.convert import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
+from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
 from uma.frontends.tflite.convert import OPERATORS
 from uma.frontends.tflite.known import KNOWN
@@ -69,7 +70,11 @@ def operators() -> str:
             f"{len(tflite)} operators.\n",
             table(("operator", "of"), [(code(name), tflite[name]) for name in sorted(tflite)]),
             heading(2, "ONNX"),
-            f"Opset {OPSETS[0]} to {OPSETS[-1]}; {len(onnx)} operators. Quantised models are those in the QDQ form.\n",
+            f"Opset {OPSETS[0]} to {OPSETS[-1]}; {len(onnx)} operators. "
+            "Quantised models are those in the QDQ and the QOperator form.\n",
+            "An operator that is not in the table and has a function body in ONNX, as `Attention` has, is read as that "
+            "body; so are functions of the model, the branch of an `If` that a constant decides, and a `Scan` of up to "
+            f"{MAX_TURNS} turns. Layers keep the name of the node.\n",
             table(("operator", "of"), [(code(name), onnx[name]) for name in sorted(onnx)]),
             heading(2, "Relay"),
             f"What layers become: {len(ops)} ops. A host runs every one of them. For the accelerators of this "

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import uma_ethosu_like
+import uma_ethosu_like.vela
+from uma_ethosu_like.commands import command, decode, encode
 from uma_ethosu_like.job import read_job
 
 HERE = Path(__file__).parent
@@ -30,10 +31,34 @@ FAULTS = (
 )
 """As the enum `eu_fault`."""
 
+HAZARDS = {
+    "OP_DMA_WAIT": "copy hazard",
+    **dict.fromkeys(("OP_KERNEL_WAIT", "OP_KERNEL_WAIT 1", "BLOCKDEP 0", "BLOCKDEP 1", "BLOCKDEP 2"), "kernel hazard"),
+}
+"""What a stream ends with that lacks a wait of this kind."""
+
 KINDS = ("conv", "depthwise", "pool", "elementwise", "dma")
 HEADER, RESULT, RECORD = struct.Struct("<i3I9QI4iI"), struct.Struct("<iIiIQ5Q5I4x2QQ2I"), struct.Struct("<2I3Q")
 SPEEDS = (128, 32, 16, 64)
 """Bytes in 16 cycles and latency in cycles of SRAM, and of flash."""
+
+
+@pytest.fixture
+def hold_page(request: pytest.FixtureRequest) -> Callable[[Path, str, str], None]:
+    """Holds what a page has between the marks of a name to a text; with ``--update-golden`` writes it there."""
+
+    def hold(page: Path, name: str, text: str) -> None:
+        before, begin, rest = page.read_text(encoding="utf-8").partition(
+            f"<!-- {name}: made by {request.path.name} -->\n"
+        )
+        found, end, after = rest.partition(f"\n<!-- end of {name} -->")
+        assert begin and end, f"{page.name} has no marks of {name}"
+        if request.config.getoption("--update-golden"):
+            page.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
+            return
+        assert found == text, f"if that is right: pytest --update-golden {request.node.nodeid}, then read `git diff`"
+
+    return hold
 
 
 @dataclass(frozen=True)
@@ -80,11 +105,31 @@ class Npu:
 
     program: Path
     faults: tuple[str, ...] = FAULTS
+    hazards: Mapping[str, str] = field(default_factory=lambda: HAZARDS)
 
     @staticmethod
     def case(**fields: object) -> Case:
         """See `Case`."""
         return Case(**fields)  # type: ignore[arg-type]
+
+    @staticmethod
+    def weakened(words: Sequence[int]) -> list[tuple[str, list[int]]]:
+        """A stream with one wait less, or one that waits for less, for each: of which kind of `HAZARDS` it is."""
+        found: list[tuple[str, list[int]]] = []
+        dependency = 0
+        for at, one in decode(words):
+            before, same, behind = words[:at], words[at : at + one.type.words], words[at + one.type.words :]
+            if one.type.name == "SET_BLOCKDEP":
+                dependency = one["value"]
+            elif one.type.name in ("OP_DMA_WAIT", "OP_KERNEL_WAIT"):
+                found.append((one.type.name, [*before, *behind]))
+                if one.type.name == "OP_KERNEL_WAIT" and one["outstanding"] == 0:
+                    less = encode([command("OP_KERNEL_WAIT", outstanding=1)])
+                    found.append(("OP_KERNEL_WAIT 1", [*before, *less, *behind]))
+            elif one.type.name in ("OP_CONV", "OP_DEPTHWISE", "OP_POOL", "OP_ELEMENTWISE") and dependency < 3:
+                less, again = (encode([command("SET_BLOCKDEP", value)]) for value in (dependency + 1, dependency))
+                found.append((f"BLOCKDEP {dependency}", [*before, *less, *same, *again, *behind]))
+        return found
 
     def run(self, *cases: Case) -> list[Ended]:
         """Runs each."""
@@ -137,6 +182,15 @@ def compile_npu() -> Callable[..., Npu]:
 def npu(compilers: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Npu:
     """The simulator, with sanitizers that look for undefined behaviour and foreign memory."""
     return compiled(compilers[0], tmp_path_factory.mktemp("ethos_u"), "-fsanitize=address,undefined")
+
+
+@pytest.fixture(scope="session")
+def simulator_objects(compilers: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The simulator without sanitizers, for programs that are about something else: that compiles in less time."""
+    folder = tmp_path_factory.mktemp("ethos_u_objects")
+    command = [compilers[0], "-std=c99", "-O0", "-fPIC", "-c", *(str(CSRC / f"eu_{name}.c") for name in SOURCES)]
+    subprocess.run(command, cwd=folder, check=True)
+    return [folder / f"eu_{name}.o" for name in SOURCES]
 
 
 @dataclass(frozen=True)
@@ -227,6 +281,26 @@ class Vela:
         places = [[(one.region, one.offset, one.nbytes) for one in row] for row in (job.inputs, job.outputs)]
         cycles = int(dict(zip(names, values, strict=True))["cycles_total"])
         return Compiled(macs, job.payload.words, regions, frozenset({*regions} - flash), flash, *places, cycles)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a program in the place of Vela, which is installed: a script, whose argument is the folder for what it
+    writes.
+    """
+    real = subprocess.run
+
+    def put(script: str) -> None:
+        def run(command: list[str], **options: Any) -> Any:
+            if "ethosu.vela" not in command:
+                return real(command, **options)
+            out = command[command.index("--output-dir") + 1]
+            return real([sys.executable, "-S", "-c", script, out], **options)
+
+        monkeypatch.setattr(uma_ethosu_like.vela.subprocess, "run", run)
+        monkeypatch.setattr(uma_ethosu_like.vela, "version", lambda name: "5.2.0")
+
+    return put
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,7 @@ def test_every_block_that_is_offered_fits_and_there_is_always_one() -> None:
                 assert not [n for n, unit in zip(block.shape, machine.ofm_ublock, strict=True) if n % unit]
 
 
+@pytest.mark.soak
 def test_the_shared_memory_is_divided_as_vela_divides_it() -> None:
     vela = pytest.importorskip("ethosu.vela.architecture_allocator", reason="Vela is not installed")
     from ethosu.vela.architecture_features import Accelerator, Block, create_default_arch

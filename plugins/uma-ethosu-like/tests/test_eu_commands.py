@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,6 @@ from uma_ethosu_like.headers import HEADERS
 
 CSRC = Path(uma_ethosu_like.__file__).parent / "csrc"
 README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- commands: made by test_eu_commands.py -->", "<!-- end of commands -->"
 STOP = command("OP_STOP", mask=0xFFFF)
 
 
@@ -182,12 +182,6 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def test_the_page_has_the_commands(request: pytest.FixtureRequest) -> None:
+def test_the_page_has_the_commands(hold_page: Any) -> None:
     """``pytest --update-golden`` writes them."""
-    text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    found, _, after = rest.partition(END)
-    if request.config.getoption("--update-golden"):
-        README.write_text(f"{before}{BEGIN}\n{page()}\n{END}{after}", encoding="utf-8")
-        return
-    assert found.strip() == page(), "if the new commands are right: pytest --update-golden, then read `git diff`"
+    hold_page(README, "commands", page())

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from tests._support.tflite_builder import TFLiteBuilder
 import uma_ethosu_like.compare
 from uma.errors import ModelError, UsageError
 from uma_ethosu_like.compare import Comparison, Side, compare
-from uma_ethosu_like.own import main
+from uma_ethosu_like.own import comparison_lines, main
 
+PAGE = Path(__file__).parents[3] / "docs" / "ethosu.md"
 NEEDS_VELA = pytest.mark.skipif(find_spec("ethosu") is None, reason="ethos-u-vela is not installed")
 
 
@@ -55,14 +57,18 @@ def test_both_compilers_are_counted_alike(model: Path) -> None:
 
 @NEEDS_VELA
 @pytest.mark.soak
-def test_the_real_models_side_by_side(models: Path) -> None:
-    names = ("kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8")
+def test_the_real_models_side_by_side(models: Path, hold_page: Any) -> None:
+    """And the page shows what the command prints of them. ``pytest --update-golden`` writes it."""
+    names, every = ("kws_ref_model", "ad01_int8", "pretrainedResnet_quant", "vww_96_int8"), []
     for name in names:
         found = compare(models / "mlperf-tiny" / f"{name}.tflite", 128)
+        every.append(found)
         assert found.ours.exact and not found.on_host, name
         # Fully connected layers of Vela are not those of LiteRT (README.md), which shows in this model alone.
         assert found.vela.exact or name == "ad01_int8"
         assert found.ours.weight_bytes <= 1.05 * found.vela.weight_bytes, name
+        assert found.ours.cycles <= 1.25 * found.vela.cycles, name
+    hold_page(PAGE, "compare", "\n".join(["```text", *comparison_lines(every), "```"]))
 
 
 SIDE = Side(1234, 500, 60, 70, exact=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uma_ethosu_like.blocks import Block, legal_blocks
-from uma_ethosu_like.commands import Command, command, decode, encode
+from uma_ethosu_like.commands import encode
 from uma_ethosu_like.cost import stream_cycles
 from uma_ethosu_like.hazards import Place
 from uma_ethosu_like.machine import CONFIGURATIONS, Machine
@@ -96,23 +96,6 @@ class Chain:
         return write_stream(steps, self.machine, {MEMORY: Place("features", 0)})
 
 
-def weakened(commands: list[Command]) -> list[tuple[str, list[Command]]]:
-    """The same with one wait less, or one that waits for less."""
-    found, dependency = [], 0
-    for at, one in enumerate(commands):
-        before, behind = commands[:at], commands[at + 1 :]
-        if one.type.name == "SET_BLOCKDEP":
-            dependency = one["value"]
-        elif one.type.name in ("OP_DMA_WAIT", "OP_KERNEL_WAIT"):
-            found.append((one.type.name, before + behind))
-            if one.type.name == "OP_KERNEL_WAIT" and one["outstanding"] == 0:
-                found.append(("OP_KERNEL_WAIT 1", [*before, command("OP_KERNEL_WAIT", outstanding=1), *behind]))
-        elif one.type.name.startswith("OP_") and not one.type.name.startswith(("OP_STOP", "OP_DMA")) and dependency < 3:
-            less, same = (command("SET_BLOCKDEP", value) for value in (dependency + 1, dependency))
-            found.append((f"BLOCKDEP {dependency}", [*before, less, one, same, *behind]))
-    return found
-
-
 def trapped(npu: Any, streams: list[tuple[int, Stream]]) -> dict[str, int]:
     """Runs streams, and each with one wait less: how many waits of each kind all of them have."""
     cases, expected, count = [], [], {}
@@ -122,9 +105,9 @@ def trapped(npu: Any, streams: list[tuple[int, Stream]]) -> dict[str, int]:
         same = {"macs": macs, "regions": regions, "writable": frozenset({1}), "flash": frozenset({0})}
         cases.append(npu.case(words=words, **same))
         expected.append(("none", stream_cycles(stream.works, Machine(macs=macs))))
-        for name, changed in weakened([one for _, one in decode(words)]):
-            cases.append(npu.case(words=encode(changed), **same))
-            expected.append(("copy hazard" if name == "OP_DMA_WAIT" else "kernel hazard", None))
+        for name, changed in npu.weakened(words):
+            cases.append(npu.case(words=changed, **same))
+            expected.append((npu.hazards[name], None))
             count[name] = count.get(name, 0) + 1
     for (fault, cycles), ended in zip(expected, npu.run(*cases), strict=True):
         assert ended.fault == fault
@@ -132,12 +115,9 @@ def trapped(npu: Any, streams: list[tuple[int, Stream]]) -> dict[str, int]:
     return count
 
 
-KINDS = {"OP_DMA_WAIT", "OP_KERNEL_WAIT", "OP_KERNEL_WAIT 1", "BLOCKDEP 0", "BLOCKDEP 1", "BLOCKDEP 2"}
-
-
 def test_streams_wait_for_what_they_need_and_for_no_more(npu: Any) -> None:
     streams = [(macs, Chain(seed, macs).stream(6)) for macs in CONFIGURATIONS for seed in (1, 3)]
-    assert trapped(npu, streams).keys() == KINDS
+    assert trapped(npu, streams).keys() == npu.hazards.keys()
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ def host() -> PluginHost:
             PluginEntry("c", "uma_cpu_c", "uma-cpu-c", "0.1.0"),
             PluginEntry("ethosu_like", "uma_ethosu_like", "uma-ethosu-like", "0.1.0"),
             PluginEntry("ethosu", "uma_ethosu_like", "uma-ethosu-like", "0.1.0"),
+            PluginEntry("vela", "uma_ethosu_like", "uma-ethosu-like", "0.1.0"),
         ]
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 from uma.relay import FixedPoint
 from uma.relay.scaling import scale_array
+from uma_ethosu_like.operations import LIMITS
 from uma_ethosu_like.scaling import MEAN_TAPS, ROUNDINGS, mean_scale, scale_of
 
 
@@ -32,13 +33,20 @@ def test_fixed_points_are_exact(rounding: str) -> None:
             assert made == scale_array(values, fixed, 0).tolist(), (shift, multiplier)
 
 
-def test_means_are_exact_or_refused() -> None:
-    refused = [taps for taps in (*range(1, 260, 7), 255, 256, 1023, 1024, 2047, MEAN_TAPS) if mean_scale(taps) is None]
-    assert refused == []
-    assert mean_scale(MEAN_TAPS + 1) is None
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_means_are_exact_or_refused(dtype: str) -> None:
+    counts = (*range(1, 260, 7), 255, 256, 1023, 1024, 2047, MEAN_TAPS)
+    refused = {"int8": [], "int16": [1023, 2047]}
+    assert [taps for taps in counts if mean_scale(taps, dtype) is None] == refused[dtype]
+    assert mean_scale(MEAN_TAPS + 1, dtype) is None
+    rng, (low, high) = np.random.default_rng(2), LIMITS[dtype]
     for taps in (1, 2, 3, 25, 49, 125):
-        scale = mean_scale(taps)
+        scale = mean_scale(taps, dtype)
         assert scale is not None
-        sums = np.arange(-128 * taps, 127 * taps + 1)
+        sums = np.arange(low * taps, high * taps + 1)
+        if dtype == "int16":
+            # Some, with those where means change.
+            steps = (2 * rng.integers(low, high, 2000) + 1) * taps // 2
+            sums = np.concatenate([rng.integers(low * taps, high * taps, 2000), steps - 1, steps, steps + 1])
         made = by_the_machine(sums, scale.multiplier, scale.shift, "tfl")
         assert made == [int(np.sign(one) * ((2 * abs(one) + taps) // (2 * taps))) for one in sums.tolist()]

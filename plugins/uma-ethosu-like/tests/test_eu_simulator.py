@@ -8,6 +8,8 @@ scales LiteRT divides in float32 and Vela in float64.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tests._support.npu_graphs import OPERATORS, Graph
 from tests._support.tflite_builder import litert
 
 import uma_ethosu_like
-from uma_ethosu_like.commands import BY_NAME
+from uma_ethosu_like.commands import BY_NAME, Command, command, decode, encode
 
 MODELS = ("kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 SHAPES = {"kws_ref_model": (1, 49, 10, 1), "ad01_int8": (1, 640), "vww_96_int8": (1, 96, 96, 3)}
@@ -61,6 +63,7 @@ def check_waits(npu: Any, compiled: Any, *data: np.ndarray) -> tuple[int, int]:
     return len(waits), faults.count("kernel hazard")
 
 
+@pytest.mark.soak
 def test_keyword_spotter(npu: Any, vela: Any, models: Path) -> None:
     model, data = model_and_input(models, "kws_ref_model")
     compiled = vela(model, 128)
@@ -118,6 +121,7 @@ def test_autoencoder(npu: Any, vela: Any, models: Path, macs: int) -> None:
     [ended] = npu.run(compiled.case(data))
     assert ended.fault == "none"
     assert compiled.results(ended) == [fully_connected(model, data).tobytes()]
+    assert check_waits(npu, compiled, data)[0] == 0  # nothing is copied, and kernels wait for blocks
 
 
 def test_the_table_of_the_sigmoid() -> None:
@@ -129,39 +133,78 @@ def test_the_table_of_the_sigmoid() -> None:
     assert table == [*made[:255], 65535]
 
 
-def check_graphs(npu: Any, vela: Any, graphs: list[Graph], *options: str) -> int:
-    """Gives how many of them Vela put on the NPU as a whole; all of these are exact."""
-    made = vela.many([(graph.model, MACS[number % 4], *options) for number, graph in enumerate(graphs)])
-    pairs = [(graph, compiled) for graph, compiled in zip(graphs, made, strict=True) if compiled is not None]
+def without_overtaking(words: Sequence[int], at: int) -> list[int]:
+    """A stream in which the kernel there waits for the one before; with its ``BLOCKDEP`` it may overtake that.
+
+    Only kernels with a stride of 3 are such: for these Vela's C++ lets more blocks be unfinished than its Python does.
+    """
+    found: dict[str, Command] = {}
+    for where, one in decode(words):
+        found[one.type.name] = one
+        if where == at:
+            break
+    dependency, strides = found["SET_BLOCKDEP"]["value"], found["SET_KERNEL_STRIDE"]
+    assert one.type.name in ("OP_CONV", "OP_DEPTHWISE", "OP_POOL") and dependency > 0
+    assert 2 in (strides["stride_x_m1"], strides["stride_y_m1"])
+    waits, before = (encode([command("SET_BLOCKDEP", value)]) for value in (0, dependency))
+    return [*words[:at], *waits, words[at], *before, *words[at + 1 :]]
+
+
+def check_graphs(npu: Any, vela: Any, graphs: Sequence[tuple[Graph, int]], *options: str) -> Counter[str]:
+    """Each graph that Vela puts on the NPU as a whole, for so many MACs, is exact. Gives how many are, how many of
+    these have kernels that have to be kept from overtaking, and how many Vela leaves to a CPU in part.
+    """
+    made = vela.many([(graph.model, macs, *options) for graph, macs in graphs])
+    pairs = [(graph, compiled) for (graph, _), compiled in zip(graphs, made, strict=True) if compiled is not None]
     results = npu.run(*[compiled.case(graph.data) for graph, compiled in pairs])
-    exact = 0
+    count = Counter(exact=0, waiting=0, left=len(graphs) - len(pairs))
     for (graph, compiled), ended in zip(pairs, results, strict=True):
-        if ended.fault == "kernel hazard" and graph.strides >= 3:
-            continue  # Vela's C++ lets blocks of a kernel with a stride of 3 overtake, where its Python does not
+        words = compiled.words
+        while ended.fault == "kernel hazard":
+            words = without_overtaking(words, ended.word)
+            [ended] = npu.run(compiled.case(graph.data, words=words))
         assert ended.fault == "none", graph.names
         assert compiled.results(ended) == [one.tobytes() for one in litert(graph.model, graph.data)], graph.names
-        exact += 1
-    return exact
+        count["exact"] += 1
+        count["waiting"] += words is not compiled.words
+    return count
 
 
 def test_random_graphs(npu: Any, vela: Any) -> None:
-    graphs = [Graph(seed, INT8, length=3) for seed in range(8)] + [Graph(seed, INT16, "int16", 2) for seed in range(4)]
-    assert check_graphs(npu, vela, graphs) >= 10
+    graphs = [(Graph(seed, INT8, length=3), MACS[seed % 4]) for seed in range(4)]
+    graphs += [(Graph(seed, INT16, "int16", 2), MACS[seed]) for seed in range(3)]
+    assert check_graphs(npu, vela, graphs)["exact"] >= 6
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("part", range(15))
-def test_many_random_graphs(npu: Any, vela: Any, part: int) -> None:
-    seeds = range(100 + 20 * part, 120 + 20 * part)
-    exact = check_graphs(npu, vela, [Graph(seed, INT8, length=8) for seed in seeds])
-    exact += check_graphs(npu, vela, [Graph(seed, INT16, "int16", 5) for seed in seeds])
-    exact += check_graphs(npu, vela, [Graph(seed, INT8, length=8) for seed in seeds], *SMALL)
-    assert exact >= 54
+def test_a_kernel_that_vela_lets_overtake_is_trapped(npu: Any, vela: Any) -> None:
+    """One of some 300 graphs with a stride of 3; once it waits for the one before, all is exact."""
+    windows = ("CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D", "ADD")
+    assert check_graphs(npu, vela, [(Graph(1149, windows, "int16"), 128)]) == {"exact": 1, "waiting": 1, "left": 0}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("macs", MACS)
+def test_many_random_graphs(npu: Any, vela: Any, macs: int, record_property: Callable[[str, object], None]) -> None:
+    """In int8, in int16, and in int8 where no whole layer fits; 900 for all four sizes."""
+    seeds = range(100 + MACS.index(macs), 400, len(MACS))
+    int8 = [(Graph(seed, INT8, length=8), macs) for seed in seeds]
+    int16 = [(Graph(seed, INT16, "int16", 5), macs) for seed in seeds]
+    count = check_graphs(npu, vela, int8) + check_graphs(npu, vela, int16) + check_graphs(npu, vela, int8, *SMALL)
+    assert count["exact"] >= 200
+    record_property(
+        "measured",
+        f"random graphs by Vela, {macs} MACs: {count['exact']} of {3 * len(seeds)} exact, {count['waiting']} of them "
+        "with a kernel of stride 3 kept from overtaking the one before; "
+        f"{count['left']} are left to a CPU in part",
+    )
 
 
 @pytest.mark.soak
 def test_every_operator(npu: Any, vela: Any) -> None:
     for name in INT8:
-        assert check_graphs(npu, vela, [Graph(seed, [name], length=1) for seed in range(12)]) >= 9
+        graphs = [(Graph(seed, [name], length=1), MACS[seed % 4]) for seed in range(12)]
+        assert check_graphs(npu, vela, graphs)["exact"] >= 10
     for name in INT16:
-        assert check_graphs(npu, vela, [Graph(seed, [name], "int16", 1) for seed in range(12)]) >= 9
+        graphs = [(Graph(seed, [name], "int16", 1), MACS[seed % 4]) for seed in range(12)]
+        assert check_graphs(npu, vela, graphs)["exact"] >= 10

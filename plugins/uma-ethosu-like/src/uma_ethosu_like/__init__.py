@@ -6,10 +6,13 @@ given, `job` reads models from files.
 
 Our compiler: `supported` and `clauses` say what it takes, `layer` is a match as `operations` on whole feature maps,
 `scaling` what the model's scales are for the machine, `softmax` a sequence of them, `plan` a region as operations
-with a place for every map, `stripes` parts them where maps do not fit, `blocks` how the shared memory is divided for
-each, `cost` the cycles by which all of this is chosen, `filters` encodes weights, `hazards` tells which waits are
-needed, `stream` writes registers, copies and waits, `lower` makes an extern of it, `device` is what the driver in
-``csrc`` is given.
+with a place for every map, `stripes` parts them where maps do not fit, `layouts` puts maps in bricks of channels,
+`blocks` how the shared memory is divided for each, `cost` the cycles by which all of this is chosen, `filters` encodes
+weights, `hazards` tells which waits are needed, `stream` writes registers, copies and waits, `lower` makes an extern of
+it, `device` is what the driver in ``csrc`` is given.
+
+Vela as the compiler: `vela_supported` says what is left to it, `tflite_region` writes a region as a file, by
+`tflite_writer` and with scales of `scales`, `vela` runs it, `vela_stream` makes an extern of what it gives.
 
 `simulate` runs a file's stream without a model around it, `compare` holds our streams beside those of `vela`; both for
 `own`, the command ``uma ethosu``.
@@ -29,6 +32,7 @@ __all__ = [
     "ALIAS",
     "KIND",
     "UMA_PLUGIN_API",
+    "VELA",
     "command",
     "estimate_cost",
     "patterns",
@@ -48,28 +52,41 @@ KIND = TargetKind(
     canonicalise=check_target,
 )
 
+VELA = TargetKind(
+    "vela",
+    ATTRIBUTES,
+    help="the same machine with Vela, Arm's compiler; beside ours by ethosu_like -compiler=vela",
+    device_type="npu",
+    default_host="c",
+    canonicalise=check_target,
+)
+
 ALIAS = Alias("ethosu", "ethosu_like", help="ethosu_like, beside a host")
 
 
 @hookimpl
 def register_target() -> Sequence[TargetKind | Alias]:
-    """The kind, and its short name."""
-    return [KIND, ALIAS]
+    """The kind by both compilers, and its short name."""
+    return [KIND, VELA, ALIAS]
 
 
 @hookimpl
-def patterns() -> list[Pattern]:
+def patterns(target: Target) -> list[Pattern]:
     """Int8 layers, pools, operations element by element, tables, and what only moves elements."""
     from .supported import make_patterns
+    from .vela_supported import make_vela_patterns
 
-    return make_patterns()
+    return make_vela_patterns() if target.kind is VELA else make_patterns()
 
 
 @hookimpl
 def relay_to_runtime(region: MatchedRegion, target: Target) -> tuple[IRModule, GlobalVar]:
     """The region as one stream of commands."""
     from .lower import lower
+    from .vela_stream import lower_with_vela
 
+    if target.kind is VELA:
+        return lower_with_vela(region, Machine.of(target))
     return lower(region, Machine.of(target))
 
 
@@ -78,8 +95,11 @@ def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
     """Cycles of the region's stream by the simulator's model, seconds at the clock, bytes that it reads and writes."""
     from .cost import bytes_moved, stream_cycles
     from .plan import plan_region
+    from .vela_stream import estimate_with_vela
 
     machine = Machine.of(target)
+    if target.kind is VELA:
+        return estimate_with_vela(region, machine)
     works = plan_region(region).stream(machine).works
     cycles = stream_cycles(works, machine)
     return Cost(cycles=cycles, seconds=cycles / machine.clock_hz, bytes_moved=bytes_moved(works))

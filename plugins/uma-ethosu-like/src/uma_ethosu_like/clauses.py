@@ -25,13 +25,16 @@ __all__ = [
     "layer_numbers",
     "mean_taps",
     "no_bias",
+    "of_16_bits",
     "one_filter",
     "one_scale",
     "pool_taps",
+    "positive_as_is",
     "product_scale",
     "reduces",
     "rows",
     "scale_numbers",
+    "scale_of_one",
     "some_computed",
     "steps_of_one",
     "strides",
@@ -45,8 +48,10 @@ _MOST_ROWS, _MOST_TAPS = 64, 64 * 64
 _MOST_POOL_ROWS, _MOST_POOL_TAPS = 256, 256 * 256
 _MOST_PADDED = 8
 _MOST_PADDING = 127
-_MOST_WEIGHT_SUM = 127 * 65536
-"""That of the weights of an output channel: sums of more may not fit the accumulator of 32 bits."""
+_MOST_WEIGHT_SUM = {"int8": 127 * 65536, "int16": 65535}
+"""That of the weights of an output channel, by what they meet: sums of more may not fit the accumulator of 32 bits."""
+_MOST_LEFT_SHIFT = {"int8": 14, "int16": 0}
+"""Of a product: it is below 2**31 behind it, too."""
 
 _Holds = Failed | bool
 
@@ -117,10 +122,10 @@ def layer_numbers() -> list[Clause]:
     """Of bias, weights and scale of a layer."""
 
     def sums(found: Match) -> _Holds:
-        weights = found.constant("weight").data.astype(np.int64)
-        axes = (1,) if core_of(found).op_name == "qnn.dense" else tuple(range(weights.ndim - 1))
-        largest = int(np.abs(weights).sum(axis=axes).max())
-        return largest <= _MOST_WEIGHT_SUM or Failed(largest)
+        core, weights = core_of(found), found.constant("weight").data.astype(np.int64)
+        axes = (1,) if core.op_name == "qnn.dense" else tuple(range(weights.ndim - 1))
+        largest = int(np.abs(weights - core.attrs.kernel_zero_point).sum(axis=axes).max())
+        return largest <= _MOST_WEIGHT_SUM[core.args[0].dtype] or Failed(largest)
 
     return [
         quantised.bias_per_channel(),
@@ -128,7 +133,8 @@ def layer_numbers() -> list[Clause]:
         Clause(
             "weight_sum",
             sums,
-            f"the weights of an output channel add up to at most {_MOST_WEIGHT_SUM}; these to {{value}}",
+            f"the weights of an output channel add up to at most {_MOST_WEIGHT_SUM['int8']} (for data of int16: "
+            f"{_MOST_WEIGHT_SUM['int16']}); these to {{value}}",
         ),
         *scale_numbers(),
     ]
@@ -176,17 +182,20 @@ def pool_taps() -> Clause:
 def mean_taps() -> Clause:
     """Of an average pool."""
 
+    def mean(found: Match) -> bool:
+        return mean_scale(quantised.Window.of(found).taps, core_of(found).dtype) is not None
+
     def test(found: Match) -> _Holds:
         w = quantised.Window.of(found)
         if any(w.padding):
             return max(w.kernel) <= _MOST_PADDED or Failed(w.kernel)
-        return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and bool(mean_scale(w.taps))) or Failed(w.kernel)
+        return (w.kernel[0] <= _MOST_POOL_ROWS and w.taps <= MEAN_TAPS and mean(found)) or Failed(w.kernel)
 
     return Clause(
         "pool_size",
         test,
         f"an average pool has at most {_MOST_PADDED} rows and columns where it is padded, else {_MOST_POOL_ROWS} rows "
-        f"and {MEAN_TAPS} elements; this one {{value}}",
+        f"and {MEAN_TAPS} elements (of int16 a number that the machine divides by exactly); this one {{value}}",
     )
 
 
@@ -260,8 +269,8 @@ def sum_scales() -> Clause:
     return Clause(
         "sum_scales",
         test,
-        "operands are shifted by 20 bits, one of them is halved, all scales round double (as TFLite's are); here: "
-        "{value}",
+        "operands are shifted by 20 bits (of int16: 15), one of them is halved, all scales round double (as TFLite's "
+        "are); here: {value}",
     )
 
 
@@ -269,8 +278,9 @@ def product_scale() -> Clause:
     """Of a product: its scale is a fixed point that rounds double."""
 
     def test(found: Match) -> _Holds:
-        scale = core_of(found).attrs.scale
-        return (isinstance(scale, FixedPoint) and scale.rounding == "double" and scale.shift[0] <= 14) or Failed(scale)
+        scale, most = core_of(found).attrs.scale, _MOST_LEFT_SHIFT[core_of(found).dtype]
+        fits = isinstance(scale, FixedPoint) and scale.rounding == "double" and scale.shift[0] <= most
+        return fits or Failed(scale)
 
     return Clause("product_scale", test, "a product is scaled by a fixed point that rounds double; this one by {value}")
 
@@ -284,6 +294,43 @@ def one_scale() -> Clause:
         return not several or Failed(several[0])
 
     return Clause("one_scale", test, "a table is for all channels; here are scales by channel: {value}")
+
+
+def of_16_bits() -> Clause:
+    """Of a requantisation: one of both is int16."""
+
+    def test(found: Match) -> _Holds:
+        core = core_of(found)
+        return "int16" in (core.args[0].dtype, core.dtype) or Failed(core.dtype)
+
+    return Clause("of_16_bits", test, "from int16 or to int16, as of {value} alone there are tables")
+
+
+def scale_of_one() -> Clause:
+    """Of what is scaled without sums: by one fixed point."""
+
+    def test(found: Match) -> _Holds:
+        attrs = core_of(found).attrs
+        scale = getattr(attrs, "negative_scale", attrs.scale)
+        if not isinstance(scale, FixedPoint) or scale.rounding not in ROUNDINGS:
+            return Failed(scale)
+        return (len(scale) == 1 and scale.shift[0] <= _MOST_LEFT_SHIFT["int8"]) or Failed(scale)
+
+    return Clause(
+        "scale_of_one",
+        test,
+        f"there is one scale, a fixed point that rounds {' or '.join(ROUNDINGS)}; here is {{value}}",
+    )
+
+
+def positive_as_is() -> Clause:
+    """Of a leaky ReLU: what is not negative is not scaled."""
+
+    def test(found: Match) -> _Holds:
+        scale = core_of(found).attrs.scale
+        return scale.is_one or Failed(scale)
+
+    return Clause("positive_as_is", test, "what is not negative keeps its scale; here it is scaled by {value}")
 
 
 def steps_of_one() -> Clause:

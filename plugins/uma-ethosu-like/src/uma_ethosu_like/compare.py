@@ -1,8 +1,7 @@
 """Our compiler beside Vela: both compile a model, the simulator runs both streams, LiteRT says what is right.
 
 All that is compared is measured alike: cycles by the simulator's model, memory with the model's inputs and outputs, the
-stream without what stands around it, all that is constant. But inputs: ours are arrays of the caller that may only be
-read, which the driver's simulator takes for flash; Vela's lie in its arena, in SRAM.
+stream without what stands around it, all that is constant.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Vela's, in integers: times are eighths of a cycle until those of an operation ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .blocks import SUB_KERNEL, Block, legal_blocks
@@ -19,12 +19,14 @@ __all__ = [
     "Memory",
     "Wait",
     "Work",
+    "block_chooser",
     "bytes_moved",
     "choose_block",
     "copy_cycles",
     "memories",
     "step_cycles",
     "stream_cycles",
+    "timeline",
 ]
 
 _EIGHTHS = 8
@@ -263,27 +265,47 @@ def choose_block(step: Step, machine: Machine) -> tuple[Block, int]:
     return best, cycles(best)[0]
 
 
+def block_chooser(machine: Machine) -> Callable[[Step], tuple[Block, int]]:
+    """`choose_block` for a machine. Of an operation steps that are alike are asked for once."""
+    chosen: dict[tuple[object, ...], tuple[Block, int]] = {}
+
+    def choose(step: Step) -> tuple[Block, int]:
+        key = (step.operation, step.box.shape, step.ifm.shape, step.padding)
+        if key not in chosen:
+            chosen[key] = choose_block(step, machine)
+        return chosen[key]
+
+    return choose
+
+
 def copy_cycles(nbytes: int, machine: Machine) -> int:
     """Cycles of a copy of a constant into the shared memory."""
     sram, flash = memories(machine)
     return -(-max(flash.transfer(nbytes) + flash.latency * _EIGHTHS, sram.transfer(nbytes)) // _EIGHTHS)
 
 
-def stream_cycles(events: Iterable[Event], machine: Machine) -> int:
-    """Cycles from the start of a stream to its end. Kernels run one after the other, and so do copies; a command is
-    read when no more than two kernels are unfinished.
+def timeline(events: Iterable[Event], machine: Machine) -> Iterator[tuple[Event, int]]:
+    """The events of a stream, each with the cycle at which it is over, from the start of the stream on. Kernels run one
+    after the other, and so do copies; a command is read when no more than two kernels are unfinished.
     """
     now, last, before, copied = 0, 0, 0, 0
     for one in events:
         if isinstance(one, Work):
             last, before = max(now, last) + step_cycles(one, machine), last
             now = max(now, before)
+            yield one, last
         elif isinstance(one, CopyWork):
             now = max(now, copied)
             copied = now + copy_cycles(one.nbytes, machine)
+            yield one, copied
         else:
             now = max(now, copied if one.kernels is None else (last, before)[one.kernels])
-    return max(now, last, copied)
+            yield one, now
+
+
+def stream_cycles(events: Iterable[Event], machine: Machine) -> int:
+    """Cycles from the start of a stream to its end."""
+    return max((end for _, end in timeline(events, machine)), default=0)
 
 
 def bytes_moved(events: Iterable[Event]) -> int:

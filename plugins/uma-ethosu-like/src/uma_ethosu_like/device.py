@@ -7,11 +7,12 @@ from importlib.resources import files
 from uma.hookspecs import Clock, Field, Implementation, LaunchQueue, Routine, Runtime
 
 from .commands import describe
+from .cost import memories
 from .lower import QUEUE_NAME, ROUTINE
 from .machine import Machine
 from .payload import STREAM_OFFSET, read_payload
 
-__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "bytes_per_16_cycles", "describe_payload", "make_runtime"]
+__all__ = ["COUNTERS", "FAULTS", "FIELDS", "SIMULATOR_BYTES", "describe_payload", "make_runtime"]
 
 FIELDS = (Field("address", 32), Field("region", 3, lsb=16))
 """What relocations of a stream fill in: the second word of a command that sets an offset, and the number of a region in
@@ -94,10 +95,7 @@ def make_runtime(machine: Machine) -> Runtime:
         },
         parameters=(
             machine.macs,
-            bytes_per_16_cycles(machine.sram_bytes_per_cycle),
-            machine.sram_latency_cycles,
-            bytes_per_16_cycles(machine.flash_bytes_per_cycle),
-            machine.flash_latency_cycles,
+            *(number for one in memories(machine) for number in (one.per_16_cycles, one.latency)),
         ),
         faults=FAULTS,
         counters=COUNTERS,
@@ -113,11 +111,6 @@ def make_runtime(machine: Machine) -> Runtime:
         ),
         launch_queues=(LaunchQueue(QUEUE_NAME, 1, "eu_wait({device}, {pending})"),),
     )
-
-
-def bytes_per_16_cycles(bytes_per_cycle: float) -> int:
-    """A bandwidth as the simulator takes it."""
-    return max(1, round(16 * bytes_per_cycle))
 
 
 def describe_payload(data: bytes) -> list[tuple[int, str]]:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .blocks import Block
 from .machine import Configuration
 from .operations import DTYPE_BYTES, Filter, Step
-from .weights import Order, Part, Record, parts_of
+from .weights import Encoded, Order, Record, encode_filter
 
-__all__ = ["Encoded", "Filters"]
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """A filter, or a part of it by output channels.
-
-    Args:
-        data: a multiple of 16 bytes.
-        part: where in it records and weights are.
-    """
-
-    data: bytes
-    part: Part
+__all__ = ["Filters"]
 
 
 class Filters:
@@ -50,6 +35,5 @@ class Filters:
         if key not in self._encoded:
             scales = zip(part.bias.tolist(), part.scales, strict=True)
             records = [Record(bias, scale.multiplier, scale.shift) for bias, scale in scales]
-            data, [where] = parts_of(part.weights, records, order)
-            self._encoded[key] = Encoded(data, where)
+            self._encoded[key] = encode_filter(part.weights, records, order)
         return self._encoded[key]

@@ -25,7 +25,7 @@ from .payload import MAGIC, Payload, read_payload
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["MAX_BYTES", "Job", "Region", "Tensor", "parse_job", "read_job"]
+__all__ = ["MAX_BYTES", "Job", "Region", "Tensor", "parse_job", "raw_payload", "read_job"]
 
 MAX_BYTES = 1 << 30
 """Of a file, of an array in it, and of a region: more than any machine of this size is given."""
@@ -124,6 +124,15 @@ def parse_job(data: bytes, where: str) -> Job:
     raise ModelError(
         "it is neither Vela's raw output (.npz), nor a .tflite, nor a payload", where=where, hint="vela MODEL.tflite"
     )
+
+
+def raw_payload(data: bytes, where: str) -> bytes:
+    """The payload in Vela's raw output, for whichever machine of the family it is.
+
+    Raises:
+        ModelError: it is no raw output.
+    """
+    return _archive(data, where).bytes("cmd_data")
 
 
 def _checked(job: Job, where: str) -> Job:
@@ -231,11 +240,15 @@ class _Archive:
         return tuple(tensors)
 
 
-def _read_raw(data: bytes, where: str) -> Job:
+def _archive(data: bytes, where: str) -> _Archive:
     try:
-        archive = _Archive(zipfile.ZipFile(io.BytesIO(data)), where)
+        return _Archive(zipfile.ZipFile(io.BytesIO(data)), where)
     except _BAD_ARCHIVE as error:
         raise ModelError(f"it is no .npz: {error}", where=where) from error
+
+
+def _read_raw(data: bytes, where: str) -> Job:
+    archive = _archive(data, where)
     if archive.array("variable_offset").size:
         raise ModelError("it has variables, which keep their values between runs: not supported", where=where)
     weights = archive.bytes("weight_data")

@@ -12,7 +12,7 @@ import numpy as np
 from uma.relay import Call, Constant, Expr, FixedPoint, get_op, quantised
 from uma.relay.pattern import Match
 
-from .operations import FeatureMap, Filter, Kind, Operation, Scale, Storage, Window
+from .operations import DTYPE_BYTES, Curve, FeatureMap, Filter, Kind, Operation, Scale, Storage, Window
 from .scaling import IDENTITY, ROUNDINGS, mean_scale, operand_scale, scale_of, sum_operand
 from .softmax import softmax
 
@@ -42,8 +42,11 @@ _SQUARE = 64
 
 
 def core_of(match: Match) -> Call:
-    """The op that gives what was matched its name."""
-    return match.call("core")
+    """The op that gives what was matched its name: where none is named so, the only one."""
+    if "core" in match.captures:
+        return match.call("core")
+    assert isinstance(match.root, Call)
+    return match.root
 
 
 def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage: StorageOf) -> Iterator[Operation]:
@@ -55,7 +58,7 @@ def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage:
         out: where the result is to lie.
         storage: where the operands lie.
     """
-    make = _MAKERS[core_of(match).op_name or ""] if "core" in match.captures else _table
+    make = _table if "unary" in match.captures else _MAKERS[core_of(match).op_name or ""]
     yield from make(match, [storage(one) for one in operands], out)
 
 
@@ -65,12 +68,13 @@ def operations_of(match: Match, operands: Sequence[Expr], out: Storage, storage:
 def _layer(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     layer = quantised.Layer.of(match)
     w, fixed = layer.window, layer.fixed_point
-    values = layer.weights.reshape(*w.kernel, *layer.weights.shape[1:]).transpose(3, 0, 1, 2)
+    values = layer.weights.astype(np.int16) - np.int16(core_of(match).attrs.kernel_zero_point)
+    values = values.reshape(*w.kernel, *values.shape[1:]).transpose(3, 0, 1, 2)
     scales = tuple(map(scale_of, fixed.multiplier, fixed.shift))
     numbers = Filter(np.ascontiguousarray(values), layer.given_bias.astype(np.int64), scales)
     rounding, window = ROUNDINGS[fixed.rounding], _window(w)
     kind: Kind = "depthwise" if layer.kind == "depthwise" else "conv"
-    for ifm, ofm in _pictures(w, given[0], out, layer.input_zero_point, layer.output_zero_point):
+    for ifm, ofm in _pictures(match, given[0], out, layer.input_zero_point, layer.output_zero_point):
         yield Operation(
             kind, ofm, ifm, window=window, filter=numbers, rounding=rounding, low=layer.low, high=layer.high
         )
@@ -83,15 +87,20 @@ def _window(w: quantised.Window) -> Window:
 
 
 def _pictures(
-    w: quantised.Window, given: Storage, out: Storage, zero_in: int = 0, zero_out: int = 0
+    match: Match, given: Storage, out: Storage, zero_in: int = 0, zero_out: int = 0
 ) -> Iterator[tuple[FeatureMap, FeatureMap]]:
     """The maps of a window, one pair for each picture of the batch."""
-    inner, outer = (w.height, w.width, w.channels), (w.out_height, w.out_width, w.out_channels)
+    w = quantised.Window.of(match)
+    sides = (
+        (given, (w.height, w.width, w.channels), core_of(match).args[0].dtype, zero_in),
+        (out, (w.out_height, w.out_width, w.out_channels), match.root.dtype, zero_out),
+    )
     for number in range(w.batch):
-        yield (
-            FeatureMap.whole(given, inner, zero_point=zero_in, offset=number * math.prod(inner)),
-            FeatureMap.whole(out, outer, zero_point=zero_out, offset=number * math.prod(outer)),
+        ifm, ofm = (
+            FeatureMap.whole(held, shape, dtype, zero, offset=number * math.prod(shape) * DTYPE_BYTES[dtype])
+            for held, shape, dtype, zero in sides
         )
+        yield ifm, ofm
 
 
 # --- pools, means ----------------------------------------------------------------------------------------------------
@@ -101,9 +110,9 @@ def _pool(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Oper
     w = quantised.Window.of(match)
     low, high = quantised.limits_of(match)
     average = quantised.kind_of(core_of(match)) == "average_pool"
-    scale = mean_scale(w.taps) if average else None
+    scale = mean_scale(w.taps, match.root.dtype) if average else None
     kind: Kind = "average_pool" if average else "max_pool"
-    for ifm, ofm in _pictures(w, given[0], out):
+    for ifm, ofm in _pictures(match, given[0], out):
         yield Operation(kind, ofm, ifm, window=_window(w), scale=scale, low=low, high=high)
 
 
@@ -126,17 +135,14 @@ def reduced(shape: Sequence[int], axes: Sequence[int]) -> tuple[Shape, tuple[int
 
 
 def _global_max(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
-    shape = core_of(match).args[0].shape
-    low, high = quantised.limits_of(match)
-    yield _reduction("max_pool", shape, range(1, len(shape) - 1), given[0], out, low=low, high=high)
+    yield _reduction(match, "max_pool", range(1, len(core_of(match).args[0].shape) - 1), given[0], out)
 
 
 def _mean(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     # The sum of each channel, as a convolution by ones.
     core, scaled = core_of(match), match.call("scaled")
     axes = core.attrs.axis or range(len(core.args[0].shape))
-    low, high = quantised.limits_of(match)
-    one = _reduction("depthwise", core.args[0].shape, axes, given[0], out, low=low, high=high)
+    one = _reduction(match, "depthwise", axes, given[0], out)
     channels = one.ifm.shape[2]
     fixed: FixedPoint = scaled.attrs.scale
     ones = np.ones((channels, *one.window.kernel, 1), np.int8)
@@ -149,14 +155,13 @@ def _mean(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Oper
     )
 
 
-def _reduction(
-    kind: Kind, shape: Sequence[int], axes: Sequence[int], given: Storage, out: Storage, low: int, high: int
-) -> Operation:
-    found = reduced(shape, axes)
+def _reduction(match: Match, kind: Kind, axes: Sequence[int], given: Storage, out: Storage) -> Operation:
+    data, (low, high) = core_of(match).args[0], quantised.limits_of(match)
+    found = reduced(data.shape, axes)
     assert found is not None  # clause reduces
     picture, kernel = found
     made = (picture[0] - kernel[0] + 1, picture[1] - kernel[1] + 1, picture[2])
-    ifm, ofm = FeatureMap.whole(given, picture), FeatureMap.whole(out, made)
+    ifm, ofm = FeatureMap.whole(given, picture, data.dtype), FeatureMap.whole(out, made, match.root.dtype)
     return Operation(kind, ofm, ifm, window=Window(kernel), low=low, high=high)
 
 
@@ -191,13 +196,13 @@ def _binary(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
     attrs, (low, high) = core.attrs, quantised.limits_of(match)
     zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("lhs", "rhs", "output")]
     left, right = (
-        FeatureMap.whole(storage, shape, zero_point=zero)
+        FeatureMap.whole(storage, shape, core.dtype, zero)
         for storage, shape, zero in zip(given, found, zeros, strict=False)
     )
     # Only the second operand may be repeated.
     swapped = left.shape != whole
     first, second = (right, left) if swapped else (left, right)
-    ofm = FeatureMap.whole(out, (whole[0], whole[1], whole[2]), zero_point=zeros[2])
+    ofm = FeatureMap.whole(out, (whole[0], whole[1], whole[2]), core.dtype, zeros[2])
     one = Operation(_BINARY[core.op_name or ""], ofm, first, second, reversed=swapped, low=low, high=high)
     if one.kind in ("min", "max"):
         yield replace(one, scale=Scale(1, 0))
@@ -210,7 +215,7 @@ def _binary(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
             one,
             scale=scale_of(attrs.output_scale.multiplier[0], attrs.output_scale.shift[0]),
             operand=side,
-            operand_scale=operand_scale(scaled),
+            operand_scale=operand_scale(scaled, core.dtype),
         )
 
 
@@ -239,6 +244,34 @@ def flat(size: int) -> Shape:
     rest = size // channels
     columns = next(n for n in range(min(rest, MOST_EXTENT), 0, -1) if rest % n == 0)
     return rest // columns, columns, channels
+
+
+# --- one operand of 16 bits, or between 16 bits and 8 ----------------------------------------------------------------
+
+
+def _rescaled(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
+    """What is scaled and clamped, element by element, without a table."""
+    core, shape = core_of(match), flat(match.root.tensor.size)
+    attrs, (low, high) = core.attrs, quantised.limits_of(match)
+    zeros = [getattr(attrs, f"{name}_zero_point", 0) for name in ("input", "output")]
+    ifm = FeatureMap.whole(given[0], shape, core.args[0].dtype, zeros[0])
+    ofm = FeatureMap.whole(out, shape, match.root.dtype, zeros[1])
+    one = Operation("average_pool", ofm, ifm, scale=IDENTITY, low=low, high=high)
+    curve = _CURVES.get(core.op_name or "")
+    if curve is not None:
+        yield replace(one, scale=Scale(*quantised.int16_curve_factor(core)), rounding="natural", curve=curve)
+        return
+    kind = _SCALED.get(core.op_name or "", one.kind)
+    fixed = getattr(attrs, "negative_scale" if kind == "lrelu" else "scale", None)
+    if fixed is not None:
+        scale = scale_of(fixed.multiplier[0], fixed.shift[0])
+        one = replace(one, kind=kind, scale=scale, rounding=ROUNDINGS[fixed.rounding])
+    yield one
+
+
+_CURVES: dict[str, Curve] = {"qnn.sigmoid": "sigmoid", "qnn.tanh": "tanh"}
+
+_SCALED: dict[str, Kind] = {"qnn.abs": "abs", "qnn.leaky_relu": "lrelu"}
 
 
 # --- what only moves -------------------------------------------------------------------------------------------------
@@ -272,11 +305,12 @@ def moved(shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -
     return (rows, columns, depth), (by_row, by_column, inner), first
 
 
-def _box(storage: Storage, shape: Sequence[int], starts: Sequence[int], extents: Sequence[int]) -> FeatureMap:
-    found = moved(shape, starts, extents)
+def _box(storage: Storage, whole: Expr, starts: Sequence[int], extents: Sequence[int]) -> FeatureMap:
+    found, size = moved(whole.shape, starts, extents), DTYPE_BYTES[whole.dtype]
     assert found is not None  # clause box
-    picture, strides, first = found
-    return FeatureMap(storage, first, picture, strides)
+    picture, (by_row, by_column, by_channel), first = found
+    strides = (by_row * size, by_column * size, by_channel * size)
+    return FeatureMap(storage, first * size, picture, strides, whole.dtype)
 
 
 def _copy(ofm: FeatureMap, ifm: FeatureMap) -> Operation:
@@ -287,15 +321,15 @@ def _concatenate(match: Match, given: Sequence[Storage], out: Storage) -> Iterat
     core, start = core_of(match), [0] * len(core_of(match).shape)
     axis = core.attrs.axis % len(core.shape)
     for arg, storage in zip(core.args, given, strict=True):
-        part = _box(out, core.shape, start, arg.shape)
-        yield _copy(part, FeatureMap.whole(storage, part.shape))
+        part = _box(out, core, start, arg.shape)
+        yield _copy(part, FeatureMap.whole(storage, part.shape, part.dtype))
         start[axis] += arg.shape[axis]
 
 
 def _slice(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Operation]:
     core = core_of(match)
-    part = _box(given[0], core.args[0].shape, core.attrs.begin, core.shape)
-    yield _copy(FeatureMap.whole(out, part.shape), part)
+    part = _box(given[0], core.args[0], core.attrs.begin, core.shape)
+    yield _copy(FeatureMap.whole(out, part.shape, part.dtype), part)
 
 
 def enlarged(core: Call) -> tuple[int, int] | None:
@@ -315,11 +349,12 @@ def _resize(match: Match, given: Sequence[Storage], out: Storage) -> Iterator[Op
     factors = enlarged(core)
     assert factors is not None  # clause enlarges
     batch, rows, columns, channels = core.args[0].shape
-    row = factors[1] * columns * channels
+    size = DTYPE_BYTES[core.dtype]
+    pixel, row = channels * size, factors[1] * columns * channels * size
     for number, down, across in itertools.product(range(batch), *map(range, factors)):
-        ifm = FeatureMap.whole(given[0], (rows, columns, channels), offset=number * rows * columns * channels)
-        first = (number * factors[0] * rows + down) * row + across * channels
-        ofm = FeatureMap(out, first, ifm.shape, (factors[0] * row, factors[1] * channels, 1))
+        ifm = FeatureMap.whole(given[0], (rows, columns, channels), core.dtype, offset=number * rows * columns * pixel)
+        first = (number * factors[0] * rows + down) * row + across * pixel
+        ofm = FeatureMap(out, first, ifm.shape, (factors[0] * row, factors[1] * pixel, size), core.dtype)
         yield _copy(ofm, ifm)
 
 
@@ -337,6 +372,7 @@ _MAKERS: dict[str, Callable[[Match, Sequence[Storage], Storage], Iterator[Operat
     **dict.fromkeys(("nn.global_max_pool",), _global_max),
     **dict.fromkeys(("qnn.sum",), _mean),
     **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys((*_CURVES, *_SCALED, "qnn.requantize", "clip", "nn.relu"), _rescaled),
     "concatenate": _concatenate,
     "strided_slice": _slice,
     "nn.resize_nearest": _resize,

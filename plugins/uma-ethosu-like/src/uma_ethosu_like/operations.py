@@ -19,7 +19,9 @@ __all__ = [
     "BRICK",
     "DTYPE_BYTES",
     "ELEMENTWISE",
+    "LIMITS",
     "Box",
+    "Curve",
     "FeatureMap",
     "Filter",
     "Kind",
@@ -57,10 +59,16 @@ Layout = Literal["nhwc", "nhcwb16"]
 
 Rounding = Literal["tfl", "truncate", "natural"]
 
+Curve = Literal["sigmoid", "tanh"]
+"""What the machine computes of results of 16 bits: see README.md."""
+
 BRICK = 16
 """Channels that lie together in the layout ``nhcwb16``."""
 
 DTYPE_BYTES = {"int8": 1, "uint8": 1, "int16": 2, "int32": 4}
+
+LIMITS = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1)}
+"""The least and the largest number of what activations are of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,12 +185,12 @@ class Filter:
     """What a convolution needs besides its input.
 
     Args:
-        weights: int8 (out channels, rows, columns, channels); of a depthwise one the last is 1.
+        weights: -255 to 255 (out channels, rows, columns, channels); of a depthwise one the last is 1.
         bias: (out channels,), 40 bits.
         scales: one per output channel.
     """
 
-    weights: NDArray[np.int8]
+    weights: NDArray[np.integer]
     bias: NDArray[np.int64]
     scales: tuple[Scale, ...]
 
@@ -200,13 +208,14 @@ class Operation:
         window: of a convolution or pool.
         filter: of a convolution.
         scale: of the result, the same for all channels; None where the filter has them, or nothing is scaled.
-        operand: which operand of a sum is scaled by ``operand_scale``, 20 bits to the left of the other's half: 0 for
-            none, 1 for the left one, 2 for the right one.
+        operand: which operand of a sum is scaled by ``operand_scale``, 20 bits (of int16: 15) to the left of the
+            other's half: 0 for none, 1 for the left one, 2 for the right one.
         operand_scale: see there.
         reversed: whether ``ifm2`` is the left operand.
         rounding: behind the scale.
-        low, high: results are clamped to these.
+        low, high: results are clamped to these, and to their type.
         table: what is looked up for a result from -128 on, if anything is.
+        curve: of results, scaled to 1 / 12288.
     """
 
     kind: Kind
@@ -221,9 +230,10 @@ class Operation:
     operand_scale: Scale = Scale(1, 0)
     reversed: bool = False
     rounding: Rounding = "tfl"
-    low: int = -128
-    high: int = 127
+    low: int = LIMITS["int16"][0]
+    high: int = LIMITS["int16"][1]
     table: bytes | None = None
+    curve: Curve | None = None
 
     @property
     def whole(self) -> Step:

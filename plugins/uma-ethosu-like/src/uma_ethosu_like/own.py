@@ -19,9 +19,10 @@ from .payload import write_payload
 if TYPE_CHECKING:
     import numpy as np
 
+    from .compare import Comparison
     from .simulate import Simulation
 
-__all__ = ["SCHEMA_VERSION", "main"]
+__all__ = ["SCHEMA_VERSION", "comparison_lines", "main"]
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints."""
@@ -74,6 +75,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
         help="OUT.npz: Vela's raw output, which run and show read; OUT.bin: the payload alone, for a driver",
     )
     made.add_argument("--arena-cache-bytes", type=int, metavar="N", help="memory that feature maps may take")
+    machine = made.add_mutually_exclusive_group()
+    machine.add_argument(
+        "--accelerator",
+        metavar="NAME",
+        help="write files for a machine that has no simulator here: ethos-u65-256, ethos-u85-512, ...",
+    )
     made.set_defaults(action=_compile)
     compared = actions.add_parser(
         "compare",
@@ -86,8 +93,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
     show.set_defaults(action=_show)
     for one in (run, show):
         one.add_argument("file", metavar="FILE", type=Path, help=what)
-    for one in (made, compared):
-        one.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
+    groups: list[argparse._ActionsContainer] = [machine, compared]
+    for group in groups:
+        group.add_argument("--macs", type=int, default=128, help="products per cycle: 32, 64, 128 or 256 (default 128)")
     for one in (run, made, compared, show):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
@@ -144,7 +152,7 @@ _WRITTEN = (".npz", ".bin")
 
 
 def _compile(given: argparse.Namespace) -> int:
-    from .vela import compile_model
+    from .vela import compile_model, export_model
 
     where, out = str(given.file), given.output
     if out.suffix not in _WRITTEN:
@@ -153,16 +161,24 @@ def _compile(given: argparse.Namespace) -> int:
         model = given.file.read_bytes()
     except OSError as error:
         raise UsageError(f"it cannot be read: {error.strerror}", where=where) from error
-    made = compile_model(model, given.macs, arena_cache_bytes=given.arena_cache_bytes, where=where)
-    data = made.raw if out.suffix == ".npz" else write_payload(made.job.payload.words, made.job.payload.macs)
+    options = {"arena_cache_bytes": given.arena_cache_bytes, "where": where}
+    record: dict[str, Any]
+    if given.accelerator is not None:
+        exported = export_model(model, given.accelerator, **options)
+        data = exported.raw if out.suffix == ".npz" else exported.payload
+        record, lines = {"accelerator": given.accelerator}, [f"for {given.accelerator}, which is not simulated here"]
+    else:
+        made = compile_model(model, given.macs, **options)
+        data = made.raw if out.suffix == ".npz" else write_payload(made.job.payload.words, made.job.payload.macs)
+        record, lines = _record(made.job), _heading(made.job)
     try:
         out.write_bytes(data)
     except OSError as error:
         raise UsageError(f"it cannot be written: {error.strerror}", where=str(out)) from error
     if given.json:
-        _print_json({**_record(made.job), "file": str(out), "bytes": len(data)})
+        _print_json({**record, "file": str(out), "bytes": len(data)})
         return 0
-    for line in _heading(made.job):
+    for line in lines:
         print(line)
     print(f"{out}: {len(data):,} bytes")
     return 0
@@ -180,6 +196,13 @@ def _compare(given: argparse.Namespace) -> int:
     if given.json:
         _print_json({"macs": given.macs, "models": [asdict(one) for one in found]})
         return 0
+    for line in comparison_lines(found):
+        print(line)
+    return 0
+
+
+def comparison_lines(found: Sequence[Comparison]) -> list[str]:
+    """What ``compare`` prints: a table, and below it what our compiler leaves to the host."""
     rows: list[tuple[str, ...]] = [_COLUMNS]
     for one in found:
         for name, side, estimate in (("ours", one.ours, None), ("Vela", one.vela, one.estimated_cycles)):
@@ -187,15 +210,17 @@ def _compare(given: argparse.Namespace) -> int:
             numbers = ["" if number is None else f"{number:,}" for number in (side.cycles, estimate, *sizes)]
             rows.append((one.model, name, *numbers, "yes" if side.exact else "no"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
+    lines = [
+        "  ".join(
             f"{text:{'<' if at < 2 else '>'}{width}}" for at, (text, width) in enumerate(zip(row, widths, strict=True))
         )
-        print("  ".join(cells))
+        for row in rows
+    ]
     for one in found:
         if one.on_host:
-            print(f"{one.model}: our compiler leaves {len(one.on_host)} layers to the host: {', '.join(one.on_host)}")
-    return 0
+            layers = ", ".join(one.on_host)
+            lines.append(f"{one.model}: our compiler leaves {len(one.on_host)} layers to the host: {layers}")
+    return lines
 
 
 # --- run -------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from uma.errors import ModelError
 from .commands import WORD_BYTES
 from .machine import ARCHITECTURE, CONFIGURATIONS
 
-__all__ = ["MAGIC", "STREAM_OFFSET", "Payload", "read_payload", "write_payload"]
+__all__ = ["MAGIC", "STREAM_OFFSET", "Payload", "accelerator_of", "read_payload", "write_payload"]
 
 MAGIC = b"COP1"
 """How a payload begins; the digit is the version of the format."""
@@ -28,6 +28,8 @@ MAGIC = b"COP1"
 _CONFIG, _STREAM, _NOTHING = 1, 2, 5
 _CONFIG_TAG = _CONFIG | 1 << 20
 _MAX_WORDS = (1 << 24) - 1
+_HEAD = struct.Struct("<4s3I")
+_PRODUCTS = {0: "U55", 1: "U65", 2: "U85"}
 
 STREAM_OFFSET = 32
 """Where in what `write_payload` gives the stream begins, in bytes."""
@@ -102,11 +104,23 @@ def read_payload(data: bytes, where: str = "the payload") -> Payload:
     return Payload(machine[0], stream, machine[1])
 
 
+def accelerator_of(data: bytes, where: str = "the payload") -> str:
+    """For which machine of the family a payload is, by the name that Vela has for it. Only its head is read.
+
+    Raises:
+        ModelError: it is none, or does not say so first.
+    """
+    magic, tag, config, _ = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
+    if magic != MAGIC or tag != _CONFIG_TAG:
+        raise ModelError("it does not begin as a payload does, with COP1 and for which machine it is", where=where)
+    return f"ethos-{_PRODUCTS.get(config >> 28, '?').lower()}-{1 << (config & 0xF)}"
+
+
 def _read_machine(config: int, identity: int, where: str) -> tuple[int, tuple[int, int, int]]:
     """Multipliers and architecture."""
     product, version, shram_kib = config >> 28, config >> 4 & 0xF, config >> 8 & 0xFF
     if product:
-        other = {1: "Ethos-U65", 2: "Ethos-U85"}.get(product, f"product {product}")
+        other = f"Ethos-{_PRODUCTS[product]}" if product in _PRODUCTS else f"product {product}"
         raise ModelError(f"it is for {other}, and only streams for Ethos-U55 run here", where=where)
     if version:
         raise ModelError(

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from uma.hookspecs import MatchedRegion, Refuse
 from uma.relay import Constant, Expr, without_views
 
 from .blocks import Block
 from .commands import REGIONS
-from .cost import Work, choose_block, copy_cycles, step_cycles, stream_cycles
-from .filters import Encoded, Filters
+from .cost import Work, block_chooser, copy_cycles, step_cycles, stream_cycles
+from .filters import Filters
 from .hazards import Place
 from .layer import flat, operations_of
+from .layouts import in_bricks
 from .machine import Machine
 from .operations import DTYPE_BYTES, FeatureMap, Operation, Step, Storage
 from .scaling import IDENTITY
 from .stream import Stream, write_stream
 from .stripes import ALIGNMENT, lives_of, striped
+from .tables import fuse_tables
+from .weights import Encoded
 
-__all__ = ["ALIGNMENT", "FEATURES", "Plan", "plan_region"]
+__all__ = ["ALIGNMENT", "FEATURES", "Plan", "check_regions", "operand_names", "plan_region"]
 
 FEATURES = "features"
 """The workspace of feature maps that are neither inputs nor outputs."""
@@ -46,13 +48,21 @@ class Plan:
     values: list[Expr] = field(default_factory=list)
 
     def stream(self, machine: Machine) -> Stream:
-        """The commands for a machine: those that take the fewest cycles, with filters brought to SRAM or without.
+        """The commands for a machine: those that take the fewest cycles, with maps in bricks and filters brought to
+        SRAM or without.
 
         Raises:
             Refuse: there is no way to keep feature maps within the arena cache.
         """
-        size, filters = machine.configuration, Filters(machine.configuration)
-        steps = self._steps(machine)
+        filters, choose = Filters(machine.configuration), block_chooser(machine)
+        steps = self._steps(machine, choose)
+        bricks = in_bricks(steps, self.places, choose)
+        made = [self._written(one, filters, machine) for one in ([steps] if bricks == steps else [steps, bricks])]
+        return min(made, key=lambda one: stream_cycles(one.works, machine))
+
+    def _written(self, steps: list[tuple[Step, Block]], filters: Filters, machine: Machine) -> Stream:
+        """The stream of steps, with filters brought to SRAM if that takes fewer cycles."""
+        size = machine.configuration
         lives = lives_of([step for step, _ in steps], self.places)
         places, nbytes = _placed(lives)
         plain = write_stream(steps, size, self.places | places, filters)
@@ -70,17 +80,21 @@ class Plan:
         brought.feature_bytes = held
         return min(plain, brought, key=lambda one: stream_cycles(one.works, machine))
 
-    def _steps(self, machine: Machine) -> list[tuple[Step, Block]]:
-        """The steps, in stripes where maps would not fit; with gaps between maps these get less."""
-        limit, choose = machine.arena_bytes, partial(choose_block, machine=machine)
-        while isinstance(steps := striped(self.operations, self.places, limit, choose), list):
+    def _steps(self, machine: Machine, choose: Callable[[Step], tuple[Block, int]]) -> list[tuple[Step, Block]]:
+        """The steps, tables behind what gives their input, in stripes where maps would not fit; with gaps between maps
+        these get less.
+        """
+        limit = machine.arena_bytes
+        left = fuse_tables(self.operations, self.places, lambda one: choose(one.whole)[1])
+        numbers, operations = list(left), list(left.values())
+        while isinstance(steps := striped(operations, self.places, limit, choose), list):
             _, nbytes = _placed(lives_of([step for step, _ in steps], self.places))
             if nbytes <= machine.arena_bytes:
                 return steps
             limit -= max(ALIGNMENT, nbytes - machine.arena_bytes)
         raise Refuse(
             f"feature maps do not fit the arena cache of {machine.arena_bytes} bytes, not even in stripes of one row",
-            at=self.values[steps],
+            at=self.values[numbers[steps]],
         )
 
 
@@ -93,7 +107,7 @@ def _filters_worth_it(
     before = 0
     for number, (step, block) in enumerate(steps):
         encoded = filters.encoded(step, block)
-        sizes = (0, 0) if encoded is None else (encoded.part.weights[1], encoded.part.records[1])
+        sizes = (0, 0) if encoded is None else (encoded.weights[1], encoded.records[1])
         cycles = step_cycles(Work(step, block, *sizes), machine)
         if encoded is not None:
             if encoded not in found:
@@ -129,10 +143,18 @@ def plan_region(region: MatchedRegion) -> Plan:
 
     for match in region.matches:
         out = storages[match.value] = Storage(match.pattern.name, _nbytes(match.value))
-        operands = [match.operand(name) for name in _operands(tuple(match.captures))]
+        operands = [match.operand(name) for name in operand_names(tuple(match.captures))]
         made = list(operations_of(match, operands, out, storage))
         plan.operations += [replace(one, layers=match.layers or (match.pattern.name,)) for one in made]
         plan.values += [match.value] * len(made)
+    check_regions(region)
+    _give_out(plan, results, storages)
+    return plan
+
+
+def check_regions(region: MatchedRegion) -> None:
+    """Refuse of what has more inputs and outputs than a stream has regions."""
+    params, results = region.function.params, region.results
     if len(params) + len(results) > REGIONS - _OTHER_REGIONS:
         # Without its last result it has fewer; until it fits, the core asks again.
         raise Refuse(
@@ -140,11 +162,9 @@ def plan_region(region: MatchedRegion) -> Plan:
             f"has {len(params)} inputs and {len(results)} outputs",
             at=region.matches[-1].value,
         )
-    _give_out(plan, results, storages)
-    return plan
 
 
-def _operands(captures: Sequence[str]) -> list[str]:
+def operand_names(captures: Sequence[str]) -> list[str]:
     """The names of what a match is given, in order."""
     return [name for name in captures if name in ("data", "left", "right") or name.removeprefix("data").isdigit()]
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uma.errors import DeviceError, ModelError, NoCompilerError, PluginError, ToolchainError, UsageError
 
 from .commands import OPERATIONS, REGIONS, SLOTS, decode
-from .device import FAULTS, bytes_per_16_cycles
+from .cost import memories
+from .device import FAULTS
 from .job import Job, Tensor
 from .machine import Machine
 
@@ -132,11 +133,8 @@ def _run(
         writable = job.regions[number].data is None
         regions[number] = {"data": ffi.from_buffer("uint8_t *", data), "bytes": data.size, "writable": writable}
         config.flash_regions |= 0 if writable else 1 << number
-    for speed, per_cycle, latency in (
-        (config.sram, machine.sram_bytes_per_cycle, machine.sram_latency_cycles),
-        (config.flash, machine.flash_bytes_per_cycle, machine.flash_latency_cycles),
-    ):
-        speed.bytes_per_16_cycles, speed.latency_cycles = bytes_per_16_cycles(per_cycle), latency
+    for speed, one in zip((config.sram, config.flash), memories(machine), strict=True):
+        speed.bytes_per_16_cycles, speed.latency_cycles = one.per_16_cycles, one.latency
     room = len(job.payload.words)
     records = ffi.new("eu_record[]", room)
     result = ffi.new("eu_result *", {"records": records, "records_room": room})

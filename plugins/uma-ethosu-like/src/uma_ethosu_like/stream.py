@@ -13,10 +13,11 @@ from uma.hookspecs import Relocation
 from .blocks import Block
 from .commands import WORD_BYTES, Command, command
 from .cost import CopyWork, Event, Wait, Work
-from .filters import Encoded, Filters
+from .filters import Filters
 from .hazards import TABLES, Copy, Flight, Kernel, Place, Span
 from .machine import Configuration
-from .operations import DTYPE_BYTES, ELEMENTWISE, FeatureMap, Kind, Step, Storage
+from .operations import DTYPE_BYTES, ELEMENTWISE, LIMITS, Curve, FeatureMap, Kind, Step, Storage
+from .weights import Encoded
 
 __all__ = ["CONSTANTS", "Place", "Stream", "write_stream"]
 
@@ -32,6 +33,7 @@ _ROUND_MODES = {"tfl": 0, "truncate": 1, "natural": 2}
 _INTERNAL, _EXTERNAL = 1, 0
 _CLIP_INT8 = 3
 _TABLE_FUNCTION = 16
+_FUNCTIONS: dict[Curve | None, int] = {None: 0, "tanh": 3, "sigmoid": 4}
 
 
 @dataclass
@@ -148,7 +150,7 @@ class _Writer:
         if name and (not self.stream.marks or self.stream.marks[-1][1] != name):
             self.stream.marks.append((self.at, name))
         table = None if one.table is None else self.table(one.table)
-        function = 0 if table is None else _TABLE_FUNCTION + table.start // _TABLE_BYTES
+        function = _FUNCTIONS[one.curve] if table is None else _TABLE_FUNCTION + table.start // _TABLE_BYTES
         self.bring(self.filters.encoded(step, block))
         self.inputs(step)
         self.output(step)
@@ -158,8 +160,9 @@ class _Writer:
         # Of 32 bits a table takes those of an int8.
         narrow = one.table is not None and one.ofm.dtype == "int32"
         self.set("ACTIVATION", function=function, clip_range=_CLIP_INT8 if narrow else 0)
-        self.set("ACTIVATION_MIN", one.low)
-        self.set("ACTIVATION_MAX", one.high)
+        least, most = LIMITS["int16" if one.ofm.dtype == "int16" else "int8"]
+        self.set("ACTIVATION_MIN", max(one.low, least))
+        self.set("ACTIVATION_MAX", min(one.high, most))
         self.scales(step)
         self.block(step, block)
         self.start(Kernel(step, block, self.place, constants, table))
@@ -220,13 +223,13 @@ class _Writer:
         encoded = self.filters.encoded(step, block)
         if encoded is None:
             return ()
-        place, where = self.constants[encoded], encoded.part
-        for name, (start, length) in (("WEIGHT", where.weights), ("SCALE", where.records)):
+        place = self.constants[encoded]
+        for name, (start, length) in (("WEIGHT", encoded.weights), ("SCALE", encoded.records)):
             self.region(f"{name}_REGION", place.symbol)
             self.address(f"{name}_BASE", place, start)
             self.set(f"{name}_LENGTH", length)
         first = place.offset
-        return tuple(Span(place.symbol, first + at, first + at + n) for at, n in (where.weights, where.records))
+        return tuple(Span(place.symbol, first + at, first + at + n) for at, n in (encoded.weights, encoded.records))
 
     def scales(self, step: Step) -> None:
         one = step.operation

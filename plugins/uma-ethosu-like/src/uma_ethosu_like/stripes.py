@@ -36,11 +36,15 @@ class _Cascade:
     steps: tuple[Step, ...]
     rings: dict[Storage, FeatureMap]
 
-    def turned(self, step: Step) -> Step:
-        """A step on rings."""
-        one = step.operation
-        second = self._ring(one.ifm2) if isinstance(one.ifm2, FeatureMap) else one.ifm2
-        return Step(replace(one, ofm=self._ring(one.ofm), ifm=self._ring(one.ifm), ifm2=second), step.box)
+    def turned(self) -> Iterator[Step]:
+        """The steps on rings."""
+        made: dict[Operation, Operation] = {}
+        for step in self.steps:
+            one = step.operation
+            if one not in made:
+                second = self._ring(one.ifm2) if isinstance(one.ifm2, FeatureMap) else one.ifm2
+                made[one] = replace(one, ofm=self._ring(one.ofm), ifm=self._ring(one.ifm), ifm2=second)
+            yield Step(made[one], step.box)
 
     def _ring(self, one: FeatureMap) -> FeatureMap:
         ring = self.rings.get(one.storage)
@@ -143,13 +147,6 @@ def striped(
         The steps with their blocks, or the number of the first operation that no stripes admit.
     """
     lives = lives_of([one.whole for one in operations], fixed)
-    chosen_blocks: dict[tuple[Operation, int, int, tuple[int, int, int, int]], tuple[Block, int]] = {}
-
-    def block(step: Step) -> tuple[Block, int]:
-        key = (step.operation, step.box.shape[0], step.ifm.shape[0], step.padding)
-        if key not in chosen_blocks:
-            chosen_blocks[key] = choose(step)
-        return chosen_blocks[key]
 
     def fits(first: int, last: int, one: _Cascade) -> bool:
         sizes = {held: one.rings[held].storage.nbytes if held in one.rings else held.nbytes for held in lives}
@@ -173,11 +170,11 @@ def striped(
                 some = _cascades(operations, operations[first : last + 1], fixed)
                 found = next((one for one in some if fits(first, last, one)), None)
             if found is not None:
-                cycles = before[0] + sum(block(step)[1] for step in found.steps)
+                cycles = before[0] + sum(choose(step)[1] for step in found.steps)
                 after = best[last + 1]
                 if after is None or cycles < after[0]:
                     best[last + 1] = cycles, (*before[1], found)
     done = best[-1]
     if done is None:
         return next(number for number in range(len(operations)) if best[number + 1] is None)
-    return [(one.turned(step), block(step)[0]) for one in done[1] for step in one.steps]
+    return [(turned, choose(step)[0]) for one in done[1] for step, turned in zip(one.steps, one.turned(), strict=True)]

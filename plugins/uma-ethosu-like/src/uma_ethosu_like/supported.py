@@ -1,4 +1,5 @@
-"""What the machine takes: int8 layers, pools, operations element by element, tables, and what only moves elements.
+"""What the machine takes: layers, pools, operations element by element, tables, and what only moves elements. Of int8,
+and of int16 as TFLite's 16x8 has it, but for tables.
 
 Patterns open what a clause judges, so that every reason has its number.
 """
@@ -21,16 +22,20 @@ MOST_CONCATENATED = 6
 
 _MOST_UNARY = 4
 
+_DTYPES = ("int8", "int16")
+"""Of activations. Weights are int8."""
+
 
 def make_patterns() -> list[Pattern]:
     """The patterns with their clauses. They are the same for all sizes of the machine."""
-    softmax = op("qnn.softmax")(_data(), scale=any_).named("core")
+    softmax = op("qnn.softmax")(_int8(), scale=any_).named("core")
     return [
         *_layers(),
         *_pools(),
         *_binaries(),
         *_moves(),
         *_tables(),
+        *_rescaled(),
         _pattern("softmax", softmax, [clauses.rows()]),
     ]
 
@@ -46,7 +51,8 @@ def _layers() -> list[Pattern]:
     conv, depthwise = clauses.conv_windows(), [clauses.one_filter(), *clauses.conv_windows()]
 
     def layer(product: str, flattened: bool = False, **opened: Any) -> Term:
-        return quantised.layer(product, residual="none", flattened=flattened, **opened)
+        opened["kernel_zero_point"] = any_
+        return quantised.layer(product, residual="none", flattened=flattened, dtypes=_DTYPES, **opened)
 
     return [
         _pattern("conv2d", layer("qnn.conv2d", **windows), [*conv, *numbers]),
@@ -64,7 +70,7 @@ def _pools() -> list[Pattern]:
 
     judged = [clauses.strides(), clauses.extents()]
     sums = op("qnn.sum")(_data(), axis=any_, keepdims=any_, input_zero_point=any_)
-    mean = quantised.requantised(sums, residual="none")
+    mean = quantised.requantised(sums, residual="none", dtypes=_DTYPES)
     top = quantised.clamped(op("nn.global_max_pool")(_data()).named("core"))
     return [
         *(_pattern(f"max_pool{n}d", pool(f"nn.max_pool{n}d"), [*judged, clauses.pool_taps()]) for n in (2, 1)),
@@ -75,7 +81,7 @@ def _pools() -> list[Pattern]:
 
 
 def _binaries() -> list[Pattern]:
-    left, right = wildcard("int8").named("left"), wildcard("int8").named("right")
+    left, right = wildcard(_DTYPES).named("left"), wildcard(_DTYPES).named("right")
     zeros = dict.fromkeys(("lhs_zero_point", "rhs_zero_point", "output_zero_point"), any_)
     sums = dict.fromkeys(("lhs_scale", "rhs_scale", "output_scale", "left_shift"), any_)
     shapes = [clauses.broadcast(), clauses.some_computed()]
@@ -117,7 +123,32 @@ def _tables() -> list[Pattern]:
         return any_of(first, second, *others).named("unary")
 
     return [
-        _pattern("table", chain(_data(), step, least=1, most=_MOST_UNARY), [clauses.one_scale()]),
+        _pattern("table", chain(_int8(), step, least=1, most=_MOST_UNARY), [clauses.one_scale()]),
+    ]
+
+
+def _rescaled() -> list[Pattern]:
+    """One op on int16, or between int16 and int8, which have no table."""
+    wide = wildcard("int16").named("data")
+    zeros = dict.fromkeys(("input_zero_point", "output_zero_point"), any_)
+    points = {**zeros, "input_scale": any_, "output_scale": any_}
+    dtype = where(_DTYPES.__contains__, " or ".join(_DTYPES))
+    scaled = op("qnn.requantize")(_data(), scale=any_, **zeros, dtype=dtype, axis=any_)
+    limited = any_of(
+        op("clip")(wide, a_min=any_, a_max=any_).named("clip"),
+        op("nn.relu")(wide).named("relu"),
+    )
+    leaky = op("qnn.leaky_relu")(wide, scale=any_, negative_scale=any_, **zeros)
+    one = clauses.scale_of_one()
+    return [
+        _pattern("requantise", quantised.clamped(scaled.named("core")), [clauses.of_16_bits(), one]),
+        _pattern("clip", limited, []),
+        _pattern("abs", op("qnn.abs")(wide, scale=any_, **zeros).named("core"), [one]),
+        _pattern("leaky_relu", leaky.named("core"), [clauses.positive_as_is(), one]),
+        *(
+            _pattern(name.removeprefix("qnn."), op(name)(wide, **points).named("core"), [])
+            for name in ("qnn.sigmoid", "qnn.tanh")
+        ),
     ]
 
 
@@ -125,7 +156,7 @@ def _moves() -> list[Pattern]:
     joined = [
         Pattern(
             f"ethosu_like.concatenate{count}",
-            op("concatenate")(*(wildcard("int8").named(f"data{n}") for n in range(count)), axis=any_).named("core"),
+            op("concatenate")(*(wildcard(_DTYPES).named(f"data{n}") for n in range(count)), axis=any_).named("core"),
             [clauses.some_computed(), clauses.box()],
         )
         for count in range(2, MOST_CONCATENATED + 1)
@@ -140,4 +171,8 @@ def _moves() -> list[Pattern]:
 
 
 def _data() -> Term:
+    return wildcard(_DTYPES).named("data")
+
+
+def _int8() -> Term:
     return wildcard("int8").named("data")

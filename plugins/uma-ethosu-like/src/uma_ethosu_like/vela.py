@@ -19,10 +19,17 @@ from pathlib import Path
 
 from uma.errors import ModelError, ToolchainError, UsageError
 
-from .job import MAX_BYTES, Job, parse_job
+from .job import MAX_BYTES, Job, parse_job, raw_payload
 from .machine import CONFIGURATIONS
+from .payload import accelerator_of
 
-__all__ = ["Compiled", "compile_model"]
+__all__ = ["EXPORTED", "Compiled", "Exported", "LeftToCPU", "compile_model", "export_model"]
+
+EXPORTED = (
+    *(f"ethos-u65-{macs}" for macs in (256, 512)),
+    *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
+)
+"""Larger machines of the family, by Vela's names. Nothing here runs their streams."""
 
 _PACKAGE = "ethos-u-vela"
 _MAJOR, _MINOR = 5, 2
@@ -31,6 +38,19 @@ _MAJOR, _MINOR = 5, 2
 _HINT = "pip install 'uma-ethosu-like[vela]'"
 _TIMEOUT_SECONDS = 900
 _LEFT = re.compile(r"without passthrough/CPU operations \(found ([^)]*)\)")
+
+
+class LeftToCPU(ModelError):
+    """Vela compiles only some of a model.
+
+    Args:
+        operators: what it leaves, by the names of TFLite.
+    """
+
+    def __init__(self, operators: tuple[str, ...], where: str) -> None:
+        hint = "what runs on the machine in part is compiled by UMA: uma build MODEL --target ethosu_like"
+        super().__init__(f"Vela leaves some of it to a CPU: {', '.join(operators)}", where=where, hint=hint)
+        self.operators = operators
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,19 @@ class Compiled:
     estimated_cycles: int | None = None
 
 
+@dataclass(frozen=True)
+class Exported:
+    """What Vela made of a model for one of `EXPORTED`.
+
+    Args:
+        payload: as drivers take it.
+        raw: the file that holds it with constants and sizes of memory, an ``.npz``.
+    """
+
+    payload: bytes
+    raw: bytes
+
+
 def compile_model(
     model: bytes, macs: int, *, arena_cache_bytes: int | None = None, where: str = "the model"
 ) -> Compiled:
@@ -63,11 +96,43 @@ def compile_model(
 
     Raises:
         UsageError: Vela is not installed, or another version of it; or there is no such machine.
-        ModelError: it is no model, or Vela leaves some of it to a CPU.
+        LeftToCPU: Vela leaves some of it to a CPU.
+        ModelError: it is no model.
         ToolchainError: Vela failed.
     """
     if macs not in CONFIGURATIONS:
         raise UsageError(f"there is no machine with {macs} multipliers", hint=", ".join(map(str, CONFIGURATIONS)))
+    raw, estimated_cycles = _raw_output(model, f"ethos-u55-{macs}", arena_cache_bytes, where)
+    job = parse_job(raw, f"{where}, as Vela has compiled it")
+    if job.payload.macs != macs:
+        raise ToolchainError(f"Vela compiled for {job.payload.macs} multipliers, not for {macs}", where=where)
+    return Compiled(job, raw, estimated_cycles)
+
+
+def export_model(
+    model: bytes, accelerator: str, *, arena_cache_bytes: int | None = None, where: str = "the model"
+) -> Exported:
+    """Compiles a TFLite model, all of it for a machine that is not simulated here.
+
+    Args:
+        model, arena_cache_bytes, where: as of `compile_model`.
+        accelerator: one of `EXPORTED`.
+
+    Raises:
+        UmaError: as of `compile_model`.
+    """
+    if accelerator not in EXPORTED:
+        raise UsageError(f"there is no machine {accelerator!r}", hint=", ".join(EXPORTED))
+    raw, _ = _raw_output(model, accelerator, arena_cache_bytes, where)
+    made = f"{where}, as Vela has compiled it"
+    payload = raw_payload(raw, made)
+    if accelerator_of(payload, made) != accelerator:
+        raise ToolchainError(f"Vela compiled for {accelerator_of(payload)}, not for {accelerator}", where=where)
+    return Exported(payload, raw)
+
+
+def _raw_output(model: bytes, accelerator: str, arena_cache_bytes: int | None, where: str) -> tuple[bytes, int | None]:
+    """What Vela writes, and the cycles that it expects, if it says so."""
     if model[4:8] != b"TFL3":
         raise ModelError("this is no TFLite file: the bytes 4 to 7 are not TFL3", where=where)
     if len(model) > MAX_BYTES:
@@ -76,19 +141,14 @@ def compile_model(
     with tempfile.TemporaryDirectory(prefix="uma-vela-") as folder:
         file, out = Path(folder) / "model.tflite", Path(folder) / "out"
         file.write_bytes(model)
-        options = ["--accelerator-config", f"ethos-u55-{macs}", "--output-format", "raw", "--output-dir", str(out)]
+        options = ["--accelerator-config", accelerator, "--output-format", "raw", "--output-dir", str(out)]
         if arena_cache_bytes is not None:
             options += ["--arena-cache-size", str(arena_cache_bytes)]
         _run([*options, str(file)], folder, where)
         written = sorted(out.glob("*_vela*.npz"))
         if len(written) != 1:
             raise ToolchainError(f"Vela wrote {len(written)} files of raw output, not one", where=where)
-        raw = written[0].read_bytes()
-        estimated_cycles = _estimated_cycles(out)
-    job = parse_job(raw, f"{where}, as Vela has compiled it")
-    if job.payload.macs != macs:
-        raise ToolchainError(f"Vela compiled for {job.payload.macs} multipliers, not for {macs}", where=where)
-    return Compiled(job, raw, estimated_cycles)
+        return written[0].read_bytes(), _estimated_cycles(out)
 
 
 def _estimated_cycles(folder: Path) -> int | None:
@@ -126,8 +186,7 @@ def _run(options: Sequence[str], folder: str, where: str) -> None:
     said = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace")
     left = _LEFT.search(said)
     if left is not None:
-        hint = "what runs on the machine in part is compiled by UMA: uma build MODEL --target ethosu_like"
-        raise ModelError(f"Vela leaves some of it to a CPU: {left.group(1)}", where=where, hint=hint)
+        raise LeftToCPU(tuple(left.group(1).split(", ")), where)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Warning")]
     how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"failed ({done.returncode})"
     raise ToolchainError(f"Vela {how}: {lines[-1] if lines else 'it said nothing'}", where=where)

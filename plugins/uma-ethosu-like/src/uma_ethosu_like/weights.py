@@ -1,4 +1,4 @@
-"""A layer's weights as the machine wants them: their order, the records of bias and scale beside them, their parts.
+"""A layer's weights as the machine wants them: their order, and the records of bias and scale beside them.
 
 `csrc/eu_weights.c` has a reading of the order of its own; `compression.py` makes the streams.
 """
@@ -15,7 +15,7 @@ from uma.errors import PluginError
 
 from .compression import ALIGNMENT, encode
 
-__all__ = ["Order", "Part", "Record", "parts_of", "traversal"]
+__all__ = ["Encoded", "Order", "Record", "encode_filter", "traversal"]
 
 RECORD_BYTES = 10
 
@@ -144,48 +144,36 @@ class Record:
         return cls(bias - (bias >> 39 << 40), word >> 40 & (1 << 32) - 1, word >> 72)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Where the records and weights of some output channels are, in bytes, both at multiples of 16.
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A filter, or a part of it by output channels, as the machine reads it.
 
     Attributes:
-        channels: the first, and the one behind the last.
+        data: records, then weights, both at multiples of 16 bytes.
         records: first byte of the records, and how many, filled up to a multiple of 16.
         weights: first byte of the compressed weights, and how many.
     """
 
-    channels: tuple[int, int]
+    data: bytes
     records: tuple[int, int]
     weights: tuple[int, int]
 
 
-def parts_of(
-    weights: NDArray[np.integer], records: Sequence[Record], order: Order, starts: Sequence[int] = (0,)
-) -> tuple[bytes, list[Part]]:
-    """A layer's records and compressed weights, part by part.
+def encode_filter(weights: NDArray[np.integer], records: Sequence[Record], order: Order) -> Encoded:
+    """A filter in the order of an operation.
 
     Args:
         weights: output channels, height, width, input channels; -255 to 255, their zero point taken off.
         records: one for each output channel.
         order: of the operation.
-        starts: the first output channel of each part, the first of them 0.
 
     Raises:
-        PluginError: a weight that has more than 9 bits, another number of records, or parts that are none.
+        PluginError: a weight that has more than 9 bits, or another number of records.
     """
-    outputs = len(weights)
-    if len(records) != outputs:
-        raise PluginError(f"{outputs} output channels have {len(records)} records of bias and scale")
-    if starts[0] != 0 or sorted(set(starts)) != list(starts) or starts[-1] >= outputs:
-        raise PluginError(f"{outputs} output channels have no parts that start at {list(starts)}")
-    data, parts = bytearray(), []
-    for first, end in zip(starts, (*starts[1:], outputs), strict=True):
-        some = weights[first:end]
-        found = traversal(some.shape, order)
-        stream = encode(np.where(found < 0, 0, some.reshape(-1)[found]))
-        packed = b"".join(one.pack() for one in records[first:end])
-        packed += bytes(-len(packed) % ALIGNMENT)
-        at = len(data)
-        parts.append(Part((first, end), (at, len(packed)), (at + len(packed), len(stream))))
-        data += packed + stream
-    return bytes(data), parts
+    if len(records) != len(weights):
+        raise PluginError(f"{len(weights)} output channels have {len(records)} records of bias and scale")
+    found = traversal(weights.shape, order)
+    stream = encode(np.where(found < 0, 0, weights.reshape(-1)[found]))
+    packed = b"".join(one.pack() for one in records)
+    packed += bytes(-len(packed) % ALIGNMENT)
+    return Encoded(packed + stream, (0, len(packed)), (len(packed), len(stream)))

@@ -6,6 +6,7 @@
 #define MAGIC 0x00504F43u /* "COP", then the version of the format */
 #define VERSION 0x31u
 #define N_REGIONS 8
+#define CONSTANTS 0 /* where the table of bases has what is constant in the model */
 
 enum { ACTION_CONFIG = 1, ACTION_STREAM = 2, ACTION_NOTHING = 5 };
 
@@ -102,7 +103,8 @@ static int32_t write_address(const uma_device *device, uint32_t offset, const vo
     return 0;
 }
 
-/* The table of base addresses; a region that is not there has none. What may only be read comes by the second port. */
+/* The table of base addresses; a region that is not there has none. As in the public driver the model's constants, which
+ * may lie in flash, come by the second port, and all else by the first: the arena, and the caller's arrays too. */
 static int32_t write_regions(const uma_device *device, const uma_region *regions, int32_t n_regions)
 {
     const state *const s = device->state;
@@ -115,7 +117,7 @@ static int32_t write_regions(const uma_device *device, const uma_region *regions
 
         if (there && regions[i].bytes > UINT32_MAX) return EU_FAULT_REGIONS;
         if (there && !s->simulated && !aligned(regions[i].at)) return EU_FAULT_UNALIGNED;
-        ports |= (there && regions[i].writable ? EU_PORT_0 : EU_PORT_1) << 2 * i;
+        ports |= (i == CONSTANTS ? EU_PORT_1 : EU_PORT_0) << 2 * i;
         UMA_TRY(write_address(device, EU_REG_BASEP + 8u * (uint32_t)i, there ? regions[i].at : NULL));
         if (s->simulated) {
             uma_write32(device, EU_SIM_REGION + 8u * (uint32_t)i, there ? (uint32_t)regions[i].bytes : 0);

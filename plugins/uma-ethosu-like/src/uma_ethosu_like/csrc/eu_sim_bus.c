@@ -40,12 +40,13 @@ static void run(sim *s)
     eu_result result;
     uint32_t i;
 
+    /* SRAM is behind port 0, flash behind port 1. Of a region's two bits the upper one is the port. */
     s->config.flash_regions = 0;
     for (i = 0; i < EU_N_REGIONS; i++) {
         regions[i].data = address(s, EU_REG_BASEP + 8u * i);
         regions[i].bytes = s->region_bytes[i];
         regions[i].writable = s->writable[i] != 0;
-        if (!regions[i].writable) s->config.flash_regions |= 1u << i; /* constants are read from there */
+        s->config.flash_regions |= (s->kept[EU_REG_REGIONCFG / 4u] >> (2u * i + 1u) & 1u) << i;
     }
     memset(&result, 0, sizeof result);
     eu_run(&s->config, (const uint32_t *)(const void *)address(s, EU_REG_QBASE), s->kept[EU_REG_QSIZE / 4u] / 4u,
