@@ -18,7 +18,7 @@ from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
-from .offers import bound, lower_match
+from .offers import bound, lower_match, own_loops
 from .regions import label_of
 
 __all__ = ["lower", "lower_tracing"]
@@ -129,6 +129,7 @@ def _lower_call(
     given = dict(zip(function.params, args, strict=True))
     fusion = Fusion(function, {param: arg for param, arg in given.items() if isinstance(arg, Constant)})
     loops = None if host is None else lower_match(host, fusion, layers)
+    loops = loops or own_loops(fusion)
     if loops is None:
         try:
             made = fusion.kernel()

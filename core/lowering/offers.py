@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 from ..contract.fusion import Fusion
 from ..contract.lowered import Lowered, Refuse, Scheduled
 from ..errors import InternalError, PluginError
-from ..relay.expr import Expr, Function, Var, const
+from ..relay.expr import Constant, Expr, Function, Var, const
 from ..relay.extern import Extern
 from ..relay.module import func_type
+from ..relay.op import Op
 from ..relay.pattern import Match
 from ..relay.transform.layout import reshape
 from ..relay.types import TensorType, TupleType, Type, tensor_type
 from ..target.kind import shown
 from ..tir import te
-from ..tir.form.nodes import PrimFunc
+from ..tir.form.nodes import Param, PrimFunc
 from ..tir.form.verify import verify
 from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.proof import unproven
@@ -31,7 +32,7 @@ from .members import Member
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Loops", "bound", "extern_of", "lower_match", "refusal_fault"]
+__all__ = ["Loops", "bound", "extern_of", "lower_match", "own_loops", "refusal_fault"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,30 @@ def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
         known = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
     operands = tuple(param for param in fusion.function.params if param not in fusion.known)
     return Loops(kernel.func, operands, kernel.bind(known))
+
+
+def own_loops(fusion: Fusion) -> Loops | None:
+    """The loops that the one op of a fusion declares; None where it declares tensor expressions, or has several."""
+    call = fusion.calls[0] if len(fusion.calls) == 1 else None
+    if call is None or not isinstance(call.op, Op) or call.op.loops is None or fusion.function.body is not call:
+        return None
+    func = call.op.loops(call.attrs, call.type, *(arg.tensor for arg in call.args))
+    count = len(call.args)
+    inputs: list[Param] = []
+    constants: list[Param] = []
+    operands: list[Var] = []
+    known: list[np.ndarray] = []
+    for param, arg in zip(func.params[:count], call.args, strict=True):
+        # (A constant of one element is in the function.)
+        held = fusion.known.get(arg) if isinstance(arg, Var) else arg
+        if isinstance(held, Constant):
+            constants.append(Param(param.buffer, "constant"))
+            known.append(held.data)
+        else:
+            assert isinstance(arg, Var)
+            inputs.append(param)
+            operands.append(arg)
+    return Loops(replace(func, params=(*inputs, *func.params[count:], *constants)), tuple(operands), tuple(known))
 
 
 def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Loops | None:

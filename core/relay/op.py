@@ -24,6 +24,7 @@ from .types import TensorType, TupleType, Type, tensor_type
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..tir.form.nodes import PrimFunc
     from ..tir.te.tensors import Tensor
 
 __all__ = [
@@ -341,7 +342,10 @@ class Op:
             docstring says the same in words, for the documentation.
         reference: ``reference(attrs, *arrays)`` computes it in numpy, exactly and slowly. Gives an array, or a tuple.
         compute: ``compute(attrs, out, *tensors)`` states it as a tensor expression; ``out`` is the type of the result.
-            None where the op has no loops (its calls are removed or refused before lowering).
+            None where the op has no loops (its calls are removed or refused before lowering), or ``loops`` gives them.
+        loops: ``loops(attrs, out, *types)`` gives them where elements depend on one another, from step to step: a
+            function of the loop form with an input for each argument and an output for each tensor of the result. Such
+            an op is a kernel of its own.
         kind: see `Kind`.
         value_range: ``value_range(attrs, out, types, *bounds)`` gives the `Bounds` of an integer result from the types
             of the inputs and their bounds (None for one that is no integer tensor), as if nothing overflowed; None
@@ -357,6 +361,7 @@ class Op:
     reference: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
     compute: Callable[..., Tensor | tuple[Tensor, ...]] | None
     kind: Kind
+    loops: Callable[..., PrimFunc] | None = None
     attrs: tuple[Attr, ...] = ()
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., int] | None = None

@@ -19,11 +19,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import PluginError
+from ..tir.form.dtype import bounds
 from ..tir.form.exprs import Expr as Scalar
 from ..tir.form.exprs import Imm, maximum
 from .expr import Call, Constant
 from .op import Bounds, FixedPoint, FloatScale
-from .pattern import Clause, Failed, Match, Term, any_, any_of, chain, constant, op, optional, wildcard
+from .pattern import Clause, Failed, Match, Term, any_, any_of, chain, constant, op, optional, where, wildcard
 from .transform.value_range import value_range
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "computed",
     "exact_sums",
     "fixed_point_of",
+    "int16_curve_factor",
     "kind_of",
     "largest_sum",
     "layer",
@@ -76,7 +78,14 @@ _MOST_RESHAPES = 4
 # --- patterns --------------------------------------------------------------------------------------------------------
 
 
-def layer(product: str, *, residual: ResidualForm = "any", flattened: bool = False, **opened: Any) -> Term:
+def layer(
+    product: str,
+    *,
+    residual: ResidualForm = "any",
+    flattened: bool = False,
+    dtypes: Sequence[str] = ("int8",),
+    **opened: Any,
+) -> Term:
     """The pattern of an int8 layer: ``product`` of ``data`` and a constant ``weight``, named ``core``, and what
     `requantised` adds.
 
@@ -84,18 +93,20 @@ def layer(product: str, *, residual: ResidualForm = "any", flattened: bool = Fal
         product: ``qnn.conv1d``, ``qnn.conv2d`` or ``qnn.dense``.
         residual: as for `requantised`.
         flattened: whether reshapes of the data are taken along. They move nothing, and so part no region in two.
+        dtypes: what data and result may be. Weights are int8.
         opened: conditions on the product's attributes, such as ``strides=any_``. The zero point of the input is open.
     """
-    data, weight = wildcard("int8").named("data"), constant("int8").named("weight")
+    data, weight = wildcard(dtypes).named("data"), constant("int8").named("weight")
     given = _flattened(data) if flattened else data
-    return requantised(op(product)(given, weight, input_zero_point=any_, **opened), residual=residual)
+    core = op(product)(given, weight, input_zero_point=any_, **opened)
+    return requantised(core, residual=residual, dtypes=dtypes)
 
 
 def _flattened(data: Term) -> Term:
     return chain(data, lambda value: op("reshape")(value, newshape=any_), least=0, most=_MOST_RESHAPES)
 
 
-def requantised(core: Term, *, residual: ResidualForm = "any") -> Term:
+def requantised(core: Term, *, residual: ResidualForm = "any", dtypes: Sequence[str] = ("int8",)) -> Term:
     """``core``, which gives int32, perhaps with a constant ``bias``, perhaps with a ``residual``, requantised to int8
     (``scaled``), perhaps `clamped`.
 
@@ -103,6 +114,7 @@ def requantised(core: Term, *, residual: ResidualForm = "any") -> Term:
         core: the pattern of what gives the sums; it is named so here.
         residual: whether an int8 tensor may be added to the sums, perhaps times a constant ``factor``: ``none``,
             ``plain``, or ``any``, which is perhaps less a constant ``residual_zero_point``.
+        dtypes: what the result may be.
     """
     sums = optional(core.named("core"), lambda value: op("add")(value, constant("int32").named("bias")))
     if residual != "none":
@@ -112,7 +124,10 @@ def requantised(core: Term, *, residual: ResidualForm = "any") -> Term:
             wide = optional(wide, lambda numbers: op("subtract")(numbers, zero_point))
         added = any_of(op("multiply")(wide, constant("int32").named("factor")), wide)
         sums = optional(sums, lambda value: op("add")(value, added))
-    scaled = op("qnn.requantize")(sums, scale=any_, output_zero_point=any_, dtype="int8", axis=any_).named("scaled")
+    dtype: Any = (
+        dtypes[0] if len(dtypes) == 1 else where(lambda given: given in dtypes, f"dtypes {' or '.join(dtypes)}")
+    )
+    scaled = op("qnn.requantize")(sums, scale=any_, output_zero_point=any_, dtype=dtype, axis=any_).named("scaled")
     return clamped(scaled)
 
 
@@ -216,7 +231,7 @@ class Layer:
         output_zero_point: is added after scaling.
         residual: what is added to the sums; None for nothing.
         scale: by what sums become int8, one for all or one for each output channel.
-        low, high: results are clamped to these, int8.
+        low, high: results are clamped to these, of their dtype.
     """
 
     kind: Kind
@@ -307,11 +322,12 @@ def kind_of(core: Call) -> Kind:
 
 
 def limits_of(match: Match) -> tuple[int, int]:
-    """The least and the largest int8 that what is `clamped` gives."""
+    """The least and the largest number that what is `clamped` gives, of its dtype."""
+    low, high = bounds(match.root.dtype)
     if "clip" in match.captures:
         attrs = match.call("clip").attrs
-        return int(max(attrs.a_min, -128)), int(min(attrs.a_max, 127))
-    return (0 if "relu" in match.captures else -128), 127
+        return int(max(attrs.a_min, low)), int(min(attrs.a_max, high))
+    return (0 if "relu" in match.captures else low), high
 
 
 def power_of_two(factor: float) -> int | None:
@@ -335,10 +351,25 @@ def fixed_point_of(scale: FixedPoint | FloatScale) -> FixedPoint:
     return FixedPoint((2**30,) * len(shifts), tuple(shift for shift in shifts if shift is not None), "even")
 
 
+def int16_curve_factor(core: Call) -> tuple[int, int]:
+    """The multiplier, of 16 bits at most, and the shift to the right, rounded up at halves, by which ``qnn.sigmoid`` or
+    ``qnn.tanh`` of int16 bring data to the scale 1/12288, where they are tables and straight lines between.
+
+    Raises:
+        PluginError: it is neither.
+    """
+    from .ops.int16_curves import SIGMOID_INT16, TANH_INT16
+
+    curve = {"qnn.sigmoid": SIGMOID_INT16, "qnn.tanh": TANH_INT16}.get(core.op_name or "")
+    if curve is None or core.dtype != "int16":
+        raise PluginError(f"{core.op_name} of {core.dtype} is no curve of int16", hint="qnn.sigmoid, qnn.tanh")
+    return curve.factor(core.attrs.input_scale)
+
+
 def largest_sum(match: Match) -> int:
     """What no sum exceeds in size, whatever the data. Proven from the match alone."""
     given = [match[name] for name in ("data", "residual") if name in match.captures]
-    low, high = value_range(match.call("scaled").args[0], dict.fromkeys(given, Bounds(-128, 127)))
+    low, high = value_range(match.call("scaled").args[0], {one: Bounds(*bounds(one.dtype)) for one in given})
     return max(-low, high)
 
 

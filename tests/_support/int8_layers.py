@@ -1,4 +1,6 @@
-"""Random int8 layers as functions of relay, one of a kind each: what an accelerator for int8 may take."""
+"""Random layers as functions of relay, one of a kind each: what an accelerator for int8 may take, or for int16 with
+weights of int8.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ __all__ = ["KINDS", "Random"]
 class Random:
     """Draws functions of one layer."""
 
-    def __init__(self, seed: Sequence[int]) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed: Sequence[int], dtype: str = "int8") -> None:
+        self.rng, self.dtype = np.random.default_rng(seed), dtype
 
     def draw(self, kind: str) -> Function:
         """A function with that layer."""
@@ -29,7 +31,17 @@ class Random:
         return int(self.rng.integers(least, most + 1))
 
     def int8(self, *shape: int) -> np.ndarray:
-        return self.rng.integers(-127, 128, shape).astype(np.int8)
+        """Weights; with data of int16 small, so that sums fit int32."""
+        most = 127 if self.dtype == "int8" else 12
+        return self.rng.integers(-most, most + 1, shape).astype(np.int8)
+
+    def data(self, *shape: int) -> np.ndarray:
+        """A constant operand."""
+        info = np.iinfo(self.dtype)
+        return self.rng.integers(info.min + 1, info.max + 1, shape).astype(self.dtype)
+
+    def tensor(self, *shape: int, name: str = "x") -> Var:
+        return Var(name, TensorType(shape, self.dtype))
 
     def picture(self, least: int = 1, channels: int = 40) -> Var:
         shape = (
@@ -38,19 +50,20 @@ class Random:
             self.upto(19, 3),
             self.upto(channels, least),
         )
-        return Var("x", TensorType(shape, "int8"))
+        return self.tensor(*shape)
 
     def scale(self, low: int, high: int, count: int = 1, rounding: str = "double") -> FixedPoint:
         multipliers = self.rng.integers(2**30, 2**31, count).tolist()
         return FixedPoint(tuple(multipliers), tuple(self.rng.integers(low, high, count).tolist()), rounding)
 
     def zeros(self, *names: str) -> dict[str, int]:
-        return {f"{name}_zero_point": self.upto(127, -128) for name in names}
+        return {f"{name}_zero_point": self.upto(127, -128) if self.dtype == "int8" else 0 for name in names}
 
     def clipped(self, value: Expr) -> Expr:
         chance = self.rng.random()
         if chance < 0.25:
-            return call("clip", value, a_min=-20.0, a_max=90.0)
+            times = 1 if self.dtype == "int8" else 200
+            return call("clip", value, a_min=-20.0 * times, a_max=90.0 * times)
         return call("nn.relu", value) if chance < 0.4 else value
 
     def requantised(self, sums: Expr) -> Expr:
@@ -59,8 +72,8 @@ class Random:
         if self.chance(0.8):
             sums = call("add", sums, const(self.rng.integers(-20000, 20000, channels).astype(np.int32)))
         scale = self.scale(-9, -3, channels if self.chance(0.6) else 1, "double" if self.chance(0.7) else "up")
-        zero = self.upto(30, -30)
-        made = call("qnn.requantize", sums, scale=scale, output_zero_point=zero, dtype="int8", axis=-1)
+        zero = self.upto(30, -30) if self.dtype == "int8" else 0
+        made = call("qnn.requantize", sums, scale=scale, output_zero_point=zero, dtype=self.dtype, axis=-1)
         return self.clipped(made)
 
     def window(self, extents: Sequence[int], most: int) -> dict[str, Any]:
@@ -89,7 +102,7 @@ class Random:
         return Function([x], self.requantised(call("qnn.conv2d", x, weight, **attrs, **self.zeros("input"))))
 
     def wide(self) -> Function:
-        x = Var("x", TensorType((1, self.upto(5), self.upto(5), self.upto(200, 60)), "int8"))
+        x = self.tensor(1, self.upto(5), self.upto(5), self.upto(200, 60))
         weight = const(self.int8(1, 1, x.shape[3], self.upto(300, 30)))
         return Function([x], self.requantised(call("qnn.conv2d", x, weight, **self.zeros("input"))))
 
@@ -101,13 +114,13 @@ class Random:
         return Function([x], self.requantised(sums))
 
     def conv1d(self) -> Function:
-        x = Var("x", TensorType((self.upto(2), self.upto(19, 2), self.upto(40)), "int8"))
+        x = self.tensor(self.upto(2), self.upto(19, 2), self.upto(40))
         attrs = self.window(x.shape[1:2], 12)
         weight = const(self.int8(*attrs.pop("kernel"), x.shape[2], self.upto(20)))
         return Function([x], self.requantised(call("qnn.conv1d", x, weight, **attrs, **self.zeros("input"))))
 
     def dense(self) -> Function:
-        x = Var("x", TensorType((self.upto(3), self.upto(40)), "int8"))
+        x = self.tensor(self.upto(3), self.upto(40))
         weight = const(self.int8(self.upto(200), x.shape[1]))
         return Function([x], self.requantised(call("qnn.dense", x, weight, **self.zeros("input"))))
 
@@ -125,14 +138,14 @@ class Random:
         return self._pool("qnn.avg_pool2d")
 
     def global_max(self) -> Function:
-        x = Var("x", TensorType((1, self.upto(19), self.upto(19), self.upto(40)), "int8"))
+        x = self.tensor(1, self.upto(19), self.upto(19), self.upto(40))
         return Function([x], call("nn.global_max_pool", x))
 
     def mean(self) -> Function:
-        x = Var("x", TensorType((1, self.upto(9), self.upto(9), self.upto(7)), "int8"))
+        x = self.tensor(1, self.upto(9), self.upto(9), self.upto(7))
         axes = [(1, 2), (1,), (2,), (3,), (2, 3), (1, 2, 3)][self.upto(5, 0)]
         sums = call("qnn.sum", x, axis=axes, keepdims=self.chance(0.5), **self.zeros("input"))
-        attrs = {"scale": self.scale(-9, -2), "dtype": "int8", "axis": -1, **self.zeros("output")}
+        attrs = {"scale": self.scale(-9, -2), "dtype": self.dtype, "axis": -1, **self.zeros("output")}
         return Function([x], self.clipped(call("qnn.requantize", sums, **attrs)))
 
     def _binary(self, name: str, **attrs: Any) -> Function:
@@ -140,7 +153,7 @@ class Random:
         n, h, w, c = x.shape
         shapes = [(n, h, w, c), (n, h, w, c), (n, 1, 1, c), (1, 1, 1, 1), (n, h, w, 1), (c,), (1, h, w, c)]
         shape = shapes[self.upto(6, 0)]
-        other = Var("y", TensorType(shape, "int8")) if self.chance(0.7) else const(self.int8(*shape))
+        other = self.tensor(*shape, name="y") if self.chance(0.7) else const(self.data(*shape))
         operands = [x, other] if self.chance(0.6) else [other, x]
         params = [one for one in (x, other) if isinstance(one, Var)]
         return Function(params, self.clipped(call(name, *operands, **attrs)))
@@ -149,8 +162,9 @@ class Random:
         half = FixedPoint((2**30,), (0,), "double")
         scales = [half, self.scale(-6, 0) if self.chance(0.8) else half]
         self.rng.shuffle(scales)  # type: ignore[arg-type]
-        attrs = {"lhs_scale": scales[0], "rhs_scale": scales[1], "output_scale": self.scale(-20, -16)}
-        return self._binary(name, left_shift=20, **attrs, **self.zeros("lhs", "rhs", "output"))
+        left = 20 if self.dtype == "int8" else 15
+        attrs = {"lhs_scale": scales[0], "rhs_scale": scales[1], "output_scale": self.scale(-left, 4 - left)}
+        return self._binary(name, left_shift=left, **attrs, **self.zeros("lhs", "rhs", "output"))
 
     def add(self) -> Function:
         return self._sum("qnn.add")
@@ -159,7 +173,8 @@ class Random:
         return self._sum("qnn.subtract")
 
     def multiply(self) -> Function:
-        return self._binary("qnn.multiply", scale=self.scale(-9, -3), **self.zeros("lhs", "rhs", "output"))
+        scale = self.scale(-9, -3) if self.dtype == "int8" else self.scale(-17, -11)
+        return self._binary("qnn.multiply", scale=scale, **self.zeros("lhs", "rhs", "output"))
 
     def minimum(self) -> Function:
         return self._binary("minimum")
@@ -171,10 +186,10 @@ class Random:
         x = self.picture()
         value: Expr = x
         for _ in range(self.upto(3)):
-            value = self._unary(value)
+            value = self.unary(value)
         return Function([x], value)
 
-    def _unary(self, value: Expr) -> Expr:
+    def unary(self, value: Expr) -> Expr:
         points = self.zeros("input", "output")
         floats = {"input_scale": 0.05, "output_scale": 1 / 128, **points}
         scale = FloatScale((float(self.rng.uniform(0.3, 2)),)) if self.chance(0.5) else self.scale(-1, 2, 1, "away")
@@ -194,7 +209,7 @@ class Random:
         for number in range(self.upto(4, 2)):
             shape[axis] = self.upto(12)
             fixed = number == 1 and self.chance(0.3)
-            parts.append(const(self.int8(*shape)) if fixed else Var(f"x{number}", TensorType(tuple(shape), "int8")))
+            parts.append(const(self.data(*shape)) if fixed else self.tensor(*shape, name=f"x{number}"))
         params = [one for one in parts if isinstance(one, Var)]
         return Function(params, call("concatenate", *parts, axis=axis))
 

@@ -12,8 +12,9 @@ from uma.errors import ModelError
 from uma.relay.expr import Call, Var, call
 from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale, get_op
 from uma.relay.ops import activation, elementwise
+from uma.relay.ops.recurrent import ACTIVATIONS
 from uma.relay.types import TensorType
-from uma.tir.form.dtype import DTYPES, bounds, is_float
+from uma.tir.form.dtype import DTYPES, INTEGERS, bounds, is_float
 
 Make = Callable[[Choice, str], Call]
 
@@ -78,7 +79,7 @@ def broadcast(c: Choice, name: str, *dtypes: str) -> Call:
 def row(c: Choice, name: str) -> Call:
     """A call of an elementwise op without attributes: of the dtypes that it does not refuse."""
     op = get_op(name)
-    for dtype in c.of(*NUMBERS), c.of(*FLOATS), "bool":
+    for dtype in c.of(*NUMBERS), c.of(*FLOATS), c.of(*INTEGERS), "bool":
         types = [dtype] * len(op.inputs)
         try:
             op.infer_type([TensorType((), one) for one in types], op.make_attrs({}))
@@ -129,7 +130,7 @@ def windowed(c: Choice, rank: int, reach: Sequence[int], strides: Sequence[int])
     return extents, padding
 
 
-@case("nn.conv1d", "nn.conv2d", "qnn.conv1d", "qnn.conv2d")
+@case("nn.conv1d", "nn.conv2d", "nn.conv3d", "qnn.conv1d", "qnn.conv2d")
 def convolution(c: Choice, name: str) -> Call:
     rank = int(name[-2])
     kernel, dilation = c.numbers(rank, 1, 3), c.numbers(rank, 1, 2)
@@ -146,7 +147,7 @@ def convolution(c: Choice, name: str) -> Call:
     return on(name, (data, one), (weight, other), **attrs)
 
 
-@case("nn.max_pool1d", "nn.max_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "qnn.avg_pool1d", "qnn.avg_pool2d")
+@case(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)), "qnn.avg_pool1d", "qnn.avg_pool2d")
 def pool(c: Choice, name: str) -> Call:
     rank = int(name[-2])
     size = c.numbers(rank, 1, 3)
@@ -197,16 +198,54 @@ def matmul(c: Choice, name: str) -> Call:
     return on(name, ((*first, m, k), one), ((*second, k, n), other), **attrs)
 
 
-@case("sum", "mean", "qnn.sum")
+@case("sum", "mean", "prod", "max", "min", "qnn.sum")
 def reduction(c: Choice, name: str) -> Call:
     data = shape(c)
     axes = tuple(c.of(d, d - len(data)) for d in range(len(data)) if c.of(True, False))
-    dtype = c.of(*{"sum": NUMBERS, "mean": FLOATS, "qnn.sum": QUANTISED}[name])
+    dtype = c.of(*{"mean": FLOATS, "qnn.sum": QUANTISED}.get(name, NUMBERS))
     attrs = {"input_zero_point": zero_point(c, dtype)} if name == "qnn.sum" else {}
     return on(name, (data, dtype), axis=axes, keepdims=c.of(True, False), **attrs)
 
 
-@case("nn.softmax")
+@case("argmax", "argmin")
+def extreme_place(c: Choice, name: str) -> Call:
+    data = shape(c, 1)
+    attrs = {"keepdims": c.of(True, False), "select_last": c.of(True, False), "dtype": c.of("int32", "int64")}
+    return on(name, (data, c.of(*NUMBERS)), axis=axis(c, data), **attrs)
+
+
+@case("cumsum", "cumprod")
+def cumulative(c: Choice, name: str) -> Call:
+    data = shape(c, 1, 3, 7)
+    attrs = {"exclusive": c.of(True, False), "reverse": c.of(True, False)}
+    return on(name, (data, c.of(*NUMBERS)), axis=axis(c, data), **attrs)
+
+
+@case("nn.rnn", "nn.gru", "nn.lstm")
+def recurrent(c: Choice, name: str) -> Call:
+    time, batch, units = c.number(1, 4), c.number(1, 2), c.number(1, 4)
+    gates = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}[name]
+    dtype, state = c.of(*FLOATS), (batch, units)
+    others = {"nn.rnn": [state], "nn.gru": [(units,), state], "nn.lstm": [(3, units), state, state]}[name]
+    parts = ("gate", "candidate", "output")[1 if name == "nn.rnn" else 0 : 3 if name == "nn.lstm" else 2]
+    attrs: dict[str, Any] = {part: c.of(*ACTIVATIONS) for part in parts}
+    attrs.update({f"{part}_{key}": c.of(0.5, 0.01, 2) for part in parts for key in ("alpha", "beta")})
+    attrs.update(clip=c.of(math.inf, 0.5), reverse=c.of(True, False))
+    if name == "nn.gru":
+        attrs["linear_before_reset"] = c.of(True, False)
+    shapes = [(time, batch, gates * units), (units, gates * units), *others]
+    return on(name, *((shape, dtype) for shape in shapes), ((batch,), "int32"), **attrs)
+
+
+@case("topk")
+def topk(c: Choice, name: str) -> Call:
+    data = shape(c, 1, 3, 7)
+    at = axis(c, data)
+    attrs = {"largest": c.of(True, False), "dtype": c.of("int32", "int64")}
+    return on(name, (data, c.of(*NUMBERS)), k=c.number(1, data[at]), axis=at, **attrs)
+
+
+@case("nn.softmax", "nn.log_softmax")
 def softmax(c: Choice, name: str) -> Call:
     data = shape(c, 1)
     return on(name, (data, c.of(*FLOATS)), axis=axis(c, data))
@@ -392,6 +431,19 @@ def quantised_softmax(c: Choice, name: str) -> Call:
     shift = c.number(-4, 14) if dtype == "int16" else c.number(0, 26)
     scale = FixedPoint((c.number(2**30, 2**31 - 1),), (shift,), "double")
     return on(name, (shape(c, 1, 3), dtype), scale=scale)
+
+
+@case("scatter")
+def scattered(c: Choice, name: str) -> Call:
+    """Its indices hit what they should in a test of their own."""
+    data = shape(c, 1, 3)
+    at = c.number(0, len(data) - 1)
+    count, reduction = c.number(1, 3), c.of("update", "add", "mul", "min", "max")
+    part = tuple(count if d == at else c.number(1, extent) for d, extent in enumerate(data))
+    named = tuple(extent if d == at else c.of(1, extent) for d, extent in enumerate(part))
+    dtype = c.of(*(DTYPES if reduction == "update" else NUMBERS))
+    types = (data, dtype), (named, c.of("int32", "int64")), (part, dtype)
+    return on(name, *types, axis=at - c.of(0, len(data)), reduction=reduction)
 
 
 __all__ = ["CASES", "ROWS", "on"]

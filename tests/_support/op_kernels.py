@@ -18,7 +18,12 @@ from uma.tir.rewrites.unroll import unroll
 
 def kernel_of(made: Call, arrays: Sequence[np.ndarray]) -> Run:
     """The kernel of a call: its first argument is an input, all others are constants."""
-    assert isinstance(made.op, Op) and made.op.compute is not None
+    assert isinstance(made.op, Op)
+    if made.op.loops is not None:
+        func = made.op.loops(made.attrs, made.type, *(arg.tensor for arg in made.args))
+        names = [param.buffer.name for param in func.params]
+        return Run(unroll(simplify(func)), dict(zip(names, arrays)))  # noqa: B905 - outputs are behind
+    assert made.op.compute is not None
     tensors = [te.placeholder(a.shape, a.dtype.name, f"x{i}") for i, a in enumerate(arrays)]
     outputs = made.op.compute(made.attrs, made.type, *tensors)
     outputs = list(outputs) if isinstance(outputs, tuple) else [outputs]

@@ -85,7 +85,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 7,
+    "schema_version": 8,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -123,6 +123,8 @@ METADATA: dict[str, Any] = {
             "shape": [4],
             "macs": 0,
             "constant_bytes": 4,
+            "queue": None,
+            "finished_step": 0,
         }
     ],
     "compile": {

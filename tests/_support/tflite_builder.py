@@ -35,6 +35,7 @@ OPTIONS = {
     "MAXIMUM": "MaximumMinimum",
     "MAX_POOL_2D": "Pool2D",
     "MEAN": "Reducer",
+    "REDUCE_MIN": "Reducer",
     "MINIMUM": "MaximumMinimum",
     "PADV2": "PadV2",
     "REDUCE_MAX": "Reducer",

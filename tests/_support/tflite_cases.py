@@ -301,7 +301,7 @@ def _matmul(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [y], adjX=adj_x, adjY=adj_y)
 
 
-@case("MEAN", "REDUCE_MAX", "SUM")
+@case("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM")
 def _reduce(d: Drawer, name: str) -> Case:
     # LiteRT 2.3's SUM takes int8 for uint8.
     dtypes = ("uint8",) if name == "SUM" else (*QUANTISED, "int16")
@@ -313,8 +313,33 @@ def _reduce(d: Drawer, name: str) -> Case:
     x = d.builder.input(shape, dtype, **given)
     named = d.builder.constant([axis - rank * d.integer(0, 1) for axis in axes], "int32")
     result = [1 if i in axes else extent for i, extent in enumerate(shape) if keep or i not in axes]
-    own = given if name == "REDUCE_MAX" else d.one(given, d.quantisation(dtype))
+    own = given if name.startswith("REDUCE") else d.one(given, d.quantisation(dtype))
     return d.finish(name, [x, named], [d.builder.tensor(result, dtype, **own)], keepDims=keep)
+
+
+@case("ARG_MAX", "ARG_MIN")
+def _place(d: Drawer, name: str) -> Case:
+    dtype, shape = d.one(*QUANTISED, "float32", "int32"), d.shape(side=7)
+    axis = d.integer(0, len(shape) - 1)
+    x = d.builder.input(shape, dtype, **d.quantisation(dtype))
+    output = d.one("int32", "int64")
+    y = d.builder.tensor([*shape[:axis], *shape[axis + 1 :]], output)
+    named = d.builder.constant(axis - len(shape) * d.integer(0, 1), "int32")
+    return d.finish(name, [x, named], [y], outputType=TYPES[output])
+
+
+@case("CUMSUM")
+def _running_sum(d: Drawer, name: str) -> Case:
+    dtype, shape = d.one("float32", "int32", "int64"), d.shape(side=7)
+    axis = d.builder.constant(d.integer(-len(shape), len(shape) - 1), "int32")
+    x, y = d.builder.input(shape, dtype), d.builder.tensor(shape, dtype)
+    return d.finish(name, [x, axis], [y], exclusive=d.boolean(), reverse=d.boolean())
+
+
+@case("LOG_SOFTMAX")
+def _log_softmax(d: Drawer, name: str) -> Case:
+    shape = d.shape(side=7)
+    return d.finish(name, [d.builder.input(shape)], [d.builder.tensor(shape, "float32")])
 
 
 # --- movements -------------------------------------------------------------------------------------------------------

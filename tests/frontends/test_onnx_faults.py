@@ -86,19 +86,29 @@ def _with_type(f: Faulty, data: str, value: Any) -> str:
 
 FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "this operator is not supported": [
-        lambda f: f.bad("Celu", f.input(2)),
+        lambda f: f.bad("Unique", f.input(2)),
         lambda f: f.bad("Relu", f.input(2), domain="com.example"),
     ],
-    "this operator is supported only for what is known at import": [lambda f: f.bad("ReduceProd", f.input(2))],
-    "it has 2 results; one is supported": [lambda f: f.second("ReduceProd", f.ints(1))],
+    "it has 2 results; one is supported": [lambda f: f.second("ConstantOfShape", f.ints(1))],
     "its input 0 is missing": [lambda f: f.bad("Relu"), lambda f: f.bad("Relu", "")],
     "where takes condition, a, b; got 4 arguments": [lambda f: f.bad("Where", *(f.ints(1) for _ in range(4)))],
-    "its input 'x1' is computed at run time": [lambda f: f.bad("Reshape", f.input(2), f.input(1, dtype="int64"))],
+    "its input 'x1' is computed at run time, and the model does not say the shape of its result 0": [
+        lambda f: f.bad("Reshape", f.input(2), f.input(1, dtype="int64")),
+        lambda f: f.bad("Expand", f.input(2), f.input(1, dtype="int64")),
+    ],
+    "its input 'x1' is computed at run time": [
+        lambda f: f.bad(
+            "QGemm",
+            f.input(2, 2, dtype="int8"),
+            f.input(dtype="float32"),
+            f.constant(0, "int8"),
+            *(f.constant([[1, 2], [3, 4]], "int8"), f.constant(0.5, "float32"), f.constant(0, "int8")),
+            f.constant([1, 2], "int32"),
+        )
+    ],
     "is float64 of shape (1,), not a list of integers": [lambda f: f.bad("Reshape", f.input(2), f.constant([2.0]))],
     "its result 1 is used, which is not supported": [
         lambda f: f.second("Relu", f.input(2)),
-        lambda f: f.second("MaxPool", f.input(1, 2, 8), kernel_shape=[2]),
-        lambda f: f.second("Dropout", f.input(2)),
     ],
     "it needs the attribute 'kernel_shape'": [lambda f: f.bad("MaxPool", f.input(1, 2, 8))],
     "it needs the attribute 'to'": [
@@ -120,10 +130,6 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f: f.bad("Div", f.input(2), f.constant(2, "float64")),
         lambda f: f.bad("Add", f.ints(1), f.constant([1.0])),
         lambda f: f.bad("Add", f.ints(), f.constant([1.0])),
-    ],
-    "it is of integers, and its exponent no constant whole number from 1 to 63": [
-        lambda f, by=by: f.bad("Pow", f.input(2, dtype="int32"), f.constant(by))
-        for by in (-1, 0, 64, 0.5, np.nan, [1, 2])
     ],
     "its scale or bias does not fit data of shape (2, 3)": [
         lambda f: f.bad("LayerNormalization", f.input(2, 3), f.constant(np.ones((4, 2, 3)), "float32"))
@@ -151,8 +157,8 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     ],
     "there is no axis 2 in 2 dimensions": [lambda f: f.bad("Softmax", f.input(2, 3), axis=2)],
     # Windows.
-    "it has 3 spatial dimensions, not 1 or 2": [lambda f: f.bad("GlobalMaxPool", f.input(1, 2, 3, 4, 5))],
-    "it has 0 spatial dimensions, not 1 or 2": [lambda f: f.bad("GlobalMaxPool", f.input(1, 2))],
+    "it has 4 spatial dimensions, not 1 to 3": [lambda f: f.bad("GlobalMaxPool", f.input(1, 2, 3, 4, 5, 6))],
+    "it has 0 spatial dimensions, not 1 to 3": [lambda f: f.bad("GlobalMaxPool", f.input(1, 2))],
     "it has strides (1,) for 2 spatial dimensions": [lambda f: _conv(f, strides=[1])],
     "it has strides (0, 1) for 2 spatial dimensions": [lambda f: _conv(f, strides=[0, 1])],
     "it has dilations (1, -1) for 2 spatial dimensions": [lambda f: _conv(f, dilations=[1, -1])],
@@ -169,7 +175,6 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "the weight takes 3 channels, the data has 2 in 1 groups": [lambda f: _conv(f, (2, 3, 3, 3))],
     "0 groups do not divide": [lambda f: _conv(f, group=0)],
     "a window of 9 does not fit": [lambda f: _conv(f, (2, 2, 9, 9))],
-    "it has dilations (2,)": [lambda f: f.bad("AveragePool", f.input(1, 2, 8), kernel_shape=[2], dilations=[2])],
     "it is in training mode": [
         lambda f: _norm(f, training_mode=1),
         lambda f: f.bad("Dropout", f.input(2), f.constant(0.5, "float32"), f.constant(True)),
@@ -194,19 +199,19 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "axis 0 has extent 2, not 1": [lambda f: f.bad("Squeeze", f.input(2), f.ints(0))],
     "not all of the axes (0,) of shape (2,) are 1": [lambda f: f.bad("Squeeze", f.ints(1, 2), f.ints(0))],
     "it splits 4 elements into 2 parts of (1, 2)": [lambda f: f.bad("Split", f.input(4), f.ints(1, 2), outputs=2)],
-    "it splits 4 elements into 2 parts of (4, 0)": [lambda f: f.bad("Split", f.input(4), f.ints(4, 0), outputs=2)],
+    "it splits 4 elements into 2 parts of (4, 1)": [lambda f: f.bad("Split", f.input(4), f.ints(4, 1), outputs=2)],
     "it splits 2 elements into 4 parts of (1, 1, 1, -1)": [lambda f: f.bad("Split", f.input(2), outputs=4)],
     "it slices from (0,) to (1, 2) by (1,) along (0,)": [lambda f: f.bad("Slice", f.input(4), f.ints(0), f.ints(1, 2))],
     "by (0,) along (0,)": [lambda f: f.bad("Slice", f.input(4), f.ints(0), f.ints(1), f.ints(0), f.ints(0))],
-    "dimension 0 of its result is empty": [lambda f: f.bad("Slice", f.input(4), f.ints(2), f.ints(2))],
-    "its mode is 'edge'; constant is supported": [lambda f: _pads(f, 0, 0, 1, 1, mode="edge")],
+    "its mode is 'mirror'": [lambda f: _pads(f, 0, 0, 1, 1, mode="mirror")],
+    "it makes 2000003 elements of 3: over 1048576": [lambda f: _pads(f, 0, 0, 0, 2_000_000, mode="edge")],
     "it has pads (1,) for 2 dimensions": [lambda f: _pads(f, 1)],
     "its constant_value has the shape (2,)": [
         lambda f: f.bad("Pad", f.input(2), f.ints(1, 1), f.constant([0, 1], "float32"))
     ],
     "over 2 GiB": [lambda f: _pads(f, 0, 0, 2**40, 0), lambda f: f.bad("Pad", f.input(2), f.ints(2**31, 2**31))],
     # Quantisation.
-    "it has scales per block": [lambda f: _quantised(f, block_size=2)],
+    "its scales have the shape (), its data (2, 3), in blocks of 2": [lambda f: _quantised(f, block_size=2)],
     "its scales are float64, not float32": [lambda f: _quantised(f, scale_dtype="float64")],
     "its scales have the shape (2,), its zero points ()": [lambda f: _quantised(f, [0.5, 0.5])],
     "its scales have the shape (1, 2), its zero points (1, 2)": [lambda f: _quantised(f, [[0.5, 0.5]], [[0, 0]])],
@@ -214,15 +219,18 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f, scale=scale: _quantised(f, scale) for scale in (0.0, -1.0, np.inf, np.nan)
     ],
     "its zero points are int8 of shape (1, 1)": [lambda f: _quantised(f, zero=[[0]])],
-    "its zero points are float32": [lambda f: _quantised(f, zero=0.0, dtype="float32")],
+    "it quantises to float32; int8, uint8, int16 and uint16 are supported": [
+        lambda f: _quantised(f, zero=0.0, dtype="float32")
+    ],
     "2 scales and 2 zero points for the 3 elements of axis 1": [lambda f: _quantised(f, [0.5, 0.5], [0, 0])],
     "there is no axis 3 in 2 dimensions": [lambda f: _quantised(f, [0.5, 0.5], [0, 0], axis=3)],
     "its output_dtype is uint8, its zero point int8": [lambda f: _quantised(f, output_dtype=2)],
-    "it quantises to uint16; int8, uint8 and int16 are supported": [lambda f: _quantised(f, dtype="uint16")],
+    "it quantises to uint32; int8, uint8, int16 and uint16 are supported": [lambda f: _quantised(f, dtype="uint32")],
     "it dequantises to float16; float32 is supported": [lambda f: _dequantised(f, output_dtype=10)],
+    "its zero points are float32 of shape ()": [lambda f: _dequantised(f, zero="float32")],
     "its data is int8, its zero point uint8": [lambda f: _dequantised(f, zero="uint8")],
-    "it dequantises uint16; int8, uint8, int16 and int32 are supported": [
-        lambda f: _dequantised(f, "uint16", "uint16")
+    "it dequantises int64; int8, uint8, int16, uint16 and int32 are supported": [
+        lambda f: _dequantised(f, "int64", "int64")
     ],
     "it takes float32, not float64": [
         lambda f: f.bad("QuantizeLinear", f.input(2, dtype="float64"), f.constant(0.5, "float32"))
@@ -255,7 +263,7 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "its perm (0, 0) is no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.constant([[1]]), perm=[0, 0])],
     "axes (0, 0) are no permutation of 2 dimensions": [lambda f: f.bad("Transpose", f.input(1, 2), perm=[0, 0])],
     "it takes float tensors, not int64": [lambda f: f.bad("Sqrt", f.ints(4)), lambda f: f.bad("Sqrt", f.ints())],
-    "it takes float tensors, not bool": [lambda f: f.bad("Pow", f.constant([True]), f.ints(2))],
+    "it takes numbers, not bool": [lambda f: f.bad("Pow", f.constant([True]), f.ints(2))],
     "it takes no bool": [lambda f: f.bad("ReduceProd", f.constant([True]))],
     "it takes matrices and one diagonal, not (2,) and (0,)": [lambda f: f.bad("Trilu", f.ints(1, 2))],
     "it takes matrices and one diagonal, not (1, 1) and (0, 0)": [
@@ -313,19 +321,19 @@ def test_parts_were_equal_before_opset_18() -> None:
 
 def test_what_depends_on_a_fault_is_not_blamed() -> None:
     b = OnnxBuilder()
-    bad = b.node("Celu", b.input("x", [2]), name="one")
-    y = b.node("ReduceProd", b.node("Relu", bad, name="innocent"), name="two")
-    assert refused(b.build(y)).what.splitlines() == [
+    bad = b.node("Unique", b.input("x", [2]), name="one")
+    y = b.node("Optional", b.node("Relu", bad, name="innocent"), name="two")
+    assert refused(b.model(y).SerializeToString()).what.splitlines() == [
         "the model has 2 operators that cannot be imported:",
-        "  'one' (Celu, opset 17): this operator is not supported",
-        "  'two' (ReduceProd, opset 17): this operator is supported only for what is known at import",
+        "  'one' (Unique, opset 17): this operator is not supported",
+        "  'two' (Optional, opset 17): this operator is not supported",
     ]
 
 
 def test_what_is_known_of_a_fault_is_not_blamed() -> None:
     """The product of extents is computed at import, when these are known."""
     b = OnnxBuilder()
-    shape = b.node("Shape", b.node("Celu", b.input("x", [2]), name="one"))
+    shape = b.node("Shape", b.node("Unique", b.input("x", [2]), name="one"))
     data = b.build(b.node("ReduceProd", b.node("Cast", shape, to=1), name="innocent"))
     assert len(refused(data).what.splitlines()) == 2
 
@@ -361,8 +369,8 @@ def _cycle(model: onnx.ModelProto) -> None:
 BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
     "this is no model file of a format that can be read": lambda m: m.ClearField("graph"),
     "the model names no version of the operator set 'ai.onnx'": lambda m: setattr(m.opset_import[0], "domain", "other"),
-    "the model uses opset 10: versions 11 to 26 are supported": lambda m: setattr(m.opset_import[0], "version", 10),
-    "the model uses opset 27: versions 11 to 26 are supported": lambda m: setattr(m.opset_import[0], "version", 27),
+    "the model uses opset 5: versions 6 to 28 are supported": lambda m: setattr(m.opset_import[0], "version", 5),
+    "the model uses opset 29: versions 6 to 28 are supported": lambda m: setattr(m.opset_import[0], "version", 29),
     "the model names two versions of the operator set 'ai.onnx'": lambda m: m.opset_import.append(
         helper.make_opsetid("ai.onnx", 18)
     ),

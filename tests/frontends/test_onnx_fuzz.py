@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 from tests._support.fuzz import fuzz
 from tests._support.onnx_builder import OnnxBuilder
+from tests._support.onnx_suite import load as load_cases
 
 from uma.frontends.onnx import from_onnx
 from uma.relay.verify import verify
@@ -103,6 +104,22 @@ _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2*
 _REALS = (float("nan"), float("inf"), -1.0, 0.0, 1e-45, 3e38)
 
 
+def _recurrent() -> bytes:
+    """Layers over time, both ways, and an attention, whose operator is its body."""
+    rng = np.random.default_rng(3)
+    b = OnnxBuilder(23)
+    x = b.input("x", [4, 1, 6])
+    lstm = [b.constant(rng.standard_normal(shape), "float32") for shape in ((2, 8, 6), (2, 8, 2), (2, 16))]
+    y = b.node("LSTM", x, *lstm, outputs=3, hidden_size=2, direction="bidirectional")[0]
+    gru = [b.constant(rng.standard_normal(shape), "float32") for shape in ((1, 6, 4), (1, 6, 2))]
+    rows = b.node("Reshape", y, b.constant([4, 1, 4], "int64"))
+    z = b.node("GRU", rows, *gru, outputs=2, hidden_size=2, clip=3.0, activations=["HardSigmoid", "Elu"])[1]
+    heads = b.node("Transpose", rows, perm=[1, 0, 2])
+    attended = b.node("Attention", heads, heads, heads, q_num_heads=2, kv_num_heads=2, is_causal=1)
+    sums = b.node("ReduceSum", attended, b.constant([1], "int64"), keepdims=0)
+    return b.build(b.node("Einsum", sums, z, equation="ij,bkl->il"))
+
+
 def damaged(seeds: Sequence[bytes], case: int) -> bytes:
     """A file with a few of its fields changed, which parses; damage to bytes seldom gets behind the parser."""
     chance = random.Random(case)
@@ -151,7 +168,7 @@ def damaged(seeds: Sequence[bytes], case: int) -> bytes:
 
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return _quantised(), _shapes(), _floats(), _composed()
+    return _quantised(), _shapes(), _floats(), _composed(), _recurrent()
 
 
 def test_the_seeds_are_right() -> None:
@@ -177,3 +194,11 @@ def test_many_mutated_files(models: Path, part: int) -> None:
     cases = range(5_000 * part, 5_000 * (part + 1))
     fuzz(load, (*seeds(), *real), cases)
     fuzz(load, (*seeds(), *real), cases, damaged)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(4))
+def test_many_mutated_cases_of_the_suite(part: int) -> None:
+    """ONNX's backend tests: every operator."""
+    small = [data for case in load_cases(["node"]) if len(data := case.model.SerializeToString()) < 20_000]
+    fuzz(load, small, range(5_000 * part, 5_000 * (part + 1)))

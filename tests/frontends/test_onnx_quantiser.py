@@ -123,20 +123,18 @@ def test_a_product_with_other_numbers_is_no_repetition() -> None:
     assert "stays in float" in import_model(data).notes[0]
 
 
-def test_other_forms_than_qdq_are_refused() -> None:
+def test_other_forms_than_qdq_that_are_not_known_are_refused() -> None:
     """One error names all layers, and what to do."""
     b = OnnxBuilder(13)
-    x, scale, zero = b.node("DynamicQuantizeLinear", b.input("x", [1, 4]), outputs=3, name="in")
-    made = b.node("MatMulInteger", x, b.constant(codes(4, 3)), zero, name="product")
-    y = b.node("QLinearAdd", made, scale, name="sum", domain="com.microsoft")
+    x = b.node("QLinearReduceMean", b.input("x", [1, 4], "int8"), name="mean", domain="com.microsoft")
+    y = b.node("QLinearWhere", x, name="choice", domain="com.microsoft")
     model = b.model(y)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(ModelError) as caught:
         import_model(model.SerializeToString())
     assert caught.value.what.splitlines() == [
-        "the model has 3 operators that cannot be imported:",
-        "  'in' (DynamicQuantizeLinear, opset 13): this operator is not supported",
-        "  'product' (MatMulInteger, opset 13): this operator is not supported",
-        "  'sum' (com.microsoft.QLinearAdd, opset 1): this operator is not supported",
+        "the model has 2 operators that cannot be imported:",
+        "  'mean' (com.microsoft.QLinearReduceMean, opset 1): this operator is not supported",
+        "  'choice' (com.microsoft.QLinearWhere, opset 1): this operator is not supported",
     ]
     assert caught.value.hint is not None and "quant_format=QuantFormat.QDQ" in caught.value.hint

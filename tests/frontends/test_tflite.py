@@ -265,7 +265,7 @@ def test_shapes_that_a_model_computes_are_known(per_axis: bool, batch: int | Non
 def test_what_follows_a_fault_of_an_open_shape_is_not_blamed() -> None:
     builder = TFLiteBuilder()
     x, y, z = builder.input([-1, 2]), builder.tensor([-1, 2], name="y"), builder.tensor([-1, 4])
-    builder.op("ELU", [x], [y])
+    builder.op("UNIQUE", [x], [y])
     builder.op("RESHAPE", [y], [z], newShape=[-1, 4])
     with pytest.raises(ModelError, match=r"^the model has an operator that cannot be imported:\n  'y' "):
         from_tflite(builder.finish(z))

@@ -89,7 +89,10 @@ SOFT = {"scale": 1 / 256, "zero_point": -128}
 INTS = np.int32
 
 FAULTS: dict[str, tuple[Build, str]] = {
-    "unknown": (one("ELU", F2, result=F2), "this operator is not supported"),
+    "unknown": (one("UNIQUE", F2, result=F2), "this operator is not supported"),
+    "place dtype": (one("ARG_MAX", F2, INTS(0), result=F2), "its result is float32"),
+    "running sum dtype": (one("CUMSUM", ([2], "int16", {}), INTS(0), result=([2], "int16", {})), "it is of int16"),
+    "running sum of codes": (one("CUMSUM", ([2], "int32", Q), INTS(0), result=([2], "int32", Q)), "' is quantised"),
     "operand missing": (one("ADD", F2, result=F2), "operand 1 is missing"),
     "no operands": (one("CONCATENATION", result=F2), "operand 0 is missing"),
     "operand absent": (one("ADD", F2, None, result=F2), "operand 1 is missing"),
@@ -299,9 +302,9 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
     x = builder.input([2])
     a, b, c, d, e = (builder.tensor([2], name=name) for name in "abcde")
     shapeless = builder.tensor([0], name="shapeless")
-    builder.op("ELU", [x], [a])
+    builder.op("UNIQUE", [x], [a])
     builder.op("TANH", [a], [b])  # nothing is wrong with this one
-    builder.op("CUMSUM", [b], [shapeless])
+    builder.op("WHERE", [b], [shapeless])
     builder.op("TANH", [shapeless], [c])  # nor with this: what it reads is unknown
     builder.op("CUSTOM", [x], [d])
     builder.model.operatorCodes[-1].customCode = "mine"
@@ -309,8 +312,8 @@ def test_all_faults_are_told_at_once_and_none_twice() -> None:
     builder.graph.operators[-1].inputs = []
     assert message(builder.finish(b, c, d, e)).splitlines() == [
         "the model has 4 operators that cannot be imported:",
-        "  'a' (ELU): this operator is not supported",
-        "  'shapeless' (CUMSUM): this operator is not supported",
+        "  'a' (UNIQUE): this operator is not supported",
+        "  'shapeless' (WHERE): this operator is not supported",
         "  'd' (CUSTOM 'mine'): this operator is not supported "
         "(no plugin of this build imports it: name a target of the one that does)",
         "  'e' (RELU): operand 0 is missing",

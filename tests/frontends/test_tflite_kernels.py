@@ -50,14 +50,19 @@ def test_every_operator_has_cases() -> None:
     assert {*CASES, *ELEMENTWISE} == set(OPERATORS)
 
 
-INTEGERS = ("DIV", "FLOOR_MOD", "SQUARED_DIFFERENCE")
+INTEGERS = ("ADD_N", "DIV", "FLOOR_DIV", "FLOOR_MOD", "SQUARED_DIFFERENCE")
 """Some that take them."""
 
 
 def elementwise(name: str, dtype: str) -> tuple[bytes, list[np.ndarray]]:
     """A model of one operator, and data."""
     builder, rng, shapes = TFLiteBuilder(), np.random.default_rng(0), ([2, 3, 4], [3, 4])
-    count = 2 if name in (*INTEGERS, "POW") or "EQUAL" in name or name in ("GREATER", "LESS") or "AL_" in name else 1
+    shapes = ([2, 3, 4], [2, 3, 4]) if name == "ADD_N" else shapes  # which broadcasts nothing
+    count = (
+        2
+        if name in (*INTEGERS, "POW", "PRELU") or "EQUAL" in name or name in ("GREATER", "LESS") or "AL_" in name
+        else 1
+    )
     count = 1 if name == "LOGICAL_NOT" else count
     arrays = [np.asarray(rng.normal(size=shape) * 3).astype(dtype) for shape in shapes[:count]]
     if name.startswith("LOGICAL"):
@@ -82,7 +87,7 @@ def elementwise(name: str, dtype: str) -> tuple[bytes, list[np.ndarray]]:
 )
 def test_elementwise_operators(name: str, dtype: str) -> None:
     model, arrays = elementwise(name, dtype)
-    compare(model, *arrays, reference=name not in ("CEIL", "ROUND"))
+    compare(model, *arrays, reference=name not in ("CEIL", "ELU", "ROUND"))
 
 
 # --- where arithmetic is at its limits -------------------------------------------------------------------------------

@@ -285,6 +285,8 @@ class TestArtifact:
             ("add2", ("third",), "plain", "npu"),
             ("wait_a", ("first", "third"), "plain", "npu"),
         ]
+        queues = [(call.queue, call.finished_step) for call in record.calls]
+        assert queues == [("a", 4), ("b", 2), ("b", 2), ("a", 4), ("a", 4), (None, 5)]
 
     def test_profile_has_the_waits(self) -> None:
         artifact = artifact_of(members_of(plugin()))

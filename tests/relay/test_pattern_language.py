@@ -199,7 +199,8 @@ def test_ops_that_are_declared_commutative_are() -> None:
             attrs = declared.make_attrs({})
             assert np.array_equal(declared.reference(attrs, a, b), declared.reference(attrs, b, a)), name
     logical = ["logical_and", "logical_or", "logical_xor"]
-    assert names == ["add", "equal", *logical, "maximum", "minimum", "multiply", "not_equal"]
+    bitwise = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+    assert names == ["add", *bitwise, "equal", *logical, "maximum", "minimum", "multiply", "not_equal"]
 
 
 def test_the_order_that_fits_more_comes_first() -> None:

@@ -23,6 +23,7 @@ from uma.relay.quantised import (
     computed,
     exact_sums,
     fixed_point_of,
+    int16_curve_factor,
     kind_of,
     largest_sum,
     layer,
@@ -130,6 +131,21 @@ def test_windows() -> None:
     assert kind_of(pool) == "max_pool"
     with pytest.raises(PluginError, match=r"nn\.relu is no layer with a window"):
         kind_of(call("nn.relu", data(3)))
+
+
+def test_layers_of_int16_are_matched_where_they_are_asked_for() -> None:
+    x = Var("x", TensorType((2, 8), "int16"))
+    sums = call("qnn.dense", x, const(np.full((3, 8), 5, np.int8)))
+    body = call("nn.relu", call("qnn.requantize", sums, scale=HALF, dtype="int16"))
+    assert isinstance(match(Pattern("test.layer", layer("qnn.dense"), conditions()), body), Mismatch)
+    found = matched(layer("qnn.dense", dtypes=("int8", "int16")), body)
+    assert (Layer.of(found).low, Layer.of(found).high) == (0, 2**15 - 1)
+    assert largest_sum(found) == 8 * 5 * 2**15
+    scales = {"input_scale": 2.0**-12, "output_scale": 2.0**-15}
+    assert int16_curve_factor(call("qnn.sigmoid", x, **scales)) == (3, 0)
+    assert int16_curve_factor(call("qnn.tanh", x, **scales | {"input_scale": 0.0001})) == (20132, 14)
+    with pytest.raises(PluginError, match=r"qnn\.tanh of int8 is no curve of int16"):
+        int16_curve_factor(call("qnn.tanh", data(3), **scales))
 
 
 def test_flattened_data_are_taken_along_and_residuals_only_as_asked() -> None:

@@ -136,7 +136,18 @@ def test_negative_and_magnitude(dtype: str) -> None:
         ("log", np.log),
         ("sin", np.sin),
         ("cos", np.cos),
+        ("expm1", np.expm1),
+        ("log1p", np.log1p),
+        ("tan", np.tan),
+        ("asin", np.arcsin),
+        ("acos", np.arccos),
+        ("atan", np.arctan),
+        ("sinh", np.sinh),
+        ("cosh", np.cosh),
         ("tanh", np.tanh),
+        ("asinh", np.arcsinh),
+        ("acosh", np.arccosh),
+        ("atanh", np.arctanh),
         ("erf", np.vectorize(math.erf)),
         ("sqrt", np.sqrt),
         ("floor", np.floor),
@@ -146,7 +157,7 @@ def test_negative_and_magnitude(dtype: str) -> None:
     ],
 )
 def test_functions(name: str, reference: object, dtype: str) -> None:
-    values = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e4, -1e4, 1e30, math.inf, -math.inf, math.nan]
+    values = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 1e4, -1e4, 1e30, math.inf, -math.inf, math.nan]
     for value in values:
         found = evaluate(Call(name, Imm(value, dtype)))
         with np.errstate(all="ignore"):

@@ -374,7 +374,7 @@ ERRORS = [
     (body("y[0] = x[§0:3]"), "not an expression of loops"),
     (body("y[0] = §'3'"), "not an expression of loops"),
     (body("y[0] = §(lambda: 3)()"), "not a function of loops"),
-    (body("y[0] = §tan(x[0])"), "no function 'tan'"),
+    (body("y[0] = §sec(x[0])"), "no function 'sec'"),
     (body("y[0] = §min(x[0])"), "min takes 2 arguments, not 1"),
     (body("y[0] = §abs(x[0], 3)"), "abs takes 1 argument, not 2"),
     (body("y[0] = int32(x[0], §base=10)"), "arguments are plain"),

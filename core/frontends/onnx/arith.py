@@ -1,4 +1,4 @@
-"""Arithmetic: elementwise ops, matrix products, reductions, softmax."""
+"""Arithmetic: elementwise ops and matrix products."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from collections.abc import Mapping
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr, const
 from ...relay.op import get_op
-from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import bounds, is_integer
 from .context import Context, Converter, is_constant
 
-__all__ = ["ARITH", "ELEMENTWISE", "reduced_axes"]
+__all__ = ["ARITH", "ELEMENTWISE", "reduced_axes", "without_ones"]
 
 
 ELEMENTWISE: Mapping[str, str] = {
     "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
     "Add": "add",
     "And": "logical_and",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseNot": "bitwise_not",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
     "Ceil": "ceil",
     "Cos": "cos",
+    "Cosh": "cosh",
     "Div": "divide",
     "Equal": "equal",
     "Erf": "erf",
@@ -39,9 +49,12 @@ ELEMENTWISE: Mapping[str, str] = {
     "Relu": "nn.relu",
     "Round": "round",
     "Sigmoid": "sigmoid",
+    "Sign": "sign",
     "Sin": "sin",
+    "Sinh": "sinh",
     "Sqrt": "sqrt",
     "Sub": "subtract",
+    "Tan": "tan",
     "Tanh": "tanh",
     "Where": "where",
     "Xor": "logical_xor",
@@ -100,6 +113,11 @@ def _matmul(c: Context) -> Expr:
     left = c.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = c.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
     made = c.call("matmul", left, right)
+    return without_ones(c, made, a, b)
+
+
+def without_ones(c: Context, made: Expr, a: Expr, b: Expr) -> Expr:
+    """A product of matrices without the dimensions of 1 that operands of one dimension had for it."""
     shape = list(made.shape)
     if len(b.shape) == 1:
         del shape[-1]
@@ -144,30 +162,6 @@ def _gemm(c: Context) -> Expr:
     return result
 
 
-def _softmax(c: Context) -> Expr:
-    """Before opset 13 it sums over all dimensions from ``axis`` on, then over that axis alone."""
-    data = c.expr(0)
-    rank = len(data.shape)
-    if c.node.opset >= 13:
-        return c.call("nn.softmax", data, axis=c.node.integer("axis", -1))
-    axis = c.node.integer("axis", 1)
-    axis = rank if axis == rank else normalise_axis(axis, rank)
-    rows = c.reshape(data, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:])))
-    return c.reshape(c.call("nn.softmax", rows, axis=-1), data.shape)
-
-
-def _reduce(op: str, axes_as_input: int) -> Converter:
-    """A reduction whose axes are an input from opset ``axes_as_input`` on, an attribute before."""
-
-    def convert(c: Context) -> Expr:
-        data, axes = c.expr(0), reduced_axes(c, axes_as_input)
-        if axes is None:
-            return data
-        return c.call(op, data, axis=axes, keepdims=bool(c.node.integer("keepdims", 1)))
-
-    return convert
-
-
 def reduced_axes(c: Context, axes_as_input: int) -> tuple[int, ...] | None:
     """The axes of a reduction, () for all; None where it reduces nothing.
 
@@ -190,8 +184,5 @@ ARITH: Mapping[str, Converter] = {
     "MatMul": _matmul,
     "Max": _variadic("maximum"),
     "Min": _variadic("minimum"),
-    "ReduceMean": _reduce("mean", 18),
-    "ReduceSum": _reduce("sum", 13),
-    "Softmax": _softmax,
     "Sum": _variadic("add"),
 }

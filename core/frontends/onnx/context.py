@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
 from ...errors import ModelError
@@ -54,6 +55,7 @@ class Context:
         uses: how often each tensor of the model is used.
         constants: expressions of the model's tensors that are arrays, filled as they are asked for.
         budget: for constants that are not the model's own.
+        declared: the shape of each of its outputs, None for one that the file leaves open.
         built: expressions that this node became, in order.
         replaced: pairs of an expression of an earlier node and what took its place.
     """
@@ -63,8 +65,13 @@ class Context:
     uses: Mapping[str, int]
     constants: dict[str, Expr]
     budget: Budget
+    declared: Sequence[tuple[int, ...] | None] = ()
     built: list[Expr] = field(default_factory=list)
     replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
+
+    def of(self, *values: Value | None) -> Context:
+        """The same node with other inputs; what it becomes is this node's."""
+        return replace(self, values=values)
 
     def has(self, index: int) -> bool:
         """Whether input ``index`` was given."""
@@ -108,6 +115,10 @@ class Context:
             raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
         return tuple(map(int, array.reshape(-1)))
 
+    def reserve(self, *extents: int) -> None:
+        """Spends the memory of so many numbers of 8 bytes, before they are made."""
+        self.budget.spend(8 * math.prod(extents))
+
     def constant(self, value: np.ndarray) -> Constant:
         """A constant that is not the model's own."""
         self.budget.spend(value.nbytes)
@@ -132,6 +143,16 @@ class Context:
     def cast(self, data: Expr, dtype: str) -> Expr:
         """``data`` of another dtype; itself where it has that one."""
         return data if data.dtype == dtype else self.call("cast", data, dtype=dtype)
+
+    def scalar(self, value: float, like: Expr) -> Constant:
+        """``value`` in the dtype of ``like``."""
+        import numpy as np
+
+        return const(np.array(value, like.dtype))
+
+    def scaled(self, data: Expr, factor: float) -> Expr:
+        """``data`` times ``factor``; itself where that is 1."""
+        return data if factor == 1 else self.call("multiply", data, self.scalar(factor, data))
 
     def permute(self, data: Expr, axes: Sequence[int]) -> Expr:
         """``data`` with dimension d taken from ``axes[d]``; done at once with constants, quantised ones included."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -19,16 +20,30 @@ from ...relay.types import TensorType
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
 from ..states import keep_states
+from .activations import ACTIVATIONS
 from .arith import ARITH
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .custom import convert_custom
-from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold
+from .einsum import EINSUM
+from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
+from .functions import Body, branch, expanded, function_body, scan, schema_body
+from .gather import GATHER
+from .integers import INTEGERS, MICROSOFT
+from .losses import LOSSES
 from .moves import MOVES
-from .proto import OPSETS, Graph, Input, Node, read_graph
-from .quant import QUANT, Parameters, parameters
+from .norm import NORM
+from .older import modern, modern_op
+from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
+from .quant import QUANT, Parameters, are_known, parameters
+from .recurrent import RECURRENT
+from .reductions import REDUCTIONS
 from .resize import RESIZE
+from .run_time import at_run_time
+from .sampling import SAMPLING
 from .shape import SHAPE
+from .signals import SIGNALS
+from .transposed import TRANSPOSED
 from .windows import WINDOWS
 
 if TYPE_CHECKING:
@@ -36,12 +51,40 @@ if TYPE_CHECKING:
 
 __all__ = ["CONVERTERS", "from_onnx"]
 
-CONVERTERS: Mapping[str, Converter] = {**ARITH, **COMPOSED, **MOVES, **QUANT, **RESIZE, **SHAPE, **WINDOWS}
+CONVERTERS: Mapping[str, Converter] = {
+    **ACTIVATIONS,
+    **ARITH,
+    **COMPOSED,
+    **EINSUM,
+    **INTEGERS,
+    **LOSSES,
+    **GATHER,
+    **MOVES,
+    **NORM,
+    **QUANT,
+    **RECURRENT,
+    **REDUCTIONS,
+    **RESIZE,
+    **SAMPLING,
+    **SHAPE,
+    **SIGNALS,
+    **TRANSPOSED,
+    **WINDOWS,
+}
 """How each op of ONNX's own domain becomes expressions, by its name."""
 
 QDQ_HINT = "quantise it statically, in the QDQ form: quantize_static(..., quant_format=QuantFormat.QDQ) of onnxruntime"
 _QUANTISED = ("ConvInteger", "DynamicQuantize", "MatMulInteger", "QGemm", "QLinear")
 """How the names of operators begin for which there are QuantizeLinear and DequantizeLinear in the QDQ form."""
+
+RESULTS: Mapping[str, int] = {"LayerNormalization": 1}
+"""Of operators with a body, how many results their converters give; it is the body that gives more."""
+
+MAX_NODES = 1 << 15
+"""Operators that all bodies together become: functions that call each other twice can make any number of them."""
+
+MAX_DEPTH = 100
+"""Of bodies within bodies."""
 
 FREE_BYTES = 128 << 20
 BYTES_PER_BYTE = 8
@@ -107,15 +150,19 @@ class _Importer:
         self._fixed = constants
         self._graph = graph
         self._custom = custom
+        self._declared = dict(graph.shapes)
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[str, Value] = {}
         self._spans = Spans()
-        self._uses = Counter([name for node in graph.nodes for name in node.inputs])
+        self._uses = Counter([name for node in graph.nodes for name in (*node.inputs, *node.captured)])
         self._uses.update(graph.outputs)
         # Of QuantizeLinear by its output, of DequantizeLinear by its input; None where two disagree.
         self._parameters: dict[str, Parameters | None] = {}
         self._constants: dict[str, Expr] = {}
         self._budget = Budget(budget_bytes)
+        self._left = MAX_NODES
+        self._number = itertools.count()
+        self._taken = {name for node in graph.nodes for name in (*node.needs, *node.outputs)}
 
     def run(self) -> IRModule:
         """The module, quantisation taken literally."""
@@ -130,6 +177,8 @@ class _Importer:
         return IRModule.of({"main": Function(params, body)}, self._spans, signature)
 
     def _params(self) -> list[Var]:
+        import numpy as np
+
         names = [value.name for value in self._graph.inputs]
         for name in self._shapes:
             if name not in names:
@@ -141,6 +190,11 @@ class _Importer:
             told = getattr(fixed, "shape", None) if _is_open(value) else None
             shape = _resolve(value, self._shapes.get(value.name, told))
             try:
+                if fixed is None and 0 in shape:
+                    # There is nothing to feed, and all is known of it.
+                    self.constants[value.name] = np.empty(limited(shape, value.dtype), value.dtype)
+                    self._values[value.name] = self.constants[value.name]
+                    continue
                 type_ = TensorType(shape, value.dtype)
                 if fixed is not None:
                     self.constants[value.name] = fixed_array(value.name, fixed, value.dtype, shape)
@@ -167,43 +221,102 @@ class _Importer:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _convert_all(self) -> None:
-        faults: list[str] = []
+        faults: dict[str, str] = {}
         failed: set[str] = set()
         # What failed, and would not have been known at import.
         computed: set[str] = set()
-        for node in self._graph.nodes:
+        waiting = deque(self._graph.nodes)
+        while waiting:
+            node = waiting.popleft()
             at_import = self._is_known(node, computed)
             try:
+                body = self._body(node) if not failed.intersection(node.needs) else None
+                if body is not None:
+                    waiting.extendleft(reversed(self._expanded(node, body)))
+                    continue
                 converter = self._converter(node)
-                if converter is None and not at_import:
-                    raise ModelError("this operator is supported only for what is known at import")
-                if not failed.intersection(node.inputs):
+                if not failed.intersection(node.needs):
                     self._convert(node, converter)
                     continue
             except ModelError as error:
                 hint = f" ({error.hint})" if error.hint else ""
-                faults.append(clean_text(f"  {node.layer!r} ({node.described}): {error.what}{hint}"))
+                within = f" within {node.within[0]}" if node.within else ""
+                fault = clean_text(f"  {node.layer!r} ({node.described}{within}): {error.what}{hint}")
+                # What follows from the first fault of a body says nothing more.
+                faults.setdefault(node.layer if node.within else fault, fault)
             failed.update(filter(None, node.outputs))
             if not at_import:
                 computed.update(filter(None, node.outputs))
         if faults:
             many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
-            what = "\n".join([f"the model has {many} that cannot be imported:", *faults])
+            what = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
             raise ModelError(what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else None)
+
+    def _body(self, node: Node) -> Body | None:
+        """What a node stands for where it is no operator of its own; None where it is, or nothing is known of it."""
+        if node.op == "If" and not node.domain:
+            condition = self._value(node.inputs[0]) if node.inputs and node.inputs[0] else None
+            if condition is None or isinstance(condition, Expr):
+                return None
+            if condition.size != 1:
+                raise ModelError(f"its condition has the shape {condition.shape}")
+            return branch(node, bool(condition.reshape(())), {**self._graph.opsets, node.domain: node.opset})
+        if node.op == "Scan" and not node.domain:
+            return scan(node, self._inputs(node), self._graph.opsets, self._fresh)
+        if node.domain and self._custom("onnx", f"{node.domain}::{node.op}") is not None:
+            return None
+        function = self._graph.functions.get((node.domain, node.op, node.overload))
+        if function is not None:
+            return function_body(node, function, self._graph.opsets)
+        if _is_quantised(node):
+            return None
+        results = RESULTS.get(node.op, len(node.outputs))
+        if not node.domain and (node.op in FOLDERS or (node.op in CONVERTERS and not any(node.outputs[results:]))):
+            return None
+        if not node.domain:
+            _check_attributes(node)
+        return schema_body(node, self._inputs(node), self._graph.opsets)
+
+    def _inputs(self, node: Node) -> list[Value | None]:
+        return [self._value(name) if name else None for name in node.inputs]
+
+    def _expanded(self, node: Node, body: Body) -> tuple[Node, ...]:
+        # (Branches and turns are graphs within graphs: they have an end.)
+        if body.what in node.within and node.op not in ("If", "Scan"):
+            raise ModelError(f"{body.what} is a part of its own body")
+        if len(node.within) >= MAX_DEPTH:
+            raise ModelError(f"bodies are within bodies, over {MAX_DEPTH} deep")
+        nodes = expanded(node, body, self._fresh)
+        with_arguments(nodes, self._declared)
+        self._uses.subtract(node.needs)
+        self._uses.update(name for n in nodes for name in n.needs)
+        self._left -= len(nodes)
+        if self._left < 0:
+            raise ModelError(f"with its body, those of functions and branches have over {MAX_NODES} operators")
+        return nodes
+
+    def _fresh(self, name: str) -> str:
+        """A name that no tensor of the model has, from one within a body."""
+        self._taken.add(name)
+        while name in self._taken:
+            name = f"{name}.{next(self._number)}"
+        self._taken.add(name)
+        return name
 
     def _is_known(self, node: Node, computed: Collection[str]) -> bool:
         """Whether a node's results are known at import, but for its faults, and all is that is not in ``computed``."""
         if node.op in OF_SHAPES and not node.domain:
             return True
-        return not any(name in computed or isinstance(self._values.get(name), Expr) for name in node.inputs)
+        return not any(name in computed or isinstance(self._values.get(name), Expr) for name in node.needs)
 
     def _converter(self, node: Node) -> Converter | None:
-        """How a node becomes expressions; None for one that is supported only where it is known at import."""
+        """How a node becomes expressions; None for one that is always known at import, or whose parameters are."""
         if not node.domain:
-            if node.op not in CONVERTERS and node.op not in FOLDERS:
+            op = modern_op(node)
+            if op not in CONVERTERS and op not in FOLDERS:
                 raise ModelError("this operator is not supported")
             _check_attributes(node)
-            return CONVERTERS.get(node.op)
+            return CONVERTERS.get(op)
         importer = self._custom("onnx", f"{node.domain}::{node.op}")
         if importer is None and _is_quantised(node):
             raise ModelError("this operator is not supported")
@@ -213,8 +326,11 @@ class _Importer:
         return partial(convert_custom, importer)
 
     def _convert(self, node: Node, converter: Converter | None) -> None:
-        values = [self._value(name) if name else None for name in node.inputs]
-        context = Context(node, values, self._uses, self._constants, self._budget)
+        declared = [self._declared.get(name) for name in node.outputs]
+        context = Context(node, self._inputs(node), self._uses, self._constants, self._budget, declared)
+        if not node.domain:
+            context = modern(context)
+            converter = at_run_time(context, converter)
         made = self._made(context, converter)
         for position, name in enumerate(node.outputs[len(made) :], len(made)):
             if name and self._uses[name]:
@@ -238,7 +354,7 @@ class _Importer:
             made = _computed(context, made)
         if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]
-            given = parameters(context)
+            given = parameters(context) if are_known(context) else None
             known_already = self._parameters.setdefault(stored, given)
             self._parameters[stored] = given if known_already == given else None
         return made if isinstance(made, Sequence) else [made]
@@ -273,6 +389,8 @@ def _attributes(op: str, opset: int) -> frozenset[str] | None:
     """The names of the attributes of an operator of ONNX's own domain; None of one that this onnx does not know."""
     from onnx import defs
 
+    if op in MICROSOFT:
+        return MICROSOFT[op]
     for version in (opset, OPSETS[-1]):  # an operator in a model of an opset that is older than it is what it became
         try:
             return frozenset(defs.get_schema(op, version, "").attributes)

@@ -13,13 +13,13 @@ from ...relay.ops.common import normalise_axes, normalise_axis
 from ...relay.types import TensorType, tensor_type
 from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
-from .proto import MAX_RANK
+from .proto import MAX_RANK, dtype_name
 from .shape import axes_of, cast_dtype, new_shape, slices
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "OF_SHAPES", "fold"]
+__all__ = ["FOLDERS", "FOLD_LIMIT_BYTES", "OF_SHAPES", "fold", "limited"]
 
 FOLD_LIMIT_BYTES = 128 << 20
 """Of one result; all together have a budget too."""
@@ -219,7 +219,22 @@ def _product(c: Context) -> np.ndarray:
     return np.asarray(data.prod(normalise_axes(axes, data.ndim), **how))
 
 
-OF_SHAPES = ("Shape", "Size")
+def _eye_like(c: Context) -> np.ndarray:
+    """Ones on a diagonal of a matrix of the data's shape."""
+    import numpy as np
+
+    shape = c.value(0).shape
+    if len(shape) != 2:
+        raise ModelError(f"its data has the shape {shape}, not that of a matrix")
+    number = c.node.integer("dtype", 0)
+    dtype = dtype_name(number, "its result") if number else str(c.value(0).dtype)
+    # Beyond its corners a matrix has no diagonal.
+    diagonal = max(-shape[0], min(c.node.integer("k", 0), shape[1]))
+    rows, columns = limited(shape, dtype)
+    return np.eye(rows, columns, diagonal, np.dtype(dtype))
+
+
+OF_SHAPES = ("EyeLike", "Shape", "Size")
 """Operators whose results are known whatever they are computed from."""
 
 FOLDERS: Mapping[str, Folder] = {
@@ -229,6 +244,7 @@ FOLDERS: Mapping[str, Folder] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
+    "EyeLike": _eye_like,
     "Gather": _gather,
     "Identity": lambda c: c.known(0),
     "Range": _range,

@@ -52,14 +52,6 @@ def _gather(c: Context) -> Expr:
     return _taken(c, c.expr(0), c.expr(1), c.node.integer("axis", 0))
 
 
-def _gather_nd(c: Context) -> Expr:
-    """Gather along the first axis, where the indices have one number each."""
-    data, indices = c.expr(0), c.expr(1)
-    if c.node.integer("batch_dims", 0) or not data.shape or indices.shape[-1:] != (1,):
-        raise ModelError(f"its indices, of shape {indices.shape}, are not those of the first axis alone")
-    return _taken(c, data, c.reshape(indices, indices.shape[:-1]), 0)
-
-
 def _taken(c: Context, data: Expr, indices: Expr, axis: int) -> Expr:
     extent = data.shape[normalise_axis(axis, len(data.shape))]
     if isinstance(indices, Constant) and not -extent <= indices.data.min() <= indices.data.max() < extent:
@@ -96,15 +88,18 @@ def _space_to_depth(c: Context) -> Expr:
     batch, channels, height, width = data.shape
     if height % size or width % size:
         raise ModelError(f"its blocks of {size} by {size} do not fit {height} by {width} elements")
+    mode = c.node.text("mode", "DCR")  # since opset 28
+    if mode not in ("DCR", "CRD"):
+        raise ModelError(f"it has the unknown mode {mode!r}")
     apart = c.reshape(data, (batch, channels, height // size, size, width // size, size))
-    return c.reshape(c.permute(apart, (0, 3, 5, 1, 2, 4)), (batch, channels * size**2, height // size, width // size))
+    axes = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return c.reshape(c.permute(apart, axes), (batch, channels * size**2, height // size, width // size))
 
 
 MOVES: Mapping[str, Converter] = {
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Gather": _gather,
-    "GatherND": _gather_nd,
     "SpaceToDepth": _space_to_depth,
     "Tile": _tile,
 }

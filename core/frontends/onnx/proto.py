@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,25 @@ from .external import Stored, find_external
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["MAX_RANK", "MAX_TENSOR_BYTES", "OPSETS", "Graph", "Input", "Node", "dtype_name", "read_array", "read_graph"]
+__all__ = [
+    "MAX_RANK",
+    "MAX_TENSOR_BYTES",
+    "OPSETS",
+    "Graph",
+    "Input",
+    "Node",
+    "dtype_name",
+    "element_type",
+    "needed",
+    "read_array",
+    "read_graph",
+    "read_nodes",
+    "with_arguments",
+]
 
-OPSETS = range(11, 27)
+OPSETS = range(6, 29)
 """Versions of the default operator set that are understood."""
 
 MAX_TENSOR_BYTES = 2**31 - 1
@@ -46,11 +60,28 @@ _DTYPES = {
     13: ("uint64", "uint64_data"),
 }
 
-_SHARED = {"com.microsoft": ("DequantizeLinear", "QuantizeLinear")}
+_SHARED = {
+    "com.microsoft": (
+        "DequantizeLinear",
+        "QGemm",
+        "QLinearAdd",
+        "QLinearAveragePool",
+        "QLinearConcat",
+        "QLinearGlobalAveragePool",
+        "QLinearLeakyRelu",
+        "QLinearMul",
+        "QLinearSigmoid",
+        "QLinearSoftmax",
+        "QuantizeLinear",
+    )
+}
 """Operators of other domains that are ONNX's own: onnxruntime's quantiser writes them for the sake of more types."""
 
+_OF_ONE_SHAPE = ("Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Reciprocal", "Sqrt")
+"""Operators whose first input has the shape of their result: those that the bodies of other operators have."""
+
 # AttributeProto.AttributeType: the field that holds the value.
-_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +96,9 @@ class Node:
         inputs: names of tensors; ``""`` is one that was left out.
         outputs: names of tensors.
         attributes: as in the file.
+        overload: which of the model's functions of that domain and type it calls.
+        captured: names of tensors around it that graphs among its attributes use.
+        within: the operators of whose bodies it is a part, the outermost first.
     """
 
     op: str
@@ -74,11 +108,19 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, AttributeProto]
+    overload: str = ""
+    captured: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
         """Its type, with domain and version."""
         return f"{self.domain + '.' if self.domain else ''}{self.op}, opset {self.opset}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the tensors that it is computed from."""
+        return (*filter(None, self.inputs), *self.captured)
 
     def has(self, name: str) -> bool:
         return name in self.attributes
@@ -104,9 +146,18 @@ class Node:
         value = self._value(name, "s", default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """An attribute of several strings; ModelError as for `integer`."""
+        return tuple(value.decode("utf-8", "replace") for value in self._value(name, "strings", None))
+
     def array(self, name: str) -> np.ndarray:
         """A tensor attribute; ModelError as for `integer`, or where the tensor is malformed."""
         return read_array(self._value(name, "t", None), f"its attribute {name!r}")
+
+    def graph(self, name: str) -> GraphProto:
+        """A graph attribute; ModelError as for `integer`."""
+        graph: GraphProto = self._value(name, "g", None)
+        return graph
 
     def _value(self, name: str, field: str, default: Any) -> Any:
         attribute = self.attributes.get(name)
@@ -144,8 +195,11 @@ class Graph:
         nodes: those that the outputs need, each after the nodes that it needs.
         initializers: constants by name, not decoded yet: see `constant`.
         external: where those of them are that the model keeps in files beside it.
+        shapes: of tensors that are computed, by name, where the file declares all of a shape.
         size_bytes: of the file, with what it keeps in others.
         notes: what a user may want to know of it.
+        opsets: version of the operator set of each domain.
+        functions: the model's own operators, by domain, name and overload.
     """
 
     inputs: tuple[Input, ...]
@@ -153,8 +207,11 @@ class Graph:
     nodes: tuple[Node, ...]
     initializers: Mapping[str, TensorProto]
     external: Mapping[str, Stored]
+    shapes: Mapping[str, tuple[int, ...]]
     size_bytes: int
     notes: tuple[str, ...]
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str, str], FunctionProto]
 
     def constant(self, name: str) -> np.ndarray:
         """An initialiser as an array, read from its own file where it has one; ModelError as for `read_array`."""
@@ -203,6 +260,11 @@ def dtype_name(elem_type: int, what: str) -> str:
     if elem_type not in _DTYPES:
         raise ModelError(f"{what} has elements of ONNX's type {_type_name(elem_type)}, which is not supported")
     return _DTYPES[elem_type][0]
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's element type of elements of ``dtype``, numpy's name of one that ONNX has."""
+    return next(number for number, (name, _) in _DTYPES.items() if name == dtype)
 
 
 def _type_name(elem_type: int) -> str:
@@ -312,8 +374,40 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
         raise ModelError("the model has no outputs")
     notes = (f"the output {name!r} is listed {n} times, and given once" for name, n in listed_outputs.items() if n > 1)
     known = {*initializers, *(value.name for value in inputs)}
-    nodes = _needed(_nodes(graph, opsets), known, outputs)
-    return Graph(inputs, outputs, nodes, initializers, external, size_bytes, tuple(notes))
+    nodes = needed(read_nodes(graph.node, opsets), known, outputs)
+    functions = _functions(model)
+    shapes = with_arguments(nodes, dict(_declared(graph)))
+    return Graph(inputs, outputs, nodes, initializers, external, shapes, size_bytes, tuple(notes), opsets, functions)
+
+
+def _declared(graph: GraphProto) -> Iterable[tuple[str, tuple[int, ...]]]:
+    """The shapes of tensors that are computed, where they are whole."""
+    for value in (*graph.value_info, *graph.output):
+        tensor = value.type.tensor_type
+        extents = tuple(dim.dim_value for dim in tensor.shape.dim[: MAX_RANK + 1])
+        if tensor.HasField("shape") and min(extents, default=1) > 0 and math.prod(extents) <= MAX_TENSOR_BYTES:
+            yield _text(value.name), extents
+
+
+def with_arguments(nodes: Sequence[Node], shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """``shapes``, which gets those of tensors that ``nodes`` compute results of a known shape from, one by one."""
+    for node in reversed(nodes):
+        if node.op in _OF_ONE_SHAPE and not node.domain and node.inputs and node.outputs:
+            result = shapes.get(node.outputs[0])
+            if result is not None:
+                shapes.setdefault(node.inputs[0], result)
+    return shapes
+
+
+def _functions(model: ModelProto) -> dict[tuple[str, str, str], FunctionProto]:
+    found: dict[tuple[str, str, str], FunctionProto] = {}
+    for function in model.functions:
+        # (Overloads came with IR version 10.)
+        key = (_domain(function.domain), _text(function.name), _text(getattr(function, "overload", "")))
+        if key in found:
+            raise ModelError(f"two functions are called {clean_text(key[1])!r}")
+        found[key] = function
+    return found
 
 
 def _opsets(model: ModelProto) -> dict[str, int]:
@@ -353,9 +447,18 @@ def _input(value: ValueInfoProto) -> Input:
     return Input(name, dtype, tuple(dims))
 
 
-def _nodes(graph: GraphProto, opsets: Mapping[str, int]) -> list[Node]:
+def read_nodes(protos: Iterable[NodeProto], opsets: Mapping[str, int]) -> list[Node]:
+    """Nodes of the file as records.
+
+    Args:
+        protos: not trusted.
+        opsets: version of the operator set of each domain.
+
+    Raises:
+        ModelError: one is of an unknown domain, or has an attribute twice.
+    """
     nodes = []
-    for proto in graph.node:
+    for proto in protos:
         domain = _domain(proto.domain)
         op, inputs, outputs = _text(proto.op_type), map(_text, proto.input), tuple(map(_text, proto.output))
         layer = clean_text(_text(proto.name) or next(filter(None, outputs), op))
@@ -366,11 +469,29 @@ def _nodes(graph: GraphProto, opsets: Mapping[str, int]) -> list[Node]:
             raise ModelError(f"{clean_text(op)} has an attribute twice", where=layer)
         if op in _SHARED.get(domain, ()) and "" in opsets:
             domain = ""
-        nodes.append(Node(op, domain, opsets[domain], layer, tuple(inputs), outputs, attributes))
+        overload = _text(getattr(proto, "overload", ""))
+        captured = tuple(_captured(proto))
+        nodes.append(Node(op, domain, opsets[domain], layer, tuple(inputs), outputs, attributes, overload, captured))
     return nodes
 
 
-def _needed(nodes: list[Node], known: set[str], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+def _captured(node: NodeProto) -> dict[str, None]:
+    """The names that graphs among a node's attributes use, and do not define."""
+    found: dict[str, None] = {}
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            own = {_text(value.name) for value in (*graph.input, *graph.initializer)}
+            used: dict[str, None] = {}
+            for inner in graph.node:
+                used.update(dict.fromkeys(map(_text, filter(None, inner.input))))
+                used.update(_captured(inner))
+                own.update(map(_text, inner.output))
+            used.update(dict.fromkeys(_text(value.name) for value in graph.output))
+            found.update((name, None) for name in used if name not in own)
+    return found
+
+
+def needed(nodes: Sequence[Node], known: Collection[str], outputs: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes that ``outputs`` need, each after those that it needs itself, whatever their order in the file."""
     maker: dict[str, Node] = {}
     for node in nodes:
@@ -398,6 +519,5 @@ def _needed(nodes: list[Node], known: set[str], outputs: tuple[str, ...]) -> tup
             elif key not in order:
                 open_.add(key)
                 stack.append((name, wanted_by, True))
-                needs = [need for need in made_by.inputs if need]
-                stack.extend((need, made_by.layer, False) for need in reversed(needs))
+                stack.extend((need, made_by.layer, False) for need in reversed(made_by.needs))
     return tuple(order.values())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import ModelError
 from ...relay.expr import Expr
+from ...relay.ops.common import normalise_axis
+from ...tir.form.dtype import is_float
 from .context import Context, Converter
 from .proto import Node, dtype_name
 
-__all__ = ["QUANT", "Parameters", "parameters"]
+__all__ = ["QUANT", "Parameters", "are_known", "dequantized", "parameters", "quantized"]
 
 
 @dataclass(frozen=True)
@@ -28,21 +31,25 @@ class Parameters:
     dtype: str | None = field(compare=False)
 
 
-def parameters(c: Context) -> Parameters:
-    """Inputs 1 and 2 of a QuantizeLinear or DequantizeLinear.
+def are_known(c: Context, index: int = 1) -> bool:
+    """Whether the scale at input ``index`` and the zero point behind it are known at import, none per block."""
+    given = [c.value(i) for i in (index, index + 1) if c.has(i)]
+    return not c.node.integer("block_size", 0) and not any(isinstance(value, Expr) for value in given)
+
+
+def parameters(c: Context, index: int = 1) -> Parameters:
+    """The scale at input ``index`` and the zero point behind it.
 
     Raises:
-        ModelError: they are computed at run time, given per block, or do not fit each other; or the scales are no
-            float32, or not positive and finite.
+        ModelError: they are computed at run time, or do not fit each other; or the scales are no float32, or not
+            positive and finite.
     """
     import numpy as np
 
-    if c.node.integer("block_size", 0):
-        raise ModelError("it has scales per block")
-    scale = c.known(1)
+    scale = c.known(index)
     if scale.dtype != np.float32:
         raise ModelError(f"its scales are {scale.dtype}, not float32")
-    zero_point = c.known(2) if c.has(2) else None
+    zero_point = c.known(index + 1) if c.has(index + 1) else None
     # One number may have one dimension or none: onnxruntime's quantiser gives biases one of each.
     if scale.ndim > 1 or scale.size == 0 or (zero_point is not None and zero_point.size != scale.size):
         shape = None if zero_point is None else zero_point.shape
@@ -56,59 +63,121 @@ def parameters(c: Context) -> Parameters:
     return Parameters(tuple(scale.reshape(-1).tolist()), tuple(zero_point.reshape(-1).tolist()), zero_point.dtype.name)
 
 
-def _axis(node: Node, given: Parameters, rank: int) -> int:
-    """The dimension of the channels; the last one where there is one scale for all."""
-    if len(given.scale) == 1:
-        return -1
-    axis = node.integer("axis", 1)
-    if not -rank <= axis < rank:
-        raise ModelError(f"there is no axis {axis} in {rank} dimensions")
-    return axis % rank
-
-
 def _output_dtype(node: Node) -> str | None:
     number = node.integer("output_dtype", 0)
     return dtype_name(number, "its result") if number else None
 
 
+def quantized(c: Context, data: Expr, index: int, axis: int, dtype: str) -> Expr:
+    """``data`` quantised to ``dtype`` by the parameters at input ``index``, whose channels are dimension ``axis``."""
+    if dtype not in _BITS:
+        raise ModelError(f"it quantises to {dtype}; {_listed(_BITS)} are supported")
+    if are_known(c, index) and dtype in _QUANTISED:
+        given = parameters(c, index)
+        channel = axis if len(given.scale) > 1 else -1
+        what = {"scale": given.scale, "zero_point": given.zero_point, "axis": channel}
+        return c.call("qnn.quantize", data, **what, rounding="even", dtype=dtype)
+    scale, zero_point = _spread(c, data, index, axis)
+    steps: Expr = c.call("round", c.call("divide", data, c.cast(scale, data.dtype)))
+    if zero_point is not None:
+        steps = c.call("add", steps, c.cast(zero_point, data.dtype))
+    return c.cast(steps, dtype)  # which saturates
+
+
+def dequantized(c: Context, data: Expr, index: int, axis: int) -> Expr:
+    """``data`` made real by the parameters at input ``index``, whose channels are dimension ``axis``."""
+    if data.dtype not in (*_BITS, "int32"):
+        raise ModelError(f"it dequantises {data.dtype}; {_listed([*_BITS, 'int32'])} are supported")
+    if are_known(c, index) and data.dtype in (*_QUANTISED, "int32"):
+        given = parameters(c, index)
+        if given.dtype not in (None, data.dtype):
+            raise ModelError(f"its data is {data.dtype}, its zero point {given.dtype}")
+        channel = axis if len(given.scale) > 1 else -1
+        return c.call("qnn.dequantize", data, scale=given.scale, zero_point=given.zero_point, axis=channel)
+    scale, zero_point = _spread(c, data, index, axis)
+    steps = c.cast(data, "int32")
+    if zero_point is not None:
+        steps = c.call("subtract", steps, c.cast(zero_point, "int32"))
+    return c.call("multiply", c.cast(steps, scale.dtype), scale)
+
+
+_QUANTISED = ("int8", "uint8", "int16")
+"""What `qnn.quantize` makes."""
+
+_BITS = (*_QUANTISED, "uint16")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _spread(c: Context, data: Expr, index: int, axis: int) -> tuple[Expr, Expr | None]:
+    """Scale and zero point that broadcast with the data: one for all, one per channel, or one per block of them."""
+    block = c.node.integer("block_size", 0)
+    scale = c.expr(index)
+    if not is_float(scale.dtype):
+        raise ModelError(f"its scales are {scale.dtype}, not floats")
+    zero_point = c.expr(index + 1) if c.has(index + 1) else None
+    if zero_point is not None and math.prod(zero_point.shape) != math.prod(scale.shape):
+        raise ModelError(f"its scales have the shape {scale.shape}, its zero points {zero_point.shape}")
+
+    def wide(given: Expr) -> Expr:
+        if math.prod(given.shape) == 1 and not block:
+            return c.reshape(given, ())
+        if block:
+            return _blocks(c, given, data.shape, axis, block)
+        channel = normalise_axis(axis, len(data.shape))
+        if given.shape != data.shape[channel : channel + 1]:
+            what = (
+                f"its scales have the shape {given.shape}, its data {data.shape}, with channels in dimension {channel}"
+            )
+            raise ModelError(what)
+        return c.reshape(given, (*given.shape, *(1 for _ in data.shape[channel + 1 :])))
+
+    return wide(scale), None if zero_point is None else wide(zero_point)
+
+
+def _blocks(c: Context, given: Expr, shape: tuple[int, ...], axis: int, block: int) -> Expr:
+    """Parameters, one for each block along an axis, one for each element; the last block may be shorter."""
+    axis = normalise_axis(axis, len(shape))
+    count = -(-shape[axis] // block) if block > 0 else 0
+    if given.shape != (*shape[:axis], count, *shape[axis + 1 :]):
+        raise ModelError(f"its scales have the shape {given.shape}, its data {shape}, in blocks of {block}")
+    apart = c.reshape(given, (*given.shape[: axis + 1], 1, *given.shape[axis + 1 :]))
+    wide = c.call("broadcast_to", apart, shape=(*given.shape[: axis + 1], block, *given.shape[axis + 1 :]))
+    made = c.reshape(wide, (*shape[:axis], count * block, *shape[axis + 1 :]))
+    if count * block == shape[axis]:
+        return made
+    ones, zeros = (1,) * len(shape), (0,) * len(shape)
+    return c.call("strided_slice", made, begin=zeros, end=shape, strides=ones)
+
+
+def _axis(c: Context, data: Expr) -> int:
+    axis, rank = c.node.integer("axis", 1), len(data.shape)
+    if math.prod(c.value(1).shape) == 1 and not c.node.integer("block_size", 0):
+        return -1
+    if not -rank <= axis < rank:
+        raise ModelError(f"there is no axis {axis} in {rank} dimensions")
+    return axis % rank
+
+
 def _quantize(c: Context) -> Expr:
-    data, given = c.expr(0), parameters(c)
-    asked = _output_dtype(c.node)
-    dtype = given.dtype or asked or "uint8"
+    data, asked = c.expr(0), _output_dtype(c.node)
+    given = c.value(2).dtype if c.has(2) else None
+    dtype = str(given or asked or "uint8")
     if asked not in (None, dtype):
-        raise ModelError(f"its output_dtype is {asked}, its zero point {given.dtype}")
+        raise ModelError(f"its output_dtype is {asked}, its zero point {given}")
     precision = c.node.integer("precision", 0)
     if precision and dtype_name(precision, "its precision") != data.dtype:
         raise ModelError(f"it divides in {dtype_name(precision, 'its precision')}; {data.dtype} is supported")
-    if dtype not in ("int8", "uint8", "int16"):
-        raise ModelError(f"it quantises to {dtype}; int8, uint8 and int16 are supported")
-    return c.call(
-        "qnn.quantize",
-        data,
-        scale=given.scale,
-        zero_point=given.zero_point,
-        axis=_axis(c.node, given, len(data.shape)),
-        rounding="even",
-        dtype=dtype,
-    )
+    return quantized(c, data, 1, _axis(c, data), dtype)
 
 
 def _dequantize(c: Context) -> Expr:
-    data, given = c.expr(0), parameters(c)
-    asked = _output_dtype(c.node)
+    data, asked = c.expr(0), _output_dtype(c.node)
     if asked not in (None, "float32"):
         raise ModelError(f"it dequantises to {asked}; float32 is supported")
-    if given.dtype not in (None, data.dtype):
-        raise ModelError(f"its data is {data.dtype}, its zero point {given.dtype}")
-    if data.dtype not in ("int8", "uint8", "int16", "int32"):
-        raise ModelError(f"it dequantises {data.dtype}; int8, uint8, int16 and int32 are supported")
-    return c.call(
-        "qnn.dequantize",
-        data,
-        scale=given.scale,
-        zero_point=given.zero_point,
-        axis=_axis(c.node, given, len(data.shape)),
-    )
+    return dequantized(c, data, 1, _axis(c, data))
 
 
 QUANT: Mapping[str, Converter] = {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}

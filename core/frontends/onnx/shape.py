@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr
@@ -11,7 +12,14 @@ from ...relay.ops.common import normalise_axes, normalise_axis
 from .context import Context, Converter, Value
 from .proto import MAX_RANK, Node, dtype_name
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["SHAPE", "axes_of", "cast_dtype", "new_shape", "slices"]
+
+
+MAX_CONTINUED = 1 << 20
+"""Of a dimension that is padded with its own elements: a table says where each one comes from."""
 
 
 def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
@@ -80,11 +88,20 @@ def _unsqueeze(c: Context) -> Expr:
 
 
 def _concat(c: Context) -> Value:
-    parts = [c.expr(i) for i in range(len(c.values)) if c.has(i)]
+    present = [i for i in range(len(c.values)) if c.has(i)]
+    # What is empty adds nothing.
+    parts = [c.expr(i) for i in present if 0 not in c.value(i).shape] or [c.expr(i) for i in present]
     return c.call("concatenate", *parts, axis=c.node.integer("axis"))
 
 
-def _split(c: Context) -> Sequence[Expr]:
+def _empty(like: Expr, shape: Sequence[int]) -> np.ndarray:
+    """A tensor without elements: the import knows of them, a module does not."""
+    import numpy as np
+
+    return np.empty(tuple(shape), like.dtype)
+
+
+def _split(c: Context) -> Sequence[Value]:
     node, data = c.node, c.expr(0)
     axis = normalise_axis(node.integer("axis", 0), len(data.shape))
     count, extent = len(node.outputs), data.shape[axis]
@@ -100,13 +117,20 @@ def _split(c: Context) -> Sequence[Expr]:
         sizes = (*(part for _ in range(count - 1)), extent - part * (count - 1))
         if node.opset < 18 and extent % count:
             raise ModelError(f"it splits {extent} elements into {count} equal parts")
-    if len(sizes) != count or sum(sizes) != extent or min(sizes) < 1:
+    if len(sizes) != count or sum(sizes) != extent or min(sizes) < 0:
         raise ModelError(f"it splits {extent} elements into {count} parts of {sizes}")
     if count == 1:
         return [data]
-    indices = [sum(sizes[:i]) for i in range(1, count)]
-    made = c.call("split", data, indices=indices, axis=axis)
-    return [c.field(made, i) for i in range(count)]
+    taken = [position for position, size in enumerate(sizes) if size]
+    empty = _empty(data, (*data.shape[:axis], 0, *data.shape[axis + 1 :]))
+    results: list[Value] = [empty] * count
+    if len(taken) == 1:
+        results[taken[0]] = data
+        return results
+    made = c.call("split", data, indices=[sum(sizes[:position]) for position in taken[1:]], axis=axis)
+    for number, position in enumerate(taken):
+        results[position] = c.field(made, number)
+    return results
 
 
 def slices(c: Context, shape: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -128,12 +152,12 @@ def slices(c: Context, shape: Sequence[int]) -> list[tuple[int, int, int]]:
     return result
 
 
-def _slice(c: Context) -> Expr:
+def _slice(c: Context) -> Value:
     data = c.expr(0)
     taken = slices(c, data.shape)
-    for d, part in enumerate(taken):
-        if not range(*part):
-            raise ModelError(f"dimension {d} of its result is empty")
+    counts = [len(range(*part)) for part in taken]
+    if 0 in counts:
+        return _empty(data, counts)
     if all(part == (0, extent, 1) for part, extent in zip(taken, data.shape, strict=True)):
         return data
     begin, end, strides = zip(*taken, strict=True)
@@ -141,8 +165,9 @@ def _slice(c: Context) -> Expr:
 
 
 def _pad(c: Context) -> Expr:
-    if c.node.text("mode", "constant") != "constant":
-        raise ModelError(f"its mode is {c.node.text('mode')!r}; constant is supported")
+    mode = c.node.text("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ModelError(f"its mode is {mode!r}")
     data, given = c.expr(0), c.known_integers(1)
     rank = len(data.shape)
     named = c.known_integers(3) if c.has(3) else range(rank)
@@ -159,7 +184,29 @@ def _pad(c: Context) -> Expr:
     width = [max(side, 0) for side in width]
     if not any(width):
         return data
+    if mode != "constant":
+        return _continued(c, data, width, mode)
     return c.call("nn.pad", data, pad_width=width, pad_value=0.0 if value is None else value.item())
+
+
+def _continued(c: Context, data: Expr, width: Sequence[int], mode: str) -> Expr:
+    """``data`` with elements of its own around it: those of its edges, reflected, or from the other end."""
+    import numpy as np
+
+    rank = len(data.shape)
+    for axis, extent in enumerate(data.shape):
+        before, after = width[axis], width[axis + rank]
+        if before or after:
+            if extent + before + after > MAX_CONTINUED:
+                raise ModelError(f"it makes {extent + before + after} elements of {extent}: over {MAX_CONTINUED}")
+            places = np.arange(-before, extent + after)
+            if mode == "wrap":
+                places %= extent
+            elif mode == "reflect" and extent > 1:
+                places %= 2 * (extent - 1)
+                places = np.minimum(places, 2 * (extent - 1) - places)
+            data = c.call("take", data, c.constant(places.clip(0, extent - 1)), axis=axis)
+    return data
 
 
 def _crop(c: Context, data: Expr, width: Sequence[int]) -> Expr:
@@ -180,7 +227,10 @@ def cast_dtype(c: Context) -> str:
     return like.dtype if isinstance(like, Expr) else like.dtype.name
 
 
-def _cast(c: Context) -> Expr:
+def _cast(c: Context) -> Value:
+    data = c.value(0)
+    if 0 in data.shape and not isinstance(data, Expr):
+        return data.astype(cast_dtype(c))
     return c.cast(c.expr(0), cast_dtype(c))
 
 
@@ -188,11 +238,17 @@ def _identity(c: Context) -> Value:
     return c.value(0)
 
 
-def _dropout(c: Context) -> Value:
-    """Nothing, at inference."""
+def _dropout(c: Context) -> Sequence[Value]:
+    """Nothing, at inference. The mask keeps everything; before opset 12 it is empty, as onnxruntime has it."""
+    import numpy as np
+
     if c.has(2) and c.known(2).any():
         raise ModelError("it is in training mode")
-    return c.value(0)
+    data = c.value(0)
+    if len(c.node.outputs) == 1:
+        return [data]
+    dtype = bool if c.node.opset >= 10 else data.dtype
+    return [data, (np.ones if c.node.opset >= 12 else np.zeros)(data.shape, dtype)]
 
 
 SHAPE: Mapping[str, Converter] = {

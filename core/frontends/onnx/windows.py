@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...relay.expr import Call, Constant, Expr
+from ...relay.expr import Call, Constant, Expr, const
 from ...relay.ops.common import windows
+from ...relay.qdq import constant_value
 from ...tir.form.dtype import bounds, is_float
 from .context import Context, Converter
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["WINDOWS"]
 
 MAX_TAPS = 64
-"""Of a maximum pool with dilations."""
+"""Of a maximum pool with dilations, along each dimension, and of one that says where its maxima are, in all."""
 
-_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC")}
+_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def channels_last(c: Context, data: Expr) -> Expr:
-    """``data``, channels second, with channels last; ModelError unless it has one or two spatial dimensions."""
+    """``data``, channels second, with channels last; ModelError unless it has one to three spatial dimensions."""
     source, target = _layouts(data)
     return c.call("layout_transform", data, src_layout=source, dst_layout=target)
 
@@ -40,7 +41,7 @@ def channels_first(c: Context, data: Expr) -> Expr:
 def _layouts(data: Expr) -> tuple[str, str]:
     rank = len(data.shape) - 2
     if rank not in _LAYOUTS:
-        raise ModelError(f"it has {max(rank, 0)} spatial dimensions, not 1 or 2")
+        raise ModelError(f"it has {max(rank, 0)} spatial dimensions, not 1 to 3")
     return _LAYOUTS[rank]
 
 
@@ -67,8 +68,8 @@ class _Window:
         return (*self.padding[:rank], *after)
 
 
-def _window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _Window:
-    """The attributes that convolutions and pools share. ModelError where they are malformed."""
+def moved_window(c: Context, extents: tuple[int, ...], kernel: tuple[int, ...]) -> _Window:
+    """What the attributes that convolutions and pools share say. ModelError where they are malformed."""
     node, rank = c.node, len(extents)
     ones = (1,) * rank
     strides, dilation = node.integers("strides", ones), node.integers("dilations", ones)
@@ -123,7 +124,7 @@ def _conv(c: Context) -> Expr:
     kernel = c.node.integers("kernel_shape", weight.shape[2:])
     if kernel != weight.shape[2:]:
         raise ModelError(f"it has kernel_shape {kernel} and a weight of shape {weight.shape}")
-    window = _window(c, data.shape[2:], kernel)
+    window = moved_window(c, data.shape[2:], kernel)
     made: Expr = c.call(
         f"nn.conv{rank}d",
         x,
@@ -141,10 +142,12 @@ def _conv(c: Context) -> Expr:
     return channels_first(c, made)
 
 
-def _max_pool(c: Context) -> Expr:
+def _max_pool(c: Context) -> Expr | Sequence[Expr]:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape"))
+    if len(c.node.outputs) > 1 and c.node.outputs[1]:
+        return [channels_first(c, made) for made in _greatest(c, x, window)]
     if set(window.dilation) != {1}:
         return channels_first(c, _dilated_max(c, x, window))
     made = c.call(
@@ -157,36 +160,105 @@ def _max_pool(c: Context) -> Expr:
     return channels_first(c, made)
 
 
-def _dilated_max(c: Context, x: Expr, window: _Window) -> Expr:
-    """The maximum under windows with gaps: that of one slice of the padded data for each tap."""
+def _tap_slices(c: Context, x: Expr, window: _Window) -> Iterator[tuple[tuple[int, ...], Expr]]:
+    """For each tap its offset in the padded data, and what is under it."""
     rank, padding = len(window.kernel), window.padding_with_excess
     if math.prod(window.kernel) > MAX_TAPS:
-        raise ModelError(f"it has dilations {window.dilation} and a kernel {window.kernel} of over {MAX_TAPS} taps")
+        raise ModelError(f"it has a kernel {window.kernel} of over {MAX_TAPS} taps")
     if any(padding):
         least = -math.inf if is_float(x.dtype) else bounds(x.dtype)[0]
         width = (0, *padding[:rank], 0, 0, *padding[rank:], 0)
         x = c.call("nn.pad", x, pad_width=width, pad_value=float(least))
     counts = windows(x.shape[1:-1], window.kernel, window.strides, (0,) * 2 * rank, window.dilation)
     strides = (1, *window.strides, 1)
-    made: Expr | None = None
     for tap in itertools.product(*map(range, window.kernel)):
-        first = [t * d for t, d in zip(tap, window.dilation, strict=True)]
+        first = tuple(t * d for t, d in zip(tap, window.dilation, strict=True))
         behind = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, window.strides, strict=True)]
         begin, end = (0, *first, 0), (x.shape[0], *behind, x.shape[-1])
-        part = c.call("strided_slice", x, begin=begin, end=end, strides=strides)
-        made = part if made is None else c.call("maximum", made, part)
-    assert made is not None
-    return made
+        yield first, c.call("strided_slice", x, begin=begin, end=end, strides=strides)
+
+
+def _dilated_max(c: Context, x: Expr, window: _Window) -> Expr:
+    """The maximum under windows with gaps: along one dimension after the other, that of a slice for each tap."""
+    rank = len(window.kernel)
+
+    def only(d: int, values: Sequence[int], neutral: int) -> tuple[int, ...]:
+        return tuple(value if e % rank == d else neutral for e, value in enumerate(values))
+
+    for d in range(rank):
+        padding = only(d, window.padding, 0)
+        own = only(d, window.kernel, 1), only(d, window.strides, 1), only(d, window.dilation, 1)
+        parts = [part for _, part in _tap_slices(c, x, _Window(*own, padding, only(d, window.excess, 0)))]
+        x = parts[0]
+        for part in parts[1:]:
+            x = c.call("maximum", x, part)
+    return x
+
+
+def _greatest(c: Context, x: Expr, window: _Window) -> tuple[Expr, Expr]:
+    """The maximum under each window, and where it is: its number among all of the data, channels second."""
+    import numpy as np
+
+    batch, *space, channels = x.shape
+    c.reserve(*space)
+    numbers = np.arange(math.prod(space)).reshape(space)
+    if c.node.integer("storage_order", 0):
+        numbers = np.arange(math.prod(space)).reshape(space[::-1]).transpose()
+    value: Expr | None = None
+    place: Expr | None = None
+    for first, part in _tap_slices(c, x, window):
+        taken = [
+            np.clip(f - window.padding[d] + np.arange(part.shape[d + 1]) * window.strides[d], 0, space[d] - 1)
+            for d, f in enumerate(first)
+        ]
+        here = c.constant(numbers[np.ix_(*taken)][None, ..., None])
+        if value is None or place is None:
+            value, place = part, c.call("broadcast_to", here, shape=part.shape)
+            continue
+        place = c.call("where", c.call("greater", part, value), here, place)
+        value = c.call("maximum", value, part)
+    assert value is not None and place is not None
+    planes = np.arange(batch * channels).reshape((batch, *(1 for _ in space), channels)) * math.prod(space)
+    return value, c.call("add", place, c.constant(planes))
+
+
+def _dilated_average(c: Context, x: Expr, window: _Window, counted: bool) -> Expr:
+    """The mean under windows with gaps: what a convolution with ones adds up, divided by how many elements that are."""
+    import numpy as np
+
+    rank = len(window.kernel)
+    shape = (*window.kernel, 1, x.shape[-1])
+    c.reserve(*shape)
+    ones = const(np.ones(shape, x.dtype))
+    total = c.call(
+        f"nn.conv{rank}d",
+        x,
+        ones,
+        strides=window.strides,
+        padding=window.padding_with_excess,
+        dilation=window.dilation,
+        groups=x.shape[-1],
+    )
+    count = np.ones((), x.dtype)
+    for d, extent in enumerate(x.shape[1:-1]):
+        first = np.arange(total.shape[d + 1]) * window.strides[d] - window.padding[d]
+        taps = first[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
+        low, high = (-window.padding[d], extent + window.padding[d + rank]) if counted else (0, extent)
+        inside = ((taps >= low) & (taps < high)).sum(axis=1)
+        count = count[..., None] * inside.astype(x.dtype)
+    if not count.all():
+        raise ModelError("it has windows that lie in the padding alone")
+    return c.call("divide", total, c.constant(count[None, ..., None]))
 
 
 def _average_pool(c: Context) -> Expr:
     data = c.expr(0)
     x = channels_last(c, data)
-    window = _window(c, data.shape[2:], c.node.integers("kernel_shape"))
-    if set(window.dilation) != {1}:
-        raise ModelError(f"it has dilations {window.dilation}")
+    window = moved_window(c, data.shape[2:], c.node.integers("kernel_shape"))
     rank = len(window.kernel)
     counted = bool(c.node.integer("count_include_pad", 0))
+    if set(window.dilation) != {1}:
+        return channels_first(c, _dilated_average(c, x, window, counted))
     padding = window.padding_with_excess
     if counted and any(window.excess) and any(window.padding):
         # Padding counts, but not what ceil_mode adds: so the padding becomes data.
@@ -215,9 +287,11 @@ def _batch_norm(c: Context) -> Expr:
     if c.node.integer("training_mode", 0):
         raise ModelError("it is in training mode")
     data = c.expr(0)
-    scale, bias, mean, variance = (c.known(i).astype(np.float64) for i in range(1, 5))
-    if {a.shape for a in (scale, bias, mean, variance)} != {data.shape[1:2]}:
+    if len(data.shape) < 2 or {c.value(i).shape for i in range(1, 5)} != {data.shape[1:2]}:
         raise ModelError(f"its parameters do not fit data of shape {data.shape}")
+    if any(isinstance(c.value(i), Expr) and constant_value(c.expr(i)) is None for i in range(1, 5)):
+        return _computed_batch_norm(c, data)
+    scale, bias, mean, variance = (c.known(i).astype(np.float64) for i in range(1, 5))
     spread = variance + c.node.real("epsilon", 1e-5)
     if not (spread > 0).all():
         raise ModelError("its variance is not positive everywhere")
@@ -229,6 +303,15 @@ def _batch_norm(c: Context) -> Expr:
     per_channel = (-1, *(1 for _ in data.shape[2:]))
     scaled = c.call("multiply", data, c.constant(factor.reshape(per_channel).astype(data.dtype)))
     return c.call("add", scaled, c.constant(offset.reshape(per_channel).astype(data.dtype)))
+
+
+def _computed_batch_norm(c: Context, data: Expr) -> Expr:
+    """With parameters that are computed at run time."""
+    per_channel = (data.shape[1], *(1 for _ in data.shape[2:]))
+    scale, bias, mean, variance = (c.cast(c.reshape(c.expr(i), per_channel), data.dtype) for i in range(1, 5))
+    spread = c.call("add", variance, const(c.node.real("epsilon", 1e-5), data.dtype))
+    scaled = c.call("multiply", c.call("subtract", data, mean), c.call("multiply", scale, c.call("rsqrt", spread)))
+    return c.call("add", scaled, bias)
 
 
 def _fold_into_conv(c: Context, data: Expr, factor: np.ndarray, offset: np.ndarray) -> Expr | None:

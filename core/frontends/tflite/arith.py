@@ -295,13 +295,23 @@ def _reduced(op: str) -> Importer:
     return build
 
 
-def _reduce_max(layer: Layer) -> Expr:
-    """A global pool, of data that has its reduced axes in the middle; as of images over height and width."""
+def _extremum_of(layer: Layer) -> Expr:
+    """The data of a largest or smallest element, which is as it was."""
     source, output = layer.tensor(0), layer.output()
     if source.dtype != output.dtype or source.dtype not in ("float32", *_INT16):
         raise ModelError(f"it is of {source.dtype}, its result of {output.dtype}")
     layer.same_quantisation(source, output)
-    data = layer.value(0)
+    return layer.value(0)
+
+
+def _reduce_min(layer: Layer) -> Expr:
+    data = _extremum_of(layer)
+    return call("min", data, axis=_axes(layer, len(data.shape)), keepdims=bool(layer.options["keep_dims"]))
+
+
+def _reduce_max(layer: Layer) -> Expr:
+    """A global pool, of data that has its reduced axes in the middle; as of images over height and width."""
+    data = _extremum_of(layer)
     rank, axes = len(data.shape), _axes(layer, len(data.shape))
     reduced = [1 if axis in axes else extent for axis, extent in enumerate(data.shape)]
     kept = [extent for axis, extent in enumerate(data.shape) if axis not in axes]
@@ -338,6 +348,7 @@ ARITH: dict[str, Importer] = {
     "MUL": _multiply,
     "QUANTIZE": _quantize,
     "REDUCE_MAX": _reduce_max,
+    "REDUCE_MIN": _reduce_min,
     "RELU": _relu(0.0, math.inf, "int16"),
     "RELU6": _relu(0.0, 6.0, "int16"),
     "RELU_0_TO_1": _relu(0.0, 1.0),

@@ -19,6 +19,7 @@ from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, variable_names
 from ..states import keep_states
+from .along import ALONG
 from .arith import ARITH
 from .elementwise import ELEMENTWISE
 from .known import KNOWN
@@ -39,7 +40,7 @@ CONSTANT_BUDGET = 8
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
 
-OPERATORS: dict[str, Importer] = {**ARITH, **ELEMENTWISE, **KNOWN, **LINEAR, **SHAPE}
+OPERATORS: dict[str, Importer] = {**ALONG, **ARITH, **ELEMENTWISE, **KNOWN, **LINEAR, **SHAPE}
 """How each operator is imported, by its name in the schema."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import ModelError
-from ...relay.expr import Call, Expr, call
+from ...relay.expr import Call, Expr, call, const
 from ...relay.op import get_op
 from ...tir.form.dtype import is_integer
 from .layer import Importer, Layer
@@ -75,8 +75,43 @@ def _squared_difference(layer: Layer) -> Call:
     return call("multiply", difference, difference)
 
 
+def _zero(like: Expr) -> Expr:
+    import numpy as np
+
+    return const(np.array(0, like.dtype))
+
+
+def _elu(layer: Layer) -> Call:
+    (data,) = _operands(layer, 1)
+    below = call("expm1", call("minimum", data, _zero(data)))
+    return call("where", call("greater", data, _zero(data)), data, below)
+
+
+def _prelu(layer: Layer) -> Call:
+    data, slope = _operands(layer, 2)
+    return call("where", call("less", data, _zero(data)), call("multiply", data, slope), data)
+
+
+def _floor_div(layer: Layer) -> Call:
+    a, b = _operands(layer, 2)
+    if is_integer(a.dtype):
+        return call("divide", call("subtract", a, call("floor_mod", a, b)), b)
+    return call("floor", call("divide", a, b))
+
+
+def _sum_of_several(layer: Layer) -> Expr:
+    made, *others = _operands(layer, layer.count)
+    for other in others:
+        made = call("add", made, other)
+    return made
+
+
 ELEMENTWISE: dict[str, Importer] = {
     **{name: _named(op) for name, op in _NAMES.items()},
+    "ADD_N": _sum_of_several,
+    "ELU": _elu,
+    "FLOOR_DIV": _floor_div,
+    "PRELU": _prelu,
     "GELU": _gelu,
     "SELECT": _select,
     "SQUARE": _square,

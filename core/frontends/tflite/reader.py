@@ -126,6 +126,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
     "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
+    "CUMSUM": ("CumsumOptions", {"exclusive": "Exclusive", "reverse": "Reverse"}),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", {**_WINDOW, **_DILATION}),
     "DIV": ("DivOptions", _ACTIVATION),
     "FULLY_CONNECTED": (
@@ -141,6 +142,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "MUL": ("MulOptions", _ACTIVATION),
     "PACK": ("PackOptions", {"axis": "Axis"}),
     "REDUCE_MAX": ("ReducerOptions", _REDUCER),
+    "REDUCE_MIN": ("ReducerOptions", _REDUCER),
     "REDUCE_PROD": ("ReducerOptions", _REDUCER),
     "RESHAPE": ("ReshapeOptions", {"new_shape": "NewShapeAsNumpy"}),
     "RESIZE_NEAREST_NEIGHBOR": (

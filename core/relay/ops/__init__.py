@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    along,
     conv,
     dense,
     elementwise,
@@ -13,12 +14,15 @@ from . import (
     qnn_arith,
     qnn_pool,
     qnn_softmax,
+    recurrent,
     reduce,
+    scatter,
     shape,
 )
 
 __all__ = [
     "activation",
+    "along",
     "conv",
     "dense",
     "elementwise",
@@ -30,6 +34,8 @@ __all__ = [
     "qnn_arith",
     "qnn_pool",
     "qnn_softmax",
+    "recurrent",
     "reduce",
+    "scatter",
     "shape",
 ]

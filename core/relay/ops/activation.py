@@ -17,16 +17,18 @@ from .rows import FLOATS, NUMBERS, Row, monotonous, register_rows, wide
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ROWS", "clip_limits"]
+__all__ = ["ROWS", "clip_limits", "sigmoid", "stable_sigmoid"]
 
 
-def _sigmoid(attrs: Attrs, x: Expr) -> Expr:
+def sigmoid(attrs: Attrs, x: Expr) -> Expr:
+    """1 / (1 + exp(-x)) in the loop form."""
     # exp(-x) overflows to infinity for very negative x, and 1 / infinity is the 0 that is wanted.
     one = Imm(1.0, x.dtype)
     return one / (one + Call("exp", -x))
 
 
-def _stable_sigmoid(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+def stable_sigmoid(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    """The same of float64."""
     import numpy as np
 
     # exp of a negative number only, so that nothing overflows.
@@ -132,7 +134,7 @@ def _clip_range(attrs: Attrs, dtype: str, data: Bounds) -> Bounds:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("sigmoid", "1 / (1 + exp(-data)), for floats.", FLOATS, _sigmoid, wide(_stable_sigmoid)),
+    Row("sigmoid", "1 / (1 + exp(-data)), for floats.", FLOATS, sigmoid, wide(stable_sigmoid)),
     Row(
         "nn.relu",
         "max(data, 0); NaN stays NaN.",

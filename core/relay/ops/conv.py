@@ -26,7 +26,9 @@ CONV_INTEGERS = ("int8", "uint8", "int16")
 
 
 def _attrs(rank: int, quantised: bool) -> tuple[Attr, ...]:
-    sides = "(before, after)" if rank == 1 else "(top, left, bottom, right)"
+    sides = "(top, left, bottom, right)" if rank == 2 else "before each dimension, then after"
+    if rank == 1:
+        sides = "(before, after)"
     attrs = (
         Attr("strides", Ints(rank), "steps of the window", neutral=(1,) * rank),
         Attr("padding", Ints(2 * rank), f"zeros around the input: {sides}", neutral=(0,) * (2 * rank)),
@@ -272,7 +274,11 @@ def _macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -
     return out.size * (weight.size // weight.shape[-1])
 
 
-_LAYOUTS = {1: ("NWC (batch, width, channels)", "WIO (kw, channels / groups, out)"), 2: ("NHWC", "HWIO")}
+_LAYOUTS = {
+    1: ("NWC (batch, width, channels)", "WIO (kw, channels / groups, out)"),
+    2: ("NHWC", "HWIO"),
+    3: ("NDHWC", "DHWIO"),
+}
 
 
 def _declare(rank: int, quantised: bool) -> Op:
@@ -299,3 +305,4 @@ def _declare(rank: int, quantised: bool) -> Op:
 for _rank in (1, 2):
     for _quantised in (False, True):
         _declare(_rank, _quantised)
+_declare(3, quantised=False)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...tir.form.dtype import bounds, is_float, is_integer, is_signed
+from ...tir.form.dtype import bits, bounds, is_float, is_integer, is_signed
 from ...tir.form.nodes import Bin, Call, Expr, Imm, Select, Un
 from ..op import Attr, Attrs, Bounds, Dtype
 from ..types import TensorType
@@ -44,6 +44,7 @@ __all__ = ["ROWS", "erf"]
 _SIGNED = takes("signed numbers", is_signed)
 _TRUTHS = takes("bool", lambda dtype: dtype == "bool")
 _ORDERED = takes("numbers", lambda dtype: dtype != "bool", gives="bool")
+_INTEGERS = takes("integers", is_integer)
 _ANY = takes("any tensors", lambda dtype: True, gives="bool")
 
 
@@ -92,6 +93,30 @@ def _abs(attrs: Attrs, x: Expr) -> Expr:
     return Un("abs", x) if is_signed(x.dtype) else x
 
 
+def _sign(attrs: Attrs, x: Expr) -> Expr:
+    zero, one = Imm(0, x.dtype), Imm(1, x.dtype)
+    if not is_signed(x.dtype):
+        return Bin("min", x, one)
+    # (The data itself, where it is a zero, or NaN.)
+    return Select(x > zero, one, Select(x < zero, -one, x))
+
+
+def _inverted(attrs: Attrs, x: Expr) -> Expr:
+    return Bin("bitxor", x, Imm(-1 if is_signed(x.dtype) else bounds(x.dtype)[1], x.dtype))
+
+
+def _shifted(op: str) -> Scalar:
+    """A shift by any amount: the loop form has none by the width or more."""
+
+    def scalar(attrs: Attrs, a: Expr, b: Expr) -> Expr:
+        most = bits(a.dtype) - 1
+        fits = b <= most if not is_signed(b.dtype) else (b >= 0) & (b <= most)
+        beyond = Bin("shr", a, Imm(most, a.dtype)) if op == "shr" and is_signed(a.dtype) else Imm(0, a.dtype)
+        return Select(fits, Bin(op, a, b), beyond)
+
+    return scalar
+
+
 # --- references ------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +150,20 @@ def erf(attrs: Attrs, x: np.ndarray) -> np.ndarray:
 
     # (numpy has none.)
     return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)) if x.size else x
+
+
+def _shift_reference(name: str) -> Numpy:
+    def reference(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        most = b.dtype.type(a.dtype.itemsize * 8 - 1)
+        fits = (b >= 0) & (b <= most)
+        beyond = np.right_shift(a, most) if name == "right_shift" else np.zeros_like(a)
+        beyond = beyond if a.dtype.kind == "i" else np.zeros_like(a)
+        shifted = getattr(np, name)(a, np.where(fits, b, b.dtype.type(0)))
+        return np.asarray(np.where(fits, shifted, beyond))
+
+    return reference
 
 
 def _cast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
@@ -173,6 +212,14 @@ def _abs_range(attrs: Attrs, dtype: str, data: Bounds) -> Bounds:
     return Bounds(0 if data.low <= 0 <= data.high else min(sizes), max(sizes))
 
 
+def _sign_of(x: int) -> int:
+    return (x > 0) - (x < 0)
+
+
+def _inverted_range(attrs: Attrs, dtype: str, data: Bounds) -> Bounds | None:
+    return Bounds(~data.high, ~data.low) if is_signed(dtype) else None
+
+
 def _where_range(attrs: Attrs, dtype: str, a: Bounds, b: Bounds) -> Bounds:
     return Bounds(min(a.low, b.low), max(a.high, b.high))
 
@@ -199,9 +246,9 @@ def _either(name: str, doc: str, infer: Infer, scalar: Scalar, numpy: str, value
     return Row(name, doc, infer, scalar, numpy, value_range, ("a", "b"), commutative=True)
 
 
-def _of(name: str, doc: str) -> Row:
-    """A function of floats that the loop form and numpy know by one name."""
-    return Row(name, doc, FLOATS, function(name), wide(name))
+def _of(name: str, doc: str, numpy: str | None = None) -> Row:
+    """A function of floats that the loop form knows by its name, and numpy by the same, or ``numpy``."""
+    return Row(name, doc, FLOATS, function(name), wide(numpy or name))
 
 
 _WRAPS = "Integers wrap around."
@@ -258,6 +305,25 @@ ROWS: tuple[Row, ...] = (
     _either("logical_or", "Whether one of both holds.", _TRUTHS, _bin("or"), "logical_or"),
     _either("logical_xor", "Whether just one of both holds.", _TRUTHS, _bin("ne"), "logical_xor"),
     Row("logical_not", "Whether it does not hold.", _TRUTHS, lambda attrs, x: Un("not", x), "logical_not"),
+    _either("bitwise_and", "The bits that both have, of integers.", _INTEGERS, _bin("bitand"), "bitwise_and"),
+    _either("bitwise_or", "The bits that one of both has, of integers.", _INTEGERS, _bin("bitor"), "bitwise_or"),
+    _either("bitwise_xor", "The bits that just one has, of integers.", _INTEGERS, _bin("bitxor"), "bitwise_xor"),
+    Row("bitwise_not", "The bits that it has not, of integers.", _INTEGERS, _inverted, "bitwise_not", _inverted_range),
+    _two(
+        "left_shift",
+        "a * 2**b, of integers, without the bits that leave it: 0 where b is negative, or the width or more.",
+        _INTEGERS,
+        _shifted("shl"),
+        _shift_reference("left_shift"),
+    ),
+    _two(
+        "right_shift",
+        "a / 2**b rounded down, of integers. Where b is negative, or the width or more, no bit of a is left: it is -1 "
+        "where a is negative, else 0.",
+        _INTEGERS,
+        _shifted("shr"),
+        _shift_reference("right_shift"),
+    ),
     Row(
         "where",
         "a where the condition holds, else b.",
@@ -269,7 +335,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("abs", f"The size of the data. {_WRAPS}", NUMBERS, _abs, "abs", _abs_range),
     Row("negative", f"-data. {_WRAPS}", _SIGNED, lambda attrs, x: -x, "negative", monotonous(lambda x: -x)),
+    Row("sign", "1, 0 or -1, of the sign of the data; NaN stays NaN.", NUMBERS, _sign, "sign", monotonous(_sign_of)),
     _of("exp", "e to the power of the data, for floats."),
+    _of("expm1", "exp(data) - 1, for floats, exact also near 0."),
+    _of("log1p", "log(1 + data), for floats, exact also near 0: -inf of -1, NaN of what is less."),
     _of("log", "Natural logarithm, for floats: -inf of 0, NaN of what is negative."),
     _of("sqrt", "Square root, for floats: NaN of what is negative."),
     Row(
@@ -281,7 +350,16 @@ ROWS: tuple[Row, ...] = (
     ),
     _of("sin", "Sine of an angle in radians, for floats."),
     _of("cos", "Cosine of an angle in radians, for floats."),
+    _of("tan", "Tangent of an angle in radians, for floats."),
+    _of("asin", "The angle in radians whose sine it is, for floats: NaN beyond -1 .. 1.", "arcsin"),
+    _of("acos", "The angle in radians whose cosine it is, for floats: NaN beyond -1 .. 1.", "arccos"),
+    _of("atan", "The angle in radians whose tangent it is, for floats.", "arctan"),
+    _of("sinh", "Hyperbolic sine, for floats."),
+    _of("cosh", "Hyperbolic cosine, for floats."),
     _of("tanh", "Hyperbolic tangent, for floats."),
+    _of("asinh", "What has it as its hyperbolic sine, for floats.", "arcsinh"),
+    _of("acosh", "What is not negative and has it as its hyperbolic cosine, for floats: NaN below 1.", "arccosh"),
+    _of("atanh", "What has it as its hyperbolic tangent, for floats: NaN beyond -1 .. 1.", "arctanh"),
     Row(
         "erf",
         "Error function, 2 / sqrt(pi) * integral of exp(-t**2) from 0, for floats.",

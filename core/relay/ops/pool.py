@@ -154,7 +154,7 @@ def _average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tenso
     return te.compute(out.shape, at, "avg_pool")
 
 
-for _rank in (1, 2):
+for _rank in (1, 2, 3):
     register_op(
         Op(
             name=f"nn.max_pool{_rank}d",

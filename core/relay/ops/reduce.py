@@ -15,6 +15,9 @@ from .common import Types, normalise_axes, normalise_axis, require_float
 if TYPE_CHECKING:
     import numpy as np
 
+_Full = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]
+_Rest = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
 __all__ = ["reduced_load", "reduced_shape", "sum_bounds"]
 
 _AXES = (
@@ -49,16 +52,18 @@ def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
     return TensorType(reduced_shape(attrs, data), require_float(data))
 
 
-def _reference(attrs: Attrs, data: np.ndarray, mean: bool) -> np.ndarray:
-    import numpy as np
+def _reference(name: str) -> Callable[..., np.ndarray]:
+    """numpy's reduction of that name, of floats in float64; integers wrap around."""
 
-    axes = normalise_axes(attrs.axis, data.ndim)
-    if data.dtype.kind == "f":
-        wide = data.astype(np.float64)
-        total = wide.mean(axis=axes, keepdims=attrs.keepdims) if mean else wide.sum(axis=axes, keepdims=attrs.keepdims)
-    else:
-        total = data.sum(axis=axes, keepdims=attrs.keepdims, dtype=data.dtype)
-    return np.asarray(total).astype(data.dtype)
+    def reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        axes = normalise_axes(attrs.axis, data.ndim)
+        how: dict[str, Any] = {"dtype": data.dtype} if name in ("sum", "prod") and data.dtype.kind != "f" else {}
+        wide = data.astype(np.float64) if data.dtype.kind == "f" else data
+        return np.asarray(getattr(wide, name)(axis=axes, keepdims=attrs.keepdims, **how)).astype(data.dtype)
+
+    return reference
 
 
 def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple[Expr, tuple[te.IterVar, ...]]:
@@ -73,8 +78,14 @@ def reduced_load(attrs: Attrs, data: te.Tensor, index: tuple[Any, ...]) -> tuple
     return data[tuple(taken)], tuple(inner.values())
 
 
-def _total(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
-    return te.compute(out.shape, lambda *i: te.sum(*reduced_load(attrs, data, i)), "sum")
+def _folded(fold: Callable[..., te.Reduction], name: str) -> Callable[..., te.Tensor]:
+    def compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+        return te.compute(out.shape, lambda *i: fold(*reduced_load(attrs, data, i)), name)
+
+    return compute
+
+
+_total = _folded(te.sum, "sum")
 
 
 def _mean_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
@@ -93,6 +104,10 @@ def _sum_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None)
     return None if data is None else sum_bounds(out, types, data)
 
 
+def _extremum_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None) -> Bounds | None:
+    return None if data is None else Bounds(data.low, data.high)
+
+
 def _declare(
     name: str,
     doc: str,
@@ -107,7 +122,7 @@ def _declare(
             inputs=("data",),
             attrs=_AXES,
             infer=infer,
-            reference=lambda attrs, data: _reference(attrs, data, mean=name == "mean"),
+            reference=_reference(name),
             compute=compute,
             kind="reduction",
             value_range=value_range,
@@ -117,6 +132,9 @@ def _declare(
 
 _declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total, _sum_range)
 _declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
+_declare("prod", "Product over axes. Integers wrap around.", _infer_sum, _folded(te.prod, "prod"))
+_declare("max", "The largest element over axes.", _infer_sum, _folded(te.max, "max"), _extremum_range)
+_declare("min", "The smallest element over axes.", _infer_sum, _folded(te.min, "min"), _extremum_range)
 
 
 def _infer_softmax(attrs: Attrs, data: TensorType) -> TensorType:
@@ -135,10 +153,18 @@ def _softmax_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return result
 
 
-def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+def _log_softmax_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    wide = data.astype(np.float64)
+    centred = wide - wide.max(axis=attrs.axis, keepdims=True)
+    result: np.ndarray = (centred - np.log(np.exp(centred).sum(axis=attrs.axis, keepdims=True))).astype(data.dtype)
+    return result
+
+
+def _along(attrs: Attrs, out: TensorType, name: str) -> tuple[te.IterVar, tuple[int, ...], _Full, _Rest]:
+    """For what is computed along one axis: an index over it, the shape without it, and indices with and without it."""
     axis = normalise_axis(attrs.axis, len(out.shape))
-    outer = out.shape[:axis] + out.shape[axis + 1 :]
-    k, j = te.reduce_axis(out.shape[axis], "k"), te.reduce_axis(out.shape[axis], "j")
 
     def full(index: tuple[Any, ...], at: Any) -> tuple[Any, ...]:
         return (*index[:axis], at, *index[axis:])
@@ -146,6 +172,12 @@ def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tenso
     def rest(index: tuple[Any, ...]) -> tuple[Any, ...]:
         return index[:axis] + index[axis + 1 :]
 
+    return te.reduce_axis(out.shape[axis], name), rest(out.shape), full, rest
+
+
+def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    k, outer, full, rest = _along(attrs, out, "k")
+    j = te.reduce_axis(k.extent, "j")
     greatest = te.compute(outer, lambda *i: te.max(data[full(i, k)], (k,)), "greatest")
     power = te.compute(out.shape, lambda *i: Call("exp", data[i] - greatest[rest(i)]), "power")
     total = te.compute(outer, lambda *i: te.sum(power[full(i, j)], (j,)), "total")
@@ -153,15 +185,41 @@ def _softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tenso
     return te.compute(out.shape, lambda *i: power[i] * inverse[rest(i)], "softmax")
 
 
-register_op(
-    Op(
-        name="nn.softmax",
-        doc="exp(data - max) / sum(exp(data - max)) along one axis, for floats.",
-        inputs=("data",),
-        attrs=(Attr("axis", Int, "the axis that sums to 1", default=-1),),
-        infer=_infer_softmax,
-        reference=_softmax_reference,
-        compute=_softmax_compute,
-        kind="opaque",
+def _log_softmax_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    k, outer, full, rest = _along(attrs, out, "k")
+    j = te.reduce_axis(k.extent, "j")
+    greatest = te.compute(outer, lambda *i: te.max(data[full(i, k)], (k,)), "greatest")
+    total = te.compute(outer, lambda *i: te.sum(Call("exp", data[full(i, j)] - greatest[i]), (j,)), "total")
+    logarithm = te.compute(outer, lambda *i: Call("log", total[i]), "logarithm")
+    return te.compute(out.shape, lambda *i: data[i] - greatest[rest(i)] - logarithm[rest(i)], "log_softmax")
+
+
+def _declare_softmax(
+    name: str, doc: str, reference: Callable[..., np.ndarray], compute: Callable[..., te.Tensor]
+) -> None:
+    register_op(
+        Op(
+            name=name,
+            doc=doc,
+            inputs=("data",),
+            attrs=(Attr("axis", Int, "the axis that sums to 1", default=-1),),
+            infer=_infer_softmax,
+            reference=reference,
+            compute=compute,
+            kind="opaque",
+        )
     )
+
+
+_declare_softmax(
+    "nn.softmax",
+    "exp(data - max) / sum(exp(data - max)) along one axis, for floats.",
+    _softmax_reference,
+    _softmax_compute,
+)
+_declare_softmax(
+    "nn.log_softmax",
+    "The logarithm of `nn.softmax`: data - max - log(sum(exp(data - max))) along one axis, for floats.",
+    _log_softmax_reference,
+    _log_softmax_compute,
 )

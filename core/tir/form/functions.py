@@ -77,6 +77,39 @@ def _log(a: float) -> float:
     return -math.inf if a == 0 else math.nan
 
 
+def _log1p(a: float) -> float:
+    if a > -1:
+        return math.log1p(a)
+    return -math.inf if a == -1 else math.nan
+
+
+def _expm1(a: float) -> float:
+    try:
+        return math.expm1(a)
+    except OverflowError:
+        return math.inf
+
+
+def _atanh(a: float) -> float:
+    if abs(a) == 1:
+        return math.copysign(math.inf, a)
+    return math.nan if not abs(a) < 1 else math.atanh(a)
+
+
+def _sinh(a: float) -> float:
+    try:
+        return math.sinh(a)
+    except OverflowError:
+        return math.copysign(math.inf, a)
+
+
+def _cosh(a: float) -> float:
+    try:
+        return math.cosh(a)
+    except OverflowError:
+        return math.inf
+
+
 def _sqrt(a: float) -> float:
     return math.nan if a < 0 else math.sqrt(a)
 
@@ -157,9 +190,20 @@ def _mul_high_interval(a: Interval, b: Interval) -> Interval:
 FUNCTIONS: dict[str, Function] = {
     "exp": Function(1, _rounded(_exp), cost=16),
     "log": Function(1, _rounded(_log), cost=16),
+    "expm1": Function(1, _rounded(_expm1), cost=16),
+    "log1p": Function(1, _rounded(_log1p), cost=16),
     "sin": Function(1, _rounded(_finite(math.sin)), cost=16),
     "cos": Function(1, _rounded(_finite(math.cos)), cost=16),
+    "tan": Function(1, _rounded(_finite(math.tan)), cost=16),
+    "asin": Function(1, _rounded(_finite(math.asin)), cost=16),
+    "acos": Function(1, _rounded(_finite(math.acos)), cost=16),
+    "atan": Function(1, _rounded(math.atan), cost=16),
+    "sinh": Function(1, _rounded(_sinh), cost=16),
+    "cosh": Function(1, _rounded(_cosh), cost=16),
     "tanh": Function(1, _rounded(math.tanh), cost=16),
+    "asinh": Function(1, _rounded(math.asinh), cost=16),
+    "acosh": Function(1, _rounded(_finite(math.acosh)), cost=16),
+    "atanh": Function(1, _rounded(_atanh), cost=16),
     "erf": Function(1, _rounded(math.erf), cost=16),
     "pow": Function(2, _rounded(_pow), cost=16),
     "fmod": Function(2, _rounded(_finite(math.fmod)), cost=16),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Literal, get_args
 
 from ..form.nodes import (
@@ -20,6 +20,7 @@ from ..form.nodes import (
     Imm,
     Seq,
     Stmt,
+    Store,
     Var,
     const,
     minimum,
@@ -107,7 +108,8 @@ def _padded(state: State, var: Var, extent: int) -> State:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` leaves {use.buffer.name!r}"
             raise illegal(what, "give the buffer room for whole blocks, or choose another tail")
         reads_more = not use.writes and any(loop.var in variables(term) for form in use.forms for term in form.terms)
-        if reads_more and use.buffer not in grown and not is_filled(state, use.buffer, loop):
+        has_value = is_filled(state, use.buffer, loop) if use.buffer not in grown else _is_stored_before(use, uses)
+        if reads_more and not has_value:
             what = f"loop {loop.var.name!r} cannot be padded from {own} to {extent}: `{use}` would read elements of"
             raise illegal(f"{what} {use.buffer.name!r} that may have no value", "choose another tail")
     made = state.put(loop, longer)
@@ -115,6 +117,19 @@ def _padded(state: State, var: Var, extent: int) -> State:
         if shape != buffer.shape:
             made, _ = redeclared(made, buffer, replace(buffer, shape=shape))
     return made
+
+
+def _is_stored_before(use: Use, uses: Sequence[Use]) -> bool:
+    """Whether each execution of a read follows one of a store to the same element, within what was searched."""
+    stores = itertools.takewhile(lambda other: other is not use, uses)
+    return any(
+        other.buffer is use.buffer
+        and isinstance(other.stmt, Store)
+        and other.writes
+        and other.forms == use.forms
+        and all(stmt in use.around for stmt in other.around if isinstance(stmt, (For, If)))
+        for other in stores
+    )
 
 
 def _grown(state: State, use: Use, shape: tuple[int, ...], var: Var, own: int) -> tuple[int, ...]:
@@ -273,7 +288,7 @@ def parted(state: State, var: Var) -> tuple[State, tuple[Var, ...]]:
     names, kinds = state.names(), dict(state.kinds)
     parts: list[Stmt] = []
     made: list[Var] = []
-    for start, end in pairwise(points):
+    for start, end in itertools.pairwise(points):
         part = For(var, const(end - start), substituted(loop.body, {var: var + start} if start else {}))
         if start:
             copied, new = renamed(part, lambda name: fresh_name(name, names.taken))

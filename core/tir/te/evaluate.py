@@ -123,6 +123,8 @@ def _folded(op: str, total: Array, values: Array, mask: Array | None) -> Array:
             values = np.where(mask, values, np.array(identity_of(op, dtype).value, dtype))
         if op == "add":
             return np.asarray(total + values.sum(axis=0, dtype=dtype), dtype)
+        if op == "mul":
+            return np.asarray(total * values.prod(axis=0, dtype=dtype), dtype)
         return np.asarray(
             np.minimum(total, values.min(axis=0)) if op == "min" else np.maximum(total, values.max(axis=0))
         )

@@ -76,8 +76,8 @@ def nests(definition: Definition) -> tuple[Nest, ...]:
 
 def identity_of(op: str, dtype: str) -> Imm:
     """What a reduction by ``op`` is where nothing is reduced."""
-    if op == "add":
-        return Imm(0, dtype)
+    if op in ("add", "mul"):
+        return Imm(int(op == "mul"), dtype)
     if is_float(dtype):
         return Imm(float("-inf") if op == "max" else float("inf"), dtype)
     low, high = bounds(dtype)

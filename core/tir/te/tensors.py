@@ -39,6 +39,7 @@ __all__ = [
     "placeholder",
     "plain",
     "prim_func",
+    "prod",
     "reduce_axis",
     "reshape",
     "sum",
@@ -99,9 +100,9 @@ class Compute:
 
 @dataclass(frozen=True)
 class Reduction:
-    """``value`` folded with ``op`` (add, min or max) over all ``axes``, those steps left out for which ``where`` is
-    false. Where no step is left the result is the identity of ``op``: 0, or the largest or smallest value of the type
-    (infinite for floats).
+    """``value`` folded with ``op`` (add, mul, min or max) over all ``axes``, those steps left out for which ``where``
+    is false. Where no step is left the result is the identity of ``op``: 0, 1, or the largest or smallest value of the
+    type (infinite for floats).
     """
 
     op: str
@@ -335,6 +336,11 @@ def sum(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = Non
         where: bool; None for all steps.
     """
     return _reduction("add", value, axes, where)
+
+
+def prod(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
+    """The product over ``axes`` (integers wrap around); 1 where there is none. For arguments see `sum`."""
+    return _reduction("mul", value, axes, where)
 
 
 def max(value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:

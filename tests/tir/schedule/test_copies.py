@@ -59,7 +59,8 @@ def test_a_border_apart_changes_no_result(data: st.DataObject) -> None:
         s.store_at("p", column)
     if " if " in print_func(s.func, "f"):
         s.decompose_padding("pad")
-    s.as_copy("pad")
+    if "= x[" in print_func(s.func, "f"):  # what a tile reads may be border alone
+        s.as_copy("pad")
     # Not `agree`: that windows which lie in the border alone stay within the picture is not always proven.
     arrays = inputs(func)
     np.testing.assert_array_equal(interpret(func, arrays)["y"], interpret(s.func, arrays)["y"])

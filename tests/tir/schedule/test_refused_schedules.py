@@ -281,6 +281,23 @@ CASES: dict[str, Case] = {
         lambda s: s.split("j", 4, tail="pad"),
         "loop 'j' cannot be padded from 5 to 8: `u[j] = t[j] + 1` would read elements of 't' that may have no value",
     ),
+    "nothing to add to": (
+        parsed("""
+            def f(x: In[int32, (5,)], y: Out[int32, (5,)]):
+                t = alloc(int32, (5,))
+                with block("a"):
+                    for i in range(5):
+                        t[i] = 0
+                with block("b"):
+                    for j in range(5):
+                        t[j] += x[j // 2]
+                with block("c"):
+                    for k in range(5):
+                        y[k] = t[k]
+        """),
+        lambda s: s.split("j", 4, tail="pad"),
+        "loop 'j' cannot be padded from 5 to 8: `t[j] += x[j // 2]` would read elements of 't' that may have no value",
+    ),
     "spatial": (
         MATMUL,
         lambda s: (s.decompose_reduction("sum", "i"), s.reorder("k", "o"), s.rfactor("o")),
