@@ -7,11 +7,13 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PLUGINS := $(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml)
 PROJECTS := pyproject.toml core/version.py $(PLUGINS)
 
-.PHONY: demo test soak raises lint docs bench clean same-python
+.PHONY: demo test soak raises conformance lint docs bench clean same-python
 .NOTPARALLEL:
 
 demo: $(VENV)/.demo
+	PYTHONPATH=examples $(PY) -m keyword_spotter.demo
 	$(PY) examples/digits/run.py
+	$(PY) -m uma report examples/keyword_spotter/spotter.onnx --target ultra_trail -o build/keyword_spotter.html
 
 test: $(VENV)/.dev
 	$(PY) -m pytest -n 2 --dist worksteal
@@ -21,6 +23,9 @@ soak: $(VENV)/.soak
 
 raises: $(VENV)/.dev
 	$(PY) tests/raises.py
+
+conformance: $(VENV)/.dev
+	$(PY) tests/conformance.py
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check
@@ -43,7 +48,7 @@ clean:
 	rm -rf build dist plugins/*/dist examples/*/dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c
+$(VENV)/.demo: WANTED = -e '.[onnx]' -e plugins/uma-cpu-c -e plugins/uma-ultratrail
 $(VENV)/.dev: WANTED = -e '.[test,lint]' $(PLUGINS:%/pyproject.toml=-e %)
 $(VENV)/.soak: WANTED = -e '.[test,lint,types]' $(PLUGINS:%/pyproject.toml=-e %)
 $(VENV)/.bench: WANTED = -e '.[onnx,tflite]' -e plugins/uma-cpu-c -r benchmarks/requirements.txt

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .hookspecs import Code, hookimpl
     from .pipeline import build
     from .relay import IRModule
+    from .reports.asked import explain, targets, verify
     from .runtime.state import SessionState
     from .target import Alias, Attribute, Target, TargetKind
 
@@ -36,8 +37,11 @@ __all__ = [
     "UmaError",
     "__version__",
     "build",
+    "explain",
     "hookimpl",
     "load",
+    "targets",
+    "verify",
 ]
 
 _WHERE = {
@@ -50,8 +54,11 @@ _WHERE = {
     "TargetKind": "target",
     "UmaError": "errors",
     "build": "pipeline",
+    "explain": "reports.asked",
     "hookimpl": "hookspecs",
     "load": "artifact",
+    "targets": "reports.asked",
+    "verify": "reports.asked",
 }
 
 

@@ -140,6 +140,7 @@ class TestAllPluginsAndBrokenOnes:
             assert (f"uma-{broken.name} 1.0" in faults) == (broken.at in ("load", "metadata")), broken.name
         assert not [name for name in wheels.kinds if f"plugin {name} " in faults]
 
+    @pytest.mark.soak
     def test_every_sound_plugin_builds(self, everything: Environment, wheels: Wheels, folder: Path) -> None:
         alone = everything.uma("run", "digits.onnx", "--target", "c", "--input", "scan=random:3", "--outputs", "c.npz")
         assert alone.code == 0, alone.err

@@ -114,7 +114,8 @@ def test_an_upgrade_while_one_builds(env: Environment, cold: Path, folder: Path)
     assert sound(cold)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("rounds", [1, 20])
 def test_two_that_write_to_one_folder(rounds: int, env: Environment, folder: Path) -> None:
     """Each replaces the other's, or nothing: what is there in the end is whole, and nothing lies beside it."""
     for _ in range(rounds):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests._support.small_tflite import sounds
 from tests._support.type_checkers import CHECKERS, type_faults
 from tests.test_layers import face_faults
 
@@ -26,6 +27,10 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *ROOT.glob("p
 DIGITS = ROOT / "examples" / "digits"
 TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
 """What pages need besides Python and a C compiler."""
+PACKAGES = {"ethosu.md": "ethosu"}
+"""What pages need besides of Python: Arm's compiler Vela."""
+MODELS = {"ethosu.md": {"sounds.tflite": sounds}}
+"""Files that the folder of a page's reader has besides."""
 CHAPTERS = [ROOT / "docs" / f"{name}.md" for name in ("accelerators", "lowering", "devices", "testing")]
 """Pages that build one package together: each has the files of all, and their plugin is installed."""
 
@@ -226,11 +231,15 @@ def test_commands_do_what_the_page_says(
     for tool in TOOLS.get(page.name, ()):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
+    if page.name in PACKAGES:
+        pytest.importorskip(PACKAGES[page.name], reason="a package that the page's commands need is not installed")
     if page in CHAPTERS:
         folder, environment = request.getfixturevalue("chapters")
         shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for name in ("digits.onnx", "scans.npz"):
         shutil.copy(DIGITS / name, tmp_path)
+    for name, made in MODELS.get(page.name, {}).items():
+        (tmp_path / name).write_bytes(made())
     status = 0
     for step in steps(page.read_text(encoding="utf-8")):
         place = f"{page.name}:{step.line}: $ {step.head}"

@@ -32,6 +32,7 @@ LAYERS = [
         "floating_point",
         "interning",
         "machines",
+        "markup",
         "plain_files",
         "project",
         "weights_forms",

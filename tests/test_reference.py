@@ -23,6 +23,8 @@ from docs.generate.errors import messages
 from docs.generate.members import members_of
 from docs.generate.names import DEEPER, HOOKS, Name, Names, literal
 from docs.generate.pictures import pictures
+from docs.generate.plots import plots, table
+from docs.generate.site import PAGES
 from tests.test_layers import DEEPER as DEEPER_MODULES
 
 from uma import errors, hookspecs
@@ -108,6 +110,20 @@ def test_a_drawing_is_well_formed_and_shows_every_stage_phase_and_state() -> Non
     drawn = {name: "".join(ElementTree.fromstring(text).itertext()) for name, text in pictures().items()}
     assert not [word for word in (*STAGES, *PHASES) if word not in drawn["build.svg"]]
     assert not [word for word in get_args(State) if word not in drawn["plugin.svg"]]
+
+
+def test_a_plot_shows_every_row_of_its_table() -> None:
+    for name, shape in (("layers", "rect"), ("memory", "circle")):
+        rows = [row for some in table(name).values() for row in some]
+        drawn = ElementTree.fromstring(plots()[f"npu-{name}.svg"]).iter(f"{{http://www.w3.org/2000/svg}}{shape}")
+        told = [element[0].text or "" for element in drawn if len(element)]
+        assert len(rows) > 10 and len(told) == len(rows)
+        assert all(row[3] in text for row, text in zip(rows, told, strict=True))
+
+
+def test_a_table_that_is_not_there_is_not_drawn() -> None:
+    with pytest.raises(AssertionError, match="has no table 'clouds' between its marks"):
+        table("clouds")
 
 
 def test_every_operator_of_model_files_is_in_the_table(pages: dict[str, str]) -> None:
@@ -426,7 +442,9 @@ def dead_links(pages: dict[str, str]) -> list[str]:
 
 
 def test_links_between_pages_and_into_them_lead_somewhere(pages: dict[str, str]) -> None:
-    assert dead_links(pages | {f"pictures/{name}": text for name, text in pictures().items()}) == []
+    drawn = {f"pictures/{name}": text for name, text in pictures().items()}
+    photographed = {f"screenshots/{path.name}": "" for path in (PAGES / "screenshots").iterdir()}
+    assert dead_links(pages | drawn | photographed) == []
 
 
 def test_a_dead_link_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from ..runtime.peaks import Peaks
 from .artifact import Artifact, load
+from .footprint import Footprint, MemoryPeak, memory_peaks
 from .profile import CallTime, PartCounts, Profile, Ticks
 from .record import (
     ArtifactRecord,
@@ -33,8 +34,10 @@ __all__ = [
     "DeviceRecord",
     "FaultRecord",
     "FileRecord",
+    "Footprint",
     "HostRecord",
     "LibraryRecord",
+    "MemoryPeak",
     "MemoryRecord",
     "PartCounts",
     "PartsRecord",
@@ -45,5 +48,6 @@ __all__ = [
     "TensorRecord",
     "Ticks",
     "load",
+    "memory_peaks",
     "schema",
 ]

@@ -26,10 +26,12 @@ from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
 from ..toolchain.stack import stack_bytes
+from .archive import is_archive, names_archive, read_archive, write_archive
 from .compiled import Compiled
 from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
+from .footprint import Footprint, footprint
 from .profile import Profile, TicksSince, call_times
 from .record import ArtifactRecord
 from .soundness import problem
@@ -100,6 +102,11 @@ class Artifact:
     def __repr__(self) -> str:
         return f"<Artifact {self.name}: {', '.join(self.record.targets)}>"
 
+    def _repr_html_(self) -> str:
+        from .shown import artifact_html
+
+        return artifact_html(self.record)
+
     @property
     def name(self) -> str:
         """The model's name, a C identifier."""
@@ -162,6 +169,14 @@ class Artifact:
         library = self._compiled.library()
         with on_trial(library):
             return symbol_value(library, STACK_SYMBOL)
+
+    def footprint(self) -> Footprint:
+        """The memory that it takes, compiled on this machine: see `code_bytes` and `stack_bytes`.
+
+        Raises:
+            ToolchainError: the library or the objects cannot be made, or are not ELF.
+        """
+        return footprint(self.record, self.code_bytes, self.stack_bytes)
 
     @property
     def emulator(self) -> str | None:
@@ -342,33 +357,35 @@ class Artifact:
         return self._compiled.peaks()
 
     def save(self, path: str | os.PathLike[str], *, objects: bool = False) -> Path:
-        """Write the artifact as the folder `path`, whole or not at all.
+        """Write the artifact as the folder `path`, or as that file if its name ends in ``.zip``; whole or not at all.
 
-        An artifact that is there already is replaced, with what its Makefile made, unless it was changed or something
-        was added to it. Of several processes that save to one folder the last one's artifact stays; one that is killed
-        leaves the old artifact or the new one, whole.
+        An archive has the same bytes each time. An artifact that is there already is replaced, with what its Makefile
+        made, unless it was changed or something was added to it. Of several processes that save to
+        one place the last one's artifact stays; one that is killed leaves the old artifact or the new one, whole.
 
         Args:
-            path: the folder.
+            path: the folder, or the archive.
             objects: write the `objects` as well, if there are any, into its folder ``objects``. They are not part of
                 the artifact: `load` does not read them.
 
         Returns:
-            The folder.
+            The folder, or the archive.
 
         Raises:
             UsageError: something else is at `path`, or it cannot be written.
             ToolchainError: as for `objects`.
         """
-        return write_folder(path_of(path, "an artifact"), self.files, self._text, self.objects() if objects else {})
+        path = path_of(path, "an artifact")
+        write = write_archive if names_archive(path) else write_folder
+        return write(path, self.files, self._text, self.objects() if objects else {})
 
     def export(self, format: str, path: str | os.PathLike[str], *, plugins: PluginHost | None = None) -> Path:
-        """Write the artifact as the folder `path`, whole or not at all, in a form that a plugin brings.
-
-        The plugin is imported, and its code runs.
+        """Write the artifact as the folder `path`, whole or not at all, in the form of a build system, or in one that a
+        plugin brings; which is then imported, and its code runs.
 
         Args:
-            format: the name of an exporter, which begins with a target kind of its plugin: ``KIND.NAME``.
+            format: ``cmake``, ``arduino``, ``platformio``, ``zephyr``, ``esp-idf``; or the name of a plugin's exporter,
+                which begins with a target kind: ``KIND.NAME``.
             path: the folder; it is new, or empty.
             plugins: where to find plugins; those that are installed, by default.
 
@@ -394,10 +411,12 @@ class Artifact:
 def load(path: str | os.PathLike[str]) -> Artifact:
     """Read an artifact that `Artifact.save` wrote. Nothing of it is compiled or run.
 
-    Only files that the metadata lists are read; each must be a plain file of the size and digest given there.
+    Only files that the metadata lists are read; each must be a plain file of the size and digest given there. Of an
+    archive nothing is unpacked to a disk.
 
     Raises:
         UsageError: there is no artifact at `path`.
         ModelError: it is damaged, was changed, is not sound, or was made by a newer version of UMA.
     """
-    return Artifact(*read_folder(path_of(path, "an artifact")))
+    path = path_of(path, "an artifact")
+    return Artifact(*(read_archive(path) if is_archive(path) else read_folder(path)))

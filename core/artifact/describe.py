@@ -106,7 +106,8 @@ def call_records(
         work: what steps do of the model, by position, where that is known.
     """
     finished: dict[int, list[str]] = {}
-    for at, position in enumerate(finish_positions(program)):
+    finishes = list(finish_positions(program))
+    for at, position in enumerate(finishes):
         step = program.steps[at]
         finished.setdefault(position, []).extend(step.layers if isinstance(step, Call) else ())
     buffers = {buffer.name: buffer for buffer in program.buffers}
@@ -115,7 +116,7 @@ def call_records(
         device = step.device if runtime is not None and runtime.driver is not None else None
         if not isinstance(step, Call):
             layers = tuple(dict.fromkeys(finished[position]))
-            yield CallRecord(f"wait_{step.queue}", layers, host, device, (), (), None, None, 0, 0)
+            yield CallRecord(f"wait_{step.queue}", layers, host, device, (), (), None, None, 0, 0, step.queue, position)
             continue
         function = program.functions[step.function]
         parts: tuple[str, ...] = ()
@@ -136,6 +137,8 @@ def call_records(
             shape if done is None else done.shape,
             None if done is None else done.macs,
             sum(buffers[name].nbytes for name in constants),
+            step.queue,
+            finishes[position],
         )
 
 

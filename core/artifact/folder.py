@@ -16,7 +16,7 @@ from .export.makefile import makefile_products
 from .record import METADATA_FILE, ArtifactRecord, FileRecord
 from .soundness import parse_record
 
-__all__ = ["MAX_METADATA_BYTES", "file_table", "read_folder", "write_folder", "written_whole"]
+__all__ = ["MAX_METADATA_BYTES", "file_table", "intact", "read_folder", "write_folder", "written_whole"]
 
 MAX_METADATA_BYTES = 1 << 25
 """What ``metadata.json`` may have; only names that come from the model can take it that far."""
@@ -94,19 +94,28 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], Artifac
             raise UsageError(f"the artifact cannot be read: {error.strerror}", where=os.fspath(path)) from error
         raise UsageError(
             f"there is no artifact at {os.fspath(path)!r}",
-            hint=f"give a folder written by Artifact.save: {METADATA_FILE} is in it",
+            hint=f"give a folder or a .zip written by Artifact.save: {METADATA_FILE} is in it",
         ) from error
     record = parse_record(read_plain(where, range(MAX_METADATA_BYTES + 1)), where)
     files = {}
     for name, row in record.files.items():
-        files[name] = read_plain(folder / name, range(row.bytes, row.bytes + 1))
-        if hashlib.sha256(files[name]).hexdigest() != row.sha256:
-            raise ModelError(
-                "the file was changed or damaged: its digest is not the one in the metadata",
-                where=str(folder / name),
-                hint="build the model again; to work on the C, copy it out of the artifact",
-            )
+        files[name] = intact(read_plain(folder / name, range(row.bytes, row.bytes + 1)), row, folder / name)
     return files, record
+
+
+def intact(content: bytes, row: FileRecord, where: Path) -> bytes:
+    """``content``, if it is what the record says.
+
+    Raises:
+        ModelError: it is something else.
+    """
+    if hashlib.sha256(content).hexdigest() != row.sha256:
+        raise ModelError(
+            "the file was changed or damaged: its digest is not the one in the metadata",
+            where=str(where),
+            hint="build the model again; to work on the C, copy it out of the artifact",
+        )
+    return content
 
 
 def _refuse_to_replace(folder: Path) -> None:

@@ -152,6 +152,11 @@ class Profile:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     ticks: Ticks | None = None
 
+    def _repr_html_(self) -> str:
+        from .shown import profile_html
+
+        return profile_html(self)
+
 
 def call_times(
     record: ArtifactRecord, medians_ns: Sequence[float], counts: Sequence[int], devices: Mapping[str, DeviceInfo]

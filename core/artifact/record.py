@@ -37,7 +37,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[7] = 7
+SCHEMA_VERSION: Literal[8] = 8
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -200,6 +200,13 @@ class CallRecord:
     ]
     macs: Annotated[Size | None, "Multiply-accumulates of the model that it computes; null where only loops are known."]
     constant_bytes: Annotated[Size, "Constants that it is given, weights and tables, in bytes."]
+    queue: Annotated[
+        str | None,
+        "The queue of its accelerator that it is started on, or waits for; null where it ends before the next begins.",
+    ]
+    finished_step: Annotated[
+        Position, "The call at the end of which it has finished: itself, or the wait for what it started."
+    ]
 
 
 @dataclass(frozen=True)
@@ -287,7 +294,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[7], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[8], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[

@@ -87,7 +87,9 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
         yield "devices have one label twice"
     for device in record.devices:
         yield from _device_problems(device)
-    for call in record.calls:
+    for position, call in enumerate(record.calls):
+        if not position <= call.finished_step < len(record.calls):
+            yield f"call {position} has finished in step {call.finished_step} of {len(record.calls)}"
         if call.host not in hosts:
             yield f"a call is for the host {call.host!r}, which is not among the hosts"
         if call.device is not None and call.device not in labels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 import time
@@ -14,10 +15,15 @@ from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
-from .summary import footprint, memory_map, say_footprint, say_map, say_shares, shares_record
+from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
 __all__ = ["add"]
 
+_LIMITS = {
+    "max-ram": "bytes of RAM: arena, state, inputs, outputs, and the stack where the compiler tells",
+    "max-rom": "bytes of ROM: weights and code",
+    "max-cycles": "cycles of each accelerator, as its simulator counts, else as its plugin estimates",
+}
 _PERCENTAGE = re.compile(r"[0-9]{1,3}(\.[0-9]{1,9})?%")
 
 
@@ -40,6 +46,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="fail unless accelerators have this much of the multiply-accumulates, for example 95%%; of the ops, in a "
         "model without any",
     )
+    for name, what in _LIMITS.items():
+        parser.add_argument(
+            f"--{name}",
+            metavar="AMOUNT",
+            type=functools.partial(_amount, name),
+            help=f"fail if the model takes more {what}; for example 64K",
+        )
     parser.add_argument(
         "--weights",
         choices=WEIGHTS_FORMS,
@@ -68,6 +81,16 @@ def _share(text: str) -> float:
     return float(share)
 
 
+def _amount(name: str, text: str) -> int:
+    """``64K`` as a number."""
+    from ..reports.limits import units
+
+    try:
+        return units(text, name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
@@ -80,14 +103,22 @@ def _explain_command(args: argparse.Namespace) -> str:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..artifact.footprint import footprint
     from ..lowering.blame import blaming_sources
     from ..lowering.graph import has_loops
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.stages import STAGES
+    from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
+    from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
 
+    amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
+    given = {name: Limit(amount, f"--{name}") for name, amount in amounts.items() if amount is not None}
+    limits = {} if args.stop_after is not None else {**project_limits(), **given}
     if args.stop_after is not None:
+        if given:
+            raise UsageError(f"--{min(given)} is for whole builds", hint="leave out --stop-after")
         if args.stop_after not in STAGES:
             raise UsageError(f"there is no stage {args.stop_after!r}", hint=f"stages: {', '.join(STAGES)}")
         if args.require_offload is not None:
@@ -124,7 +155,14 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             stack_bytes = artifact.stack_bytes
         except NoCompilerError as error:
             uncompiled = f"nothing was compiled, as {error.what}: {error.hint}"
-    memory = footprint(artifact, code_bytes, stack_bytes)
+    memory = footprint(artifact.record, code_bytes, stack_bytes)
+    cycles: tuple[Cycles, ...] = ()
+    if "max-cycles" in limits:
+        out.step("count")
+        with blaming_sources(members):
+            costs = () if is_lowered else region_costs(build)
+            cycles = accelerator_cycles(artifact, costs, code_bytes is not None)
+    require_limits(artifact.record, memory, limits, cycles)
     out.step("save")
     wanted = args.output or Path("build") / artifact.name
     folder = artifact.save(wanted, objects=code_bytes is not None)
@@ -154,7 +192,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "targets": list(record.targets),
             "folder": str(folder),
             "seconds": seconds,
-            **memory,
+            **memory.record(),
             "accelerators": shares,
             "memory_map": memory_map(record),
             "inputs": plain(record.inputs),

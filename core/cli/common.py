@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from ..plain_files import open_plain
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..artifact import TensorRecord
+    from ..artifact import Artifact, TensorRecord
     from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
     from ..plugins import PluginHost
@@ -28,7 +29,9 @@ __all__ = [
     "add_output_arguments",
     "add_plugin_arguments",
     "given_inputs",
+    "is_artifact",
     "make_inputs",
+    "model_or_artifact",
     "plugin_host",
     "read_model",
     "states",
@@ -181,6 +184,37 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     return members, loaded
 
 
+def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
+    """The artifact, where the argument ``model`` is the folder of one; None where it is a file.
+
+    Args:
+        args: the command's arguments, those of `add_model_arguments` among them.
+        doing: what the command does with it, for the error of a file without a target.
+
+    Raises:
+        UsageError: there is nothing of that name, or what goes with model files only was given, or is missing.
+        ModelError: the artifact is damaged, or of another version.
+    """
+    if is_artifact(args.model):
+        from ..artifact import load
+
+        if args.target or args.name or args.shape or args.state or args.constant or args.pin:
+            hint = "--target, --name, --shape, --constant, --pin and --state go with model files"
+            raise UsageError("an artifact is built already", hint=hint)
+        return load(args.model)
+    try:
+        os.stat(args.model)
+    except FileNotFoundError as error:
+        hint = "name a model file, or what uma build wrote"
+        raise UsageError(f"there is no file {args.model}", hint=hint) from error
+    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
+    if not args.target:
+        raise UsageError(f"{doing} a model file needs --target", hint="for example --target c")
+    return None
+
+
 def target_text(text: str) -> str:
     """The text of a target, read from the file where ``text`` is the name of one: it ends with ``.json``.
 
@@ -295,6 +329,14 @@ def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, st
             raise UsageError(f"--{option} gives {first!r} twice")
         found[first] = second
     return found
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether an argument names an artifact, a folder or an archive, and not the file of a model."""
+    from ..artifact.archive import is_archive
+
+    # (A path raises where its name is too long.)
+    return os.path.isdir(path) or is_archive(path)
 
 
 def make_inputs(args: argparse.Namespace, declared: Sequence[TensorRecord]) -> dict[str, np.ndarray]:

@@ -62,29 +62,13 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import finish_build, start_build
-    from ..pipeline.machine_code import machine_code
-    from ..pipeline.stages import STAGES
-    from ..program import Program, plan
-    from ..reports.costs import counted_by_region
-    from ..reports.explain import end_of_proofs, explain
-    from ..reports.streams import streams
-    from ..runtime.tensors import random_array
+    from ..reports.explain import end_of_proofs, explain_loaded
 
     members, loaded = read_model(args, out)
-    # Who compiles loops itself is known once these are what is compiled, which takes time.
-    asks = out.verbose or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
-    until = STAGES[-1] if args.stream or args.count or asks else "lower"
-    build = start_build(loaded, members, until, progress=out.step)
-    form = build.run(loaded.form, until)
-    found = explain(build, costs=True)
-    counted: dict[str, int | None] = {}
-    if args.count:
-        out.step("count")
-        artifact = finish_build(build, loaded)
-        inputs = enumerate(artifact.record.inputs)
-        given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
-        counted = counted_by_region(found.costs, artifact.profile(given, 1))
+    found = explain_loaded(
+        loaded, members, count=args.count, stream=args.stream, brought=out.verbose, progress=out.step
+    )
+    counted = found.counted_cycles
     free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
     size = f"{len(found.ops)} ops{free} in {len(found.layers)} layers, {found.macs:,} multiply-accumulates (MACs)"
     out.line(f"{found.name}: {size}")
@@ -112,18 +96,11 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.columns(
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
-    brought = machine_code(form, members).brought if isinstance(form, Program) else {}
-    for line in end_of_proofs(brought):
+    for line in end_of_proofs(found.brought):
         out.line(line)
-    record = {**found.record(), "brought": {k: list(v) for k, v in brought.items()}, "notes": list(loaded.notes)}
-    if counted:
-        record["regions"] = [{**row, "counted_cycles": counted[row["name"]]} for row in record["regions"]]
-    if isinstance(form, Program) and args.stream:
-        fed = streams(form, plan(form), members)
-        for stream in fed:
-            for line in stream.lines():
-                out.line(line)
-        record["streams"] = [stream.record() for stream in fed]
-    out.notes(loaded.notes)
-    out.result(record)
+    for stream in found.streams or ():
+        for line in stream.lines():
+            out.line(line)
+    out.notes(found.notes)
+    out.result(found.record())
     return 0

@@ -1,4 +1,4 @@
-"""``uma export``: an artifact in a form that a plugin brings."""
+"""``uma export``: an artifact in the form of a build system, or in one that a plugin brings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "export",
         help="hand an artifact on in another form",
-        description="Write an artifact in a form that the plugin of a target kind brings: for its tools, for a board.",
+        description="Write an artifact as a build system takes it, or in a form that a plugin brings.",
         allow_abbrev=False,
     )
-    parser.add_argument("artifact", metavar="ARTIFACT", type=Path, help="folder of the artifact")
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path, help="folder or .zip of the artifact")
     parser.add_argument(
-        "--format", metavar="KIND.NAME", default="", help="the form; without it, the error says which there are"
+        "--format",
+        metavar="FORMAT",
+        default="",
+        help="cmake, arduino, platformio, zephyr, esp-idf, or KIND.NAME of a plugin; without it, the error says which "
+        "there are",
     )
     parser.add_argument(
         "-o", "--output", metavar="OUT", type=Path, help="a folder that is new or empty (default: build/NAME-FORMAT)"

@@ -18,7 +18,7 @@ from ..target.values import shorten
 
 __all__ = ["SCHEMA_VERSION", "Output", "own_stdout"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of what ``--json`` prints. Grows when a field changes its meaning or goes; new fields may come at any time."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from .common import (
     add_model_arguments,
     add_output_arguments,
     make_inputs,
+    model_or_artifact,
     read_model,
 )
 from .output import Output
@@ -43,7 +43,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Run a model or an artifact on this machine. This executes its code: run only what you trust.",
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="MODEL|ARTIFACT", type=Path, help="a model file, or a folder of uma build")
+    parser.add_argument(
+        "model", metavar="MODEL|ARTIFACT", type=Path, help="a model file, or an artifact, folder or .zip"
+    )
     add_model_arguments(parser, target_required=False)
     add_input_arguments(parser)
     parser.add_argument("--outputs", metavar="OUT.npz", type=Path, help="write the outputs under their names")
@@ -53,19 +55,27 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help=f"time every layer instead: medians of --repeat runs (default: {_PROFILED_RUNS})",
     )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE.json",
+        type=Path,
+        help="write the calls of a profile as tracks for a trace viewer, Perfetto for example",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..lowering.blame import blaming_sources
-    from ..runtime.files import save_arrays
+    from ..reports.trace import trace
+    from ..runtime.files import save_arrays, write_plain
 
     if args.repeat is not None and args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat} is not positive")
     artifact, members, costs = _artifact(args, out)
     inputs = make_inputs(args, artifact.record.inputs)
-    if args.repeat is not None and not args.profile and artifact.emulator is not None:
+    profiled = args.profile or args.trace is not None
+    if args.repeat is not None and not profiled and artifact.emulator is not None:
         what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
         raise UsageError(what, hint="leave it out")
     result: dict[str, Any] = {"name": artifact.name}
@@ -74,7 +84,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     estimates: dict[str, dict[str, Any]] = {}
     simulated = [device.label for device in artifact.record.devices if device.simulated]
     out.step("compile and run")
-    if args.profile:
+    if profiled:
         with blaming_sources(members):
             profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
         outputs = dict(profile.outputs)
@@ -87,6 +97,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         outputs = session.run(inputs)
         if args.repeat is not None:
             result.update(runs=args.repeat, median_us=_median_us(session.invoke, args.repeat), simulated=simulated)
+    if args.trace is not None and profile is not None:
+        write_plain(args.trace, trace(artifact.record, profile), "the trace")
     if args.outputs is not None:
         save_arrays(args.outputs, outputs, "the outputs")
 
@@ -106,23 +118,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
 def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | None, tuple[RegionCost, ...]]:
     """What to run; where it was built just now, the targets; and for a profile what their regions are to cost."""
-    if os.path.isdir(args.model):
-        from ..artifact import load
-
-        if args.target or args.name or args.shape or args.state or args.constant or args.pin:
-            hint = "--target, --name, --shape, --constant, --pin and --state go with model files"
-            raise UsageError("an artifact is built already", hint=hint)
-        return load(args.model), None, ()
-    try:
-        os.stat(args.model)
-    except FileNotFoundError as error:
-        hint = "name a model file, or a folder that uma build wrote"
-        raise UsageError(f"there is no file {args.model}", hint=hint) from error
-    except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{str(args.model)!r} cannot be read: {why}") from error
-    if not args.target:
-        raise UsageError("running a model file needs --target", hint="for example --target c")
+    if (artifact := model_or_artifact(args, "running")) is not None:
+        return artifact, None, ()
     from ..pipeline.driver import finish_build, start_build
     from ..reports.costs import region_costs
 
@@ -130,7 +127,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes)
-    costs = region_costs(build) if args.profile else ()
+    costs = region_costs(build) if args.profile or args.trace else ()
     return artifact, members, costs
 
 

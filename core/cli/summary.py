@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..artifact import Artifact, ArtifactRecord
+    from ..artifact import ArtifactRecord, Footprint
     from ..reports.explain import Explanation
 
-__all__ = ["footprint", "memory_map", "say_footprint", "say_map", "say_shares", "shares_record"]
+__all__ = ["memory_map", "say_footprint", "say_map", "say_shares", "shares_record"]
 
 
 def shares_record(found: Explanation | None, why: str) -> list[dict[str, Any]] | None:
@@ -52,60 +52,20 @@ def _percent(share: float) -> str:
     return f"{math.floor(share * 1000) / 10}%"  # rounded up it might look like all
 
 
-def footprint(artifact: Artifact, code_bytes: int | None, stack_bytes: int | None) -> dict[str, int | None]:
-    """The memory that a model takes, in bytes; a sum with a part that is not known is not known.
-
-    Args:
-        artifact: the model.
-        code_bytes: its machine code; None where it was not compiled.
-        stack_bytes: of one run; None where the compiler does not tell.
-    """
-    inputs, outputs = (
-        sum(one.bytes for one in artifact.record.buffers if one.role == role) for role in ("input", "output")
-    )
-    rom = (artifact.constant_bytes, code_bytes)
-    ram = (artifact.arena_bytes, artifact.state_bytes, inputs, outputs, stack_bytes)
+def say_footprint(memory: Footprint) -> dict[str, str]:
+    """The memory that a model takes for people, as rows of a table."""
+    state = {"state": memory.state_bytes} if memory.state_bytes else {}
+    ram = {"arena": memory.arena_bytes, **state, "inputs": memory.input_bytes, "outputs": memory.output_bytes}
     return {
-        "rom_bytes": _sum(rom),
-        "constant_bytes": artifact.constant_bytes,
-        "code_bytes": code_bytes,
-        "ram_bytes": _sum(ram),
-        "arena_bytes": artifact.arena_bytes,
-        "state_bytes": artifact.state_bytes,
-        "input_bytes": inputs,
-        "output_bytes": outputs,
-        "stack_bytes": stack_bytes,
+        "ROM": _told(memory.rom_bytes, {"weights": memory.constant_bytes, "code": memory.code_bytes}),
+        "RAM": _told(memory.ram_bytes, {**ram, "stack": memory.stack_bytes}),
     }
 
 
-def _sum(parts: Sequence[int | None]) -> int | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
-def say_footprint(memory: dict[str, int | None]) -> dict[str, str]:
-    """The same for people, as rows of a table."""
-    return {
-        "ROM": _told(memory, {"weights": "constant_bytes", "code": "code_bytes"}),
-        "RAM": _told(
-            memory,
-            {
-                "arena": "arena_bytes",
-                **({"state": "state_bytes"} if memory["state_bytes"] else {}),
-                "inputs": "input_bytes",
-                "outputs": "output_bytes",
-                "stack": "stack_bytes",
-            },
-        ),
-    }
-
-
-def _told(memory: dict[str, int | None], parts: dict[str, str]) -> str:
-    values = {name: memory[field] for name, field in parts.items()}
-    known = sum(value for value in values.values() if value is not None)
-    unknown = [name for name, value in values.items() if value is None]
+def _told(known: int, parts: Mapping[str, int | None]) -> str:
+    unknown = [name for name, value in parts.items() if value is None]
     whole = f"{known:,} bytes" + (f" without the {' and the '.join(unknown)}" if unknown else "")
-    shown = (f"{name} {'unknown' if value is None else f'{value:,}'}" for name, value in values.items())
+    shown = (f"{name} {'unknown' if value is None else f'{value:,}'}" for name, value in parts.items())
     return f"{whole}: {', '.join(shown)}"
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import PluginError, UsageError
+from ..errors import UsageError
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
 from .output import Output
 
@@ -78,31 +78,30 @@ def _words(attribute: Attribute) -> str:
 
 
 def _list(host: PluginHost, out: Output) -> int:
-    from ..target import Alias
-    from ..target.forms import COMPOSITE_KIND
+    from ..reports.asked import targets
     from ..target.kind import COMPOSITE
-    from ..target.project import project_targets
 
-    installed = host.kinds()
-    if not installed:
+    found = targets(host)
+    if not (found.aliases or found.unusable or set(found.kinds) - {COMPOSITE}):
         out.line("no target kinds are installed; a plugin brings them: pip install PLUGIN")
-    kinds = {**installed, COMPOSITE: COMPOSITE_KIND}
-    for name, found in kinds.items():
-        if isinstance(found, PluginError):
-            out.line(f"{name}: cannot be used: {found.what}")
-        elif isinstance(found, Alias):
-            out.line(f"{name}: {found.help} (stands for {_shown(found.expands_to)})")
-        else:
-            out.line(f"{name}: {found.help} ({found.device_type}{', host' if found.is_host else ''})")
-    project = project_targets()
-    for name, alias in project.items():
-        taken = "; but a plugin has this name, and goes before it" if name in kinds else ""
+    lines = {
+        name: f"{one.help} ({one.device_type}{', host' if one.is_host else ''})" for name, one in found.kinds.items()
+    }
+    lines |= {name: f"{one.help} (stands for {_shown(one.expands_to)})" for name, one in found.aliases.items()}
+    lines |= {name: f"cannot be used: {error.what}" for name, error in found.unusable.items()}
+    for name in sorted(lines, key=lambda name: (name == COMPOSITE, name)):
+        out.line(f"{name}: {lines[name]}")
+    for name, alias in found.project.items():
+        taken = "; but a plugin has this name, and goes before it" if name in lines else ""
         out.line(f"{name}: {alias.help} (stands for {_shown(alias.expands_to)}{taken})")
-    found_kinds = [_as_json(k) for k in kinds.values() if not isinstance(k, (Alias, PluginError))]
-    aliases = [_alias_as_json(a) for a in kinds.values() if isinstance(a, Alias)]
-    tags = [{**_alias_as_json(alias), "hidden": name in kinds} for name, alias in project.items()]
-    faults = [{"name": n, "error": e.what} for n, e in kinds.items() if isinstance(e, PluginError)]
-    out.result({"kinds": found_kinds, "aliases": aliases, "tags": tags, "unusable": faults})
+    out.result(
+        {
+            "kinds": [_as_json(kind) for kind in found.kinds.values()],
+            "aliases": [_alias_as_json(alias) for alias in found.aliases.values()],
+            "tags": [{**_alias_as_json(alias), "hidden": name in lines} for name, alias in found.project.items()],
+            "unusable": [{"name": name, "error": error.what} for name, error in found.unusable.items()],
+        }
+    )
     return 0
 
 

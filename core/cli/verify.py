@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,33 +82,26 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..lowering.blame import blaming_sources
     from ..pipeline.driver import build_loaded
-    from ..reports.oracles import ORACLES, kept_states
-    from ..reports.samples import LABELS, SAMPLES_EMULATED, check_count, data_set, filled
-    from ..reports.verify import verify
+    from ..reports.asked import check_options, verify_loaded
+    from ..reports.samples import LABELS
 
-    check_count(args.samples)
-    if not args.step_limit > 0:
-        raise UsageError(f"--step-limit {args.step_limit:g} is no time", hint="give a positive number of seconds")
+    check_options(args.samples, args.step_limit)
     members, loaded = read_model(args, out)
     artifact = build_loaded(loaded, members, progress=out.step)
-    declared = artifact.record.inputs
-    arrays = given_inputs(args, declared, LABELS)
-    given = data_set(arrays, declared, artifact.record.outputs, str(args.inputs or "--input"))
-    count = args.samples
-    if count is None and artifact.emulator is not None:
-        count = max(SAMPLES_EMULATED, len(given))
-    samples = list(filled(given, declared, count))
-    oracle = None
-    if args.against != "builtin":
-        kept = kept_states(loaded.form, states(args))
-        shapes_given = [row.shape for row in declared]
-        oracle = args.against, partial(ORACLES[args.against], args.model, shapes_given, kept, loaded.constants)
-    with blaming_sources(members):
-        found = verify(
-            loaded, artifact, members, samples, oracle=oracle, progress=out.step, step_limit_s=args.step_limit
-        )
+    found = verify_loaded(
+        loaded,
+        artifact,
+        members,
+        given_inputs(args, artifact.record.inputs, LABELS),
+        file=args.model,
+        states=states(args),
+        samples=args.samples,
+        against=args.against,
+        step_limit_s=args.step_limit,
+        where=str(args.inputs or "--input"),
+        progress=out.step,
+    )
 
     out.notes(loaded.notes)
     wrong = [check for check in found.kernels if not check.difference.ok]

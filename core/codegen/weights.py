@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ..errors import UsageError
 from ..program import Buffer, Plan, Program
 
 __all__ = [
     "Weights",
+    "array_of_assembly",
     "array_text",
     "assemble",
     "assembly_text",
@@ -141,6 +144,23 @@ def array_text(name: str, weights: Weights) -> str:
             "",
         ]
     )
+
+
+def array_of_assembly(name: str, assembly: bytes, data: bytes) -> bytes:
+    """``NAME_weights.c`` of the same constants.
+
+    Args:
+        name: of the model.
+        assembly: ``NAME_weights.S``, as `assembly_text` makes it.
+        data: what that includes.
+
+    Raises:
+        UsageError: it was not made so, and says no alignment.
+    """
+    found = re.search(rb"^ +\.balign ([1-9][0-9]{0,8})$", assembly, re.MULTILINE)
+    if found is None:
+        raise UsageError(f"{name}_weights.S does not say how the weights are aligned", hint="build the model again")
+    return array_text(name, Weights(data, {}, int(found[1]))).encode()
 
 
 def _crc_of_nibble(value: int) -> int:

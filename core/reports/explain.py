@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,15 +13,25 @@ from ..contract.cost import Cost
 from ..errors import RequirementError, UsageError
 from ..lowering.blame import blaming
 from ..lowering.graph import has_loops
+from ..lowering.members import Members
+from ..markup import Child, element, html_of, table
 from ..partition import OpRecord
-from ..pipeline.stages import Build
+from ..pipeline.driver import LoadedModel, finish_build, start_build
+from ..pipeline.machine_code import machine_code
+from ..pipeline.stages import STAGES, Build
+from ..program import Program, plan
 from ..relay.expr import Call, Function
 from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
-from .costs import RegionCost, region_costs
+from ..runtime.tensors import random_array
+from ..target.values import shorten
+from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
+from .streams import Stream, streams
 
-__all__ = ["Explanation", "Share", "explain", "require_offload"]
+__all__ = ["Explanation", "Share", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
+
+_NAME_CHARS = 60
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,10 @@ class Explanation:
         costs: of the regions; empty where nobody asked.
         accelerators: those of the labels that are no hosts'.
         forms: how many channels hosts requantise in ``float32``, ``float64`` and ``integer``, of sums one each.
+        counted_cycles: what devices counted in one run of each region, by its name; empty where nobody asked.
+        brought: the kernels that a target's plugin made itself of their loops, by the label of the target.
+        streams: what accelerators are fed; None where nobody asked.
+        notes: what the front-end did that the model's user may want to know.
     """
 
     name: str
@@ -62,15 +76,19 @@ class Explanation:
     costs: tuple[RegionCost, ...] = ()
     accelerators: tuple[str, ...] = ()
     forms: Mapping[str, int] = field(default_factory=dict)
+    counted_cycles: Mapping[str, int | None] = field(default_factory=dict)
+    brought: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    streams: tuple[Stream, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
-        owned = {label: [op for op in self.counted if self._runs(op) == label] for label in self.labels}
+        owned = {label: [op for op in self.counted if self.runs(op) == label] for label in self.labels}
         return tuple(
             Share(label, len(ops), sum(op.macs for op in ops), self._cost(label)) for label, ops in owned.items()
         )
 
-    def _runs(self, op: OpRecord) -> str:
+    def runs(self, op: OpRecord) -> str:
         """The label of the target that runs an op."""
         return op.owner or op.host or self.host
 
@@ -104,6 +122,13 @@ class Explanation:
         """Why targets did not take what a later one has, the reason that costs most multiply-accumulates first."""
         return reason_counts(self.layers, self._before)
 
+    def reasons_of(self, layer: Layer) -> tuple[tuple[str, str], ...]:
+        """Label and reason of each target that comes first and did not take an op of a layer, each once."""
+        found = (
+            (r.owner, r.sentence) for op in layer.ops if not op.is_free for r in op.why if r.owner in self._before(op)
+        )
+        return tuple(dict.fromkeys(found))
+
     def layer_lines(self, layers: Sequence[Layer] | None = None) -> Iterator[str]:
         """For each layer a line for each place that it went to, and one below for each reason of a target that comes
         first and did not take it.
@@ -125,19 +150,44 @@ class Explanation:
                     yield f"    not {reason.owner}: {reason.sentence}"
 
     def _place(self, op: OpRecord) -> str:
-        place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self._runs(op)
+        place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.runs(op)
         return place if op.pin is None else f"{place}, pinned to {op.pin}"
 
     def _before(self, op: OpRecord) -> Sequence[str]:
-        return self.labels[: self.labels.index(self._runs(op))]
+        return self.labels[: self.labels.index(self.runs(op))]
+
+    def _repr_html_(self) -> str:
+        """Who has how much, and each layer with where it went and why not elsewhere."""
+        shares = [
+            (one.label, f"{one.ops:,}", f"{one.macs:,}", f"{one.macs / (self.macs or 1):.1%}") for one in self.shares()
+        ]
+        layers: list[Sequence[Child]] = []
+        for layer in self.layers:
+            counted = [op for op in layer.ops if not op.is_free]
+            places = ", ".join(dict.fromkeys(self._place(op) for op in counted)) or "free"
+            why = [element("div", None, f"not {owner}: {sentence}") for owner, sentence in self.reasons_of(layer)]
+            names = element("bdi", None, shorten(", ".join(layer.layers), _NAME_CHARS))
+            layers.append(
+                (layer.name, names, f"{layer.macs:,}" if layer.macs else "", places, element("div", None, *why))
+            )
+        head = ("layer", "names", "MACs", "on", "why not elsewhere")
+        return html_of(
+            element(
+                "div",
+                None,
+                table(f"Where {self.name} goes", ("target", "ops", "MACs", "share"), shares, (1, 2, 3)),
+                table("Layers", head, layers, (2,)),
+            )
+        )
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         shares = [
             {"target": s.label, "ops": s.ops, "macs": s.macs, "cost": s.cost and s.cost.record()} for s in self.shares()
         ]
-        regions = [one.record() for one in self.costs]
-        ops = [{**op.record(), "owner": self._runs(op)} for op in self.ops]
+        counted = {name: {"counted_cycles": cycles} for name, cycles in self.counted_cycles.items()}
+        regions = [{**one.record(), **counted.get(one.region, {})} for one in self.costs]
+        ops = [{**op.record(), "owner": self.runs(op)} for op in self.ops]
         numbers = {id(op): number for number, op in enumerate(self.ops)}
         layers = [
             {
@@ -158,6 +208,9 @@ class Explanation:
             "reasons": [one.record() for one in self.reasons()],
             "layers": layers,
             "ops": ops,
+            "brought": {label: list(names) for label, names in self.brought.items()},
+            "notes": list(self.notes),
+            **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
         }
 
 
@@ -186,6 +239,48 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
         forms[found.form] += found.channels
     shown = dict(sorted(forms.items()))
     return Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
+
+
+def explain_loaded(
+    loaded: LoadedModel,
+    members: Members,
+    *,
+    count: bool = False,
+    stream: bool = False,
+    brought: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Where the ops of a model that was read go; with what accelerators are to take, as their plugins estimate it.
+
+    Args:
+        loaded: the model.
+        members: the targets.
+        count: also run it once, on random inputs, for the cycles that devices count.
+        stream: also tell what accelerators are fed.
+        brought: also tell which kernels plugins make themselves. It is told anyway where an accelerator's may do so.
+        progress: told of each stage that begins.
+
+    Raises:
+        UsageError: as `explain`.
+        ModelError, PluginError, ToolchainError: as `finish_build`.
+    """
+    # Who compiles loops itself is known once these are what is compiled, which takes time.
+    asks = brought or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
+    until = STAGES[-1] if stream or count or asks else "lower"
+    build = start_build(loaded, members, until, progress=progress)
+    form = build.run(loaded.form, until)
+    found = replace(explain(build, costs=True), notes=loaded.notes)
+    if count:
+        if progress is not None:
+            progress("count")
+        artifact = finish_build(build, loaded)
+        inputs = enumerate(artifact.record.inputs)
+        given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
+        found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
+    if isinstance(form, Program):
+        fed = tuple(streams(form, plan(form), members)) if stream else None
+        found = replace(found, brought=machine_code(form, members).brought, streams=fed)
+    return found
 
 
 def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ModelError, UsageError
 from ..plain_files import open_plain, size_of
@@ -15,7 +16,7 @@ from ..plain_files import open_plain, size_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_arrays", "read_plain", "save_arrays", "write_whole"]
+__all__ = ["read_arrays", "read_plain", "save_arrays", "write_plain", "write_whole"]
 
 _MAX_UNPACKED_BYTES = 1 << 29
 """What a compressed file may take in memory, beyond its own size: a small one could fill all there is."""
@@ -114,6 +115,18 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], what: str) -> None
                 np.lib.format.write_array(file, array, allow_pickle=False)
     try:
         write_whole(path, content.getvalue())
+    except OSError as error:
+        raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error
+
+
+def write_plain(path: Path, plain: Any, what: str) -> None:
+    """Write plain data as JSON.
+
+    Raises:
+        UsageError: the file cannot be written; ``what`` says in the message what should have been.
+    """
+    try:
+        write_whole(path, (json.dumps(plain, separators=(",", ":"), allow_nan=False) + "\n").encode())
     except OSError as error:
         raise UsageError(f"cannot write {what}: {error.strerror}", where=str(path)) from error
 

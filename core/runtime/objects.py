@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["OBJECTS_FOLDER", "is_as_written", "write_objects"]
+__all__ = ["OBJECTS_FOLDER", "is_as_written", "object_files", "write_objects"]
 
 OBJECTS_FOLDER = "objects"
 """In a saved artifact, what was compiled for other machines: a folder for each host, with an object for each source."""
@@ -18,12 +18,16 @@ _MAX_DIGESTS_BYTES = 1 << 20
 
 def write_objects(folder: Path, objects: Mapping[str, bytes]) -> None:
     """Write objects, ``LABEL/NAME.c.o`` to content, below ``folder``, which is made, and their digests besides."""
-    for name, content in objects.items():
+    for name, content in object_files(objects).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def object_files(objects: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What is written of objects, by its path in the folder: they, and their digests."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(objects.items())}
-    folder.joinpath(_DIGESTS).write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8", newline="\n")
+    return {**objects, _DIGESTS: (json.dumps(digests, indent=1) + "\n").encode()}
 
 
 def is_as_written(folder: Path) -> bool:

@@ -53,7 +53,7 @@ def draw(scan: npt.NDArray[Any], logits: npt.NDArray[Any]) -> str:
     shares = powers / powers.sum()
     try:
         "░▒▓█│┌┐└┘─▏▎▍▌▋▊▉".encode(sys.stdout.encoding or "ascii")
-        plain = False
+        plain = not sys.stdout.isatty()
     except UnicodeEncodeError:
         plain = True
     lines = [

@@ -80,7 +80,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [
-            ("schema_version", 3, "schema_version is 3, expected 7"),
+            ("schema_version", 3, "schema_version is 3, expected 8"),
             ("name", "a-b", "name is 'a-b', which does not match"),
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
@@ -110,6 +110,7 @@ class TestUnsound:
             ("buffers.1.role", "state", "buffer 't0' reaches beyond its memory 'ram', which has 0 bytes"),
             ("buffers.1.pool", None, "buffer 't0' has only one of pool and offset"),
             ("buffers.1.last_step", 1, "buffer 't0' is held from step 0 to step 1"),
+            ("calls.0.finished_step", 1, "call 0 has finished in step 1 of 1"),
             ("buffers.1.first_step", 1, "buffer 't0' is held from step 1 to step 0"),
             ("buffers.1.role", "scratch", "buffers[1].role is 'scratch', expected one of input, output, state"),
             ("calls.0.arguments", ["x", "z"], "a call is given 'z', which is not among the buffers"),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests._support.cmake import CMAKE, needs_cmake
 from tests._support.scale_artifact import FILES, METADATA, artifact_of, changed
 
-CMAKE = shutil.which("cmake")
-needs_cmake = pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")
 HELPER = {"helper.c": "int scale_helper(void);\nint scale_helper(void) { return NEAR; }\n"}
 WEIGHTS = {
     "scale_weights.S": '.globl scale_weights\nscale_weights:\n.incbin "scale_weights.bin"\n',

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,69 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 from tests._support import fake_device as fake
+from tests._support.program_artifact import metadata_of
 from tests._support.programs import kernel
 from tests._support.scale_artifact import artifact_of
 
 from uma.artifact import Artifact, PartCounts, load
-from uma.artifact.describe import buffer_records, call_records, device_record
 from uma.artifact.folder import file_table
-from uma.artifact.record import METADATA_FILE, SCHEMA_VERSION
+from uma.artifact.record import METADATA_FILE
 from uma.artifact.soundness import problem
-from uma.codegen import emit_model
 from uma.codegen.devices import Device
 from uma.contract.drivers import Clock, Parts
 from uma.errors import DeviceError, ModelError, PluginError, UsageError
 from uma.json_record import plain
-from uma.program import Buffer, Call, Program, plan
+from uma.program import Buffer, Call
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
 X = np.array([1, -2, 3, 2**30], np.int32)
-
-
-def metadata_of(program: Program, devices: Mapping[str, Device]) -> tuple[dict[str, str | bytes], dict[str, Any]]:
-    """Files and metadata, as the pipeline makes them."""
-    memory = plan(program)
-    files = emit_model(program, memory, devices)
-
-    def port(name: str) -> list[dict[str, Any]]:
-        return [{"name": name, "identifier": name, "shape": [4], "dtype": "int32", "quantization": None}]
-
-    return dict(files.contents), {
-        "schema_version": SCHEMA_VERSION,
-        "name": program.name,
-        "uma_version": "0.1.0",
-        "plugins": {},
-        "targets": ["c"],
-        "notes": [],
-        "inputs": port("x"),
-        "outputs": port("y"),
-        "arena_bytes": memory.arena_bytes,
-        "constant_bytes": files.constant_bytes,
-        "state": {"bytes": memory.state_bytes, "model": "0" * 64, "tensors": port("h")} if program.states else None,
-        "buffers": plain(buffer_records(program, memory)),
-        "devices": [plain(device_record(devices[label], program, memory)) for label in program.devices],
-        "calls": plain(tuple(call_records(program, devices, "c"))),
-        "compile": {
-            "hosts": [
-                {
-                    "label": "c",
-                    "compiler": None,
-                    "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
-                    "machine": None,
-                    "runner": None,
-                    "sources": list(files.sources),
-                    "objects": [],
-                    "brought": [],
-                    "features": [],
-                }
-            ],
-            "libraries": [],
-            "library_entry": files.entry,
-            "profile": list(files.profile),
-            "example": files.example,
-        },
-    }
-
 
 PROGRAM = fake.chain("a", None, "b", host=kernel([4], 4))
 PARTS = {"count": 1, "counters": ["n"], "locates_faults": False}

@@ -29,7 +29,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
     assert left.value.code == 0
     text = capsys.readouterr().out
     assert re.findall(r"^    (\w+) +\S", text, re.MULTILINE) == [
-        *("build", "run", "verify", "explain", "export", "targets", "plugins", "doctor")
+        *("build", "run", "verify", "explain", "report", "export", "targets", "plugins", "doctor")
     ]
     codes = {cls.exit_code for cls in vars(uma_package.errors).values() if isinstance(cls, type)}
     assert {int(code) for code in re.findall(r"\b(\d) [a-z]", text)} == codes | {0}
@@ -124,7 +124,7 @@ class TestBuild:
 
     def test_stop_after_with_dump_and_json(self, uma: Uma, folder: Path) -> None:
         done = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d", "--json")
-        assert done.json == {"schema_version": 2, "stage": "fuse", "folder": "d"}
+        assert done.json == {"schema_version": 3, "stage": "fuse", "folder": "d"}
         assert sorted(os.listdir(folder / "d")) == ["1-import.py", "2-canonicalise.py", "3-partition.py", "4-fuse.py"]
         assert uma("build", "net.py", "--target", "c", "--stop-after", "import", "--json").json["text"] == NET
         said = uma("build", "net.py", "--target", "c", "--stop-after", "fuse", "--dump", "d").out

@@ -114,7 +114,17 @@ def shell(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 class TestProtocol:
     def test_commands_and_options(self, shell: Shell) -> None:
-        assert shell("uma ") == ["build", "run", "verify", "explain", "export", "targets", "plugins", "doctor"]
+        assert shell("uma ") == [
+            "build",
+            "run",
+            "verify",
+            "explain",
+            "report",
+            "export",
+            "targets",
+            "plugins",
+            "doctor",
+        ]
         assert shell("uma build net.py --st") == ["--state", "--stop-after"]
         assert shell("uma build net.py --stop-after s") == ["simplify", "sequence"]
         assert shell("uma build net.py --partition ") == ["eager"]

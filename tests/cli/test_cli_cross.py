@@ -30,6 +30,7 @@ def test_it_does_not_run_here(uma: Uma, files: None) -> None:
     ("option", "what"),
     [
         (["--profile"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
+        (["--trace", "t.json"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
         (["--repeat", "3"], "--repeat measures runs, and those in qemu-mps2-an386 do not take the time"),
         (["--repeat", "3", "--profile"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
     ],

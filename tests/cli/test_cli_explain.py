@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -494,8 +495,13 @@ class TestProfile:
         install(fake)
         (folder / "d.py").write_text(DOUBLED)
         run = ("run", "d.py", "--target", "fake", "--target", "plain", "--profile", "--repeat", "3")
-        record = uma(*run, "--json").json
+        record = uma(*run, "--json", "--trace", "t.json").json
         assert [(row["layers"], row["device"]) for row in record["profile"]] == [(["rise"], None), (["double"], "fake")]
+        events = json.loads((folder / "t.json").read_text())["traceEvents"]
+        assert [event["name"] for event in events if event["ph"] == "X"] == ["rise", "double"]
+        done = uma(*run, "--trace", "no/t.json")
+        assert done.code == 2
+        assert "cannot write the trace: No such file or directory\n  where: no/t.json" in done.err
         on_host, simulated = record["profile"]
         assert on_host["median_us"] > 0 and on_host["simulator_us"] is None
         assert simulated["median_us"] is None and simulated["simulator_us"] > 0

@@ -1,4 +1,4 @@
-"""``uma export`` and `Artifact.export`: forms that plugins bring, written whole or not at all."""
+"""``uma export`` and `Artifact.export`: forms of build systems and of plugins, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests._support.plugins import entry_of, host_kind, module_of, toy
 from tests._support.small_models import Uma
 
 import uma as uma_package
+from uma.artifact.record import SCHEMA_VERSION
 from uma.errors import PluginError, ToolchainError, UmaError, UsageError
 from uma.hookspecs import Exporter
 from uma.plugins import PluginEntry, PluginHost
@@ -84,35 +85,61 @@ def test_a_plugin_that_is_named_needs_no_part_in_the_artifact(uma: Uma, built: P
     [
         ([], "there is no format '' to export to", ""),
         (["--format", "npu.name"], "there is no format 'npu.name' to export to", "did you mean 'npu.names'? "),
-        (["--format", "cmake"], "there is no format 'cmake' to export to", ""),
+        (["--format", "cmakee"], "there is no format 'cmakee' to export to", "did you mean 'cmake'? "),
+        (["--format", "esp_idf"], "there is no format 'esp_idf' to export to", "did you mean 'esp-idf'? "),
     ],
 )
 def test_without_a_format_there_is_a_list(
     options: list[str], what: str, guess: str, uma: Uma, built: PluginHost, folder: Path
 ) -> None:
     said = uma("export", "net", *options).error(2)
-    formats = "npu.names (a name); npu.image (what is flashed)"
-    assert said == f"{what}\n  where: net\n  hint: {guess}for this artifact there is: {formats}\n"
+    head, formats = said.split("cmake (", 1)
+    assert head == f"{what}\n  where: net\n  hint: {guess}for this artifact there is: "
+    assert all(f"; {name} (" in formats for name in ("arduino", "platformio", "zephyr", "esp-idf"))
+    assert formats.endswith("; npu.names (a name); npu.image (what is flashed)\n")
     assert not (folder / "build").exists()
+
+
+def test_a_build_system_needs_no_plugin(uma: Uma, built: PluginHost, folder: Path) -> None:
+    done = uma("export", "net", "--format", "esp-idf", "--disable-plugin", "npu", "--json")
+    assert done.json["folder"] == str(folder / "build" / "net-esp-idf")
+    assert "src/net.c" in (folder / "build" / "net-esp-idf" / "CMakeLists.txt").read_text()
+    said = uma("export", "net", "--format", "esp-idf").error(2)
+    assert said.startswith("there is something already\n")
+    assert {status.entry.kind: status.state for status in built.plugins()} == {
+        "npu": "found",
+        "other": "found",
+        "plain": "found",
+    }
+
+
+def test_an_archive_is_exported_run_and_of_one_version(uma: Uma, built: PluginHost, folder: Path) -> None:
+    uma_package.load("net").save("net.zip")
+    assert uma("export", "net.zip", "--format", "cmake", "-o", "out").code == 0
+    metadata = folder / "net" / "metadata.json"
+    metadata.write_text(metadata.read_text().replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 6'))
+    said = uma("export", "net", "--format", "cmake", "-o", "old").error(3)
+    assert said.startswith("the artifact was made by an older version of UMA")
+    assert not (folder / "old").exists()
 
 
 def test_there_may_be_none(uma: Uma, installed: Callable[..., PluginHost], folder: Path) -> None:
     installed()
     uma("build", "net.py", "--target", "plain", "-o", "net", "--no-compile", "-q")
     said = uma("export", "net", "--format", "plain.x").error(2)
-    assert said.endswith("hint: none of the plugins that it was built with has one: uma-plain\n")
+    assert "esp-idf (" in said and "plain." not in said.partition("hint:")[2]
 
 
 def test_a_plugin_that_is_gone_has_none(uma: Uma, built: PluginHost, installed: Callable[..., PluginHost]) -> None:
     installed()
     said = uma("export", "net", "--format", "npu.names").error(2)
-    assert "none of the plugins that it was built with has one: uma-npu, uma-plain" in said
+    assert said.startswith("there is no format 'npu.names' to export to") and "a name" not in said
 
 
 def test_a_disabled_plugin_has_none(uma: Uma, built: PluginHost) -> None:
     said = uma("export", "net", "--format", "npu.names", "--disable-plugin", "npu").error(2)
     assert "target kind 'npu' is not there: plugin uma-npu 1.0 is disabled on request" in said
-    assert "has one: uma-npu, uma-plain" in uma("export", "net", "--disable-plugin", "npu").error(2)
+    assert "npu." not in uma("export", "net", "--disable-plugin", "npu").error(2)
 
 
 @pytest.mark.parametrize("there", ["file", "folder"])

@@ -123,6 +123,7 @@ print(hashlib.sha256((print_module(placement.module)[0] + repr(placement.records
 """
 
 
+@pytest.mark.soak
 def test_another_process_places_alike() -> None:
     """Whatever seed strings are hashed with, and wherever objects lie in memory."""
     found = set()

@@ -103,6 +103,7 @@ def frames(count: int = 3) -> list[np.ndarray]:
     return [rng.integers(-128, 128, (1, 6, 6, 3), np.int8) for _ in range(count)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_small_model_on_every_emulator(name: str, plugins: PluginHost) -> None:
     target = plugins.target(TARGETS[name])

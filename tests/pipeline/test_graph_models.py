@@ -29,8 +29,9 @@ ALL = {
 
 def on_graph(target: str) -> str:
     """The target, its host with the table."""
-    if target.startswith("c"):
-        return target.replace("c", "c -executor=graph", 1)
+    *accelerators, last = target.split("; ")
+    if last.split()[0] == "c":
+        return "; ".join((*accelerators, last.replace("c", "c -executor=graph", 1)))
     return f"{target} -host='c -executor=graph'"
 
 

@@ -55,7 +55,7 @@ def large_in_soak(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("name", INT8)
+@pytest.mark.parametrize("name", large_in_soak(INT8))
 def test_int8_tflite_equals_the_reference_kernels(name: str, models: Path, measured: Measured) -> None:
     artifact = artifact_of(models, f"{name}_int8_tflite")
     session = artifact.session()
@@ -163,6 +163,7 @@ def check_sanitized(artifact: Artifact, compiler: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kws_int8_tflite"])
+@pytest.mark.soak
 def test_a_program_of_its_own_under_sanitizers(name: str, models: Path, tmp_path: Path) -> None:
     check_sanitized(artifact_of(models, name), "gcc", tmp_path)
 
@@ -208,6 +209,7 @@ int main(void)
 """
 
 
+@pytest.mark.soak
 def test_two_models_and_two_contexts_in_one_image(models: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:
     kws, ad = built(models / FILES["kws_int8_tflite"], "one"), built(models / FILES["ad_int8_tflite"], "two")
     write(tmp_path, kws, ad)

@@ -43,6 +43,7 @@ def explained(path: Path, members: Members, pins: Pins | None = None) -> Explana
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", [*MODELS[:2], *(pytest.param(name, marks=pytest.mark.soak) for name in MODELS[2:])])
+@pytest.mark.soak
 def test_a_layer_is_pinned_to_each(name: str, models: Path, members: Members) -> None:
     path = models / "mlperf-tiny" / f"{name}.tflite"
     labels = ("small", "stream_machine", "c", "large")

@@ -128,6 +128,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize("path", [*QUICK, *(pytest.param(path, marks=pytest.mark.soak) for path in MODELS)])
+@pytest.mark.soak
 def test_the_texts_of_a_model_print_themselves_again(path: str, models: Path) -> None:
     loaded = load_model(models / path)
     assert isinstance(loaded.form, IRModule)

@@ -166,6 +166,7 @@ def test_okay_nabu_saved_and_loaded(nabu_artifact: Artifact, tmp_path: Path) -> 
         assert [y.tobytes() for y in session.run(frame).values()] == [y.tobytes() for y in other.run(frame).values()]
 
 
+@pytest.mark.soak
 def test_okay_nabu_is_verified(nabu: Path, uma: Uma) -> None:
     done = uma("verify", nabu, "--target", "c", "--against", "litert")
     assert (done.code, done.err) == (0, "")

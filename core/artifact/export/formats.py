@@ -1,15 +1,17 @@
-"""Forms of an artifact that plugins bring, by their names."""
+"""Forms that an artifact is handed on in, by their names: those of build systems, and those that plugins bring."""
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...target.values import shown, suggest
 from ..folder import written_whole
+from .systems import SYSTEMS
 
 if TYPE_CHECKING:
     from ...contract.exporter import Exporter
@@ -28,30 +30,35 @@ def export(artifact: Artifact, name: str, path: Path, host: PluginHost | None = 
     plugin, exporter = _find(artifact, name, host)
     with written_whole(path, "the export", _refuse_to_replace) as staged:
         _refuse_to_replace(Path(os.path.realpath(path)))  # before the work as well
-        plugin.run(f"exporter {name}", functools.partial(exporter.export, artifact, staged))
-        if not any(staged.iterdir()):
-            raise plugin.fault(f"wrote nothing in exporter {name}")
+        if plugin is None:
+            exporter.export(artifact, staged)
+        else:
+            plugin.run(f"exporter {name}", functools.partial(exporter.export, artifact, staged))
+            if not any(staged.iterdir()):
+                raise plugin.fault(f"wrote nothing in exporter {name}")
     return Path(os.path.realpath(path))
 
 
-def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlugin, Exporter]:
-    """The exporter of that name, and its plugin, which is the only one that is imported, unless there is none."""
+def _find(artifact: Artifact, name: object, host: PluginHost) -> tuple[LoadedPlugin | None, Exporter]:
+    """The exporter of that name, and its plugin, which is the only one that is imported; None for one of the core."""
+    if isinstance(name, str) and name in SYSTEMS:
+        return None, SYSTEMS[name]
     kind, dot, _ = name.partition(".") if isinstance(name, str) else ("", "", "")
-    there: dict[str, Exporter] = {}
+    there: Mapping[str, Exporter] = {}
     if dot and host.promises(kind):
         plugin = host.plugin_for(kind)
         there = _exporters(plugin)
         if name in there:
             return plugin, there[name]
+    every = {**SYSTEMS, **there}
     for plugin in _builders(artifact, host):
-        there |= _exporters(plugin)
-    guess = suggest(name, there) if isinstance(name, str) else ""
-    known = "; ".join(f"{one.name} ({one.help})" for one in there.values())
-    none = f"none of the plugins that it was built with has one: {', '.join(artifact.record.plugins)}"
+        every |= _exporters(plugin)
+    guess = suggest(name, every) if isinstance(name, str) else ""
+    known = "; ".join(f"{one.name} ({one.help})" for one in every.values())
     raise UsageError(
         f"there is no format {shown(name)} to export to",
         where=artifact.name,
-        hint=f"{guess}for this artifact there is: {known}" if known else none,
+        hint=f"{guess}for this artifact there is: {known}",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...compilers import native_flags
 from ..record import ArtifactRecord, HostRecord
 
-__all__ = ["is_complete", "makefile_products", "makefile_text"]
+__all__ = ["included_files", "is_complete", "makefile_products", "makefile_text"]
 
 
 def makefile_text(record: ArtifactRecord) -> str:
@@ -25,9 +25,6 @@ def makefile_text(record: ArtifactRecord) -> str:
     libraries = _libraries(record)
     program, example = f"{name}_example", how.example
     compiled = [*(source for host in how.hosts for source in host.sources), example]
-    brought = [name for host in how.hosts for name in host.objects]
-    apart = {*compiled, *brought, *how.profile, how.library_entry, "CMakeLists.txt", "Makefile"}
-    included = sorted(set(record.files) - apart)
     linked = " ".join(f"-l{row}" for row in (*dict.fromkeys(row.name for row in how.libraries), "m"))
     made = [*libraries]
     if is_complete(record):
@@ -38,7 +35,7 @@ def makefile_text(record: ArtifactRecord) -> str:
         "# Builds the model and its example program. For another machine: make CC=... CFLAGS=... LDFLAGS=...",
         *_settings(first),
         f"LDLIBS = {linked}",
-        f"INCLUDED = {' '.join(included)}",
+        f"INCLUDED = {' '.join(included_files(record))}",
         "",
         f"all: {' '.join(made)}",
         "",
@@ -61,6 +58,14 @@ def is_complete(record: ArtifactRecord) -> bool:
     is the firmware's."""
     machine = record.compile.hosts[0].own_machine
     return not record.compile.remote_hosts and (machine is None or not machine.is_bare)
+
+
+def included_files(record: ArtifactRecord) -> list[str]:
+    """The files that sources include: headers, and the weights as bytes."""
+    how = record.compile
+    sources = [name for host in how.hosts for name in (*host.sources, *host.objects)]
+    apart = {*sources, *how.profile, how.example, how.library_entry, "CMakeLists.txt", "Makefile"}
+    return sorted(set(record.files) - apart)
 
 
 def makefile_products(record: ArtifactRecord) -> list[str]:

@@ -86,6 +86,7 @@ class Encoder:
 @pytest.mark.parametrize(
     ("batch", "length", "width", "heads"), [(1, 128, 128, 2), (3, 17, 60, 5), (2, 1, 24, 3), (1, 7, 5, 1)]
 )
+@pytest.mark.soak
 def test_blocks_are_those_of_onnxruntime(
     target: str,
     tmp_path: Path,

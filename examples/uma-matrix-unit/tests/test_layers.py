@@ -171,6 +171,7 @@ def test_many_layers_that_are_taken_are_exact(layer: Layer, machine: Machine) ->
         check(layer, machine)
 
 
+@pytest.mark.soak
 def test_a_residual_is_added_before_the_one_requantisation() -> None:
     """Another tensor, and the data once more; in tiles, in blocks of channels, times what takes several weights."""
     for residual, again, machine in ((-128, True, LARGE), (254, False, SMALL), (2032, False, LARGE)):
@@ -277,7 +278,7 @@ TARGETS = ["matrix_unit -activation_bytes=512 -weight_bytes=256 -accumulator_byt
 DRAWN = st.lists(layers(), min_size=8, max_size=8), st.sampled_from(TARGETS)
 
 
-@settings(max_examples=2, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=1, phases=[Phase.reuse, Phase.generate])
 @given(*DRAWN)
 def test_compiled_layers_are_exact_on_the_simulator(drawn: list[Layer], target: str) -> None:
     check_compiled(drawn, target)

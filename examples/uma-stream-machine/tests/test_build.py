@@ -91,6 +91,7 @@ def matrix_unit() -> None:
     pytest.importorskip("uma_matrix_unit")
 
 
+@pytest.mark.few(4)
 @runs(*TARGETS)
 def test_models_are_exact(models: Path, name: str, targets: str) -> None:
     path = models / "mlperf-tiny" / f"{name}.tflite"
@@ -112,6 +113,7 @@ def test_nearly_all_of_the_work_is_done_by_accelerators(models: Path, name: str,
 
 
 @pytest.mark.parametrize("targets", ["stream", "both"])
+@pytest.mark.soak
 def test_cycles_are_those_that_were_estimated(models: Path, targets: str) -> None:
     path = models / "mlperf-tiny" / "pretrainedResnet_quant.tflite"
     loaded = load_model(path)
@@ -249,6 +251,7 @@ def test_streams_are_explained(models: Path) -> None:
     assert (weights.blob, weights.rows) == ("weights", ())
 
 
+@pytest.mark.soak
 def test_a_saved_model_is_clean_under_sanitizers(models: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:
     path = models / "mlperf-tiny" / "kws_ref_model.tflite"
     uma.build(path, ["matrix_unit", "stream_machine", "c"], plugins=PLUGINS).save(tmp_path)

@@ -183,7 +183,7 @@ def test_what_is_taken_is_exact(machine: Any, laid_out: Any, network: Function, 
     check(machine, laid_out, network, weight_bytes, None)
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(st.lists(networks(), min_size=3, max_size=3), st.sampled_from(TARGETS))
 def test_compiled_networks_are_exact(drawn: list[Function], targets: tuple[str, ...]) -> None:
     pytest.importorskip("uma_matrix_unit")

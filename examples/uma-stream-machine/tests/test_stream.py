@@ -47,7 +47,7 @@ def inputs_of(extern: Extern) -> list[np.ndarray]:
     return [rng.integers(-128, 128, b.shape).astype(np.int8) for b in extern.buffers("input")]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_a_wait_that_is_missing_is_a_hazard(extern: Extern, machine: Any, laid_out: Any) -> None:
     """Each of them alone, as well as every wait for one command less. Of long streams some forty, evenly."""
     layout = laid_out(extern, inputs_of(extern))

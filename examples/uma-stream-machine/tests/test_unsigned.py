@@ -57,6 +57,7 @@ def test_the_offloaded_share_is_that_of_the_twin(tmp_path: Path, kind: str, targ
 
 @pytest.mark.parametrize("kind", ["tflite", "onnx"])
 @pytest.mark.parametrize("targets", TARGETS)
+@pytest.mark.soak
 def test_a_model_of_uint8_is_exact(tmp_path: Path, kind: str, targets: str) -> None:
     model = written(tmp_path, kind, "uint8")
     with uma.build(model, [*TARGETS[targets], "c"], plugins=PLUGINS).session() as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from uma_ultratrail.cost import layer_cycles
 from uma_ultratrail.image import Image, Transfer
@@ -60,6 +61,7 @@ def image_of(layer: Convolution, machine: Machine) -> Image:
     )
 
 
+@pytest.mark.soak
 def test_the_formula_is_within_two_percent(simulators: Any, record_property: Any) -> None:
     rng, cases, estimates = np.random.default_rng(0), [], []
     for _ in range(LAYERS):

@@ -93,6 +93,7 @@ def ran(artifact: Artifact, frames: np.ndarray) -> np.ndarray:
         pytest.param("average", 1000, marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.soak
 def test_many_inputs_are_exact(folder: Path, form: PoolForm, count: int) -> None:
     """As integers in numpy, as onnxruntime, and as the host alone computes them."""
     path, frames = folder / f"{form}.onnx", NET.inputs(count, 1)
@@ -139,6 +140,7 @@ def test_what_is_estimated_is_what_is_counted(folder: Path) -> None:
     assert cost.bytes_moved is not None and abs(cost.bytes_moved / 4 - counted["port_words"]) <= 3
 
 
+@pytest.mark.soak
 def test_every_kernel_is_verified_against_its_reference(folder: Path) -> None:
     members = resolve_targets("ultra_trail", PLUGINS)
     loaded = load_model(folder / "sum.onnx", members)
@@ -147,6 +149,7 @@ def test_every_kernel_is_verified_against_its_reference(folder: Path) -> None:
     assert "ultra_trail" in {kernel.target for kernel in found.kernels}
 
 
+@pytest.mark.soak
 def test_a_saved_model_is_clean_under_sanitizers(folder: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not on PATH")

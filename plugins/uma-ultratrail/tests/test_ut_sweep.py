@@ -135,7 +135,7 @@ def check(found: list[Case], dim: int, weight_bits: int, feature_bits: int, fold
                     np.testing.assert_array_equal(next(made)[0], output[at])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dim, weight_bits, feature_bits", MACHINES[::3])
 def test_random_networks_are_exact(dim: int, weight_bits: int, feature_bits: int, tmp_path: Path) -> None:
     found = cases(0, 8, 5, dim, weight_bits, feature_bits)

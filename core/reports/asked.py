@@ -1,0 +1,232 @@
+"""``uma.explain``, ``uma.verify`` and ``uma.targets``: what the commands of these names print, as typed results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..arguments import told
+from ..artifact import Artifact
+from ..errors import PluginError, UsageError
+from ..floating_point import default_mode
+from ..frontends.fixed import Fixed
+from ..lowering.blame import blaming_sources
+from ..lowering.members import Members, TargetLike, resolve_targets
+from ..partition import Partitioner
+from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
+from ..pipeline.pins import Pins
+from ..plugins import PluginHost, default_host
+from ..target import Alias, TargetKind
+from ..target.forms import COMPOSITE_KIND
+from ..target.kind import COMPOSITE
+from ..target.project import project_targets
+from .explain import Explanation, explain_loaded
+from .oracles import ORACLES, kept_states
+from .samples import SAMPLES_EMULATED, check_count, data_set, filled
+from .verification import Verification
+from .verify import verify as compare
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["InstalledTargets", "check_options", "explain", "targets", "verify", "verify_loaded"]
+
+
+def explain(
+    model: Model,
+    target: TargetLike,
+    *,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    partition: str | Partitioner = "eager",
+    plugins: PluginHost | None = None,
+    count: bool = False,
+) -> Explanation:
+    """Where every op of a model goes, and why not elsewhere.
+
+    Args:
+        model, target, shapes, states, constants, pins, partition, plugins: as for `uma.build`.
+        count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
+            its code.
+
+    Raises:
+        UsageError: as for `uma.build`; or the model was lowered already, and has no ops.
+        ModelError, RequirementError, PluginError, ToolchainError: as for `uma.build`.
+    """
+    host = _host(plugins)
+    with default_mode():
+        members = resolve_targets(target, host, partition)
+        loaded = load_model(model, members, shapes=shapes, states=states, constants=constants, pins=pins)
+        return explain_loaded(loaded, members, count=count, brought=True)
+
+
+def verify(
+    model: Model,
+    target: TargetLike,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
+    pins: Pins | None = None,
+    partition: str | Partitioner = "eager",
+    plugins: PluginHost | None = None,
+    samples: int | None = None,
+    against: str = "builtin",
+    step_limit_s: float = 60.0,
+) -> Verification:
+    """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
+
+    Args:
+        model, target, shapes, states, constants, pins, partition, plugins: as for `uma.build`.
+        inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
+            ``labels``, where accuracy is asked for.
+        samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
+        against: ``builtin``, the references alone; or another runtime besides, ``litert`` or ``onnxruntime``.
+        step_limit_s: how long one step may take before it counts as hanging.
+
+    Returns:
+        What was found; `Verification.ok` says whether all agrees.
+
+    Raises:
+        UsageError: as for `uma.build`; or ``samples``, ``against`` or ``step_limit_s`` make no sense, or another
+            runtime is to read what is no model file.
+        ModelError: as for `uma.build`; or an input does not fit.
+        RequirementError, PluginError, ToolchainError, DeviceError: as for `uma.build` and `Artifact.run`.
+    """
+    host = _host(plugins)
+    if against != "builtin" and against not in ORACLES:
+        raise UsageError(f"{told(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
+    check_options(samples, step_limit_s)
+    file = Path(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else None
+    if against != "builtin" and file is None:
+        raise UsageError(f"{against} reads model files alone", hint="give the path of one")
+    with default_mode():
+        members = resolve_targets(target, host, partition)
+        loaded = load_model(model, members, shapes=shapes, states=states, constants=constants, pins=pins)
+        artifact = build_loaded(loaded, members)
+        return verify_loaded(
+            loaded,
+            artifact,
+            members,
+            inputs or {},
+            file=file,
+            states=states or {},
+            samples=samples,
+            against=against,
+            step_limit_s=step_limit_s,
+        )
+
+
+def check_options(samples: int | None, step_limit_s: float) -> None:
+    """That samples and the limit of a step make sense, before anything is built.
+
+    Raises:
+        UsageError: they do not.
+    """
+    check_count(samples)
+    if not step_limit_s > 0:
+        raise UsageError(f"a step limit of {step_limit_s:g} is no time", hint="give a positive number of seconds")
+
+
+def verify_loaded(
+    loaded: LoadedModel,
+    artifact: Artifact,
+    members: Members,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    file: Path | None,
+    states: Mapping[str, str],
+    samples: int | None,
+    against: str,
+    step_limit_s: float,
+    where: str = "the inputs",
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """As `verify`, of a model that was read and built.
+
+    Args:
+        loaded, artifact, members: the model, what it became, and its targets.
+        inputs, states, samples, against, step_limit_s: as for `verify`.
+        file: of the model; another runtime reads it.
+        where: names the inputs in errors.
+        progress: told of each part of the work that begins.
+    """
+    declared = artifact.record.inputs
+    given = data_set(dict(inputs), declared, artifact.record.outputs, where)
+    if samples is None and artifact.emulator is not None:
+        samples = max(SAMPLES_EMULATED, len(given))
+    fed = list(filled(given, declared, samples))
+    oracle = None
+    if against != "builtin":
+        assert file is not None
+        kept = kept_states(loaded.form, states)
+        oracle = against, partial(ORACLES[against], file, [row.shape for row in declared], kept, loaded.constants)
+    with blaming_sources(members):
+        return compare(loaded, artifact, members, fed, oracle=oracle, progress=progress, step_limit_s=step_limit_s)
+
+
+@dataclass(frozen=True)
+class InstalledTargets:
+    """What can be built for.
+
+    Args:
+        kinds: target kinds by name, the composite among them.
+        aliases: of plugins.
+        project: the targets that the project names in ``[tool.uma.targets]``; a kind or alias of the same name goes
+            before one.
+        unusable: names that plugins promise and cannot be had, and why.
+    """
+
+    kinds: Mapping[str, TargetKind]
+    aliases: Mapping[str, Alias]
+    project: Mapping[str, Alias]
+    unusable: Mapping[str, PluginError]
+
+    def __getitem__(self, name: str) -> TargetKind | Alias:
+        """What a name stands for.
+
+        Raises:
+            KeyError: for nothing.
+            PluginError: its plugin cannot be used.
+        """
+        if name in self.unusable:
+            raise self.unusable[name]
+        for named in (self.kinds, self.aliases, self.project):
+            if name in named:
+                return named[name]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in named for named in (self.kinds, self.aliases, self.project))
+
+
+def targets(plugins: PluginHost | None = None) -> InstalledTargets:
+    """What can be built for here: the kinds and aliases of installed plugins, which are imported, and the project's.
+
+    Raises:
+        ProjectError: what the project's file says of targets is wrong.
+    """
+    kinds: dict[str, TargetKind] = {}
+    aliases: dict[str, Alias] = {}
+    unusable: dict[str, PluginError] = {}
+    for name, found in _host(plugins).kinds().items():
+        if isinstance(found, PluginError):
+            unusable[name] = found
+        elif isinstance(found, Alias):
+            aliases[name] = found
+        else:
+            kinds[name] = found
+    return InstalledTargets({**kinds, COMPOSITE: COMPOSITE_KIND}, aliases, project_targets(), unusable)
+
+
+def _host(plugins: PluginHost | None) -> PluginHost:
+    if plugins is not None and not isinstance(plugins, PluginHost):
+        raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
+    return plugins or default_host()

@@ -1,0 +1,251 @@
+"""Limits on what a model may take: RAM and ROM of its host, cycles of each accelerator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..artifact.footprint import Footprint, memory_peaks
+from ..contract.cost import Cost
+from ..errors import RequirementError
+from ..project import ProjectError, find_project
+
+if TYPE_CHECKING:
+    from ..artifact import Artifact, ArtifactRecord
+    from .costs import RegionCost
+
+__all__ = ["LIMITS", "Cycles", "Limit", "accelerator_cycles", "project_limits", "require_limits", "units"]
+
+LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
+"""The limits, by the names of options and settings, and how much K is of each; M is K of K, G is K of M."""
+
+_AMOUNT = re.compile(r"([0-9]{1,15})([KMG]?)", re.ASCII | re.IGNORECASE)
+_SHOWN = 5
+"""How many buffers, layers or regions are named."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a model may take.
+
+    Args:
+        amount: bytes, or cycles.
+        said: where it was said, for errors.
+    """
+
+    amount: int
+    said: str
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """What one run takes of an accelerator.
+
+    Args:
+        label: of the accelerator.
+        cycles: None where nobody tells.
+        how: ``counted`` by its simulator in a run on random inputs, or ``estimated`` by its plugin.
+        regions: the regions that take most by the plugin's estimates, with their layers, as lines for people.
+    """
+
+    label: str
+    cycles: int | None
+    how: str
+    regions: tuple[str, ...]
+
+
+def units(text: str, name: str) -> int:
+    """``64K`` as a number.
+
+    Args:
+        text: a number, or one with ``K``, ``M`` or ``G`` behind it, in either case.
+        name: of the limit.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no amount: write it like 64K")
+    power = " KMG".index(found[2].upper() or " ")
+    return int(found[1]) * int(LIMITS[name] ** power)
+
+
+def project_limits() -> dict[str, Limit]:
+    """What the project limits: ``max-ram``, ``max-rom`` and ``max-cycles`` in ``[tool.uma]``, by name.
+
+    Raises:
+        ProjectError: as `find_project`; or a limit is no amount.
+    """
+    project = find_project()
+    if project is None:
+        return {}
+    found = {}
+    for name in LIMITS:
+        value = project.settings.get(name)
+        if value is None:
+            continue
+        try:
+            amount = units(value if isinstance(value, str) else str(value) if type(value) is int else "", name)
+        except ValueError as error:
+            where, hint = f"{project.path}, in [tool.uma]", f'write {name} = "64K", or a whole number'
+            raise ProjectError(f"{name} is no amount", where=where, hint=hint) from error
+        found[name] = Limit(amount, f"{name} in [tool.uma] of pyproject.toml")
+    return found
+
+
+def accelerator_cycles(artifact: Artifact, costs: Sequence[RegionCost], compiles: bool = True) -> tuple[Cycles, ...]:
+    """What one run takes of each accelerator: as its simulator counts, else as its plugin estimates.
+
+    Args:
+        artifact: the model.
+        costs: what its regions are estimated to take.
+        compiles: whether it may be compiled and run.
+
+    Raises:
+        ToolchainError, RequirementError, DeviceError: as of `Artifact.run`.
+    """
+    record = artifact.record
+    runs = compiles and (artifact.is_native or artifact.emulator is not None)
+    counters = _counted(artifact) if runs and record.devices and all(one.simulated for one in record.devices) else {}
+    clocks = {device.label: "cycles" if device.clock is None else device.clock.cycles for device in record.devices}
+    found = []
+    for label in dict.fromkeys([*(one.label for one in costs), *clocks]):
+        own = [one for one in costs if one.label == label]
+        named = sorted(own, key=lambda one: -(0 if one.cost is None else one.cost.cycles or 0))
+        counted = counters.get(label, {}).get(clocks.get(label, ""))
+        total = Cost.total([one.cost for one in own if one.cost is not None])
+        estimated = total.cycles if total is not None and all(one.cost is not None for one in own) else None
+        cycles = counted if counted is not None else None if estimated is None else round(estimated)
+        how = "estimated" if counted is None else "counted"
+        found.append(Cycles(label, cycles, how, tuple(map(_region, named[:_SHOWN]))))
+    return tuple(found)
+
+
+def _counted(artifact: Artifact) -> dict[str, dict[str, int]]:
+    """What the devices count in a run on random inputs."""
+    from ..runtime.tensors import random_array
+
+    inputs = enumerate(artifact.record.inputs)
+    given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
+    with artifact.session() as session:
+        session.run(given)
+        return {label: dict(counters) for label, counters in session.counters().items()}
+
+
+def _region(one: RegionCost) -> str:
+    cycles = "unknown" if one.cost is None or one.cost.cycles is None else f"{one.cost.cycles:,.0f} cycles"
+    return f"{one.region}, {cycles}, estimated: {_few(one.layers)}"
+
+
+def require_limits(
+    record: ArtifactRecord, memory: Footprint, limits: dict[str, Limit], cycles: Sequence[Cycles] = ()
+) -> None:
+    """Check that a model takes no more than it may.
+
+    Args:
+        record: of its artifact.
+        memory: what it takes.
+        limits: by name.
+        cycles: what it takes of accelerators; needed where these are limited.
+
+    Raises:
+        RequirementError: it takes more, or it is not known whether it does; says what takes most, and what to change.
+    """
+    problems: list[tuple[list[str], str]] = []
+    if limit := limits.get("max-ram"):
+        problems += _ram(record, memory, limit)
+    if limit := limits.get("max-rom"):
+        problems += _rom(record, memory, limit)
+    if limit := limits.get("max-cycles"):
+        problems += _cycles(cycles, limit)
+    if problems:
+        lines = [line for told, _ in problems for line in told]
+        hint = "; ".join(dict.fromkeys(hint for _, hint in problems))
+        raise RequirementError("\n".join(lines), where=record.name, hint=hint)
+
+
+def _over(what: str, taken: int, limit: Limit, unit: str) -> str:
+    return f"{what} {taken:,} {unit}, {limit.amount:,} are allowed by {limit.said}"
+
+
+def _ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
+    if memory.ram_bytes <= limit.amount:
+        return
+    parts = {
+        "arena": memory.arena_bytes,
+        "state": memory.state_bytes,
+        "inputs": memory.input_bytes,
+        "outputs": memory.output_bytes,
+        "stack": memory.stack_bytes or 0,
+    }
+    lines = [_over("the model takes", memory.ram_bytes, limit, "bytes of RAM")]
+    lines.append(f"    {', '.join(f'{name} {size:,}' for name, size in parts.items() if size)}")
+    floats = False
+    at = ""
+    for peak in memory_peaks(record):
+        if peak.is_device:
+            continue
+        call = record.calls[peak.step] if peak.step < len(record.calls) else None
+        at = _few(call.layers) if call is not None and call.layers else f"step {peak.step}"
+        lines.append(f"    alive at the peak of {peak.pool}, step {peak.step} ({at}):")
+        lines += [f"      {one.name}: {one.bytes:,} bytes, {one.dtype}{list(one.shape)}" for one in peak.alive[:_SHOWN]]
+        if len(peak.alive) > _SHOWN:
+            lines.append(f"      and {len(peak.alive) - _SHOWN} more")
+        floats = floats or any(one.dtype == "float32" for one in peak.alive[:1])
+    largest = max(parts, key=lambda name: parts[name])
+    hints = {
+        "arena": f"make what {at} takes or gives smaller, or have an accelerator compute it in parts"
+        + (": of int8 instead of float32 it is a quarter" if floats else ""),
+        "state": "most of it is what the model keeps from run to run: keep fewer steps, or quantise them",
+        "inputs": "most of it is the inputs: give a smaller shape",
+        "outputs": "most of it is the outputs: leave out those that nobody reads",
+        "stack": "most of it is the stack of kernels: -opt=s keeps less there, and so do loops without vectors",
+    }
+    yield lines, hints[largest]
+
+
+def _rom(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
+    if memory.rom_bytes <= limit.amount:
+        if memory.code_bytes is None:
+            what = f"{limit.said} allows {limit.amount:,} bytes of ROM, and how much the code takes is not known"
+            yield [what], "leave out --no-compile, and have a C compiler: nothing was compiled"
+        return
+    lines = [_over("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
+    code = "unknown" if memory.code_bytes is None else f"{memory.code_bytes:,}"
+    lines.append(f"    weights {memory.constant_bytes:,}, code {code}")
+    calls = sorted((call for call in record.calls if call.constant_bytes), key=lambda call: -call.constant_bytes)
+    lines += [f"      weights of {_few(call.layers)}: {call.constant_bytes:,} bytes" for call in calls[:_SHOWN]]
+    floats = any(one.role == "constant" and one.dtype == "float32" for one in record.buffers)
+    if memory.constant_bytes < (memory.code_bytes or 0):
+        yield (
+            lines,
+            "most of it is code: -opt=s makes it smaller, and several models share kernels with -executor=graph",
+        )
+    elif floats:
+        yield lines, "most of it is weights: of int8 instead of float32 they are a quarter"
+    else:
+        yield lines, "most of it is weights: make the layers above smaller"
+
+
+def _cycles(cycles: Sequence[Cycles], limit: Limit) -> Iterator[tuple[list[str], str]]:
+    if not cycles:
+        what = f"{limit.said} allows {limit.amount:,} cycles of each accelerator, and the model runs on none"
+        yield [what], "name an accelerator by --target, or leave the limit out: the cycles of hosts are not counted"
+    for one in cycles:
+        if one.cycles is None:
+            what = f"{limit.said} allows {limit.amount:,} cycles, and how many {one.label!r} takes is not known"
+            yield [what], "its plugin estimates none, and it has no simulator that counts them here"
+        elif one.cycles > limit.amount:
+            lines = [_over(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
+            yield (
+                [*lines, *(f"    {line}" for line in one.regions)],
+                ("make the layers above smaller, or pin some of them to another target"),
+            )
+
+
+def _few(names: Sequence[str]) -> str:
+    first = ", ".join(repr(name) for name in names[:3]) or "no layer"
+    return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")

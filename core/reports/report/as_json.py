@@ -1,0 +1,15 @@
+"""A report as JSON: its records, field by field."""
+
+from __future__ import annotations
+
+import json
+
+from ...json_record import plain
+from .records import Report
+
+__all__ = ["as_json"]
+
+
+def as_json(report: Report) -> str:
+    """The text of the file; fields are described in `records`."""
+    return json.dumps(plain(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

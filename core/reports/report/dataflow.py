@@ -1,0 +1,82 @@
+"""Which op of a model takes what from which, and what each is given and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
+from ...relay.module import IRModule
+from ...relay.op import Op
+from ...relay.types import TensorType, TupleType, Type
+from ...relay.visit import children, post_order
+
+__all__ = ["OpFlow", "op_flows"]
+
+
+@dataclass(frozen=True)
+class OpFlow:
+    """An op among others.
+
+    Args:
+        inputs: the positions of the ops whose values it takes, in order.
+        constant_bytes: of the constants that it takes.
+        output: the type of what it gives; of several tensors the first's.
+        output_bytes: of all that it gives.
+    """
+
+    inputs: tuple[int, ...]
+    constant_bytes: int
+    output: TensorType
+    output_bytes: int
+
+
+def op_flows(module: IRModule) -> tuple[OpFlow, ...]:
+    """The ops that ``main`` computes, also those in functions that it calls, in the order of `Placement.records`."""
+    found: list[OpFlow] = []
+    stack = [_Frame(module.main, {}, None)]
+    while stack:
+        frame = stack[-1]
+        expr = next(frame.rest, None)
+        if expr is None:
+            stack.pop()
+            if frame.call is not None:
+                stack[-1].sources[frame.call] = frame.sources[frame.function.body]
+            continue
+        given = sorted({source for child in children(expr) for source in frame.sources[child]})
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            frame.sources[expr] = (len(found),)
+            tensors = _tensors(expr.type)
+            constants = {child for child in expr.args if isinstance(child, Constant)}
+            constant_bytes = sum(child.tensor.nbytes for child in constants)
+            found.append(OpFlow(tuple(given), constant_bytes, tensors[0], sum(one.nbytes for one in tensors)))
+        elif isinstance(expr, Call):
+            called = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
+            frame.sources[expr] = tuple(given)
+            if isinstance(called, Function):
+                args: dict[Expr, tuple[int, ...]] = {
+                    param: frame.sources[arg] for param, arg in zip(called.params, expr.args, strict=True)
+                }
+                stack.append(_Frame(called, args, expr))
+        elif not isinstance(expr, Var) or expr not in frame.sources:
+            frame.sources[expr] = tuple(given)
+    return tuple(found)
+
+
+class _Frame:
+    """A function whose ops are looked at.
+
+    Args:
+        function: the function.
+        sources: the ops that its parameters come from.
+        call: of it, in the function that the frame below has; None of ``main``.
+    """
+
+    def __init__(self, function: Function, sources: Mapping[Expr, tuple[int, ...]], call: Call | None) -> None:
+        self.function, self.call = function, call
+        self.sources: dict[Expr, tuple[int, ...]] = {**sources}
+        self.rest: Iterator[Expr] = iter(post_order(function.body))
+
+
+def _tensors(given: Type) -> tuple[TensorType, ...]:
+    return given.fields if isinstance(given, TupleType) else (given,) if isinstance(given, TensorType) else ()

@@ -1,0 +1,1 @@
+"""The keyword spotter as firmware: `make` writes, compiles and runs it."""

@@ -1,0 +1,1 @@
+"""How the model and its clips were made: speech, augmentation, training, evaluation. The demo uses nothing of it."""
