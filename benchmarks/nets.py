@@ -36,7 +36,7 @@ class Net:
     def constant(self, value: object, dtype: str = "float32") -> str:
         """A constant."""
         name = f"c{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name))
+        self._constants.append(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
         return name
 
     def weight(self, shape: Sequence[int], terms: int) -> str:
@@ -45,9 +45,14 @@ class Net:
 
     def op(self, kind: str, *inputs: str, **attrs: Any) -> str:
         """A node; gives its result."""
+        return self.ops(kind, 1, *inputs, **attrs)[0]
+
+    def ops(self, kind: str, count: int, *inputs: str, **attrs: Any) -> list[str]:
+        """A node with so many results."""
         name = f"v{len(self._nodes)}"
-        self._nodes.append(helper.make_node(kind, inputs, [name], name, **attrs))
-        return name
+        results = [name, *(f"{name}_{index}" for index in range(1, count))]
+        self._nodes.append(helper.make_node(kind, inputs, results, name, **attrs))
+        return results
 
     def conv(self, x: str, channels: tuple[int, int], kernel: Sequence[int], stride: int = 1, groups: int = 1) -> str:
         """A convolution with bias that keeps the extents, but for the stride."""
