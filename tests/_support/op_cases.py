@@ -251,8 +251,8 @@ def softmax(c: Choice, name: str) -> Call:
     return on(name, (data, c.of(*FLOATS)), axis=axis(c, data))
 
 
-@case("nn.layer_norm")
-def layer_norm(c: Choice, name: str) -> Call:
+@case("nn.layer_norm", "nn.rms_norm")
+def norm(c: Choice, name: str) -> Call:
     data = shape(c)
     axes = tuple(c.of(d, d - len(data)) for d in range(len(data)) if c.of(True, False))
     return on(name, (data, c.of(*FLOATS)), axis=axes, epsilon=c.of(1e-5, 0.25))

@@ -331,10 +331,10 @@ UNITS = [
     )),
     Unit("nn.softmax", (var("float32", *SQUARE),), {"axis": -1}, (Other("axis", 0),), exact=False),
     Unit("nn.log_softmax", (var("float32", *SQUARE),), {"axis": -1}, (Other("axis", 0),), exact=False),
-    Unit("nn.layer_norm", (var("float32", *SQUARE),), {"axis": (-1,), "epsilon": 1e-5}, (
+    *(Unit(name, (var("float32", *SQUARE),), {"axis": (-1,), "epsilon": 1e-5}, (
         Other("axis", (0,)),
         Other("epsilon", 4.0),
-    ), exact=False),
+    ), exact=False) for name in ("nn.layer_norm", "nn.rms_norm")),
     Unit("nn.leaky_relu", (var("float32", *SQUARE),), {"alpha": 0.25}, (Other("alpha", 0.5),)),
     Unit("nn.gelu", (var("float64", *SQUARE),), {"approximate": "none"}, (Other("approximate", "tanh"),), exact=False),
     Unit("take", (var("int8", *SQUARE), var("int32", SQUARE[0])), {"axis": 0}, (Other("axis", 1),)),

@@ -151,6 +151,10 @@ RULES: dict[str, tuple[Expr, Expr]] = {
         call("nn.layer_norm", transpose(X, 0, 3, 1, 2), axis=(1,)),
         transpose(call("nn.layer_norm", X, axis=(3,)), 0, 3, 1, 2),
     ),
+    "rms norm": (
+        call("nn.rms_norm", transpose(X, 0, 3, 1, 2), axis=(1,)),
+        transpose(call("nn.rms_norm", X, axis=(3,)), 0, 3, 1, 2),
+    ),
     "stretched": (
         call("broadcast_to", transpose(X, 0, 3, 1, 2), shape=(2, 1, 3, 4, 5)),
         transpose(call("broadcast_to", X, shape=(2, 1, 4, 5, 3)), 0, 1, 4, 2, 3),

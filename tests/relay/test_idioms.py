@@ -76,6 +76,8 @@ GELU, BY_TANH = call("nn.gelu", X), call("nn.gelu", X, approximate="tanh")
 SWISH = call("nn.hard_swish", X)
 LEAKY = call("nn.leaky_relu", X, alpha=float(np.float32(0.1)))
 NORM = call("nn.layer_norm", X, axis=(-1,), epsilon=EPSILON)
+RMS = call("nn.rms_norm", X, axis=(-1,), epsilon=EPSILON)
+SQUARES = plus(mean(mul(X, X), -1), EPSILON)
 
 TOGETHER: dict[str, tuple[Expr, Expr]] = {
     "gelu as of PyTorch": (mul(mul(X, plus(erf(div(X, ROOT)), 1)), 0.5), GELU),
@@ -111,6 +113,10 @@ TOGETHER: dict[str, tuple[Expr, Expr]] = {
         div(centred(X, 0, 2), root(X, 0, 2)),
         call("nn.layer_norm", X, axis=(0, 2), epsilon=EPSILON),
     ),
+    "rms norm": (div(X, call("sqrt", SQUARES)), RMS),
+    "rms norm of a power": (div(X, call("sqrt", plus(EPSILON, mean(power(X, 2), -1)))), RMS),
+    "rms norm by rsqrt": (mul(call("rsqrt", SQUARES), X), RMS),
+    "rms norm by a product": (mul(X, div(f32(1), call("sqrt", SQUARES))), RMS),
 }
 
 APART: dict[str, Expr] = {
@@ -130,6 +136,10 @@ APART: dict[str, Expr] = {
     "layer norm of other axes": div(centred(X, -1), root(X, -2)),
     "layer norm of another number": div(centred(X, -1), root(Y, -1)),
     "layer norm without a root": div(centred(X, -1), plus(mean(mul(centred(X, -1), centred(X, -1)), -1), 1e-5)),
+    "rms norm of another number": div(Y, call("sqrt", SQUARES)),
+    "rms norm of fourth powers": div(X, call("sqrt", plus(mean(mul(mul(X, X), mul(X, X)), -1), EPSILON))),
+    "rms norm without a root": div(X, SQUARES),
+    "rms norm with the root inside": div(X, plus(call("sqrt", mean(mul(X, X), -1)), EPSILON)),
     "layer norm with epsilons": div(
         centred(X, -1), call("sqrt", plus(mean(mul(centred(X, -1), centred(X, -1)), -1), const(np.ones(4, np.float32))))
     ),
@@ -155,7 +165,7 @@ def test_idioms(name: str) -> None:
 @pytest.mark.parametrize("name", APART)
 def test_what_only_resembles_an_idiom_stays(name: str) -> None:
     ops = {e.op_name for e in post_order(canonical_of(APART[name]).main.body) if isinstance(e, Call)}
-    assert not ops & {"nn.gelu", "nn.hard_swish", "nn.leaky_relu", "nn.layer_norm"}
+    assert not ops & {"nn.gelu", "nn.hard_swish", "nn.leaky_relu", "nn.layer_norm", "nn.rms_norm"}
 
 
 def test_an_idiom_has_the_layers_and_the_pin_of_all_that_it_was() -> None:

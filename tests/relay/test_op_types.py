@@ -101,6 +101,8 @@ REFUSED: list[tuple[str, tuple[tuple[tuple[int, ...], str], ...], dict[str, Any]
     ("broadcast_to", (((2,), F),), {"shape": (3,)}, "shapes (2,), (3,) do not broadcast"),
     ("broadcast_to", (((2, 1), F),), {"shape": (3,)}, "shape (2, 1) does not broadcast to (3,)"),
     ("nn.layer_norm", (((2,), F),), {"epsilon": -1, "axis": ()}, "its epsilon is -1.0"),
+    ("nn.rms_norm", (((2,), F),), {"epsilon": math.inf, "axis": ()}, "its epsilon is inf"),
+    ("nn.rms_norm", (((2,), I8),), {"axis": ()}, "it takes float tensors, not int8"),
     ("nn.layer_norm", (((2,), I8),), {"axis": ()}, "it takes float tensors, not int8"),
     ("negative", (((2,), "uint8"),), {}, "it takes signed numbers, not uint8"),
     ("logical_or", (((2,), I8), ((2,), I8)), {}, "it takes bool, not int8"),

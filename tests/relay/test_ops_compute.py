@@ -193,6 +193,7 @@ NAN = float("nan")
         (on("nn.pad", ((1,), "float32"), pad_width=(1, 1), pad_value=-np.inf), [3], [-np.inf, 3, -np.inf]),
         (on("nn.pad", ((), "int8"), pad_width=()), 3, 3),
         (on("nn.layer_norm", ((2, 2), "float32"), axis=(-1,), epsilon=0), [[1, 3], [-5, 7]], [[-1, 1], [-1, 1]]),
+        (on("nn.rms_norm", ((2, 2), "float32"), axis=(1,), epsilon=0), [[1, 7], [-5, 5]], [[0.2, 1.4], [-1, 1]]),
         (on("take", ((11,), "float32"), ((), "int64"), axis=0), list(range(11)), 10),
         (on("strided_slice", ((3,), "int8"), begin=(2,), end=(-1,), strides=(-(2**40),)), [1, 2, 3], [3]),
         (on("minimum", ((2,), "float32"), ((), "float32")), [NAN, 20], [NAN, 10]),

@@ -1,8 +1,9 @@
-"""Layer normalisation."""
+"""Normalisations over axes: by mean and variance, or by the mean square alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -37,32 +38,63 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     return result
 
 
+def _rms_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    wide = data.astype(np.float64)
+    squares = np.square(wide).mean(normalise_axes(attrs.axis, data.ndim), keepdims=True)
+    result: np.ndarray = (wide / np.sqrt(squares + attrs.epsilon)).astype(data.dtype)
+    return result
+
+
+class _Over:
+    """What is computed of a tensor over some of its axes."""
+
+    def __init__(self, attrs: Attrs, out: TensorType) -> None:
+        self.out, self.epsilon = out, attrs.epsilon
+        self.axes = normalise_axes(attrs.axis, len(out.shape))
+        self.kept = [d for d in range(len(out.shape)) if d not in self.axes]
+        self.outer = [out.shape[d] for d in self.kept]
+        self.count = float(math.prod(out.shape[d] for d in self.axes))
+
+    def rest(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
+        """An index of the whole tensor, without the axes."""
+        return tuple(index[d] for d in self.kept)
+
+    def total(self, term: Callable[..., Any], axis: str, name: str) -> te.Tensor:
+        """The sums over the axes of what ``term`` gives at an index."""
+        inner = {d: te.reduce_axis(self.out.shape[d], f"{axis}{d}") for d in self.axes}
+
+        def at(*index: Any) -> te.Reduction:
+            left = iter(index)
+            whole = [inner[d] if d in inner else next(left) for d in range(len(self.out.shape))]
+            return te.sum(term(*whole), tuple(inner.values()))
+
+        return te.compute(self.outer, at, name)
+
+    def scaled(self, data: te.Tensor, name: str) -> te.Tensor:
+        """``data`` over the root of its mean square with epsilon."""
+        squares = self.total(lambda *i: data[i] * data[i], "j", "squares")
+        root = te.compute(self.outer, lambda *i: Call("sqrt", squares[i] / self.count + self.epsilon), "root")
+        inverse = te.compute(self.outer, lambda *i: Imm(1.0, self.out.dtype) / root[i], "inverse")
+        return te.compute(self.out.shape, lambda *i: data[i] * inverse[self.rest(i)], name)
+
+
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
-    axes = normalise_axes(attrs.axis, len(out.shape))
-    kept = [d for d in range(len(out.shape)) if d not in axes]
-    outer = [out.shape[d] for d in kept]
-    count = float(math.prod(out.shape[d] for d in axes))
+    over = _Over(attrs, out)
+    total = over.total(lambda *i: data[i], "k", "total")
+    centred = te.compute(out.shape, lambda *i: data[i] - total[over.rest(i)] / over.count, "centred")
+    return over.scaled(centred, "layer_norm")
 
-    def rest(index: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(index[d] for d in kept)
 
-    def whole(index: tuple[Any, ...], inner: dict[int, te.IterVar]) -> tuple[Any, ...]:
-        left = iter(index)
-        return tuple(inner[d] if d in inner else next(left) for d in range(len(out.shape)))
+def _rms_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    return _Over(attrs, out).scaled(data, "rms_norm")
 
-    one, two = ({d: te.reduce_axis(out.shape[d], f"{name}{d}") for d in axes} for name in "kj")
-    total = te.compute(outer, lambda *i: te.sum(data[whole(i, one)], tuple(one.values())), "total")
-    centred = te.compute(out.shape, lambda *i: data[i] - total[rest(i)] / count, "centred")
 
-    def square(*index: Any) -> te.Reduction:
-        deviation = centred[whole(index, two)]
-        return te.sum(deviation * deviation, tuple(two.values()))
-
-    squares = te.compute(outer, square, "squares")
-    root = te.compute(outer, lambda *i: Call("sqrt", squares[i] / count + attrs.epsilon), "root")
-    inverse = te.compute(outer, lambda *i: Imm(1.0, out.dtype) / root[i], "inverse")
-    return te.compute(out.shape, lambda *i: centred[i] * inverse[rest(i)], "layer_norm")
-
+_ATTRS = (
+    Attr("axis", Ints(), "axes to normalise over; () is all of them"),
+    Attr("epsilon", Real, "added to what the root is taken of", default=1e-5),
+)
 
 register_op(
     Op(
@@ -70,13 +102,24 @@ register_op(
         doc="(data - mean) / sqrt(variance + epsilon), for floats: mean, and mean of squared deviations from it, over "
         "axes. Scale and bias are a product and a sum of their own.",
         inputs=("data",),
-        attrs=(
-            Attr("axis", Ints(), "axes to normalise over; () is all of them"),
-            Attr("epsilon", Real, "added to the variance", default=1e-5),
-        ),
+        attrs=_ATTRS,
         infer=_infer,
         reference=_reference,
         compute=_compute,
+        kind="opaque",
+    )
+)
+
+register_op(
+    Op(
+        name="nn.rms_norm",
+        doc="data / sqrt(mean of squares + epsilon), for floats, the mean over axes (Zhang and Sennrich, 2019). "
+        "A scale is a product of its own.",
+        inputs=("data",),
+        attrs=_ATTRS,
+        infer=_infer,
+        reference=_rms_reference,
+        compute=_rms_compute,
         kind="opaque",
     )
 )

@@ -244,6 +244,21 @@ def _layer_norm(expr: Call) -> Call | None:
     return None
 
 
+def _rms_norm(expr: Call) -> Call | None:
+    """x / sqrt(mean(x**2) + epsilon)."""
+    for data, root in _orders(expr) if expr.op_name == "multiply" else (expr.args,):
+        total = _under_root(root, inverse=expr.op_name == "multiply")
+        if total is None:
+            continue
+        for mean, epsilon in _orders(total):
+            added, square = _number(epsilon), _mean_of(mean)
+            if added is None or square is None or not 0 <= added < math.inf or not _is_square(square, data):
+                continue
+            if isinstance(mean, Call):
+                return call("nn.rms_norm", data, axis=mean.attrs.axis, epsilon=added)
+    return None
+
+
 def _under_root(expr: Expr, inverse: bool) -> Call | None:
     """The sum whose square root ``expr`` is, or 1 over it where it is ``inverse``."""
     if not isinstance(expr, Call):
@@ -324,8 +339,8 @@ _SHORTER: dict[str, tuple[Callable[[Call], Expr | None], ...]] = {
 """What says with constants what another op says without."""
 
 _IDIOMS: dict[str, tuple[Callable[[Call], Call | None], ...]] = {
-    "multiply": (_layer_norm, _gelu, _hard_swish),
-    "divide": (_layer_norm, _gelu, _hard_swish),
+    "multiply": (_layer_norm, _rms_norm, _gelu, _hard_swish),
+    "divide": (_layer_norm, _rms_norm, _gelu, _hard_swish),
     "maximum": (_leaky_maximum,),
     "where": (_leaky_choice,),
     "add": (_leaky_sum,),

@@ -191,6 +191,7 @@ _RENAMED: dict[str, Callable[[dict[str, Any], Axes], Renamed]] = {
     "mean": _reduced,
     "qnn.sum": _reduced,
     "nn.layer_norm": _normalised,
+    "nn.rms_norm": _normalised,
     "broadcast_to": _stretched,
     "nn.pad": _per_dimension("pad_width"),
     "strided_slice": _per_dimension("begin", "end", "strides"),
