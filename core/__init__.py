@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .errors import UmaError
     from .hookspecs import Code, hookimpl
     from .pipeline import build
+    from .quantisation import quantize
     from .relay import IRModule
     from .reports.asked import explain, targets, verify
     from .runtime.state import SessionState
@@ -40,6 +41,7 @@ __all__ = [
     "explain",
     "hookimpl",
     "load",
+    "quantize",
     "targets",
     "verify",
 ]
@@ -57,6 +59,7 @@ _WHERE = {
     "explain": "reports.asked",
     "hookimpl": "hookspecs",
     "load": "artifact",
+    "quantize": "quantisation",
     "targets": "reports.asked",
     "verify": "reports.asked",
 }

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests._support.float_nets import calibration_file, conv_net
 from tests._support.small_tflite import sounds
 from tests._support.type_checkers import CHECKERS, type_faults
 from tests.test_layers import face_faults
@@ -29,7 +30,10 @@ TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
 """What pages need besides Python and a C compiler."""
 PACKAGES = {"ethosu.md": "ethosu"}
 """What pages need besides of Python: Arm's compiler Vela."""
-MODELS = {"ethosu.md": {"sounds.tflite": sounds}}
+MODELS = {
+    "ethosu.md": {"sounds.tflite": sounds},
+    "quantize.md": {"seen.onnx": lambda: conv_net().SerializeToString(), "samples.npz": calibration_file},
+}
 """Files that the folder of a page's reader has besides."""
 CHAPTERS = [ROOT / "docs" / f"{name}.md" for name in ("accelerators", "lowering", "devices", "testing")]
 """Pages that build one package together: each has the files of all, and their plugin is installed."""

@@ -51,6 +51,7 @@ LAYERS = [
     ["lowering"],
     ["pipeline"],
     ["reports"],
+    ["quantisation"],
     ["cli", "testing"],
     ["__init__"],
     ["__main__"],

@@ -28,12 +28,16 @@ __all__ = [
     "add_model_arguments",
     "add_output_arguments",
     "add_plugin_arguments",
+    "add_shape_argument",
+    "add_target_argument",
+    "find_members",
     "given_inputs",
     "is_artifact",
     "make_inputs",
     "model_or_artifact",
     "plugin_host",
     "read_model",
+    "shapes",
     "states",
     "target_text",
 ]
@@ -52,22 +56,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: bool = True) -> None:
     """How to build the model."""
-    parser.add_argument(
-        "--target",
-        metavar="T",
-        action="append",
-        required=target_required,
-        help="what to build for: c, 'c -opt=2', a FILE.json, or a name that the project gives; repeat it for "
-        "accelerators, in order of priority, and their host",
-    )
+    add_target_argument(parser, required=target_required)
     parser.add_argument("--name", metavar="N", help="prefix of all C names (default: from the file's name)")
-    parser.add_argument(
-        "--shape",
-        metavar="NAME=1,3,224,224",
-        action="append",
-        default=[],
-        help="shape of an input whose dimensions the model leaves open; may be repeated",
-    )
+    add_shape_argument(parser)
     parser.add_argument(
         "--state",
         metavar="INPUT=OUTPUT",
@@ -101,6 +92,29 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "a partitioner that a plugin brings",
     )
     add_plugin_arguments(parser)
+
+
+def add_target_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """``--target``, which is looked up by `find_members`."""
+    parser.add_argument(
+        "--target",
+        metavar="T",
+        action="append",
+        required=required,
+        help="what to build for: c, 'c -opt=2', a FILE.json, or a name that the project gives; repeat it for "
+        "accelerators, in order of priority, and their host",
+    )
+
+
+def add_shape_argument(parser: argparse.ArgumentParser) -> None:
+    """``--shape``, which is read by `shapes`."""
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1,3,224,224",
+        action="append",
+        default=[],
+        help="shape of an input whose dimensions the model leaves open; may be repeated",
+    )
 
 
 def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +153,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _find_members(args: argparse.Namespace, out: Output) -> Members:
+def find_members(args: argparse.Namespace, out: Output) -> Members:
     """The targets that ``--target`` names; what was decided about them is said.
 
     Raises:
@@ -166,17 +180,17 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
     """The targets, and the model that is to be built for them, as the options of `add_model_arguments` say.
 
     Raises:
-        UsageError, ModelError, PluginError: as for `_find_members` and `load_model`.
+        UsageError, ModelError, PluginError: as for `find_members` and `load_model`.
     """
     from ..pipeline.driver import load_model
 
-    members = _find_members(args, out)
+    members = find_members(args, out)
     out.step("import")
     loaded = load_model(
         args.model,
         members,
         name=args.name,
-        shapes=_shapes(args),
+        shapes=shapes(args),
         states=states(args),
         constants=_constants(args),
         pins=_pins(args),
@@ -237,7 +251,7 @@ def target_text(text: str) -> str:
     return content
 
 
-def _shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The shapes that ``--shape`` gives, by input name.
 
     Raises:

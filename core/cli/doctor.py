@@ -118,6 +118,14 @@ def _python(check: str) -> Iterator[Finding]:
         yield Finding(check, "fault", f"{what}: models are compiled and run on POSIX systems only", None, hint, 6)
 
 
+_EXTRAS = {
+    "onnx": "ONNX models are read",
+    "quantize": "float models are quantised",
+    "tflite": "TFLite models are read",
+}
+"""What an extra adds."""
+
+
 def _packages(check: str) -> Iterator[Finding]:
     """What uma-core requires, and of each extra that adds something to it, whether it is there."""
     from packaging.requirements import Requirement
@@ -138,7 +146,7 @@ def _packages(check: str) -> Iterator[Finding]:
     for requirement in requirements:
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield _package(check, requirement)
-    for extra, use in (("onnx", "ONNX models are read"), ("tflite", "TFLite models are read")):
+    for extra, use in _EXTRAS.items():
         wanted = [r for r in requirements if r.marker is not None and r.marker.evaluate({"extra": extra})]
         missing = [r.name for r in wanted if (r.marker and not r.marker.evaluate({"extra": ""})) and not _has(r)]
         if missing:

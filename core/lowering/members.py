@@ -19,7 +19,7 @@ from ..plugins import LoadedPlugin, PluginHost
 from ..relay.extern import Extern
 from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
-from ..target import Limits, Target
+from ..target import Limits, QuantisedForm, Target
 from ..target.config import CompilationConfig
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import uses_device
@@ -91,6 +91,18 @@ class Member:
         if not isinstance(limits, Limits):
             raise self.plugin.fault(f"gave {type(limits).__name__} for the limits of {self.target.kind.name}")
         return limits
+
+    @cached_property
+    def quantised(self) -> QuantisedForm:
+        """How models are quantised for it; PluginError where the plugin is at fault."""
+        form: object = self.target.kind.quantised
+        if callable(form):
+            form = self.plugin.run("the quantised form of its target kind", partial(form, self.target), self.target)
+        elif form is None:
+            form = QuantisedForm()
+        if not isinstance(form, QuantisedForm):
+            raise self.plugin.fault(f"gave {told(form)} for the quantised form of {self.target.kind.name}")
+        return form
 
     @cached_property
     def features(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from .forms import parse_target, read_target, read_targets
 from .kind import Alias, Attribute, AttributeType, TargetKind, Value
 from .limits import Limits
+from .quantised import QuantisedForm
 from .target import Target
 from .values import ListOf, MapOf
 
@@ -13,6 +14,7 @@ __all__ = [
     "Limits",
     "ListOf",
     "MapOf",
+    "QuantisedForm",
     "Target",
     "TargetKind",
     "Value",

@@ -18,6 +18,7 @@ from .values import AttributeType, ListOf, Value, is_attribute_name, is_keyword,
 
 if TYPE_CHECKING:
     from .limits import Limits
+    from .quantised import QuantisedForm
     from .target import Target
 
 __all__ = ["COMPOSITE", "Alias", "Attribute", "AttributeType", "TargetKind", "Value", "is_name", "shown", "suggest"]
@@ -50,6 +51,8 @@ class TargetKind:
         features: gives of a host's target what its CPU can, which loops for it may count on; None for nothing. The core
             knows ``fma`` (a * b + c rounded once is an instruction, of the floats that the CPU has) and ``float32`` and
             ``float64`` (the CPU computes with these); other names are the kind's own.
+        quantised: how models are quantised for an accelerator, or what says so of a target; None for one that says
+            nothing of it, for which models are quantised as `QuantisedForm` is by default.
 
     Raises:
         PluginError: the declaration contradicts itself.
@@ -65,6 +68,7 @@ class TargetKind:
     default_host: str | None = None
     canonicalise: Callable[[Target], Mapping[str, object]] | None = None
     features: Callable[[Target], frozenset[str]] | None = None
+    quantised: QuantisedForm | Callable[[Target], QuantisedForm] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -74,6 +78,7 @@ class TargetKind:
         self._require(bool(self.help.strip()), "it needs a help text")
         self._require(not (self.is_host and self.default_host), "a host has no default host")
         self._require(self.is_host or self.features is None, "features are of hosts, and it is none")
+        self._require(not (self.is_host and self.quantised), "a host takes models of any form, and says none")
         names = [name for attribute in self.attributes for name in attribute.names]
         for name in names:
             self._require(names.count(name) == 1, f"attribute {name!r} is declared twice")

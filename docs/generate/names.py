@@ -25,7 +25,7 @@ DEEPER = ("uma.relay.pattern", "uma.relay.quantised", "uma.tir.schedule", "uma.t
 HOOKS = tuple(name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec"))
 """In the order in which they are declared."""
 
-_TARGET_RECORDS = ("TargetKind", "Alias", "Attribute", "ListOf", "MapOf", "Limits")
+_TARGET_RECORDS = ("TargetKind", "Alias", "Attribute", "ListOf", "MapOf", "Limits", "QuantisedForm")
 """Of `uma.target`, what the hook ``register_target`` gives, and what that consists of."""
 
 

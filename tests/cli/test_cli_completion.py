@@ -120,6 +120,7 @@ class TestProtocol:
             "verify",
             "explain",
             "report",
+            "quantize",
             "export",
             "targets",
             "plugins",

@@ -17,7 +17,7 @@ from uma.errors import PluginError, UsageError
 from uma.hookspecs import Pass, Strategy
 from uma.lowering.members import Member, Members, resolve_targets
 from uma.plugins import PluginEntry, PluginHost
-from uma.target import Attribute, Limits, Target, TargetKind
+from uma.target import Attribute, Limits, QuantisedForm, Target, TargetKind
 
 LANES = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")
 OTHER = TargetKind("other", (LANES,), help="another host", is_host=True)
@@ -298,3 +298,18 @@ def test_what_loops_use_of_a_device() -> None:
         fewer = replace(fake_device.runtime().machine, **{"intrinsics": (), field: ()})
         member = only(toy("npu", "nn.relu", runtime=lambda fewer=fewer: fake_device.runtime(machine=fewer)))
         assert member.undeclared(func) == f"{what}, which its Runtime does not declare"
+
+
+@pytest.mark.parametrize(("given", "shown"), [(3, "3"), ("int8", "'int8'"), (None, "None")])
+def test_a_quantised_form_that_is_none(given: Any, shown: str) -> None:
+    npu = only(entry_of(accelerator("npu", quantised=lambda target: given)))
+    with pytest.raises(PluginError) as caught:
+        _ = npu.quantised
+    assert caught.value.what == f"plugin uma-npu 1.0 gave {shown} for the quantised form of npu"
+
+
+def test_a_quantised_form_is_asked_of_the_kind() -> None:
+    form = QuantisedForm(symmetric=True)
+    assert only(entry_of(accelerator("npu", quantised=form))).quantised == form
+    assert only(entry_of(accelerator("npu", quantised=lambda target: form))).quantised == form
+    assert only(entry_of(accelerator("npu"))).quantised == QuantisedForm()

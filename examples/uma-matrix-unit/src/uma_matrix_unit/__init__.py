@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
-from uma.target import Attribute, Target, TargetKind
+from uma.target import Attribute, QuantisedForm, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
@@ -50,6 +50,7 @@ KIND = TargetKind(
     ),
     help="an int8 matrix unit of 8x8, the accelerator to copy",
     device_type="npu",
+    quantised=QuantisedForm(scales="power-of-two"),
 )
 
 FAULTS = {

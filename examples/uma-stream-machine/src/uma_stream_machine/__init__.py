@@ -21,7 +21,7 @@ from uma.hookspecs import (
     hookimpl,
 )
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, Target, TargetKind
+from uma.target import Attribute, QuantisedForm, Target, TargetKind
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
@@ -44,6 +44,7 @@ KIND = TargetKind(
     ),
     help="an int8 accelerator that executes commands from memory, the second one to copy",
     device_type="npu",
+    quantised=QuantisedForm(scales="power-of-two"),
 )
 
 FAULTS = {

@@ -14,7 +14,7 @@ from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
 from uma.target import Alias, Target, TargetKind
 
-from .machine import ATTRIBUTES, Machine, check_target
+from .machine import ATTRIBUTES, Machine, check_target, quantised_form
 
 __all__ = [
     "ALIAS",
@@ -36,6 +36,7 @@ KIND = TargetKind(
     device_type="npu",
     default_host="c",
     canonicalise=check_target,
+    quantised=quantised_form,
 )
 
 ALIAS = Alias("ultratrail", "ultra_trail", help="ultra_trail as published, beside a host")

@@ -25,11 +25,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uma.errors import UsageError
-from uma.target import Attribute, Target
+from uma.target import Attribute, QuantisedForm, Target
 
 from .registers import FIELD
 
-__all__ = ["ATTRIBUTES", "FEATURE_MEMORIES", "MAX_LAYERS", "Machine", "check_target"]
+__all__ = ["ATTRIBUTES", "FEATURE_MEMORIES", "MAX_LAYERS", "Machine", "check_target", "quantised_form"]
 
 FEATURE_MEMORIES = 3
 """So that one map is read, another added as residual, and a third written."""
@@ -69,6 +69,22 @@ def check_target(target: Target) -> Mapping[str, object]:
     """
     Machine.of(target)
     return {}
+
+
+def quantised_form(target: Target) -> QuantisedForm:
+    """How models are quantised for the machine: its scales are its own."""
+    machine = Machine.of(target)
+    return QuantisedForm(
+        scales="power-of-two",
+        symmetric=True,
+        per_channel=False,
+        activation_bits=machine.feature_bits,
+        weight_bits=machine.weight_bits,
+        bias_bits=machine.bias_bits,
+        activation_scale=machine.feature_scale,
+        weight_scale=machine.weight_scale,
+        bias_scale=machine.bias_scale,
+    )
 
 
 @dataclass(frozen=True)

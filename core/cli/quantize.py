@@ -1,0 +1,156 @@
+"""``uma quantize``: from a float model to one of integers that accelerators take."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from ..errors import UsageError
+from ..target.quantised import QuantisedForm, Scales
+from ..target.values import shorten
+from .common import (
+    add_output_arguments,
+    add_plugin_arguments,
+    add_shape_argument,
+    add_target_argument,
+    find_members,
+    shapes,
+)
+from .output import Output
+
+if TYPE_CHECKING:
+    from ..quantisation import Agreement
+
+__all__ = ["add"]
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "quantize",
+        help="make a float model one of integers, as accelerators take it",
+        description="Quantise a float ONNX model by onnxruntime's quantiser, with the settings that the target's "
+        "accelerators ask for; and tell how far the result is from the float model, and how much of it accelerators "
+        "have.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="an ONNX file, in float")
+    parser.add_argument(
+        "--data",
+        metavar="CALIBRATION.npz",
+        type=Path,
+        required=True,
+        help="samples of the inputs, as the model will meet them: arrays under the inputs' names, of which the first "
+        "axis counts samples",
+    )
+    add_target_argument(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="Q.onnx", type=Path, help="the file to write (default: build/NAME-int8.onnx)"
+    )
+    parser.add_argument(
+        "--exclude",
+        metavar="LAYER",
+        action="append",
+        default=[],
+        help="leave a layer in float; 'conv*' leaves all whose names fit; may be repeated",
+    )
+    parser.add_argument(
+        "--scales",
+        choices=get_args(Scales),
+        help="which scales numbers may have (default: what the accelerators ask for)",
+    )
+    add_shape_argument(parser)
+    add_plugin_arguments(parser)
+    add_output_arguments(parser)
+    parser.set_defaults(run=_run, partition="eager")
+
+
+def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..quantisation.quantise import quantize_for
+    from ..runtime.files import read_arrays
+
+    members = find_members(args, out)
+    output = args.output or Path("build", f"{args.model.stem}-int8.onnx")
+    for given in (args.model, args.data):
+        if _is_same(given, output):
+            raise UsageError(f"{output} would be written over what it is made of", hint="name another file: -o Q.onnx")
+    made = quantize_for(
+        args.model,
+        members,
+        read_arrays(args.data),
+        exclude=args.exclude,
+        scales=args.scales,
+        shapes=shapes(args),
+        where=str(args.data),
+        progress=out.step,
+    )
+    out.step("save")
+    made.save(output)
+    labels = ", ".join(member.label for member in members.accelerators)
+    out.line(f"{made.name}: quantised for {labels} over {made.samples} samples, to {output}")
+    out.table(_settings(made.form))
+    if made.in_float:
+        out.line(f"left in float: {', '.join(shorten(name, 60) for name in made.in_float)}")
+    out.line("agreement with the float model, over these samples:")
+    head = ("output", "same class", "largest difference", "mean difference", "signal to noise")
+    out.columns(head, [_told(one) for one in made.agreement])
+    out.line(
+        f"accelerators have {_percent(made.offloaded)} of the multiply-accumulates; of the float model "
+        f"{_percent(made.offloaded_before)}"
+    )
+    for note in made.notes:
+        out.line(f"note: {note}")
+    command = _build_command(args, output)
+    out.line(f"to build it: {command}")
+    out.result({**made.record(), "file": str(output), "build": command})
+    return 0
+
+
+def _is_same(given: Path, output: Path) -> bool:
+    try:
+        return os.path.samefile(given, output)
+    except (OSError, ValueError):
+        return False  # one is not there
+
+
+def _settings(form: QuantisedForm) -> dict[str, str]:
+    zero_points = "all 0" if form.symmetric else "where ranges ask for them; of weights 0"
+    per_channel = "one for each output channel" if form.per_channel else "one for all channels"
+    kinds = "powers of two" if form.scales == "power-of-two" else "any"
+    own = {
+        "activations": form.activation_scale,
+        "weights": form.weight_scale,
+        "biases": form.bias_scale,
+    }
+    given = ", ".join(f"{what} at {scale:g}" for what, scale in own.items() if scale is not None)
+    return {
+        "activations": f"int8, zero points {zero_points}",
+        "weights": f"int8{f', {form.weight_bits} bits of it' if form.weight_bits < 8 else ''}, scales {per_channel}",
+        "scales": given or kinds,
+    }
+
+
+def _told(one: Agreement) -> tuple[str, ...]:
+    return (
+        shorten(one.output, 60),
+        "-" if one.top1 is None else _percent(one.top1),
+        f"{one.largest:.3g}",
+        f"{one.mean:.3g}",
+        "equal" if one.snr_db is None else f"{one.snr_db:.1f} dB",
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{math.floor(share * 1000) / 10}%"  # rounded up it might look like all
+
+
+def _build_command(args: argparse.Namespace, output: Path) -> str:
+    words = ["uma", "build", str(output)]
+    for option in ("target", "shape", "disable_plugin"):
+        for value in getattr(args, option):
+            words += [f"--{option.replace('_', '-')}", value]
+    return shlex.join(words)

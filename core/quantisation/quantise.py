@@ -1,0 +1,283 @@
+"""``quantize``: from a float model to one of integers that a target's accelerators take."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from ..arguments import path_of, told
+from ..artifact.record import TensorRecord
+from ..errors import ModelError, RequirementError, UsageError
+from ..floating_point import default_mode
+from ..lowering.members import Members, TargetLike, resolve_targets
+from ..pipeline.driver import LoadedModel, Shapes, load_model, start_build
+from ..plain_files import open_plain
+from ..plugins import PluginHost, default_host
+from ..relay.module import IRModule
+from ..reports.explain import explain
+from ..reports.oracles import onnxruntime
+from ..runtime.files import read_arrays, write_whole
+from ..target import QuantisedForm
+from ..target.quantised import Scales
+from .agreement import Agreement, compare
+from .data import calibration
+from .graph import FloatGraph
+from .onnxruntime import check_installed, measured_ranges, prepared, quantised
+from .scales import choose, fit_constants
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto
+
+__all__ = ["Quantised", "quantize", "quantize_for"]
+
+_TOLD = 3
+"""How many of the tensors that are cut off a note names."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A model of integers, made of one of floats.
+
+    Args:
+        name: of the float model.
+        content: the ONNX file, in the QDQ form; its inputs and outputs are those of the float model.
+        form: the settings that it was made with.
+        samples: how many it was calibrated with.
+        in_float: the layers that were excluded.
+        agreement: with the float model over these samples, of each output.
+        offloaded_before, offloaded: the part of the multiply-accumulates that the target's accelerators have of the
+            float model and of this one, 0 to 1.
+        notes: what a user may want to know.
+    """
+
+    name: str
+    content: bytes
+    form: QuantisedForm
+    samples: int
+    in_float: tuple[str, ...]
+    agreement: tuple[Agreement, ...]
+    offloaded_before: float
+    offloaded: float
+    notes: tuple[str, ...] = ()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the file, or replace one; gives its path.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        path = path_of(path, "a file")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, self.content)
+        except (OSError, ValueError) as error:  # ValueError: there is a null character in the path
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"cannot write the model: {why}", where=str(path)) from error
+        return path
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON, without the file."""
+        from ..json_record import plain
+
+        return {
+            "name": self.name,
+            "samples": self.samples,
+            "form": plain(self.form),
+            "in_float": list(self.in_float),
+            "agreement": [one.record() for one in self.agreement],
+            "offloaded_before": self.offloaded_before,
+            "offloaded": self.offloaded,
+            "notes": list(self.notes),
+        }
+
+
+def quantize(
+    model: str | os.PathLike[str],
+    target: TargetLike,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray],
+    *,
+    exclude: Sequence[str] = (),
+    scales: Scales | None = None,
+    shapes: Shapes | None = None,
+    plugins: PluginHost | None = None,
+) -> Quantised:
+    """Quantise a float ONNX model for the accelerators of a target, by onnxruntime's quantiser.
+
+    What the target kinds say of the models that they take (`uma.target.QuantisedForm`) chooses the settings: zero
+    points or none, scales for each output channel or one for all, powers of two, fewer bits. The same model, target
+    and data give the same bytes.
+
+    Args:
+        model: path of the ONNX file.
+        target: as for `uma.build`, with an accelerator at least.
+        data: samples to calibrate with, at least two: arrays, or an ``.npz`` file of them, by the names of the model's
+            inputs, in their dtypes; the first axis counts samples.
+        exclude: layers that stay in float, by their names or by patterns of these (``*``, ``?``, ``[...]``).
+        scales: ``any`` or ``power-of-two``, where not what the target kinds say is wanted.
+        shapes: of inputs whose dimensions the model leaves open, by name.
+        plugins: those that count; by default all that are installed.
+
+    Raises:
+        UsageError: an argument makes no sense, the target has no accelerator, two accelerators take no model in
+            common, ``exclude`` names no layer, or onnxruntime is not installed.
+        ModelError: the model is malformed, of another format, quantised already, or not what the quantiser takes; or
+            the data does not fit it, has one sample only, or numbers that are not finite.
+        RequirementError: the quantiser cannot make what an accelerator asks for.
+        PluginError: a target's plugin is at fault.
+    """
+    with default_mode():
+        members = resolve_targets(target, default_host() if plugins is None else plugins, "eager")
+        path = path_of(model, "a model")
+        if isinstance(data, Mapping):
+            arrays: Mapping[str, np.ndarray] = data
+        else:
+            arrays = read_arrays(path_of(data, "calibration data"))
+        where = "the data" if isinstance(data, Mapping) else str(data)
+        return quantize_for(path, members, arrays, exclude=exclude, scales=scales, shapes=shapes, where=where)
+
+
+def quantize_for(
+    path: Path,
+    members: Members,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    exclude: Sequence[str] = (),
+    scales: Scales | None = None,
+    shapes: Shapes | None = None,
+    where: str = "the data",
+    progress: Callable[[str], None] | None = None,
+) -> Quantised:
+    """As `quantize`, for targets that are resolved.
+
+    Args:
+        path, exclude, scales, shapes: as for `quantize`.
+        members: the targets, from `resolve_targets`.
+        arrays: the calibration data.
+        where: names it in errors.
+        progress: told of each step that begins.
+
+    Raises:
+        UsageError, ModelError, RequirementError, PluginError: as for `quantize`.
+    """
+    say = progress or (lambda what: None)
+    form = _form(members, scales)
+    check_installed()
+    say("import")
+    if _is_tflite(path):
+        what = "TFLite files cannot be quantised here: onnxruntime's quantiser takes ONNX files"
+        raise ModelError(what, where=str(path), hint="quantise it where it was converted, or export the model to ONNX")
+    loaded = load_model(path, members, shapes=shapes)
+    graph = FloatGraph(_read(path))
+    graph.check_float()
+    samples = calibration(arrays, _inputs(loaded), where)
+    named = graph.named(tuple(exclude))
+    say("prepare")
+    graph = FloatGraph(prepared(graph.model))
+    excluded = graph.of(named)
+    notes: list[str] = []
+    chosen = None
+    original = graph.model.SerializeToString(deterministic=True)
+    if form.scales == "power-of-two" or form.weight_bits < 8:
+        say("measure")
+        cut = fit_constants(graph, form)
+        chosen = choose(graph, measured_ranges(graph.model, samples), form)
+        notes += _cut_off("constants", cut) + _cut_off("activations", chosen.cut_off)
+    say("quantise")
+    content = quantised(graph.model, samples, form, chosen, excluded)
+    say("compare")
+    with tempfile.TemporaryDirectory() as folder:
+        was, now = Path(folder, "float.onnx"), Path(folder, "quantised.onnx")
+        was.write_bytes(original)
+        now.write_bytes(content)
+        agreement = _agreement(was, now, loaded, samples)
+        say("place")
+        before = _offloaded(loaded, members)
+        after = _offloaded(load_model(now, members, shapes=shapes), members)
+    return Quantised(loaded.name, content, form, len(samples), excluded, agreement, before, after, tuple(notes))
+
+
+def _form(members: Members, scales: Scales | None) -> QuantisedForm:
+    if not members.accelerators:
+        what = "the target has no accelerator: what runs on hosts alone need not be quantised"
+        raise UsageError(what, hint="add one: --target KIND; uma targets lists those that are installed")
+    form = QuantisedForm.for_all({member.label: member.quantised for member in members.accelerators})
+    if form.activation_bits != 8:
+        what = f"activations of {form.activation_bits} bits are asked for, and onnxruntime's quantiser makes those of 8"
+        raise RequirementError(what, hint="choose a target of 8 bits, or train the model with its own quantisation")
+    if scales is None:
+        return form
+    if scales not in get_args(Scales):
+        raise UsageError(f"{told(scales)} are no scales", hint=" or ".join(get_args(Scales)))
+    if scales == "any" and None not in (form.activation_scale, form.weight_scale):
+        what = "the accelerator has scales of its own: others cannot be chosen"
+        raise UsageError(what, hint="leave out the choice of scales")
+    return replace(form, scales=scales)
+
+
+def _is_tflite(path: Path) -> bool:
+    try:
+        with open_plain(path) as file:
+            return file.read(8)[4:] == b"TFL3"
+    except (OSError, ValueError):
+        return False  # which reading it tells
+
+
+def _read(path: Path) -> ModelProto:
+    """The model, with what it keeps in files beside it. It was imported once, so that it is no hostile one."""
+    import onnx
+
+    return onnx.load(path)
+
+
+def _inputs(loaded: LoadedModel) -> list[TensorRecord]:
+    form = loaded.form
+    assert isinstance(form, IRModule) and form.signature is not None  # from a model file
+    params = zip(form.signature.inputs, form.main.params, strict=True)
+    return [TensorRecord(info.name, p.name, p.tensor.shape, p.tensor.dtype, None) for info, p in params]
+
+
+def _agreement(
+    was: Path, now: Path, loaded: LoadedModel, samples: Sequence[Mapping[str, np.ndarray]]
+) -> tuple[Agreement, ...]:
+    """How the outputs of two files agree, by onnxruntime."""
+    form = loaded.form
+    assert isinstance(form, IRModule) and form.signature is not None
+    inputs = _inputs(loaded)
+    shapes = [row.shape for row in inputs]
+    sides = []
+    for path in (was, now):
+        run = onnxruntime(path, shapes)
+        sides.append([run([sample[row.name] for row in inputs]) for sample in samples])
+    found = []
+    for position, info in enumerate(form.signature.outputs):
+        expected, given = ([outputs[position] for outputs in side] for side in sides)
+        if expected[0].dtype.kind != "f":
+            continue
+        found.append(compare(info.name, expected, given, classes=_are_classes(expected[0].shape, shapes)))
+    return tuple(found)
+
+
+def _are_classes(shape: tuple[int, ...], inputs: Sequence[tuple[int, ...]]) -> bool:
+    """Whether an output looks like classes, each row a list of them: two dimensions, and no input is of that width."""
+    return len(shape) == 2 and shape[1] > 1 and all(shape[1] not in given[-1:] for given in inputs)
+
+
+def _offloaded(loaded: LoadedModel, members: Members) -> float:
+    build = start_build(loaded, members, "lower")
+    build.run(loaded.form, "lower")
+    return explain(build, reasons=False).offloaded
+
+
+def _cut_off(what: str, reach: Mapping[str, float]) -> list[str]:
+    """A note on what the scales of the hardware do not hold."""
+    if not reach:
+        return []
+    names = sorted(reach, key=lambda name: -reach[name])
+    shown = ", ".join(f"{name!r} {reach[name]:.3g} times as far" for name in names[:_TOLD])
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    return [f"{len(names)} {what} reach further than the accelerator's scale, and are cut off: {shown}{more}"]
