@@ -129,7 +129,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     members, loaded = read_model(args, out)
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
-        out.notes(loaded.notes)
+        out.notes(loaded.notes, loaded.simplified)
         if args.dump is None:
             text = print_form(form)[0]
             out.line(text.rstrip("\n"))
@@ -185,7 +185,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(line)
     if out.verbose:
         say_map(memory_map(record), out)
-    out.notes(loaded.notes)
+    out.notes(loaded.notes, loaded.simplified)
     out.result(
         {
             "name": artifact.name,
@@ -199,6 +199,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "outputs": plain(record.outputs),
             "calls": plain(record.calls),
             "notes": list(loaded.notes),
+            "simplified": list(loaded.simplified),
         }
     )
     return 0

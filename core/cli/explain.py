@@ -101,6 +101,6 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     for stream in found.streams or ():
         for line in stream.lines():
             out.line(line)
-    out.notes(found.notes)
+    out.notes(found.notes, found.simplified)
     out.result(found.record())
     return 0

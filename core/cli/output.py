@@ -70,10 +70,10 @@ class Output:
             cells = (f"{c:>{w}}" if right else f"{c:<{w}}" for c, w, right in zip(row, widths, numbers, strict=True))
             self.line(f"  {'  '.join(cells)}".rstrip())
 
-    def notes(self, texts: Sequence[str]) -> None:
-        """What was noted on the way: all with ``-v``, else that there is something."""
+    def notes(self, texts: Sequence[str], details: Sequence[str] = ()) -> None:
+        """What was noted on the way: all with ``-v``, else that there is something, unless there are details only."""
         if self.verbose:
-            for text in texts:
+            for text in (*texts, *details):
                 self.complain(f"note: {text}")
         elif texts:
             count = f"{len(texts)} notes" if len(texts) > 1 else "a note"

@@ -95,6 +95,6 @@ def _made(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | No
     members, loaded = read_model(args, out)
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
-    out.notes(loaded.notes)
+    out.notes(loaded.notes, loaded.simplified)
     is_lowered = build.placement is None or has_loops(build.placement.source)
     return artifact, members, build, None if is_lowered else explain(build, costs=True)

@@ -126,7 +126,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     members, loaded = read_model(args, out)
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
-    out.notes(loaded.notes)
+    out.notes(loaded.notes, loaded.simplified)
     costs = region_costs(build) if args.profile or args.trace else ()
     return artifact, members, costs
 

@@ -103,7 +103,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         progress=out.step,
     )
 
-    out.notes(loaded.notes)
+    out.notes(loaded.notes, loaded.simplified)
     wrong = [check for check in found.kernels if not check.difference.ok]
     if out.verbose:
         for kernel in found.kernels:

@@ -28,11 +28,13 @@ class ImportedModel:
             model calls them.
         notes: what the import did that a user may want to know.
         constants: inputs of the file that were fixed to a value, by name.
+        simplified: what the import folded and dropped, in sentences.
     """
 
     module: IRModule
     notes: tuple[str, ...] = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    simplified: tuple[str, ...] = ()
 
 
 def clean_text(text: str) -> str:

@@ -75,12 +75,14 @@ class LoadedModel:
         name: of the model, a C identifier.
         notes: what the front-end did that its user may want to know.
         constants: inputs of its file that were fixed to a value, by name.
+        simplified: what the front-end folded and dropped, in sentences.
     """
 
     form: Form
     name: str
     notes: tuple[str, ...] = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    simplified: tuple[str, ...] = ()
 
 
 @overload
@@ -260,7 +262,9 @@ def _loaded(
 
     given = path if content is None else content
     imported = import_model(given, shapes=shapes, states=states, constants=constants, custom=custom)
-    return LoadedModel(imported.module, name or c_identifier(path.stem), imported.notes, imported.constants)
+    return LoadedModel(
+        imported.module, name or c_identifier(path.stem), imported.notes, imported.constants, imported.simplified
+    )
 
 
 def _proto_content(model: object) -> bytes | None:

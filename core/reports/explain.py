@@ -67,6 +67,7 @@ class Explanation:
         brought: the kernels that a target's plugin made itself of their loops, by the label of the target.
         streams: what accelerators are fed; None where nobody asked.
         notes: what the front-end did that the model's user may want to know.
+        simplified: what it folded and dropped, in sentences.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Explanation:
     brought: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     streams: tuple[Stream, ...] | None = None
     notes: tuple[str, ...] = ()
+    simplified: tuple[str, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -210,6 +212,7 @@ class Explanation:
             "ops": ops,
             "brought": {label: list(names) for label, names in self.brought.items()},
             "notes": list(self.notes),
+            "simplified": list(self.simplified),
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
         }
 
@@ -269,7 +272,7 @@ def explain_loaded(
     until = STAGES[-1] if stream or count or asks else "lower"
     build = start_build(loaded, members, until, progress=progress)
     form = build.run(loaded.form, until)
-    found = replace(explain(build, costs=True), notes=loaded.notes)
+    found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     if count:
         if progress is not None:
             progress("count")

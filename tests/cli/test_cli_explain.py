@@ -137,6 +137,7 @@ why layers are not on accelerators:
             "ops",
             "brought",
             "notes",
+            "simplified",
         ]
         assert list(record) == keys
         assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])

@@ -19,6 +19,7 @@ from ...relay.qdq import to_integers
 from ...relay.types import TensorType
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
+from ..simplified import Simplified
 from ..states import keep_states
 from .activations import ACTIVATIONS
 from .arith import ARITH
@@ -133,7 +134,9 @@ def from_onnx(
             raise error.told(_proposed(graph, shapes or {}, constants or {}, budget_bytes, custom)) from None
         module, notes = to_integers(imported)
         initial = {value.name: graph.constant(value.name) for value in graph.inputs if value.name in graph.initializers}
-    return ImportedModel(keep_states(module, states or {}, initial), (*graph.notes, *notes), importer.constants)
+    module = keep_states(module, states or {}, initial)
+    told = importer.simplified.sentences()
+    return ImportedModel(module, (*graph.notes, *notes), importer.constants, told)
 
 
 class _Importer:
@@ -147,6 +150,10 @@ class _Importer:
     ) -> None:
         self.constants: dict[str, np.ndarray] = {}
         """What inputs were fixed to."""
+        self.simplified = Simplified(unneeded=list(graph.unneeded))
+        names = [value.name for value in graph.inputs]
+        used = {name for node in graph.nodes for name in node.needs} | set(graph.outputs)
+        self.simplified.note_unused([n for n in graph.initializers if n not in names], names, used)
         self._fixed = constants
         self._graph = graph
         self._custom = custom
@@ -337,6 +344,15 @@ class _Importer:
                 raise ModelError(f"its result {position} is used, which is not supported")
         for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
             self._values[name] = value
+        if not any(isinstance(value, Expr) for value in made):
+            self.simplified.computed.update([node.op] if node.op != "Constant" else [])
+        elif any(made[0] is value for value in context.values) and not any(
+            self._uses[n] for n in node.outputs[1:] if n
+        ):
+            self.simplified.idle.append((node.layer, node.op))
+        self.simplified.results += [
+            (name, node.layer, node.op) for name in node.outputs if name and not self._uses[name]
+        ]
         for expr in context.built:
             self._spans.add(expr, [node.layer])
         for old, new in context.replaced:

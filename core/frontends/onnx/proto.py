@@ -200,6 +200,7 @@ class Graph:
         notes: what a user may want to know of it.
         opsets: version of the operator set of each domain.
         functions: the model's own operators, by domain, name and overload.
+        unneeded: layer and operator of the nodes that no output needs.
     """
 
     inputs: tuple[Input, ...]
@@ -212,6 +213,7 @@ class Graph:
     notes: tuple[str, ...]
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], FunctionProto]
+    unneeded: tuple[tuple[str, str], ...] = ()
 
     def constant(self, name: str) -> np.ndarray:
         """An initialiser as an array, read from its own file where it has one; ModelError as for `read_array`."""
@@ -374,10 +376,15 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
         raise ModelError("the model has no outputs")
     notes = (f"the output {name!r} is listed {n} times, and given once" for name, n in listed_outputs.items() if n > 1)
     known = {*initializers, *(value.name for value in inputs)}
-    nodes = needed(read_nodes(graph.node, opsets), known, outputs)
+    every = read_nodes(graph.node, opsets)
+    nodes = needed(every, known, outputs)
+    kept_nodes = set(map(id, nodes))
+    unneeded = tuple((node.layer, node.op) for node in every if id(node) not in kept_nodes)
     functions = _functions(model)
     shapes = with_arguments(nodes, dict(_declared(graph)))
-    return Graph(inputs, outputs, nodes, initializers, external, shapes, size_bytes, tuple(notes), opsets, functions)
+    return Graph(
+        inputs, outputs, nodes, initializers, external, shapes, size_bytes, tuple(notes), opsets, functions, unneeded
+    )
 
 
 def _declared(graph: GraphProto) -> Iterable[tuple[str, tuple[int, ...]]]:

@@ -18,6 +18,7 @@ from ...relay.visit import children
 from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, variable_names
+from ..simplified import Simplified
 from ..states import keep_states
 from .along import ALONG
 from .arith import ARITH
@@ -120,7 +121,30 @@ class _Converter:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
         module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
-        return ImportedModel(module, tuple(notes), self.constants)
+        return ImportedModel(module, tuple(notes), self.constants, self._simplified().sentences())
+
+    def _simplified(self) -> Simplified:
+        """What was folded and dropped of the operators that the outputs depend on, and what these do not depend on."""
+        found, wanted = Simplified(), {*self._graph.outputs}
+        for operator in reversed(self._graph.operators):
+            if operator.name in VARIABLE_OPERATORS:
+                wanted.update(operator.inputs)
+            elif wanted.isdisjoint(operator.outputs):
+                found.unneeded.append((operator.layer, operator.name))
+            else:
+                wanted.update(operator.inputs)
+                given = [self._values.get(index) for index in operator.inputs if index >= 0]
+                made = [self._values.get(index) for index in operator.outputs]
+                if made and all(isinstance(value, Constant) for value in made):
+                    found.computed[operator.name] += 1
+                elif len(made) == 1 and made[0] in given:
+                    found.idle.append((operator.layer, operator.name))
+        found.unneeded.reverse()
+        found.idle.reverse()
+        tensors, inputs = self._graph.tensors, [self._graph.tensors[index].name for index in self._graph.inputs]
+        constants = [t.name for t in tensors.values() if t.data is not None and t.name not in inputs]
+        found.note_unused(constants, inputs, {tensors[index].name for index in wanted if index >= 0})
+        return found
 
     # --- values ------------------------------------------------------------------------------------------------------
 
