@@ -31,6 +31,7 @@ from ..tir.form.nodes import (
     Var,
 )
 from ..tir.form.scalar import round_float32
+from ..tir.form.visit import walk
 from ..tir.proofs.bounds import Bounds, fits
 from ..tir.rewrites.simplify import simplify_within
 
@@ -248,6 +249,9 @@ class Printer:
         defined = op != "shl" or self.known.of(a)[0] >= 0
         if (defined and fits(exact, computed)) or not is_signed(computed):
             plain = self._plain(op, a, b)
+            if op in ("add", "sub") and exact[0] < 0 and fits(exact, "int8") and bits(dtype) >= 32 and _of_bytes(expr):
+                # gcc 12 takes what is computed in a byte for unsigned where VNNI multiplies it: 16 bits are no byte.
+                return self._converted(plain, "int16")
             return plain if bits(dtype) >= 32 or fits(exact, dtype) else self._converted(plain, dtype)
         sign, _ = OPERATORS[op]
         right = self._operand(b, UNARY) if op == "shl" else self._unsigned(b)
@@ -334,6 +338,11 @@ _PRINTED: dict[type[Expr], Callable[[Printer, Any], Text]] = {
     Call: Printer._function,
 }
 """The C of an expression."""
+
+
+def _of_bytes(expr: Expr) -> bool:
+    """Whether ``expr`` is computed of unsigned bytes."""
+    return any(isinstance(e, Expr) and e.dtype == "uint8" for e in walk(expr))
 
 
 def _never_equal(expr: Expr, value: int) -> bool:

@@ -79,6 +79,16 @@ def test_small_types_are_computed_as_int_and_converted_where_they_may_wrap() -> 
     assert c("a * b", "uint16", a=uint16, b=uint16) == "(uint16_t)((uint32_t)a * (uint32_t)b)", "no product of ints"
 
 
+def test_what_is_subtracted_from_a_byte_is_no_byte() -> None:
+    """gcc 12 takes a difference that fits eight bits for unsigned where it is multiplied: see test_inner_loops."""
+    uint8 = ("uint8", None)
+    assert c("int32(a) - 128", a=uint8) == "(int16_t)((int32_t)a - 128)"
+    assert c("int32(a & 15) - 8", a=uint8) == "(int16_t)((int32_t)(a & 15) - 8)"
+    assert c("int32(a) - 127", a=uint8) == "(int32_t)a - 127", "nine bits"
+    assert c("int32(a & 15) + 8", a=uint8) == "(int32_t)(a & 15) + 8", "not negative"
+    assert c("a - 8", a=SMALL) == "a - 8"
+
+
 def test_divisions_are_plain_for_numbers_that_are_not_negative() -> None:
     assert c("a // 3 + a % 3", a=SMALL) == "a / 3 + a % 3"
     assert c("a // 3", a=ANY) == "uma_floordiv_i32(a, 3)"
