@@ -53,6 +53,8 @@ _BYTES: Mapping[str, _Dot] = {
 _WORDS: Mapping[str, _Dot] = {"avx2": _Dot("int16", 2, 1.5, 2), "asimd": _Dot("int16", 2, 4, 4)}
 """Of int16."""
 _ITEM_BYTES = {"int8": 1, "int16": 2, "int32": 4}
+_REQUANTISED = 4.0
+"""Cycles that it takes to make one sum of products an int8."""
 
 
 def strategies_of(target: Target) -> list[Strategy]:
@@ -76,9 +78,8 @@ def _floats(fusion: Fusion, unit: Unit) -> Scheduled | None:
     product = product_of(fusion, Operand("float32")) if fusion.anchor.dtype == "float32" else None
     if product is None or not _worthwhile(fusion, product):
         return None
-    steps = 4 * math.prod(product.taps)
-    alone = product.groups > 1
-    tile = choose(_pixels(product), product.shape[-1], steps, unit, row=product.row, is_whole=alone)
+    steps, alone = math.prod(product.taps), product.groups > 1
+    tile = choose(_pixels(product), product.shape[-1], steps, 4, unit, row=product.row, is_whole=alone)
     return None if tile is None else tiled(fusion, product, tile, unit)
 
 
@@ -114,10 +115,20 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     if kept != "int8":
         product = replace(product, weight=_centred(product, weight_zero, kept))
     steps = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
-    bytes_of_step = steps * operand.group * _ITEM_BYTES[kept]
+    step_bytes = operand.group * _ITEM_BYTES[kept]
     pixels, channels = _pixels(product), product.shape[-1]
-    row, alone = product.row, product.groups > 1
-    tile = choose(pixels, channels, bytes_of_step, unit, cost=how.cost, spare=how.spare, row=row, is_whole=alone)
+    tile = choose(
+        pixels,
+        channels,
+        steps,
+        step_bytes,
+        unit,
+        cost=how.cost,
+        alone=_REQUANTISED,
+        spare=how.spare,
+        row=product.row,
+        is_whole=product.groups > 1,
+    )
     if tile is None:
         return None
     if is_depthwise:

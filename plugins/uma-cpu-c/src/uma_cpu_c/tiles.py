@@ -48,10 +48,12 @@ class Tile:
 def choose(
     pixels: int,
     channels: int,
+    steps: int,
     step_bytes: int,
     unit: Unit,
     *,
     cost: float = 1.0,
+    alone: float = 1.0,
     spare: int = 1,
     row: int = 0,
     is_whole: bool = False,
@@ -59,14 +61,17 @@ def choose(
     """The tile by which a product of ``pixels`` by ``channels`` takes the fewest cycles; None where there is none.
 
     A step adds one product to each accumulator. It takes as long as its multiply-adds, as its loads (the weights'
-    vectors and a number of each pixel), or as a multiply-add needs for its result, whichever is longest.
+    vectors and a number of each pixel), or as a multiply-add needs for its result, whichever is longest. After the last
+    one, sums of channels that fill no vector are seen to one by one.
 
     Args:
         pixels: in a row.
         channels: of the result.
-        step_bytes: weights of one channel, in bytes: those of a tile are read again for each, and stay in the cache.
+        steps: how often something is added to each sum.
+        step_bytes: weights of one channel in a step: those of a tile are read again for each, and stay in the cache.
         unit: of the CPU.
         cost: multiply-adds of `Unit` that one step of an accumulator takes.
+        alone: cycles of what is done to a sum in a vector that is not full: one at a time, out of the vector.
         spare: registers that a step needs besides accumulators and weights.
         row: of a window whose channels have data of their own, so that vectors of it are loaded; 0 for others.
         is_whole: whether a tile must have all channels.
@@ -75,7 +80,8 @@ def choose(
     def cycles(tile: Tile) -> float:
         count, rest = divmod(pixels, tile.pixels)
         row = count * step(tile.pixels, tile.vectors) + (step(rest, tile.vectors) if rest else 0)
-        return -(-channels // tile.channels) * row * (_TAIL if rest else 1)
+        products = -(-channels // tile.channels) * row * (_TAIL if rest else 1)
+        return products * steps + alone * pixels * (channels % tile.lanes)
 
     def step(pixels: int, vectors: int) -> float:
         in_flight = _CHAINS * unit.latency * unit.products if cost == 1 else 0
@@ -94,7 +100,7 @@ def choose(
     room = 0 if channels % LANES == 0 else ROOM
     fitting = (t for t in tiles if not row or (-channels % t.channels <= room and held(t) <= unit.registers - spare))
     whole = (t for t in fitting if not is_whole or channels == t.channels)
-    small = [t for t in whole if t.vectors == 1 or 2 * t.channels * step_bytes <= unit.cache_bytes]
+    small = [t for t in whole if t.vectors == 1 or 2 * t.channels * steps * step_bytes <= unit.cache_bytes]
     return min(small, key=lambda tile: (cycles(tile), tile.pixels * tile.vectors), default=None)
 
 

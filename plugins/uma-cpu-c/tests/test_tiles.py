@@ -1,0 +1,41 @@
+"""Which tile is chosen: what the five numbers of a CPU say of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from uma_cpu_c.tiles import Tile, choose
+from uma_cpu_c.units import Unit, unit_of
+
+
+def unit(feature: str) -> Unit:
+    found = unit_of("", {feature})
+    assert found is not None
+    return found
+
+
+AVX512, AVX2 = unit("avx512bw"), unit("avx2")
+
+
+@pytest.mark.parametrize("channels", [4, 8, 16, 24, 32, 40])
+def test_vectors_are_full_where_they_can_be(channels: int) -> None:
+    """What lies in a vector that is not full is made an int8 one by one: on 8 channels that took most of the time."""
+    tile = choose(48, channels, 9, 4, AVX512, alone=4.0)
+    assert tile is not None
+    assert channels % tile.lanes == 0
+
+
+def test_a_few_channels_more_are_not_worth_narrow_vectors() -> None:
+    """Where the sums are long, products count, and what is done to a few sums afterwards does not."""
+    tile = choose(48, 250, 4096, 4, AVX512, alone=4.0)
+    assert tile is not None
+    assert tile.lanes == 16
+
+
+def test_accumulators_fit_the_registers() -> None:
+    for cpu in (AVX2, AVX512):
+        for channels in range(1, 70):
+            tile = choose(100, channels, 27, 4, cpu)
+            assert tile is not None
+            assert tile.vectors * (tile.pixels + 1) <= cpu.registers
+    assert choose(1, 8, 27, 4, AVX2) == Tile(1, 1, 8)
