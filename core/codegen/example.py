@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..program import Plan, Program
-from ..tir.form.dtype import is_float, is_signed
+from ..tir.form.dtype import computes, is_float, is_signed
 from .devices import Slot
 from .header import Port
 
@@ -161,8 +161,10 @@ def _if_files(lines: Sequence[str], needed: int) -> str:
 
 def _show(model: str, port: Port) -> Iterator[str]:
     dtype = port.buffer.dtype
-    if is_float(dtype):
+    if is_float(dtype) and computes(dtype):
         format_, cast = "%.9g", "double"
+    elif is_float(dtype):  # C has no such type: its bits
+        format_, cast = "0x%04x", "unsigned"
     else:
         format_, cast = ("%lld", "long long") if is_signed(dtype) else ("%llu", "unsigned long long")
     more = " ..." if port.buffer.size > _SHOWN else ""

@@ -8,6 +8,7 @@ used, which is what compilers vectorise; else unsigned arithmetic, or a helper o
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,12 +53,14 @@ __all__ = [
 C_TYPES = {
     "bool": "bool",
     **{f"{sign}int{size}": f"{sign}int{size}_t" for sign in ("", "u") for size in (8, 16, 32, 64)},
+    "float16": "uint16_t",
     "float32": "float",
     "float64": "double",
 }
 
 SUFFIXES = {
     **{f"{sign}int{size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (8, 16, 32, 64)},
+    "float16": "f16",
     "float32": "f32",
     "float64": "f64",
 }
@@ -181,6 +184,8 @@ class Printer:
         name = C_FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
             return self._call(name, expr.args[0].astype("uint32"))
+        if expr.name in ("float_bits", "bits_float"):
+            return self._helper(expr.name, expr.dtype if is_float(expr.dtype) else expr.args[0].dtype, *expr.args)
         return self._call(f"{name}f" if expr.dtype == "float32" else name, *expr.args)
 
     def _call(self, name: str, *args: Expr) -> Text:
@@ -296,6 +301,8 @@ class Printer:
             return self._print(a)
         if dtype == "bool":
             return Text(f"{self._operand(a, _SUM)} != 0", _COMPARISON)
+        if "float16" in (a.dtype, dtype):
+            return self._call(f"uma_{SUFFIXES[a.dtype]}_to_{SUFFIXES[dtype]}", a)
         if is_float(a.dtype) and not is_float(dtype):
             low, high = bounds(dtype)
             values = self.float_interval(a)
@@ -358,6 +365,8 @@ def _literal(constant: Imm) -> str:
     value, dtype = constant.value, constant.dtype
     if dtype == "bool":
         return "true" if value else "false"
+    if dtype == "float16":
+        return f"0x{struct.unpack('<H', struct.pack('<e', value))[0]:04x}"
     if is_float(dtype):
         return _float_literal(float(value), dtype)
     value = int(value)

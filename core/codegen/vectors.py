@@ -435,6 +435,8 @@ class VectorPrinter:
         name = C_FUNCTIONS.get(expr.name, expr.name)
         if expr.name == "clz":
             return self.each(dtype, name, self.cast_to("uint32", self.vector(expr.args[0])).text)
+        if expr.name in ("float_bits", "bits_float"):
+            return self.cast_to(dtype, self.vector(expr.args[0]))
         name = f"{name}f" if dtype == "float32" else name
         if expr.name in _ROUNDED and self.special(dtype):
             return self.form("WHOLE", dtype, *args, str(_ROUNDED[expr.name]), name)
@@ -448,6 +450,8 @@ class VectorPrinter:
         a, dtype = expr.a, expr.dtype
         if a.dtype == dtype:
             return self.vector(a)
+        if "float16" in (a.dtype, dtype):
+            return self.each(dtype, f"uma_{SUFFIXES[a.dtype]}_to_{SUFFIXES[dtype]}", self.vector(a).text)
         if a.dtype == "bool":
             width = bits(dtype)
             ones = Text(f"-{self.fitted(a, width)}", UNARY)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
 from ..interning import Node
-from ..tir.form.dtype import DTYPES
+from ..tir.form.dtype import DTYPES, computes
 from ..tir.form.scalar import round_float32
 from .types import TensorType, TupleType, Type, tensor_type
 
@@ -352,6 +352,7 @@ class Op:
             where it knows nothing.
         macs: ``macs(attrs, out, *types)`` counts multiply-accumulates; None means zero.
         commutative: whether its two inputs may change places; patterns match it in both orders.
+        stored: whether its arguments may be float16, which nothing computes with; those of an injective op may.
     """
 
     name: str
@@ -366,6 +367,7 @@ class Op:
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., int] | None = None
     commutative: bool = False
+    stored: bool = False
     _by_name: Mapping[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -406,6 +408,11 @@ class Op:
                 name = "data" if variadic else self.inputs[position]
                 raise ModelError(f"{name} of {self.name} must be a tensor, not {type_}")
         try:
+            if not self.stored and self.kind != "injective":
+                for type_ in types:
+                    if not computes(tensor_type(type_).dtype):
+                        what = f"it computes with no {tensor_type(type_).dtype}"
+                        raise ModelError(what, hint="cast it to float32, and the result back")
             return self.infer(attrs, *types)
         except ModelError as error:
             given = ", ".join(map(str, types))

@@ -62,7 +62,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError, TextError
 from ..tir.form.dtype import DTYPES, bounds, is_float
 from ..tir.form.nodes import PrimFunc
-from ..tir.form.scalar import round_float32
+from ..tir.form.scalar import round_float
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
@@ -240,7 +240,7 @@ def _is_element(value: Any, dtype: str) -> bool:
         low, high = bounds(dtype)
         return bool(low <= value <= high)
     # Infinity is spelt; a finite number that becomes it is a mistake.
-    return dtype == "float64" or not math.isfinite(value) or math.isfinite(round_float32(value))
+    return not math.isfinite(value) or math.isfinite(round_float(value, dtype))
 
 
 def _subscript(node: ast.expr) -> tuple[str, list[ast.expr]]:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 TOLERANCE = 1e-5
+_HALF_TOLERANCE = 2.0**-10
 """How far a float may be from its reference, as a part of the largest element of the reference. Integers must be
 equal."""
 
@@ -311,7 +312,8 @@ def compare(got: np.ndarray, expected: np.ndarray, rounded: Callable[[], np.ndar
         distance = np.abs(wide_got - wide)
     distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
     is_float = expected.dtype.kind == "f"
-    limit = TOLERANCE * np.abs(wide[np.isfinite(wide)]).max(initial=0.0) if is_float else 0.0
+    tolerance = _HALF_TOLERANCE if expected.dtype == np.float16 else TOLERANCE
+    limit = tolerance * np.abs(wide[np.isfinite(wide)]).max(initial=0.0) if is_float else 0.0
     if is_float and rounded is not None and (distance > limit).any():
         with np.errstate(invalid="ignore"):
             noise = np.abs(rounded().astype(np.float64).reshape(got.shape) - wide)

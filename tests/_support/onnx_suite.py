@@ -92,6 +92,17 @@ def _array(value: Any) -> np.ndarray:
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
+def _stored_as(array: np.ndarray) -> np.ndarray:
+    """What a model takes and gives: of types that numpy has not, the bits of a bfloat16, a byte for a small integer."""
+    if array.dtype.name == "bfloat16":
+        return array.view(np.uint16)
+    kind = array.dtype.name
+    return array.astype({"u": np.uint8, "i": np.int8}[kind[0]]) if kind in _SMALL else array
+
+
+_SMALL = ("uint4", "int4", "uint2", "int2")
+
+
 # --- what is out of scope --------------------------------------------------------------------------------------------
 
 _EIGHT_BITS_AND_LESS = ("FLOAT8", "FLOAT4", "FLOAT6")
@@ -215,7 +226,7 @@ def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np
             fed = {}
             for number, one in enumerate(group):
                 inputs = one.case.sets[min(turn, len(one.case.sets) - 1)][0]
-                fed.update({f"x{number}_{i}": _array(inputs[k]) for i, k in enumerate(one.fed)})
+                fed.update({f"x{number}_{i}": _stored_as(_array(inputs[k])) for i, k in enumerate(one.fed)})
             values = list(session.run(fed).values())
             for count, kept in zip(counts, found, strict=True):
                 kept.append(values[:count])
@@ -230,6 +241,9 @@ def _difference(case: Case, found: Sequence[Sequence[np.ndarray]]) -> str | None
             return f"{len(results)} results, not {len(wanted)}"
         for position, (given, result) in enumerate(zip(wanted, results, strict=True)):
             expected = _array(given)
+            if result.dtype == _stored_as(expected).dtype != expected.dtype:
+                small = expected.dtype.itemsize == 1
+                result = result.astype(expected.dtype) if small else result.view(expected.dtype)
             if result.dtype != expected.dtype or result.shape != expected.shape:
                 types = f"{result.dtype}{result.shape}, not {expected.dtype}{expected.shape}"
                 return f"result {position} is {types}"

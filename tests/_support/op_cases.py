@@ -14,14 +14,14 @@ from uma.relay.op import ROUNDINGS, FixedPoint, FloatScale, get_op
 from uma.relay.ops import activation, elementwise
 from uma.relay.ops.recurrent import ACTIVATIONS
 from uma.relay.types import TensorType
-from uma.tir.form.dtype import DTYPES, INTEGERS, bounds, is_float
+from uma.tir.form.dtype import COMPUTED, DTYPES, INTEGERS, bits, bounds, is_float
 
 Make = Callable[[Choice, str], Call]
 
 CASES: dict[str, Make] = {}
 
 FLOATS = ("float32", "float64")
-NUMBERS = DTYPES[1:]
+NUMBERS = COMPUTED[1:]
 QUANTISED = ("int8", "uint8", "int16")
 
 
@@ -79,14 +79,14 @@ def broadcast(c: Choice, name: str, *dtypes: str) -> Call:
 def row(c: Choice, name: str) -> Call:
     """A call of an elementwise op without attributes: of the dtypes that it does not refuse."""
     op = get_op(name)
-    for dtype in c.of(*NUMBERS), c.of(*FLOATS), c.of(*INTEGERS), "bool":
+    for dtype in c.of(*NUMBERS), c.of(*FLOATS), c.of(*INTEGERS), "float32", "uint16", "bool":
         types = [dtype] * len(op.inputs)
         try:
             op.infer_type([TensorType((), one) for one in types], op.make_attrs({}))
         except ModelError:
             continue
         return broadcast(c, name, *types)
-    return broadcast(c, name, "bool", *[c.of(*DTYPES)] * 2)
+    return broadcast(c, name, "bool", *[c.of(*COMPUTED)] * 2)
 
 
 ROWS = tuple(r.name for r in (*elementwise.ROWS, *activation.ROWS) if not r.attrs)
@@ -115,6 +115,12 @@ def clip(c: Choice, name: str) -> Call:
 @case("cast")
 def cast(c: Choice, name: str) -> Call:
     return on(name, (shape(c), c.of(*DTYPES)), dtype=c.of(*DTYPES))
+
+
+@case("bitcast")
+def bitcast(c: Choice, name: str) -> Call:
+    dtype = c.of(*NUMBERS)
+    return on(name, (shape(c), dtype), dtype=c.of(*(other for other in NUMBERS if bits(other) == bits(dtype))))
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------
@@ -441,7 +447,7 @@ def scattered(c: Choice, name: str) -> Call:
     count, reduction = c.number(1, 3), c.of("update", "add", "mul", "min", "max")
     part = tuple(count if d == at else c.number(1, extent) for d, extent in enumerate(data))
     named = tuple(extent if d == at else c.of(1, extent) for d, extent in enumerate(part))
-    dtype = c.of(*(DTYPES if reduction == "update" else NUMBERS))
+    dtype = c.of(*(COMPUTED if reduction == "update" else NUMBERS))
     types = (data, dtype), (named, c.of("int32", "int64")), (part, dtype)
     return on(name, *types, axis=at - c.of(0, len(data)), reduction=reduction)
 

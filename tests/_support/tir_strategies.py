@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.tir.form.dtype import DTYPES, INTEGERS, bits, bounds, is_float, is_signed
+from uma.tir.form.dtype import COMPUTED, INTEGERS, bits, bounds, is_float, is_signed
 from uma.tir.form.nodes import (
     COMPARISONS,
     Alloc,
@@ -77,7 +77,7 @@ class Scope:
     variables: tuple[Var, ...] = ()
     readable: tuple[Buffer, ...] = ()
     writable: tuple[Buffer, ...] = ()
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: tuple[str, ...] = COMPUTED
     names: list[int] = field(default_factory=lambda: [0])
 
     def fresh(self, prefix: str) -> str:
@@ -242,7 +242,7 @@ def fill(draw: Draw, buffer: Buffer, scope: Scope) -> Stmt:
 
 
 @st.composite
-def prim_funcs(draw: Draw, dtypes: tuple[str, ...] = DTYPES, depth: int = 3) -> PrimFunc:
+def prim_funcs(draw: Draw, dtypes: tuple[str, ...] = COMPUTED, depth: int = 3) -> PrimFunc:
     """A function of a few small buffers; every output is written in full."""
     scope = Scope(dtypes=dtypes)
     inputs = [draw(buffers(scope, "x")) for _ in range(draw(st.integers(0, 2)))]

@@ -85,7 +85,7 @@ class TestUnsound:
             ("name", "a\n", "name is 'a\\n', which does not match"),
             ("plugins", {"x": "1;2"}, "plugins.x is '1;2'"),
             ("targets", [], "targets has 0 items"),
-            ("inputs.0.dtype", "float16", "inputs[0].dtype is 'float16', expected one of bool, int8"),
+            ("inputs.0.dtype", "float12", "inputs[0].dtype is 'float12', expected one of bool, int8"),
             ("inputs.0.shape", [-1], "inputs[0].shape[0] is -1, expected at least 0"),
             ("inputs.0.extra", 1, "inputs[0] has an unknown entry 'extra'"),
             ("inputs.0.quantization", {"scale": 1}, "inputs[0].quantization lacks 'zero_point'"),

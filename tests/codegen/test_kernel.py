@@ -20,7 +20,7 @@ from tests._support.tir_tools import expression, func
 from uma.codegen.expressions import Printer
 from uma.codegen.kernel import kernel_source
 from uma.tir import te
-from uma.tir.form.dtype import DTYPES, INTEGERS, bounds, is_signed
+from uma.tir.form.dtype import COMPUTED, INTEGERS, bounds, is_signed
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import (
     Bin,
@@ -415,7 +415,7 @@ def test_integer_arithmetic_at_the_ends_of_each_type(tmp_path: Path, compilers: 
         a, b = Var("a", dtype), Var("b", dtype)
         ops = ["add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor", "eq", "lt", "ge"]
         exprs: list[Expr] = [Bin(op, a, b) for op in ops]
-        exprs += [Cast(a, other) for other in DTYPES]
+        exprs += [Cast(a, other) for other in COMPUTED]
         exprs += [Un("neg", a), Un("abs", a)] if is_signed(dtype) else []
         runs.append(table(dtype, exprs, [(p, q) for p in ends for q in ends]))
         divisions: list[Expr] = [Bin(op, a, b) for op in ("floordiv", "floormod", "truncdiv")]
@@ -440,7 +440,7 @@ def test_floats_become_integers_by_truncation_and_saturation(tmp_path: Path, com
                 float(s * v) for s in (1, -1) for v in (beyond, np.nextafter(beyond, 0), np.nextafter(beyond, np.inf))
             ]
         x = Var("a", dtype)
-        exprs: list[Expr] = [Cast(x, other) for other in DTYPES]
+        exprs: list[Expr] = [Cast(x, other) for other in COMPUTED]
         exprs += [Cast(minimum(maximum(x, -128), 127), "int8"), Cast(maximum(Imm(0, dtype), x), "uint8")]
         exprs += [maximum(x, 0), Bin("max", Imm(0, dtype), x), minimum(x, 0), Bin("min", Imm(0, dtype), x)]
         exprs += [Call(name, x) for name in ("round_even", "floor", "ceil", "trunc")]

@@ -93,16 +93,29 @@ def test_integers_to_a_power_that_is_computed(base: str, exponent: str) -> None:
 
 def test_bits_read_as_another_type() -> None:
     """Of opset 26, which onnxruntime does not know."""
-    for source, target, number in (("int32", "uint32", 12), ("uint8", "int8", 3), ("int64", "int64", 7)):
+    pairs = [("int32", "uint32", 12), ("uint8", "int8", 3), ("int64", "int64", 7), ("float32", "int32", 6)]
+    for source, target, number in (*pairs, ("uint64", "float64", 11), ("float64", "int64", 7), ("bool", "uint8", 2)):
         x = random_inputs(((40,), source))
         b = OnnxBuilder(26)
         model = b.model(b.node("BitCast", b.input("x0", (40,), source), to=number))
         (found,) = evaluate(import_model(model.SerializeToString()).module, x)
-        assert found.dtype == target and np.array_equal(found, x["x0"].view(target))
+        np.testing.assert_array_equal(found, x["x0"].view(target))
+        assert found.dtype == target
+
+
+@pytest.mark.parametrize(
+    ("source", "number", "message"),
+    [
+        ("float32", 7, "it reads 32 bits as 64"),
+        ("float32", 9, "it reads no float32 as bool"),
+        ("float16", 4, "it reads no float16 as another type"),
+        ("uint16", 10, "it reads no float16 as another type"),
+    ],
+)
+def test_bits_that_are_not_read(source: str, number: int, message: str) -> None:
     b = OnnxBuilder(26)
-    data = b.model(b.node("BitCast", b.input("x", (3,)), to=6)).SerializeToString()
-    with pytest.raises(ModelError, match="it reads float32 as int32; integers of one width are supported"):
-        import_model(data)
+    with pytest.raises(ModelError, match=message):
+        import_model(b.model(b.node("BitCast", b.input("x", (3,), source), to=number)).SerializeToString())
 
 
 REFUSED: dict[str, tuple[Build, str]] = {

@@ -119,11 +119,9 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
         lambda f: f.bad("Softmax", f.input(2), axis=1.0),
         lambda f: f.bad("Softmax", f.input(2), axis="1"),
     ],
-    "unknown dtype 'float16'": [lambda f: f.bad("Relu", f.constant([1.0], "float16"))],
-    "is 'float16': not one of": [lambda f: f.bad("Cast", f.input(2), to=10)],
-    "its result has elements of ONNX's type BFLOAT16, which is not supported": [
-        lambda f: f.bad("Cast", f.input(2), to=16),
-        lambda f: f.bad("Cast", f.constant([1.0]), to=16),
+    "its result has elements of ONNX's type FLOAT8E4M3FN, which is not supported": [
+        lambda f: f.bad("Cast", f.input(2), to=17),
+        lambda f: f.bad("Cast", f.constant([1.0]), to=17),
     ],
     # Arithmetic.
     "the dtypes differ": [
@@ -144,6 +142,7 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "it has no attribute 'x' in this opset (it has none)": [lambda f: f.bad("Relu", f.input(2), x=1)],
     "it has num_outputs 3 and 2 outputs": [lambda f: f.second("Split", f.input(6), num_outputs=3)],
     "it divides in float16; float32 is supported": [lambda f: _quantised(f, precision=10)],
+    "it divides in float64; float32 is supported": [lambda f: _quantised(f, precision=11)],
     "its limits are scalars": [lambda f: f.bad("Clip", f.input(2), f.constant([0, 0], "float32"))],
     "it multiplies no scalars": [lambda f: f.bad("MatMul", f.input(2), f.input())],
     "it multiplies matrices, not (2,) and (2, 3)": [lambda f: f.bad("Gemm", f.input(2), f.input(2, 3))],
@@ -226,7 +225,7 @@ FAULTS: dict[str, list[Callable[[Faulty], str]]] = {
     "there is no axis 3 in 2 dimensions": [lambda f: _quantised(f, [0.5, 0.5], [0, 0], axis=3)],
     "its output_dtype is uint8, its zero point int8": [lambda f: _quantised(f, output_dtype=2)],
     "it quantises to uint32; int8, uint8, int16 and uint16 are supported": [lambda f: _quantised(f, dtype="uint32")],
-    "it dequantises to float16; float32 is supported": [lambda f: _dequantised(f, output_dtype=10)],
+    "it dequantises to float64; float32 is supported": [lambda f: _dequantised(f, output_dtype=11)],
     "its zero points are float32 of shape ()": [lambda f: _dequantised(f, zero="float32")],
     "its data is int8, its zero point uint8": [lambda f: _dequantised(f, zero="uint8")],
     "it dequantises int64; int8, uint8, int16, uint16 and int32 are supported": [
@@ -390,10 +389,12 @@ BROKEN: dict[str, Callable[[onnx.ModelProto], object]] = {
     "input 'x' has elements of ONNX's type STRING": lambda m: setattr(
         m.graph.input[0].type.tensor_type, "elem_type", 8
     ),
-    "unknown dtype 'float16'": lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),
     "'c' is stored in another file": _external,
     "'c' is stored in segments, which is not supported": _segment,
-    "'c' has elements of ONNX's type BFLOAT16": _tensor(data_type=16, dims=[1], raw_data=b"ab"),
+    "'c' has elements of ONNX's type FLOAT8E8M0": _tensor(data_type=24, dims=[1], raw_data=b"ab"),
+    "'c' has 1 bytes, its shape (3,) 2": _tensor(data_type=22, dims=[3], raw_data=b"a"),
+    "'c' has 3 elements, its shape (3,) 1": _tensor(data_type=25, dims=[3], int32_data=[1, 2, 3]),
+    "'c' has elements that are no uint16": _tensor(data_type=16, dims=[1], int32_data=[1 << 16]),
     "'c' has the impossible shape (-1,)": _tensor(data_type=1, dims=[-1], raw_data=b""),
     "'c' has the impossible shape (4611686018427387904, 4)": _tensor(data_type=1, dims=[2**62, 4], raw_data=b""),
     "'c' has the impossible shape (1, 1, ": _tensor(data_type=1, dims=[1] * 40, raw_data=b"abcd"),

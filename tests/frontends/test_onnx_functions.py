@@ -132,7 +132,7 @@ def test_a_node_fits_its_schema(message: str) -> None:
 def test_a_node_has_the_attributes_that_its_schema_asks_for() -> None:
     node = Node("LinearAttention", "", 27, "one", ("q", "k", "v"), ("y", "z"), {})
     with pytest.raises(ModelError, match="it needs the attribute 'kv_num_heads'"):
-        schema_body(node, [np.zeros((1, 2, 4), np.float32)] * 3, {"": 27})
+        schema_body(node, [np.zeros((1, 2, 4), np.float32)] * 3, [None] * 3, {"": 27})
 
 
 def test_a_fault_within_a_body_names_the_operator() -> None:

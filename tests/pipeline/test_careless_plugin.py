@@ -345,6 +345,9 @@ UNITS = [
     Unit("clip", (var("int32", *SQUARE),), {"a_min": -5}, (Other("a_max", 6),)),
     Unit("clip", (var("int32", *SQUARE),), {"a_max": 6}, (Other("a_min", 0),)),
     Unit("cast", (var("int32", *SQUARE),), {"dtype": "int8"}, (Other("dtype", "int16"),)),
+    Unit("bitcast", (var("float32", *SQUARE),), {"dtype": "int32"}, (Other("dtype", "uint32"),)),
+    Unit("bfloat16_bits", (var("float32", *SQUARE),), {}, ()),
+    Unit("bfloat16_value", (var("uint16", *SQUARE),), {}, ()),
     Unit("concatenate", (var("int8", *SQUARE), Var("y", TensorType(SQUARE, "int8"))), {"axis": 0}, (Other("axis", 1),),
          by=end_to_end),
     Unit("layout_transform", (var("int8", 2, 2, 2),), {"src_layout": "NWC", "dst_layout": "NCW"}, (

@@ -85,7 +85,7 @@ def test_attribute_values_have_one_normal_form(type_: AttrType, given: Any, norm
         (Real, 10**400, "int too large to convert to float", "it takes float"),
         (Boolean, 2, "not True or False", "it takes bool"),
         (Boolean, "yes", "not True or False", "it takes bool"),
-        (Dtype, "float16", "not one of bool, int8,", "it takes dtype"),
+        (Dtype, "bfloat16", "not one of bool, int8,", "it takes dtype"),
         (Text, 1, "not a string", "it takes str"),
         (Real, 2**53 + 1, "no float64 is this number", "it takes float"),
         (Ints(), 1, "'int' object is not iterable", "it takes ints"),

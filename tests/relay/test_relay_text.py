@@ -406,7 +406,7 @@ BAD: dict[str, tuple[str, int, int, str]] = {
         21,
         "this number is too large",
     ),
-    "dtype": (HEAD.replace("float32])", "float16])") + "    return x\n", 2, 26, "expected a dtype"),
+    "dtype": (HEAD.replace("float32])", "float12])") + "    return x\n", 2, 26, "expected a dtype"),
     "tuple of tuples": (
         HEAD.replace("Tensor[(2,), float32])", "Tuple[Tuple[Tensor[(2,), int8]]])") + "    return x\n",
         2,

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import broadcast_shapes
-from ...tir.form.dtype import bits, is_float, is_integer
+from ...tir.form.dtype import bits, is_float
 from .context import Context, Converter
 from .proto import dtype_name
 
@@ -149,12 +149,13 @@ def _shift(c: Context) -> Expr:
 
 
 def _bit_cast(c: Context) -> Expr:
-    """The same bits as another type: between integers of one width it is what a cast, which wraps around, gives."""
+    """The same bits as another type of as many; a bool is a byte that is 0 or 1."""
     data, dtype = c.expr(0), dtype_name(c.node.integer("to"), "its result")
-    fits = all(map(is_integer, (data.dtype, dtype))) and bits(data.dtype) == bits(dtype)
-    if not fits and data.dtype != dtype:
-        raise ModelError(f"it reads {data.dtype} as {dtype}; integers of one width are supported")
-    return c.cast(data, dtype)
+    if data.dtype == dtype:
+        return data
+    if data.dtype == "bool" and bits(dtype) == 8:
+        return c.cast(data, dtype)
+    return c.call("bitcast", data, dtype=dtype)
 
 
 def _is_nan(c: Context) -> Expr:

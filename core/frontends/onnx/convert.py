@@ -33,13 +33,16 @@ from .gather import GATHER
 from .integers import INTEGERS, MICROSOFT
 from .losses import LOSSES
 from .moves import MOVES
+from .narrow import Narrow
 from .norm import NORM
 from .older import modern, modern_op
+from .open_shapes import Open, is_open, proposed, resolved
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .resize import RESIZE
+from .rounding import STEPWISE, fitted, narrow_results, stored, widened
 from .run_time import at_run_time
 from .sampling import SAMPLING
 from .shape import SHAPE
@@ -130,13 +133,26 @@ def from_onnx(
         importer = _Importer(graph, shapes or {}, constants or {}, budget_bytes, custom)
         try:
             imported = importer.run()
-        except _Open as error:
-            raise error.told(_proposed(graph, shapes or {}, constants or {}, budget_bytes, custom)) from None
+        except Open as error:
+            given, fixed = shapes or {}, constants or {}
+            open_ = [
+                value
+                for value in graph.inputs
+                if value.name not in given and is_open(value) and not hasattr(fixed.get(value.name), "shape")
+            ]
+            tried = proposed(open_, lambda more: _Importer(graph, {**given, **more}, fixed, budget_bytes, custom).run())
+            raise error.told(tried) from None
         module, notes = to_integers(imported)
-        initial = {value.name: graph.constant(value.name) for value in graph.inputs if value.name in graph.initializers}
+        initial = {value.name: _initial(graph, value) for value in graph.inputs if value.name in graph.initializers}
     module = keep_states(module, states or {}, initial)
     told = importer.simplified.sentences()
     return ImportedModel(module, (*graph.notes, *notes), importer.constants, told)
+
+
+def _initial(graph: Graph, value: Input) -> np.ndarray:
+    """What an input begins with that an initialiser gives a value."""
+    array = graph.constant(value.name)
+    return array if value.narrow is None else value.narrow.kept(array)
 
 
 class _Importer:
@@ -160,6 +176,8 @@ class _Importer:
         self._declared = dict(graph.shapes)
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[str, Value] = {}
+        # Of tensors that are of a narrow type.
+        self._narrow: dict[str, Narrow] = {}
         self._spans = Spans()
         self._uses = Counter([name for node in graph.nodes for name in (*node.inputs, *node.captured)])
         self._uses.update(graph.outputs)
@@ -194,35 +212,52 @@ class _Importer:
         params = []
         for value, name in zip(self._graph.inputs, variable_names(names), strict=True):
             fixed = self._fixed.get(value.name)
-            told = getattr(fixed, "shape", None) if _is_open(value) else None
-            shape = _resolve(value, self._shapes.get(value.name, told))
+            told = getattr(fixed, "shape", None) if is_open(value) else None
+            shape = resolved(value, self._shapes.get(value.name, told))
+            if value.narrow is not None:
+                self._narrow[value.name] = value.narrow
             try:
                 if fixed is None and 0 in shape:
                     # There is nothing to feed, and all is known of it.
                     self.constants[value.name] = np.empty(limited(shape, value.dtype), value.dtype)
-                    self._values[value.name] = self.constants[value.name]
+                    held = value.dtype if value.narrow is None else value.narrow.held
+                    self._values[value.name] = np.empty(shape, held)
                     continue
                 type_ = TensorType(shape, value.dtype)
                 if fixed is not None:
-                    self.constants[value.name] = fixed_array(value.name, fixed, value.dtype, shape)
-                    self._values[value.name] = self.constants[value.name]
+                    self._fix(value, fixed, shape)
                     continue
                 params.append(Var(name, type_))
             except ModelError as error:
                 raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
-            self._values[value.name] = params[-1]
+            self._values[value.name] = widened(params[-1], value.narrow)
         return params
+
+    def _fix(self, value: Input, fixed: Fixed, shape: tuple[int, ...]) -> None:
+        narrow = value.narrow
+        if narrow is not None and isinstance(fixed, (bool, int, float)):
+            array = narrow.kept(fixed_array(value.name, fixed, narrow.held, shape))
+        else:
+            array = fixed_array(value.name, fixed, value.dtype, shape)
+        self.constants[value.name] = array
+        self._values[value.name] = array if narrow is None else narrow.nearest(narrow.values(array))
 
     def _result(self, name: str) -> Expr:
         try:
             value = self._value(name)
-            return value if isinstance(value, Expr) else const(value)
+            value = value if isinstance(value, Expr) else const(value)
+            made = stored(value, self._narrow.get(name))
+            self._spans.moved(value, made)
+            return made
         except ModelError as error:
             raise ModelError(error.what, where=f"output {name!r}", hint=error.hint) from error
 
     def _value(self, name: str) -> Value:
         if name not in self._values:
             self._values[name] = self._graph.constant(name)
+            narrow = self._graph.narrow(name)
+            if narrow is not None:
+                self._narrow[name] = narrow
         return self._values[name]
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -278,11 +313,14 @@ class _Importer:
         if _is_quantised(node):
             return None
         results = RESULTS.get(node.op, len(node.outputs))
-        if not node.domain and (node.op in FOLDERS or (node.op in CONVERTERS and not any(node.outputs[results:]))):
+        kinds = list(map(self._narrow.get, node.inputs))
+        stepwise = node.op in STEPWISE and any(kind is not None and kind.is_float for kind in kinds)
+        converted = node.op in FOLDERS or (node.op in CONVERTERS and not any(node.outputs[results:]))
+        if not node.domain and converted and not stepwise:
             return None
         if not node.domain:
             _check_attributes(node)
-        return schema_body(node, self._inputs(node), self._graph.opsets)
+        return schema_body(node, self._inputs(node), kinds, self._graph.opsets)
 
     def _inputs(self, node: Node) -> list[Value | None]:
         return [self._value(name) if name else None for name in node.inputs]
@@ -338,7 +376,10 @@ class _Importer:
         if not node.domain:
             context = modern(context)
             converter = at_run_time(context, converter)
+        kinds = narrow_results(node, list(map(self._narrow.get, node.inputs)))
         made = self._made(context, converter)
+        made = [fitted(context, value, kind) for value, kind in zip(made, kinds)]  # noqa: B905 - results are left out
+        self._narrow.update((name, kind) for name, kind in zip(node.outputs, kinds, strict=True) if kind is not None)
         for position, name in enumerate(node.outputs[len(made) :], len(made)):
             if name and self._uses[name]:
                 raise ModelError(f"its result {position} is used, which is not supported")
@@ -434,83 +475,3 @@ def _computed(context: Context, made: Value | Sequence[Value]) -> Sequence[Value
         context.budget.spend(array.nbytes)
     context.built.clear()
     return arrays
-
-
-def _is_open(value: Input) -> bool:
-    return value.dims is None or not all(isinstance(dim, int) for dim in value.dims)
-
-
-def _resolve(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape of an input.
-
-    Raises:
-        ModelError: the model leaves it open and nothing is given.
-        UsageError: what is given contradicts the model.
-    """
-    dims = value.dims
-    if given is not None:
-        open_ = dims is None or (
-            len(dims) == len(given)
-            and all(not isinstance(dim, int) or dim == extent for dim, extent in zip(dims, given, strict=True))
-        )
-        if not open_:
-            raise UsageError(f"the shape {given} does not fit input {value.name!r}, which is {_shown(dims)}")
-        return given
-    known = tuple(dim for dim in dims or () if isinstance(dim, int))
-    if dims is not None and len(known) == len(dims):
-        return known
-    raise _Open(value)
-
-
-class _Open(Exception):
-    """The model leaves the shape of an input open, and nothing is given. It never leaves this module."""
-
-    def __init__(self, value: Input) -> None:
-        super().__init__(value.name)
-        self.value = value
-
-    def told(self, proposed: Mapping[str, Sequence[int]]) -> ModelError:
-        """What a user is told, with shapes on which the network runs; none if there are no known ones."""
-        name, dims = self.value.name, self.value.dims
-        options = [f"--shape {name}={','.join(map(str, shape))}" for name, shape in proposed.items()]
-        count = "..." if dims is None else ",".join("N" if not isinstance(dim, int) else str(dim) for dim in dims)
-        hint = f"say it, for example {' '.join(options)}" if options else f"say it, as --shape {name}={count}"
-        return ModelError(f"the model leaves the shape of its input {name!r} open: {_shown(dims)}", hint=hint)
-
-
-_SIZES = (224, 32, 64, 256, 8, 1)
-"""Extents that are tried where a model leaves them open; usual ones first."""
-
-
-def _proposed(
-    graph: Graph,
-    shapes: Mapping[str, Sequence[int]],
-    constants: Mapping[str, Fixed],
-    budget_bytes: int,
-    custom: FindImporter,
-) -> Mapping[str, tuple[int, ...]]:
-    """Shapes for all inputs that are open, on which the network can be imported; none if no such were found."""
-    open_ = [
-        value
-        for value in graph.inputs
-        if value.name not in shapes and _is_open(value) and not hasattr(constants.get(value.name), "shape")
-    ]
-    for size in _SIZES:
-        made = {value.name: _filled(value.dims, size) for value in open_}
-        try:
-            _Importer(graph, {**shapes, **made}, constants, budget_bytes, custom).run()
-        except (ModelError, UsageError):
-            continue
-        return made
-    return {}
-
-
-def _filled(dims: tuple[int | str | None, ...] | None, size: int) -> tuple[int, ...]:
-    """A shape with ``size`` for what is open; a first dimension is a batch of one."""
-    if dims is None:
-        return (1, 3, size, size)
-    return tuple(dim if isinstance(dim, int) else size if axis else 1 for axis, dim in enumerate(dims))
-
-
-def _shown(dims: tuple[int | str | None, ...] | None) -> str:
-    return "of any shape" if dims is None else f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"

@@ -12,6 +12,7 @@ from ...errors import ModelError
 from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
 from .context import Value
+from .narrow import Narrow
 from .proto import Node, element_type, needed, read_nodes
 
 if TYPE_CHECKING:
@@ -71,12 +72,15 @@ def function_body(node: Node, function: FunctionProto, opsets: Mapping[str, int]
     return Body(node.described, function.node, inputs, outputs, {**opsets, **own}, attributes)
 
 
-def schema_body(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int]) -> Body | None:
+def schema_body(
+    node: Node, values: Sequence[Value | None], kinds: Sequence[Narrow | None], opsets: Mapping[str, int]
+) -> Body | None:
     """The body that ONNX gives an operator of its own; None for one that has none.
 
     Args:
         node: the operator.
         values: its inputs, None for those that were left out: some bodies follow from their types.
+        kinds: of each input that is of a narrow type, what that is.
         opsets: of the model, for a domain whose version the body does not name.
 
     Raises:
@@ -97,7 +101,10 @@ def schema_body(node: Node, values: Sequence[Value | None], opsets: Mapping[str,
     if by_type:
         proto = NodeProto(op_type=node.op, domain=node.domain, input=node.inputs, output=node.outputs)
         proto.attribute.extend(node.attributes.values())
-        types = [b"" if value is None else _type_of(value).SerializeToString() for value in values]
+        types = [
+            b"" if value is None else _type_of(value, kind).SerializeToString()
+            for value, kind in zip(values, kinds, strict=True)
+        ]
         data = schema.get_context_dependent_function_with_opset_version(versions[-1], proto.SerializeToString(), types)
     else:
         data = schema.get_function_with_opset_version(versions[-1])
@@ -130,13 +137,13 @@ def _check(node: Node, schema: Any) -> None:
             raise ModelError(f"its attribute {name!r} has the wrong type")
 
 
-def _type_of(value: Value) -> TypeProto:
+def _type_of(value: Value, kind: Narrow | None) -> TypeProto:
     from onnx import TypeProto
 
     type_ = value.type if hasattr(value, "type") else TensorType((), value.dtype.name)
     assert isinstance(type_, TensorType)
     made = TypeProto()
-    made.tensor_type.elem_type = element_type(type_.dtype)
+    made.tensor_type.elem_type = element_type(type_.dtype) if kind is None else kind.number
     made.tensor_type.shape.SetInParent()
     for extent in value.shape:
         made.tensor_type.shape.dim.add().dim_value = extent

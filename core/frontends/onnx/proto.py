@@ -13,6 +13,7 @@ from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ..model import clean_text
 from .external import Stored, find_external
+from .narrow import NARROW, Narrow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,8 @@ MAX_RANK = 32
 _NO_MODEL = "this is no model file of a format that can be read"
 _FORMATS = "ONNX (.onnx) and TFLite (.tflite) can be read"
 
-# TensorProto.DataType: the name of the numpy dtype, and the field that holds elements where raw_data does not.
+# TensorProto.DataType: the name of the numpy dtype, and the field that holds elements where raw_data does not. Narrow
+# types are held in wider ones.
 _DTYPES = {
     1: ("float32", "float_data"),
     2: ("uint8", "int32_data"),
@@ -54,10 +56,10 @@ _DTYPES = {
     6: ("int32", "int32_data"),
     7: ("int64", "int64_data"),
     9: ("bool", "int32_data"),
-    10: ("float16", "int32_data"),
     11: ("float64", "double_data"),
     12: ("uint32", "uint64_data"),
     13: ("uint64", "uint64_data"),
+    **{number: (narrow.held, "int32_data") for number, narrow in NARROW.items()},
 }
 
 _SHARED = {
@@ -176,13 +178,15 @@ class Input:
 
     Args:
         name: the model's own.
-        dtype: numpy's name.
+        dtype: numpy's name; of a narrow type that in which it is stored.
         dims: extents; a string or None for one that the model leaves open; None for a shape that it leaves out.
+        narrow: its type where nothing computes with it.
     """
 
     name: str
     dtype: str
     dims: tuple[int | str | None, ...] | None
+    narrow: Narrow | None = None
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,11 @@ class Graph:
         if stored is None:
             return read_array(tensor, repr(name))
         _, dtype, shape = _layout(tensor, repr(name))
-        return _decoded(stored.read(), dtype, shape)
+        return _decoded(stored.read(), dtype, shape, NARROW.get(tensor.data_type))
+
+    def narrow(self, name: str) -> Narrow | None:
+        """The type of an initialiser where nothing computes with it."""
+        return NARROW.get(self.initializers[name].data_type)
 
 
 def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = None) -> Graph:
@@ -254,7 +262,7 @@ def read_graph(data: bytes, kept: Collection[str] = (), folder: Path | None = No
 
 
 def dtype_name(elem_type: int, what: str) -> str:
-    """numpy's name of an element type.
+    """numpy's name of an element type, of a narrow one that in which it is held.
 
     Raises:
         ModelError: numpy, and so UMA, has no such type.
@@ -293,19 +301,23 @@ def read_array(tensor: TensorProto, what: str) -> np.ndarray:
     if tensor.HasField("segment"):
         raise ModelError(f"{what} is stored in segments, which is not supported")
     name, dtype, shape = _layout(tensor, what)
-    size = math.prod(shape)
+    size, narrow = math.prod(shape), NARROW.get(tensor.data_type)
     if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != size * dtype.itemsize:
-            raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {size * dtype.itemsize}")
-        return _decoded(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape)
+        wanted = _bytes_of(tensor, what)
+        if len(tensor.raw_data) != wanted:
+            raise ModelError(f"{what} has {len(tensor.raw_data)} bytes, its shape {shape} {wanted}")
+        return _decoded(np.frombuffer(tensor.raw_data, np.uint8), dtype, shape, narrow)
     values = getattr(tensor, _DTYPES[tensor.data_type][1])
-    if len(values) != size:
-        raise ModelError(f"{what} has {len(values)} elements, its shape {shape} {size}")
-    return _from_values(values, name, what).reshape(shape)
+    count = size if narrow is None else narrow.count_in_file(size)
+    if len(values) != count:
+        raise ModelError(f"{what} has {len(values)} elements, its shape {shape} {count}")
+    if narrow is None:
+        return _from_values(values, name, what).reshape(shape)
+    return narrow.decoded(_from_values(values, narrow.in_file, what), size).reshape(shape)
 
 
 def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
-    """The dtype of a tensor's elements, by its name and as a file holds it, and its shape.
+    """The dtype of a tensor's elements, by its name and as a file holds them (or several of them), and its shape.
 
     Raises:
         ModelError: it has an unsupported type, or an impossible shape.
@@ -313,9 +325,14 @@ def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[i
     import numpy as np
 
     name = dtype_name(tensor.data_type, what)
-    dtype = np.dtype(name).newbyteorder("<")
+    narrow = NARROW.get(tensor.data_type)
+    dtype = np.dtype(name if narrow is None else narrow.in_file).newbyteorder("<")
     shape = tuple(tensor.dims[: MAX_RANK + 1])
-    if min(shape, default=1) < 0 or len(shape) > MAX_RANK or math.prod(shape) * dtype.itemsize > MAX_TENSOR_BYTES:
+    if (
+        min(shape, default=1) < 0
+        or len(shape) > MAX_RANK
+        or math.prod(shape) * np.dtype(name).itemsize > MAX_TENSOR_BYTES
+    ):
         raise ModelError(f"{what} has the impossible shape {shape}")
     return name, dtype, shape
 
@@ -323,12 +340,17 @@ def _layout(tensor: TensorProto, what: str) -> tuple[str, np.dtype[Any], tuple[i
 def _bytes_of(tensor: TensorProto, what: str) -> int:
     """How many bytes the elements of a tensor take in a file; ModelError as for `_layout`."""
     _, dtype, shape = _layout(tensor, what)
-    return math.prod(shape) * dtype.itemsize
+    size, narrow = math.prod(shape), NARROW.get(tensor.data_type)
+    return (size if narrow is None else narrow.count_in_file(size)) * dtype.itemsize
 
 
-def _decoded(data: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+def _decoded(data: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...], narrow: Narrow | None) -> np.ndarray:
     """The elements that bytes of a file are."""
     import numpy as np
+
+    if narrow is not None:
+        held = data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
+        return narrow.decoded(held, math.prod(shape)).reshape(shape)
 
     if dtype.kind == "b":
         return np.asarray(data != 0).reshape(shape)
@@ -339,14 +361,13 @@ def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
     """Elements from a typed field, where narrow integers are held in wider ones."""
     import numpy as np
 
-    if name.startswith("float") and name != "float16":
+    if name.startswith("float"):
         return np.array(values, name)
-    held = "uint16" if name == "float16" else name
-    wide = np.array(values, np.uint64 if held in ("uint32", "uint64") else np.int64)
-    made = wide.astype(held)
+    wide = np.array(values, np.uint64 if name in ("uint32", "uint64") else np.int64)
+    made = wide.astype(name)
     if not np.array_equal(made, wide):
         raise ModelError(f"{what} has elements that are no {name}")
-    return made.view(np.float16) if name == "float16" else made
+    return made
 
 
 def _text(value: str | bytes) -> str:
@@ -443,15 +464,16 @@ def _input(value: ValueInfoProto) -> Input:
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"{what} is not a tensor")
     tensor = value.type.tensor_type
-    dtype = dtype_name(tensor.elem_type, what)
+    narrow = NARROW.get(tensor.elem_type)
+    dtype = dtype_name(tensor.elem_type, what) if narrow is None else narrow.stored
     if not tensor.HasField("shape"):
-        return Input(name, dtype, None)
+        return Input(name, dtype, None, narrow)
     if len(tensor.shape.dim) > MAX_RANK:
         raise ModelError(f"{what} has {len(tensor.shape.dim)} dimensions")
     dims: list[int | str | None] = []
     for dim in tensor.shape.dim:
         dims.append(dim.dim_value if dim.dim_value > 0 else _text(dim.dim_param) or None)
-    return Input(name, dtype, tuple(dims))
+    return Input(name, dtype, tuple(dims), narrow)
 
 
 def read_nodes(protos: Iterable[NodeProto], opsets: Mapping[str, int]) -> list[Node]:

@@ -11,6 +11,7 @@ from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axis
 from ...tir.form.dtype import is_float
 from .context import Context, Converter
+from .narrow import NARROW
 from .proto import Node, dtype_name
 
 __all__ = ["QUANT", "Parameters", "are_known", "dequantized", "parameters", "quantized"]
@@ -168,6 +169,8 @@ def _quantize(c: Context) -> Expr:
     if asked not in (None, dtype):
         raise ModelError(f"its output_dtype is {asked}, its zero point {given}")
     precision = c.node.integer("precision", 0)
+    if precision in NARROW:
+        raise ModelError(f"it divides in {NARROW[precision].name}; {data.dtype} is supported")
     if precision and dtype_name(precision, "its precision") != data.dtype:
         raise ModelError(f"it divides in {dtype_name(precision, 'its precision')}; {data.dtype} is supported")
     return quantized(c, data, 1, _axis(c, data), dtype)

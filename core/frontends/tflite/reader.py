@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...distribution import extra_hint
 from ...errors import ModelError, UsageError
 from ...relay.types import MAX_BYTES
-from ...tir.form.dtype import DTYPES
+from ...tir.form.dtype import COMPUTED
 from ..model import clean_text
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class _Reader:
             odd = "it is sparse"
         elif tensor.IsVariable():
             odd = "it is a variable"
-        elif kind not in DTYPES and not (kind == "float16" and data is not None):
+        elif kind not in COMPUTED and not (kind == "float16" and data is not None):
             odd = f"it is {kind}"
         elif len(shape) > MAX_RANK:
             odd = f"it has {len(shape)} dimensions"

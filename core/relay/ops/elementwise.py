@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...tir.form.dtype import bits, bounds, is_float, is_integer, is_signed
+from ...tir.form.dtype import bits, bounds, computes, is_float, is_integer, is_signed
 from ...tir.form.nodes import Bin, Call, Expr, Imm, Select, Un
 from ..op import Attr, Attrs, Bounds, Dtype
 from ..types import TensorType
@@ -60,6 +60,16 @@ def _infer_cast(attrs: Attrs, data: TensorType) -> TensorType:
     return TensorType(data.shape, attrs.dtype)
 
 
+def _infer_bitcast(attrs: Attrs, data: TensorType) -> TensorType:
+    """The result has the shape of the data; both dtypes are of as many bits, numbers, and none float16."""
+    for dtype in (data.dtype, attrs.dtype):
+        if dtype == "bool" or not computes(dtype):
+            raise ModelError(f"it reads no {data.dtype} as {attrs.dtype}")
+    if bits(data.dtype) != bits(attrs.dtype):
+        raise ModelError(f"it reads {bits(data.dtype)} bits as {bits(attrs.dtype)}")
+    return TensorType(data.shape, attrs.dtype)
+
+
 # --- scalar expressions ----------------------------------------------------------------------------------------------
 
 
@@ -103,6 +113,32 @@ def _sign(attrs: Attrs, x: Expr) -> Expr:
 
 def _inverted(attrs: Attrs, x: Expr) -> Expr:
     return Bin("bitxor", x, Imm(-1 if is_signed(x.dtype) else bounds(x.dtype)[1], x.dtype))
+
+
+def _cast(attrs: Attrs, x: Expr) -> Expr:
+    half = "float16" in (x.dtype, attrs.dtype)
+    if half and not (is_float(x.dtype) and is_float(attrs.dtype)):
+        # (Of integers a float32 is as near: those that it rounds are infinite as float16.)
+        x = x.astype("float32")
+    return x.astype(attrs.dtype)
+
+
+def _bitcast(attrs: Attrs, x: Expr) -> Expr:
+    if is_float(x.dtype) and not is_float(attrs.dtype):
+        x = Call("float_bits", x)
+    elif is_float(attrs.dtype) and not is_float(x.dtype):
+        x = Call("bits_float", x.astype(f"uint{bits(x.dtype)}"))
+    return x.astype(attrs.dtype)
+
+
+def _bfloat16_bits(attrs: Attrs, x: Expr) -> Expr:
+    whole = Call("float_bits", x)
+    rounded = (whole + 0x7FFF + ((whole >> 16) & 1)) >> 16
+    return Select(x.equal(x), rounded, (whole >> 16) | 0x40).astype("uint16")
+
+
+def _bfloat16_value(attrs: Attrs, x: Expr) -> Expr:
+    return Call("bits_float", x.astype("uint32") << 16)
 
 
 def _shifted(op: str) -> Scalar:
@@ -166,8 +202,33 @@ def _shift_reference(name: str) -> Numpy:
     return reference
 
 
+def _bitcast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    made: np.ndarray = np.ascontiguousarray(data).view(attrs.dtype)
+    return made.reshape(data.shape)
+
+
+def _bfloat16_bits_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    whole = np.ascontiguousarray(data).view(np.uint32).reshape(data.shape)
+    rounded = (whole + np.uint32(0x7FFF) + ((whole >> 16) & 1)) >> 16
+    return np.where(np.isnan(data), (whole >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def _bfloat16_value_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.asarray((data.astype(np.uint32) << 16).view(np.float32))
+
+
 def _cast_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     import numpy as np
+
+    if attrs.dtype == "float16":
+        with np.errstate(over="ignore"):
+            return (data if data.dtype.kind == "f" else data.astype(np.float32)).astype(np.float16)
 
     if data.dtype.kind == "f" and is_integer(attrs.dtype):
         low, high = bounds(attrs.dtype)
@@ -372,12 +433,36 @@ ROWS: tuple[Row, ...] = (
     Row("round", "The nearest whole number, halves to even, for floats.", FLOATS, function("round_even"), "rint"),
     Row(
         "cast",
-        "Conversion to another dtype: integers wrap around, floats truncate and saturate, NaN gives 0.",
+        "Conversion to another dtype: integers wrap around, floats truncate and saturate, NaN gives 0. A float of a "
+        "smaller type is the nearest one, halves to even.",
         _infer_cast,
-        lambda attrs, x: x.astype(attrs.dtype),
+        _cast,
         _cast_reference,
         _cast_range,
         attrs=(Attr("dtype", Dtype, "of the result"),),
+        stored=True,
+    ),
+    Row(
+        "bitcast",
+        "The bits of the data, read as another dtype of as many.",
+        _infer_bitcast,
+        _bitcast,
+        _bitcast_reference,
+        attrs=(Attr("dtype", Dtype, "of the result"),),
+    ),
+    Row(
+        "bfloat16_bits",
+        "The bits of the bfloat16 (the upper half of a float32) that is nearest to a float32, halves to even.",
+        takes("float32", lambda dtype: dtype == "float32", gives="uint16"),
+        _bfloat16_bits,
+        _bfloat16_bits_reference,
+    ),
+    Row(
+        "bfloat16_value",
+        "The number that the bits of a bfloat16 are.",
+        takes("uint16", lambda dtype: dtype == "uint16", gives="float32"),
+        _bfloat16_value,
+        _bfloat16_value_reference,
     ),
 )
 """In the order in which the documentation would name them: arithmetic, comparisons, functions, activations."""

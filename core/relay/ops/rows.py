@@ -51,7 +51,7 @@ class Row:
     """An op that works element by element.
 
     Args:
-        name, doc, attrs, inputs, commutative: as for `Op`.
+        name, doc, attrs, inputs, commutative, stored: as for `Op`.
         infer: its type relation.
         scalar: ``scalar(attrs, *elements)`` states an element of the result in the loop form.
         numpy: ``numpy(attrs, *arrays)`` computes the result, or the name of numpy's function that does.
@@ -68,6 +68,7 @@ class Row:
     inputs: tuple[str, ...] = ("data",)
     attrs: tuple[Attr, ...] = ()
     commutative: bool = False
+    stored: bool = False
 
     def op(self) -> Op:
         """The declaration."""
@@ -95,6 +96,7 @@ class Row:
             kind="elementwise" if len(self.inputs) == 1 else "broadcast",
             value_range=bounded,
             commutative=self.commutative,
+            stored=self.stored,
         )
 
 

@@ -201,6 +201,84 @@ static inline int32_t uma_round_f64_to_i32(double a)
 /* One of two numbers that are both there: what compilers make no branch of. */
 static inline float uma_select_f32(bool condition, float a, float b) { return condition ? a : b; }
 static inline double uma_select_f64(bool condition, double a, double b) { return condition ? a : b; }
+static inline uint16_t uma_select_f16(bool condition, uint16_t a, uint16_t b) { return condition ? a : b; }
+
+/* The bits of a float, and the float that bits are. */
+static inline uint32_t uma_float_bits_f32(float a)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } both = {a};
+
+    return both.bits;
+}
+static inline float uma_bits_float_f32(uint32_t a)
+{
+    union {
+        uint32_t bits;
+        float value;
+    } both = {a};
+
+    return both.value;
+}
+static inline uint64_t uma_float_bits_f64(double a)
+{
+    union {
+        double value;
+        uint64_t bits;
+    } both = {a};
+
+    return both.bits;
+}
+static inline double uma_bits_float_f64(uint64_t a)
+{
+    union {
+        uint64_t bits;
+        double value;
+    } both = {a};
+
+    return both.value;
+}
+
+/* A float16 of IEEE 754, which C99 has no type for: the number that its bits are, and the bits of the nearest one, halves
+ * to the even one. Beyond the largest it is infinite; what is NaN stays NaN. */
+static inline float uma_f16_to_f32(uint16_t a)
+{
+    uint32_t sign = (uint32_t)(a & 0x8000u) << 16, rest = a & 0x7fffu;
+
+    if (rest >= 0x7c00u) return uma_bits_float_f32(sign | UINT32_C(0x7f800000) | (rest & 0x3ffu) << 13);
+    if (rest >= 0x0400u) return uma_bits_float_f32(sign | ((rest << 13) + UINT32_C(0x38000000)));
+    return sign != 0 ? -((float)rest * 0x1p-24f) : (float)rest * 0x1p-24f;
+}
+static inline uint16_t uma_f32_to_f16(float a)
+{
+    uint32_t bits = uma_float_bits_f32(a), sign = bits >> 16 & 0x8000u, rest = bits & UINT32_C(0x7fffffff), lost, half;
+
+    if (rest > UINT32_C(0x7f800000)) return (uint16_t)(sign | 0x7e00u);
+    if (rest >= UINT32_C(0x477ff000)) return (uint16_t)(sign | 0x7c00u);
+    if (rest >= UINT32_C(0x38800000)) { /* rounding up carries into the exponent */
+        rest += UINT32_C(0xfff) + (rest >> 13 & 1u);
+        return (uint16_t)(sign | (rest - UINT32_C(0x38000000)) >> 13);
+    }
+    if (rest < UINT32_C(0x33000000)) return (uint16_t)sign; /* less than half of the smallest */
+    lost = 126u - (rest >> 23);                             /* of 24 bits of the number */
+    rest = (rest & UINT32_C(0x7fffff)) | UINT32_C(0x800000);
+    half = (UINT32_C(1) << (lost - 1u)) - 1u + (rest >> lost & 1u);
+    return (uint16_t)(sign | (rest + half) >> lost);
+}
+static inline double uma_f16_to_f64(uint16_t a) { return (double)uma_f16_to_f32(a); }
+/* By way of a float that is odd where it is not exact: rounding it rounds the double (Boldo and Melquiond, 2008). */
+static inline uint16_t uma_f64_to_f16(double a)
+{
+    float nearest = (float)a;
+    uint32_t bits = uma_float_bits_f32(nearest);
+
+    if (a == a && (double)nearest != a && (bits & 1u) == 0) {
+        bits = fabs((double)nearest) < fabs(a) ? bits + 1u : bits - 1u;
+    }
+    return uma_f32_to_f16(uma_bits_float_f32(bits));
+}
 
 /* Leading zero bits; 32 for 0. */
 static inline int32_t uma_clz(uint32_t a)

@@ -55,7 +55,7 @@ typedef int32_t uma_status;
 /* An input or output. Elements are dense and row-major, in the machine's byte order; bool is one byte, 0 or 1. */
 typedef struct uma_tensor_info {
     const char *name;     /* the model's own name in UTF-8; cut where it is longer than 255 bytes */
-    const char *dtype;    /* bool, int8, uint8, int16, ..., uint64, float32, float64 */
+    const char *dtype;    /* bool, int8, uint8, int16, ..., uint64, float16, float32, float64 */
     int32_t rank;         /* 0: a scalar */
     const int32_t *shape; /* rank extents; null for a scalar */
     size_t bytes;

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["DTYPES", "INTEGERS", "bits", "bounds", "is_float", "is_integer", "is_signed", "itemsize"]
+__all__ = [
+    "COMPUTED",
+    "DTYPES",
+    "INTEGERS",
+    "bits",
+    "bounds",
+    "computes",
+    "is_float",
+    "is_integer",
+    "is_signed",
+    "itemsize",
+]
 
 _BITS = {
     "bool": 8,
@@ -16,11 +27,15 @@ _BITS = {
     "uint32": 32,
     "int64": 64,
     "uint64": 64,
+    "float16": 16,
     "float32": 32,
     "float64": 64,
 }
 
 DTYPES: tuple[str, ...] = tuple(_BITS)
+COMPUTED: tuple[str, ...] = tuple(name for name in _BITS if name != "float16")
+"""Those that there is arithmetic on. A float16 is loaded, stored, chosen and converted to a wider float, no more."""
+
 INTEGERS: tuple[str, ...] = tuple(name for name in _BITS if "int" in name)
 
 
@@ -34,8 +49,13 @@ def itemsize(dtype: str) -> int:
     return _BITS[dtype] // 8
 
 
+def computes(dtype: str) -> bool:
+    """Whether there is arithmetic on it: see `COMPUTED`."""
+    return dtype != "float16"
+
+
 def is_float(dtype: str) -> bool:
-    """True for float32 and float64."""
+    """True for float16, float32 and float64."""
     return dtype.startswith("float")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...errors import InternalError
 from ...interning import Node
-from .dtype import DTYPES, bounds, is_float, is_integer, is_signed, itemsize
+from .dtype import DTYPES, bounds, computes, is_float, is_integer, is_signed, itemsize
 from .fields import READ
 from .functions import FUNCTIONS
-from .scalar import binary, cast, round_float32, unary
+from .scalar import binary, cast, round_float, unary
 
 __all__ = [
     "BINARY",
@@ -178,16 +178,14 @@ class Var(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class Imm(Expr):
-    """A constant. float32 constants are held rounded to float32; integers are in range."""
+    """A constant. Those of float types are held rounded to it; integers are in range."""
 
     value: Number
 
     def __init__(self, value: Number, dtype: str) -> None:
         require(dtype in DTYPES, f"constant {value!r} has unknown dtype {dtype!r}")
         if is_float(dtype):
-            value = float(value)
-            if dtype == "float32":
-                value = round_float32(value)
+            value = round_float(value, dtype)
         else:
             whole = value.is_integer() if isinstance(value, float) else int(value) == value
             low, high = bounds(dtype)
@@ -240,6 +238,7 @@ def _binary_dtype(op: str, a: str, b: str) -> str:
     """The type of an operation on operands of two types."""
     require(op in BINARY, f"unknown binary operation {op!r}")
     require(a == b, f"{op} of {a} and {b}: cast one of them")
+    require(computes(a), f"{op} does not take {a}: cast it to float32")
     if op in ("and", "or"):
         require(a == "bool", f"{op} takes bool, not {a}")
     elif op == "div":
@@ -260,7 +259,7 @@ class Un(Expr):
 
     def __init__(self, op: str, a: Expr) -> None:
         require(op in ("neg", "abs", "not"), f"unknown unary operation {op!r}")
-        fits = a.dtype == "bool" if op == "not" else is_signed(a.dtype)
+        fits = a.dtype == "bool" if op == "not" else is_signed(a.dtype) and computes(a.dtype)
         require(fits, f"{op} does not take {a.dtype}")
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "a", a)
@@ -273,12 +272,14 @@ class Un(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class Cast(Expr):
-    """``a`` converted to ``dtype``."""
+    """``a`` converted to ``dtype``; a float16 from and to wider floats only."""
 
     a: Expr
 
     def __init__(self, a: Expr, dtype: str) -> None:
         require(dtype in DTYPES, f"cast to unknown dtype {dtype!r}")
+        half = "float16" in (a.dtype, dtype)
+        require(not half or (is_float(a.dtype) and is_float(dtype)), f"{a.dtype} becomes {dtype} by way of float32")
         object.__setattr__(self, "a", a)
         object.__setattr__(self, "dtype", dtype)
 

@@ -5,6 +5,8 @@ of those that are not ``exact`` are left to the C library. These have a meaning 
 
 - ``floor``, ``ceil``, ``trunc``, ``round_even`` (to the nearest whole number, ties to the even one) and ``sqrt``.
 - ``fma(a, b, c)`` is ``a * b + c`` with one rounding (IEEE 754, fusedMultiplyAdd).
+- ``float_bits(a)`` is the unsigned integer of as many bits that a float has in memory, ``bits_float(a)`` the float that
+  such an integer is. (Not exact as a NaN may become another one.)
 - ``clz(a)`` of an int32 or uint32 counts its leading zero bits and gives an int32, 32 for 0.
 - ``mul_high(a, b)`` of int32 is ``(a * b + 2**30) >> 31``, an int32: the product has 64 bits, and the shift keeps the
   sign. It is ``a * b / 2**31`` rounded to nearest, ties up. The one result that is no int32, that of -2**31 by itself,
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -40,7 +42,7 @@ class Function:
         arity: how many arguments it takes.
         value: for the type of the arguments, the function of Python's values.
         takes: the types that its arguments may have.
-        gives: the type of its result; None where that is the type of the arguments.
+        gives: the type of its result, or for each type of the arguments; None where that is the type of the arguments.
         interval: of a result that is an integer, before it wraps to its type, from the intervals of the arguments.
         exact: whether it is the same to the last bit everywhere.
         cost: in additions.
@@ -49,14 +51,14 @@ class Function:
     arity: int
     value: Callable[[str], Callable[..., Value]]
     takes: tuple[str, ...] = _FLOATS
-    gives: str | None = None
+    gives: str | Mapping[str, str] | None = None
     interval: Callable[..., Interval] | None = None
     exact: bool = False
     cost: int = 1
 
     def result(self, dtype: str) -> str:
         """The type of a call on arguments of ``dtype``."""
-        return self.gives or dtype
+        return self.gives[dtype] if isinstance(self.gives, Mapping) else self.gives or dtype
 
 
 def _rounded(exact: Callable[..., float]) -> Callable[[str], Callable[..., float]]:
@@ -187,6 +189,17 @@ def _mul_high_interval(a: Interval, b: Interval) -> Interval:
     return min(ends), max(ends)
 
 
+_INTEGER_OF = {"float32": "uint32", "float64": "uint64"}
+_FLOAT_OF = {integer: real for real, integer in _INTEGER_OF.items()}
+_FORMATS = {"float32": ("<f", "<I"), "float64": ("<d", "<Q"), "uint32": ("<I", "<f"), "uint64": ("<Q", "<d")}
+
+
+def _same_bits(dtype: str) -> Callable[[Value], Value]:
+    """The value of the other kind that has the bits of one of ``dtype``."""
+    given, made = map(struct.Struct, _FORMATS[dtype])
+    return lambda a: made.unpack(given.pack(a))[0]
+
+
 FUNCTIONS: dict[str, Function] = {
     "exp": Function(1, _rounded(_exp), cost=16),
     "log": Function(1, _rounded(_log), cost=16),
@@ -213,6 +226,8 @@ FUNCTIONS: dict[str, Function] = {
     "trunc": Function(1, _rounded(_whole(math.trunc)), exact=True),
     "round_even": Function(1, _rounded(_whole(round)), exact=True),
     "fma": Function(3, _fma, exact=True),
+    "float_bits": Function(1, _same_bits, gives=_INTEGER_OF),
+    "bits_float": Function(1, _same_bits, takes=tuple(_FLOAT_OF), gives=_FLOAT_OF),
     "clz": Function(
         1,
         lambda dtype: lambda a: 32 - (a & 0xFFFFFFFF).bit_length(),

@@ -8,7 +8,8 @@ Arithmetic means the same in the interpreter and in generated C:
 - Integers wrap around in two's complement. ``floordiv`` and ``floormod`` round to minus infinity, ``truncdiv`` to
   zero; all three give 0 where the divisor is 0, and the smallest integer divided by -1 is itself. Shifting by less than
   0 or by the width or more is a fault. ``shr`` keeps the sign.
-- ``float32`` and ``float64`` are IEEE 754, round to nearest even; a compiler may contract ``a * b + c``.
+- ``float32`` and ``float64`` are IEEE 754, round to nearest even; a compiler may contract ``a * b + c``. ``float16`` is
+  IEEE 754's too, and is stored: it is computed with as a ``float32``, which is rounded to nearest even when it is cast.
 - ``min(a, b)`` is ``a if a < b else b`` and ``max(a, b)`` is ``a if a > b else b``: where one is NaN, or both are
   zeros, the result is ``b``. So ``min(max(x, low), high)`` is never NaN, and ``max(0, x)`` keeps NaN. An `Update` has
   the buffer as ``a``.
@@ -26,6 +27,7 @@ from typing import Any, Literal, get_args
 
 from ...interning import Node
 from . import ctext
+from .dtype import computes
 from .exprs import (
     BINARY,
     COMPARISONS,
@@ -227,6 +229,7 @@ class Update(Stmt):
         check_access(self.buffer, self.indices)
         require(self.op in ("add", "mul", "min", "max"), f"unknown reduction {self.op!r}")
         require(self.value.dtype == self.buffer.dtype, f"{self.value.dtype} stored to {self.buffer.name!r}")
+        require(computes(self.value.dtype), f"{self.op} does not take {self.value.dtype}: cast it to float32")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

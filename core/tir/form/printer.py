@@ -45,7 +45,7 @@ from .nodes import (
     View,
     Wait,
 )
-from .scalar import round_float32
+from .scalar import round_float
 from .visit import intrinsics
 
 __all__ = [
@@ -443,5 +443,5 @@ def _decimal(value: float, dtype: str) -> str:
     assert is_float(dtype)
     if dtype == "float64":
         return repr(value)
-    short = next(text for digits in range(1, 18) if round_float32(float(text := f"{value:.{digits}g}")) == value)
+    short = next(text for digits in range(1, 18) if round_float(float(text := f"{value:.{digits}g}"), dtype) == value)
     return repr(float(short))

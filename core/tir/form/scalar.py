@@ -14,7 +14,7 @@ from typing import Any
 
 from .dtype import bits, bounds, is_float, is_signed
 
-__all__ = ["Fault", "binary", "cast", "round_float32", "unary", "wrapper"]
+__all__ = ["Fault", "binary", "cast", "round_float", "round_float16", "round_float32", "unary", "wrapper"]
 
 Value = Any
 """bool, int or float, as the dtype says; the functions are chosen by dtype, which mypy cannot follow."""
@@ -24,7 +24,7 @@ class Fault(ArithmeticError):
     """An operation that has no result on these values; it never leaves this layer."""
 
 
-_FLOAT32 = struct.Struct("<f")
+_FLOAT32, _FLOAT16 = struct.Struct("<f"), struct.Struct("<e")
 
 
 def round_float32(value: float) -> float:
@@ -33,6 +33,26 @@ def round_float32(value: float) -> float:
         return float(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
     except OverflowError:
         return math.copysign(math.inf, value)
+
+
+def round_float16(value: float) -> float:
+    """The float16 nearest to ``value``, ties to even; infinite beyond the largest."""
+    try:
+        return float(_FLOAT16.unpack(_FLOAT16.pack(value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def round_float(value: float, dtype: str) -> float:
+    """The nearest number that a float type holds, as `round_float16` and `round_float32` give it."""
+    return _NEAREST[dtype](value)
+
+
+_NEAREST: dict[str, Callable[[float], float]] = {
+    "float16": round_float16,
+    "float32": round_float32,
+    "float64": float,
+}
 
 
 def wrapper(dtype: str) -> Callable[[int], int]:
@@ -146,6 +166,8 @@ def cast(source: str, target: str) -> Callable[[Value], Value]:
         return lambda a: a != 0
     if target == "float64":
         return float
+    if target == "float16":
+        return round_float16
     if target == "float32":
         return round_float32 if is_float(source) else lambda a: _integer_to_float32(int(a))
     if not is_float(source):

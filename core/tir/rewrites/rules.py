@@ -221,21 +221,29 @@ def _cast_of_cast(expr: Expr, bounds: Bounds) -> Expr | None:
         return None
     source, middle = inner.a.dtype, inner.dtype
     if is_float(source):
-        return Cast(inner.a, target) if (source, middle) == ("float32", "float64") else None
+        # What a wider float holds is not rounded there; a float16 becomes a float only.
+        widens = is_float(middle) and bits(middle) > bits(source) and (source != "float16" or is_float(target))
+        return Cast(inner.a, target) if widens else None
     values = bounds.of(inner.a)
     keeps = _holds(middle, values) and (middle != "bool" or source == "bool")
     if is_float(middle):
         # A float that is out of range saturates where an integer wraps.
-        return Cast(inner.a, target) if keeps and (is_float(target) or fits(values, target)) else None
+        return Cast(inner.a, target) if keeps and _takes(target, values) else None
     truncates = is_integer(target) and is_integer(middle) and bits(middle) >= bits(target)
     return Cast(inner.a, target) if keeps or truncates else None
+
+
+def _takes(target: str, values: Interval) -> bool:
+    """Whether integers can be cast to ``target`` at once where a float is: a float16 is made of floats only."""
+    return target != "float16" and (is_float(target) or fits(values, target))
 
 
 def _holds(dtype: str, values: Interval) -> bool:
     """Whether ``dtype`` represents every integer within ``values``."""
     if not is_float(dtype):
         return fits(values, dtype)
-    return max(-values[0], values[1]) <= 2 ** (24 if dtype == "float32" else 53)
+    size = max(-values[0], values[1])
+    return size <= 2**24 if dtype == "float32" else dtype == "float64" and size <= 2**53
 
 
 # Intervals

@@ -304,6 +304,11 @@ def _mul_high(a: Array, b: Array) -> Array:
     return np.asarray((a.astype(np.int64) * b.astype(np.int64) + 2**30) >> 31).astype(np.int32)
 
 
+def _same_bits(a: Array) -> Array:
+    kind = "u" if a.dtype.kind == "f" else "f"
+    return np.ascontiguousarray(a).view(f"{kind}{a.dtype.itemsize}").reshape(a.shape)
+
+
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -335,6 +340,8 @@ _CALLS: dict[str, Callable[..., Array]] = {
     "trunc": np.trunc,
     "round_even": np.rint,
     "mul_high": _mul_high,
+    "float_bits": _same_bits,
+    "bits_float": _same_bits,
 }
 """As `functions.FUNCTIONS`; all others are computed one by one."""
 

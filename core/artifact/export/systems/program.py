@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....codegen.kernel import C_TYPES
 from ....codegen.names import c_identifier
-from ....tir.form.dtype import is_float
+from ....tir.form.dtype import computes, is_float
 from ...record import ArtifactRecord, TensorRecord
 
 __all__ = ["PRINTF", "Say", "program_text"]
@@ -76,7 +76,7 @@ def _lines(record: ArtifactRecord, head: str, say: Say) -> Iterator[str]:
 def _says(record: ArtifactRecord, say: Say) -> Iterator[str]:
     """The functions that print, those that an output needs."""
     printed = [("say", "const char *", say.text)]
-    kinds = {is_float(row.dtype) for row in record.outputs}
+    kinds = {_is_real(row) for row in record.outputs}
     printed += [("say_integer", "long ", say.integer)] if False in kinds else []
     printed += [("say_real", "double ", say.real)] if True in kinds else []
     for name, parameter, body in printed:
@@ -85,6 +85,11 @@ def _says(record: ArtifactRecord, say: Say) -> Iterator[str]:
         yield from (line if line.startswith("#") else f"    {line}" for line in body.splitlines())
         yield "}"
         yield ""
+
+
+def _is_real(row: TensorRecord) -> bool:
+    """Whether C has a float type for it; of a float16 the bits are printed."""
+    return is_float(row.dtype) and computes(row.dtype)
 
 
 def _identifiers(record: ArtifactRecord) -> list[str]:
@@ -168,7 +173,7 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
 
 def _show(model: str, row: TensorRecord) -> Iterator[str]:
     elements = f"{model}_OUTPUT_{row.identifier}_ELEMENTS"
-    how, cast = ("say_real", "double") if is_float(row.dtype) else ("say_integer", "long")
+    how, cast = ("say_real", "double") if _is_real(row) else ("say_integer", "long")
     yield f'    say("{row.identifier}:");'
     yield f"    for (i = 0; i < {elements} && i < {_SHOWN}; i++) {how}(({cast})output_{row.identifier}[i]);"
     yield f'    say({elements} > {_SHOWN} ? " ...\\n" : "\\n");'
