@@ -186,8 +186,51 @@ def test_weights_of_the_mel_scale() -> None:
             import_model(b.model(mel_weights(*parameters)(b)).SerializeToString())
 
 
+@pytest.mark.parametrize("op", [f"Reduce{name}" for name in REDUCTIONS if name != "Mean"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_reductions_of_nothing(op: str, dtype: str) -> None:
+    """Of data without elements, which numpy defines: infinities, 0 and 1, and the ends of integers."""
+    if "Log" in op and dtype == "int32":
+        return
+    data = np.zeros((2, 0, 4), dtype)
+    b = OnnxBuilder(18)
+    y = [b.node(op, b.constant(data), b.constant([1], "int64"), keepdims=0), b.node(op, b.constant(data))]
+    ends = (-np.inf, np.inf) if dtype == "float32" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    wanted = {"ReduceMax": ends[0], "ReduceMin": ends[1], "ReduceProd": 1}.get(op, -np.inf if "Log" in op else 0)
+    found = evaluate(import_model(b.model(*y).SerializeToString()).module, {})
+    for made, shape in zip(found, [(2, 4), (1, 1, 1)], strict=True):
+        np.testing.assert_array_equal(made, np.full(shape, wanted, dtype), strict=True)
+    untouched = b.node(op, b.constant(data), b.constant(np.zeros(0), "int64"), noop_with_empty_axes=1)
+    size = b.node("Size", untouched)
+    (made,) = evaluate(import_model(b.model(size).SerializeToString()).module, {})
+    assert made == 0
+
+
+def test_pools_of_norms_under_windows_with_gaps() -> None:
+    """onnxruntime's kernel leaves out the gaps: against the definition."""
+    data = np.random.default_rng(0).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    for p, (gap, stride) in ((1, (2, 1)), (2, (3, 2)), (3, (2, 2))):
+        b = OnnxBuilder(18)
+        how = {"kernel_shape": [2, 3], "dilations": [gap, 1], "strides": [stride, 1], "pads": [1, 0, 1, 0]}
+        y = b.node("LpPool", b.input("x", data.shape), p=p, **how)
+        (found,) = evaluate(import_model(b.build(y)).module, {"x": data})
+        wide = np.pad(np.abs(data.astype(np.float64)) ** p, ((0, 0), (0, 0), (1, 1), (0, 0)))
+        rows = [
+            [wide[:, :, r : r + gap + 1 : gap, k : k + 3].sum((2, 3)) ** (1 / p) for k in range(6)]
+            for r in range(0, 11 - gap, stride)
+        ]
+        np.testing.assert_allclose(found, np.array(rows).transpose(2, 3, 0, 1), 1e-5)
+
+
 REFUSED: dict[str, tuple[Build, Sequence[int]]] = {
-    "it has dilations (2,)": (of("LpPool", kernel_shape=[2], dilations=[2]), (1, 2, 9)),
+    "its data of shape (2, 0, 4) and float32 has no elements": (
+        lambda b, x: b.node("ReduceMean", b.constant(np.zeros((2, 0, 4), np.float32))),
+        (1,),
+    ),
+    "its data of shape (0,) and int32 has no elements": (
+        lambda b, x: b.node("ReduceLogSum", b.constant(np.zeros(0, np.int32))),
+        (1,),
+    ),
     "its data has the shape (2, 9), without a space": (of("LpPool", kernel_shape=[2]), (2, 9)),
     "its p is 0, not positive": (of("LpNormalization", p=0), (2, 3)),
     "its data has the shape (2, 3), without a space": (of("GlobalLpPool"), (2, 3)),

@@ -107,6 +107,11 @@ class Context:
             raise ModelError(f"its input {self.node.inputs[index]!r} is computed at run time")
         return value
 
+    def is_known(self, index: int) -> bool:
+        """Whether input ``index``, which was given, is known at import."""
+        value = self.value(index)
+        return not isinstance(value, Expr) or constant_value(value) is not None
+
     def known_integers(self, index: int) -> tuple[int, ...]:
         """Input ``index``, integers known at import: an array of one dimension, or a scalar."""
         array = self.known(index)

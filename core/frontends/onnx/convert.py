@@ -37,6 +37,7 @@ from .narrow import Narrow
 from .norm import NORM
 from .older import modern, modern_op
 from .open_shapes import Open, is_open, proposed, resolved
+from .optional import OPTIONAL
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
@@ -65,6 +66,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **GATHER,
     **MOVES,
     **NORM,
+    **OPTIONAL,
     **QUANT,
     **RECURRENT,
     **REDUCTIONS,

@@ -44,8 +44,8 @@ def _unchanged(c: Context) -> Context:
     return c
 
 
-def _with(c: Context, added: Mapping[int, np.ndarray], **texts: str) -> Context:
-    """``c`` with arrays as inputs at places behind those that it has, and attributes that are texts."""
+def _with(c: Context, added: Mapping[int, Value], **texts: str) -> Context:
+    """``c`` with values as inputs at places behind those that it has, and attributes that are texts."""
     from onnx import helper
 
     values: list[Value | None] = list(c.values)
@@ -96,14 +96,20 @@ def _resize(c: Context) -> Context:
     """
     import numpy as np
 
-    scales = np.array(c.node.reals("scales"), np.float32) if c.node.has("scales") else c.known(1)
+    given: Value = np.array(c.node.reals("scales"), np.float32) if c.node.has("scales") else c.value(1)
+    declared, extents = c.declared[0] if c.declared else None, c.value(0).shape
+    if isinstance(given, Expr) and declared is not None and len(declared) == len(extents):
+        # The result is smaller where its scale is below 1, and else not.
+        scales = np.array(declared) / np.array(extents)
+    else:
+        scales = given if c.node.has("scales") else c.known(1)
     shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
     if shrinks and grows and c.node.text("mode", "nearest") == "nearest":
         raise ModelError(
             f"it resizes by {scales.tolist()}, up and down at once", hint="convert it to opset 11 or later"
         )
     nearest = "ceil" if shrinks else "floor"
-    return _with(c, {2: scales}, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
+    return _with(c, {2: given}, coordinate_transformation_mode="asymmetric", nearest_mode=nearest)
 
 
 def _same_rank(c: Context) -> Context:

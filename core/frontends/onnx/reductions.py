@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
-from ...tir.form.dtype import is_float, is_integer
+from ...tir.form.dtype import bounds, is_float, is_integer
 from .arith import reduced_axes
 from .context import Context, Converter, Value
 from .windows import channels_first, channels_last, moved_window
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["REDUCTIONS", "single"]
 
@@ -24,7 +28,7 @@ Reduce = Callable[[Context, Expr, Over], Expr]
 """What a node makes of its data."""
 
 
-def _reduction(convert: Reduce, axes_as_input: int = 18, wide: bool = False) -> Callable[[Context], Expr]:
+def _reduction(convert: Reduce, axes_as_input: int = 18, wide: bool = False) -> Callable[[Context], Value]:
     """A reduction whose axes are an input from opset ``axes_as_input`` on, an attribute before.
 
     Args:
@@ -33,8 +37,11 @@ def _reduction(convert: Reduce, axes_as_input: int = 18, wide: bool = False) -> 
         wide: whether integers are computed as float64.
     """
 
-    def converter(c: Context) -> Expr:
-        data, axes = c.expr(0), reduced_axes(c, axes_as_input)
+    def converter(c: Context) -> Value:
+        axes = reduced_axes(c, axes_as_input)
+        if 0 in c.value(0).shape:
+            return _of_nothing(c, axes)
+        data = c.expr(0)
         keepdims = bool(c.node.integer("keepdims", 1))
 
         def over(op: str, of: Expr) -> Expr:
@@ -44,6 +51,40 @@ def _reduction(convert: Reduce, axes_as_input: int = 18, wide: bool = False) -> 
         return c.cast(made, data.dtype)
 
     return converter
+
+
+def _of_nothing(c: Context, axes: Sequence[int] | None) -> np.ndarray:
+    """A reduction of data without elements."""
+    import numpy as np
+
+    data = c.known(0)
+    reduced = range(data.ndim) if axes == () else normalise_axes(axes or (), data.ndim)
+    keepdims = c.node.integer("keepdims", 1)
+    shape = [1 if d in reduced else n for d, n in enumerate(data.shape) if keepdims or d not in reduced]
+    dtype = data.dtype.name
+    if c.node.op in ("ReduceMax", "ReduceMin"):
+        low, high = (-math.inf, math.inf) if is_float(dtype) else bounds(dtype)
+        value: float = low if c.node.op == "ReduceMax" else high
+    elif c.node.op in _OF_NOTHING and (is_float(dtype) or math.isfinite(_OF_NOTHING[c.node.op])):
+        value = _OF_NOTHING[c.node.op]
+    else:
+        raise ModelError(f"its data of shape {data.shape} and {dtype} has no elements")
+    if axes is None:
+        return data
+    c.reserve(*shape)
+    return np.full(shape, value, data.dtype)
+
+
+_OF_NOTHING: Mapping[str, float] = {
+    "ReduceL1": 0,
+    "ReduceL2": 0,
+    "ReduceLogSum": -math.inf,
+    "ReduceLogSumExp": -math.inf,
+    "ReduceProd": 1,
+    "ReduceSum": 0,
+    "ReduceSumSquare": 0,
+}
+"""What sums and products of no elements are."""
 
 
 def _named(op: str) -> Reduce:
@@ -67,8 +108,10 @@ def _extremum(op: str) -> Converter:
     if op == "min":
         return plain
 
-    def convert(c: Context) -> Expr:
+    def convert(c: Context) -> Value:
         """The largest of a whole space is what a pool gives."""
+        if 0 in c.value(0).shape:
+            return plain(c)
         data, axes = c.expr(0), reduced_axes(c, 18)
         rank = len(data.shape)
         if axes is None or rank not in (3, 4) or data.dtype == "bool":
@@ -249,15 +292,29 @@ def _lp_pool(c: Context) -> Expr:
         made = c.call("power", made, c.scalar(p, data))
     padding = window.padding_with_excess
     for d, (kernel, stride, gap) in enumerate(zip(window.kernel, window.strides, window.dilation, strict=True)):
-        if gap != 1 and kernel != 1:
-            raise ModelError(f"it has dilations {window.dilation}")
         parts = math.prod(made.shape[: d + 2]), made.shape[d + 2], math.prod(made.shape[d + 3 :])
         how = {"pool_size": (kernel,), "strides": (stride,), "padding": (padding[d], padding[d + rank])}
-        mean = c.call("nn.avg_pool1d", c.reshape(made, parts), **how, count_include_pad=True)
+        rows = c.reshape(made, parts)
+        if gap != 1 and kernel != 1:
+            ones = {"strides": (stride,), "padding": how["padding"], "dilation": (gap,)}
+            total = _summed_with_gaps(c, rows, kernel, **ones)
+            made = c.reshape(total, (*made.shape[: d + 2], total.shape[1], *made.shape[d + 3 :]))
+            continue
+        mean = c.call("nn.avg_pool1d", rows, **how, count_include_pad=True)
         made = c.reshape(c.scaled(mean, kernel), (*made.shape[: d + 2], mean.shape[1], *made.shape[d + 3 :]))
     if p == 1:
         return made
     return c.call("sqrt", made) if p == 2 else c.call("power", made, c.scalar(1 / p, data))
+
+
+def _summed_with_gaps(c: Context, rows: Expr, kernel: int, **how: tuple[int, ...]) -> Expr:
+    """Sums under windows with gaps along the middle one of three dimensions: a convolution with ones, row by row."""
+    import numpy as np
+
+    batch, extent, depth = rows.shape
+    flat = c.reshape(c.permute(rows, (0, 2, 1)), (batch * depth, extent, 1))
+    total = c.call("nn.conv1d", flat, c.constant(np.ones((kernel, 1, 1), rows.dtype)), **how)
+    return c.permute(c.reshape(total, (batch, depth, total.shape[1])), (0, 2, 1))
 
 
 def _mean_variance(c: Context) -> Expr:

@@ -11,6 +11,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes
 from ...tir.form.dtype import is_float
+from .computed_resize import computed_resize
 from .context import Context, Converter
 from .moves import repeated
 from .windows import channels_first, channels_last
@@ -68,6 +69,14 @@ def _resize(c: Context) -> Expr:
         raise ModelError(f"its mode is {mode!r}; nearest, linear and cubic are supported")
     if coordinates not in _COORDINATES or rounding not in _ROUNDINGS:
         raise ModelError(f"it finds the nearest element by {coordinates!r} and {rounding!r}, which is not supported")
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy not in _POLICIES:
+        raise ModelError(f"it has the unknown keep_aspect_ratio_policy {policy!r}")
+    if mode != "nearest" and not is_float(data.dtype):
+        raise ModelError(f"it interpolates {data.dtype}; floats are supported")
+    read = (1, 2, 3) if coordinates == "tf_crop_and_resize" else (2, 3)
+    if any(c.has(i) and c.value(i).shape != (0,) and not c.is_known(i) for i in read):
+        return computed_resize(c, data, mode, coordinates, rounding)
     axes = _axes(c, data.shape, coordinates)
     outside = None
     if coordinates == "tf_crop_and_resize":
@@ -103,8 +112,6 @@ def _axes(c: Context, shape: Sequence[int], coordinates: str) -> list[_Axis]:
         raise ModelError(f"it has scales or sizes of shape {given.shape} for {len(named)} dimensions")
     extents = np.array([shape[axis] for axis in order], np.float32)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
-    if policy not in _POLICIES:
-        raise ModelError(f"it has the unknown keep_aspect_ratio_policy {policy!r}")
     if not sized:
         scales = given.astype(np.float32)
         counts = np.floor(extents * scales)
@@ -191,8 +198,6 @@ def _linear(c: Context, data: Expr, axes: Sequence[_Axis], coordinates: str) -> 
     """Linear or cubic: along one dimension after the other."""
     import numpy as np
 
-    if not is_float(data.dtype):
-        raise ModelError(f"it interpolates {data.dtype}; floats are supported")
     for d, axis in enumerate(axes):
         if axis.stays:
             continue

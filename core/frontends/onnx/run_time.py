@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError
 from ...relay.expr import Expr, const
 from ...relay.ops.common import normalise_axis
-from ...relay.qdq import constant_value
 from .context import Context, Converter, Value
 
 if TYPE_CHECKING:
@@ -47,12 +46,7 @@ def at_run_time(c: Context, converter: Converter | None) -> Converter | None:
 
 
 def _any_computed(c: Context, indices: Iterable[int]) -> bool:
-    return any(c.has(index) and not _is_known(c, index) for index in indices)
-
-
-def _is_known(c: Context, index: int) -> bool:
-    value = c.value(index)
-    return not isinstance(value, Expr) or constant_value(value) is not None
+    return any(c.has(index) and not c.is_known(index) for index in indices)
 
 
 def _declared(c: Context, result: int = 0) -> tuple[int, ...]:
@@ -69,7 +63,7 @@ def _declared(c: Context, result: int = 0) -> tuple[int, ...]:
 def _computed(c: Context) -> str:
     """The first parameter that is computed at run time, for messages."""
     indices, _ = _OPERANDS.get(c.node.op) or _FIXED[c.node.op]
-    return next(f"its input {c.node.inputs[i]!r}" for i in indices if c.has(i) and not _is_known(c, i))
+    return next(f"its input {c.node.inputs[i]!r}" for i in indices if c.has(i) and not c.is_known(i))
 
 
 # --- parameters that the shape of the result leaves few values of ----------------------------------------------------
@@ -196,6 +190,16 @@ def _parts(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
 def _sizes(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
     shape = _declared(c)
     yield _integers(_extent(shape, axis) for axis in c.node.integers("axes", range(len(shape))))
+
+
+def _resize(converter: Converter) -> Converter:
+    """Its sizes are those of the result, unless it keeps the ratio of the sides."""
+
+    def convert(c: Context) -> Value | Sequence[Value]:
+        kept = c.node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
+        return (converter if kept or _any_computed(c, (1,)) else _among(3, _sizes)(converter))(c)
+
+    return convert
 
 
 def _times(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
@@ -331,7 +335,7 @@ _FIXED: Mapping[str, tuple[tuple[int, ...], Callable[[Converter], Converter]]] =
     "OneHot": ((1,), _among(1, _count_along_axis)),
     **dict.fromkeys(_REDUCTIONS, ((1,), _among(1, _sets_of_axes(_rank_of_data), _are_axes))),
     "Reshape": ((1,), _among(1, _shape)),
-    "Resize": ((3,), _among(3, _sizes)),
+    "Resize": ((3,), _resize),
     "Split": ((1,), _among(1, _parts)),
     "Squeeze": ((1,), _among(1, _sets_of_axes(_rank_of_data))),
     "Tile": ((1,), _among(1, _times)),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WINDOWS"]
 
-MAX_TAPS = 64
+MAX_TAPS = 256
 """Of a maximum pool with dilations, along each dimension, and of one that says where its maxima are, in all."""
 
 _LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}

@@ -148,6 +148,7 @@ register_op(
         reference=_broadcast_reference,
         compute=_broadcast_compute,
         kind="broadcast",
+        stored=True,
         value_range=_same_range,
     )
 )

@@ -1,0 +1,226 @@
+"""Resize by scales, sizes or a region that are computed at run time: the extents of the result are those that the model
+declares, and where its elements come from is computed as `resize` does at import.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import ModelError
+from ...relay.expr import Expr
+from ...relay.ops.common import normalise_axes
+from .context import Context
+
+__all__ = ["computed_resize"]
+
+MAX_TAPS = 64
+"""Elements that each one of an interpolation is added up of."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """How one dimension is resized.
+
+    Args:
+        number: of the dimension.
+        extent: of the data.
+        count: elements of the result.
+        scale: float32, a scalar.
+        start, end: of the part that is taken, as shares of the extent: float32 scalars; None for all of it.
+    """
+
+    number: int
+    extent: int
+    count: int
+    scale: Expr
+    start: Expr | None
+    end: Expr | None
+
+
+def computed_resize(c: Context, data: Expr, mode: str, coordinates: str, rounding: str) -> Expr:
+    """The result of a Resize whose parameters are operands.
+
+    Args:
+        c: the node; modes are checked.
+        data: floats, unless the nearest element is taken.
+        mode, coordinates, rounding: as in ONNX.
+
+    Raises:
+        ModelError: the model does not declare the shape of the result, or one that does not fit; or an interpolation
+            adds up over `MAX_TAPS` elements.
+    """
+    declared = c.declared[0] if c.declared else None
+    if declared is None or len(declared) != len(data.shape):
+        what = "its scales, sizes or roi are computed at run time"
+        raise ModelError(f"{what}, and the model does not say the shape of its result")
+    outside: Expr | None = None
+    for axis in _axes(c, data.shape, declared, coordinates):
+        at = _coordinates(c, axis, coordinates, nearest=mode == "nearest")
+        if mode == "nearest":
+            data = c.call("take", data, _place(c, _rounded(c, at, rounding), axis.extent), axis=axis.number)
+        else:
+            data = _interpolated(c, data, axis, at, mode)
+        if coordinates == "tf_crop_and_resize":
+            beyond = c.call("greater", at, c.scalar(axis.extent - 1, at))
+            either = c.call("logical_or", c.call("less", at, c.scalar(0, at)), beyond)
+            here = _along(c, either, axis, len(declared))
+            outside = here if outside is None else c.call("logical_or", outside, here)
+    if data.shape != declared:
+        raise ModelError(f"it makes data of shape {data.shape}, and the model declares {declared}")
+    if outside is None:
+        return data
+    return c.call("where", outside, c.scalar(c.node.real("extrapolation_value", 0.0), data), data)
+
+
+def _axes(c: Context, shape: Sequence[int], declared: Sequence[int], coordinates: str) -> list[_Axis]:
+    rank, node = len(shape), c.node
+    order = [axis % rank for axis in node.integers("axes", range(rank))]
+    normalise_axes(order, rank)
+    scales = _scales(c, [shape[axis] for axis in order])
+    parts: list[tuple[Expr | None, Expr | None]] = [(None, None)] * len(order)
+    if coordinates == "tf_crop_and_resize":
+        roi = c.cast(c.expr(1), "float32")
+        if roi.shape != (2 * len(order),):
+            raise ModelError(f"it has a roi of shape {roi.shape} for {len(order)} dimensions")
+        parts = [(_element(c, roi, k), _element(c, roi, k + len(order))) for k in range(len(order))]
+    return [
+        _Axis(axis, shape[axis], declared[axis], scale, *part)
+        for axis, scale, part in zip(order, scales, parts, strict=True)
+    ]
+
+
+def _scales(c: Context, extents: Sequence[int]) -> list[Expr]:
+    sized = c.has(3) and c.value(3).shape != (0,)
+    given = c.cast(c.expr(3 if sized else 2), "float32")
+    if given.shape != (len(extents),):
+        raise ModelError(f"it has scales or sizes of shape {given.shape} for {len(extents)} dimensions")
+    scales: list[Expr] = [_element(c, given, k) for k in range(len(extents))]
+    if not sized:
+        return scales
+    scales = [c.call("divide", size, c.scalar(extent, size)) for size, extent in zip(scales, extents, strict=True)]
+    policy = c.node.text("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return scales
+    one = scales[0]
+    for scale in scales[1:]:
+        one = c.call("minimum" if policy == "not_larger" else "maximum", one, scale)
+    return [one] * len(scales)
+
+
+def _element(c: Context, data: Expr, place: int) -> Expr:
+    part = c.call("strided_slice", data, begin=(place,), end=(place + 1,), strides=(1,))
+    return c.reshape(part, ())
+
+
+def _along(c: Context, values: Expr, axis: _Axis, rank: int) -> Expr:
+    """A value for each element along an axis, so that it broadcasts with the data."""
+    return c.reshape(values, (axis.count, *(1 for _ in range(rank - axis.number - 1))))
+
+
+def _coordinates(c: Context, axis: _Axis, coordinates: str, nearest: bool) -> Expr:
+    """Where the elements of the result are in the data: as `resize` computes it."""
+    import numpy as np
+
+    def number(value: float) -> Expr:
+        return c.scalar(value, axis.scale)
+
+    c.reserve(axis.count)
+    index = c.constant(np.arange(axis.count, dtype=np.float32))
+    last = number(axis.extent - 1)
+    if coordinates == "align_corners":
+        length = number(axis.count) if nearest else c.call("multiply", axis.scale, number(axis.extent))
+        steps = c.call("subtract", length, number(1))
+        steps = c.call("where", c.call("equal", steps, number(0)), number(1), steps)
+        return c.call("divide", c.call("multiply", index, last), steps)
+    if coordinates == "tf_crop_and_resize":
+        assert axis.start is not None and axis.end is not None
+        if axis.count == 1:
+            middle = c.call("multiply", c.call("add", axis.start, axis.end), last)
+            return c.reshape(c.call("divide", middle, number(2)), (1,))
+        step = c.call("multiply", c.call("multiply", index, c.call("subtract", axis.end, axis.start)), last)
+        begin = c.call("multiply", axis.start, last)
+        return c.call("add", begin, c.call("divide", step, number(axis.count - 1)))
+    if coordinates == "asymmetric":
+        return c.call("divide", index, axis.scale)
+    middle = c.call("divide", c.call("add", index, number(0.5)), axis.scale)
+    if coordinates == "tf_half_pixel_for_nn":
+        # What is not resized stays as it is.
+        return c.call("where", c.call("equal", axis.scale, number(1)), index, middle)
+    at = c.call("subtract", middle, number(0.5))
+    if coordinates == "half_pixel_symmetric":
+        share = c.call("divide", number(axis.count), c.call("multiply", axis.scale, number(axis.extent)))
+        cut = c.call("multiply", number(axis.extent / 2), c.call("subtract", number(1), share))
+        return c.call("add", at, cut)
+    if coordinates == "pytorch_half_pixel" and axis.count == 1:
+        return c.constant(np.zeros(1, np.float32))
+    return at
+
+
+def _rounded(c: Context, at: Expr, rounding: str) -> Expr:
+    if rounding == "floor":
+        return c.call("floor", at)
+    if rounding == "ceil":
+        return c.call("ceil", at)
+    if rounding == "round_prefer_ceil":
+        return c.call("floor", c.call("add", at, c.scalar(0.5, at)))
+    return c.call("ceil", c.call("subtract", at, c.scalar(0.5, at)))
+
+
+def _place(c: Context, whole: Expr, extent: int) -> Expr:
+    return c.cast(c.call("clip", whole, a_min=0.0, a_max=extent - 1.0), "int32")
+
+
+def _interpolated(c: Context, data: Expr, axis: _Axis, at: Expr, mode: str) -> Expr:
+    """Linear or cubic along one dimension: the taps that any scale needs which gives so many elements."""
+    reach, scale, least = (2 if mode == "cubic" else 1), None, 1.0
+    if c.node.integer("antialias", 0):
+        scale = c.call("minimum", axis.scale, c.scalar(1, axis.scale))
+        least = min((axis.count - 0.5) / axis.extent, 1.0)
+    start = math.floor(-reach / least) + 1
+    if 2 * (1 - start) > MAX_TAPS:
+        raise ModelError(f"it adds up {2 * (1 - start)} elements for each one, over {MAX_TAPS}")
+    first = c.call("floor", at)
+    share = c.call("subtract", at, first)
+    parts: list[tuple[Expr, Expr]] = []
+    total: Expr | None = None
+    for tap in range(start, 2 - start):
+        distance = c.call("abs", c.call("subtract", c.scalar(tap, share), share))
+        distance = distance if scale is None else c.call("multiply", distance, scale)
+        weight = _weight(c, distance, mode)
+        whole = c.call("add", first, c.scalar(tap, first))
+        if c.node.integer("exclude_outside", 0):
+            held = c.call("greater_equal", whole, c.scalar(0, whole))
+            inside = c.call("logical_and", held, c.call("less", whole, c.scalar(axis.extent, whole)))
+            weight = c.call("where", inside, weight, c.scalar(0, weight))
+        total = weight if total is None else c.call("add", total, weight)
+        parts.append((_place(c, whole, axis.extent), weight))
+    assert total is not None
+    made: Expr | None = None
+    for place, weight in parts:
+        wide = _along(c, c.cast(c.call("divide", weight, total), data.dtype), axis, len(data.shape))
+        part = c.call("multiply", c.call("take", data, place, axis=axis.number), wide)
+        made = part if made is None else c.call("add", made, part)
+    assert made is not None
+    return made
+
+
+def _weight(c: Context, distance: Expr, mode: str) -> Expr:
+    """Of an element at a distance: ONNX's definition."""
+
+    def number(value: float) -> Expr:
+        return c.scalar(value, distance)
+
+    def polynomial(*factors: float) -> Expr:
+        made: Expr = number(factors[0])
+        for factor in factors[1:]:
+            made = c.call("add", c.call("multiply", made, distance), number(factor))
+        return made
+
+    if mode == "linear":
+        return c.call("maximum", c.call("subtract", number(1), distance), number(0))
+    a = c.node.real("cubic_coeff_a", -0.75)
+    near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
+    outer = c.call("where", c.call("less", distance, number(2)), far, number(0))
+    return c.call("where", c.call("less_equal", distance, number(1)), near, outer)
