@@ -38,7 +38,7 @@ def agrees(data: np.ndarray, fed: dict[int, np.ndarray], **attrs: Any) -> None:
     (wanted,) = evaluate(fixed, {"x0": data})
     taken = import_model(model(data.shape, fed, wanted.shape, **attrs)).module
     (found,) = evaluate(taken, {"x0": data, **arrays})
-    np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5 * float(np.abs(wanted).max()))
 
 
 COORDINATES = (
