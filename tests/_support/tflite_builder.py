@@ -14,6 +14,9 @@ TYPES = {
     "float32": schema.TensorType.FLOAT32,
     "float16": schema.TensorType.FLOAT16,
     "float64": schema.TensorType.FLOAT64,
+    "uint16": schema.TensorType.UINT16,
+    "uint32": schema.TensorType.UINT32,
+    "uint64": schema.TensorType.UINT64,
     "int4": schema.TensorType.INT4,
     "int8": schema.TensorType.INT8,
     "uint8": schema.TensorType.UINT8,
@@ -32,6 +35,8 @@ OPTIONS = {
     "CONV_2D": "Conv2D",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
     "EXPAND_DIMS": "ExpandDims",
+    "L2_NORMALIZATION": "L2Norm",
+    "L2_POOL_2D": "Pool2D",
     "MAXIMUM": "MaximumMinimum",
     "MAX_POOL_2D": "Pool2D",
     "MEAN": "Reducer",
@@ -41,8 +46,11 @@ OPTIONS = {
     "REDUCE_MAX": "Reducer",
     "REDUCE_PROD": "Reducer",
     "SPACE_TO_BATCH_ND": "SpaceToBatchND",
+    "REVERSE_V2": "ReverseV2",
     "SPLIT_V": "SplitV",
     "SUM": "Reducer",
+    "SVDF": "SVDF",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
 }
 
 

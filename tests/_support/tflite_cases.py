@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from tests._support.tflite_builder import TYPES, TFLiteBuilder
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "QUANTISED", "RELUS", "Case", "Drawer", "bias", "case", "finish_with", "raw"]
 
 Case = tuple[bytes, list[np.ndarray]]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -73,13 +73,21 @@ class Drawer:
             return {}
         return {"scale": self.one(self.scale(0.5, 50), self.scale(0.01, 0.1)), "zero_point": self.zero_point(dtype)}
 
+    def type(self, dtype: str) -> int:
+        """Its number in the schema."""
+        return TYPES[dtype]
+
+    def integers(self, shape: Sequence[int], count: int) -> np.ndarray:
+        """Some of 0 .. count - 1."""
+        return self._random.integers(0, count, shape)
+
     def array(self, shape: Sequence[int], dtype: str) -> np.ndarray:
-        if dtype == "float32":
-            return (self._random.normal(size=shape) * 3).astype(np.float32)
+        if dtype.startswith("float"):
+            return np.asarray(self._random.normal(size=shape) * 3).astype(dtype)
         if dtype == "bool":
             return self._random.integers(0, 2, shape).astype(bool)
         info = np.iinfo(dtype)
-        low, high = (-5000, 5000) if info.bits > 16 else (int(info.min), int(info.max))
+        low, high = (-5000 if info.min else 0, 5000) if info.bits > 16 else (int(info.min), int(info.max))
         return self._random.integers(low, high, shape, dtype, endpoint=True)
 
     def finish(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> Case:
@@ -90,6 +98,16 @@ class Drawer:
         tensors = [builder.graph.tensors[index] for index in builder.graph.inputs]
         arrays = [self.array(tensor.shape, dtypes[tensor.type]) for tensor in tensors]
         return builder.finish(*outputs), arrays
+
+
+def finish_with(
+    d: Drawer, name: str, operands: list[int], last: np.ndarray, outputs: list[int], first: bool = False, **options: Any
+) -> Case:
+    """The file of an operator with one more operand, a constant or an input with these contents."""
+    is_input = d.boolean()
+    add = d.builder.input(last.shape, last.dtype.name) if is_input else d.builder.constant(last)
+    data, arrays = d.finish(name, [add, *operands] if first else [*operands, add], outputs, **options)
+    return data, [*arrays[:-1], last] if is_input else arrays
 
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
@@ -166,22 +184,6 @@ def _curve(d: Drawer, name: str) -> Case:
     return data, arrays
 
 
-@case("QUANTIZE")
-def _quantize(d: Drawer, name: str) -> Case:
-    source = d.one("float32", *QUANTISED, "int16")
-    target = d.one("int8", "int16") if source == "int16" else d.one(*QUANTISED, "int16")
-    shape = [3, 50]
-    taken = {} if source == "float32" else {"scale": d.scale(), "zero_point": 0, **d.quantisation(source)}
-    given = {"scale": d.scale(), "zero_point": 0, **d.quantisation(target)}
-    x = d.builder.input(shape, source, **taken)
-    data, arrays = d.finish(name, [x], [d.builder.tensor(shape, target, **given)])
-    if source == "float32":
-        # Half of the numbers lie between two integers.
-        halves = (np.round(arrays[0] * 60) + 0.5).astype(np.float32) * np.float32(given["scale"])
-        arrays[0][:, ::2] = halves[:, ::2]
-    return data, arrays
-
-
 @case("DEQUANTIZE")
 def _dequantize(d: Drawer, name: str) -> Case:
     dtype = d.one(*QUANTISED, "int16")
@@ -190,16 +192,6 @@ def _dequantize(d: Drawer, name: str) -> Case:
         given = {"scale": [d.scale() for _ in range(5)], "axis": 1}
     x = d.builder.input([3, 5], dtype, **given)
     return d.finish(name, [x], [d.builder.tensor([3, 5], "float32")])
-
-
-@case("CAST")
-def _cast(d: Drawer, name: str) -> Case:
-    dtypes = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
-    source, target = d.one(*dtypes), d.one(*dtypes)
-    x, y = d.builder.input([3, 4], source), d.builder.tensor([3, 4], target)
-    data, arrays = d.finish(name, [x], [y], inDataType=TYPES[source], outDataType=TYPES[target])
-    # C leaves open what becomes of a float that its target does not hold.
-    return data, [np.abs(arrays[0]) if source == "float32" else arrays[0]]
 
 
 # --- windows and axes ------------------------------------------------------------------------------------------------
@@ -249,7 +241,7 @@ def _convolution(d: Drawer, name: str) -> Case:
     weight = d.builder.constant(d.array(shape, stored), **({} if dtype == "float32" else weight_scale))
     inputs = [x, weight]
     if deep or d.boolean():  # LiteRT wants a CONV_2D to have a bias
-        inputs.append(_bias(d, dtype, out, given, weight_scale))
+        inputs.append(bias(d, dtype, out, given, weight_scale))
     y = d.builder.tensor([2, *result, out], dtype, **d.output(dtype))
     options.update(dilationHFactor=dilation[0], dilationWFactor=dilation[1])
     if not deep:
@@ -257,7 +249,7 @@ def _convolution(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [y], **options)
 
 
-def _bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[str, Any]) -> int:
+def bias(d: Drawer, dtype: str, count: int, data: dict[str, Any], weight: dict[str, Any]) -> int:
     if dtype == "float32":
         return d.builder.constant(d.array([count], "float32"))
     # LiteRT wants the bias' scale to be the product, and looks at no zero point.
@@ -282,7 +274,7 @@ def _dense(d: Drawer, name: str) -> Case:
         weight = {"scale": [2.0 ** d.integer(-9, -1) for _ in range(units)], "axis": 0}
     x = d.builder.input(shape, dtype, **given)
     inputs = [x, d.builder.constant(d.array([units, depth], stored), **({} if dtype == "float32" else weight))]
-    inputs.append(_bias(d, dtype, units, given, weight) if d.boolean() else -1)
+    inputs.append(bias(d, dtype, units, given, weight) if d.boolean() else -1)
     result = [*shape[:-1], units] if keep else [math.prod(shape) // depth, units]
     # (Of int16 results few other factors have an equal fixed point.)
     own = {"scale": given["scale"] * 2.0 ** d.integer(-2, 8)} if dtype == "int16" else d.output(dtype)
@@ -290,21 +282,11 @@ def _dense(d: Drawer, name: str) -> Case:
     return d.finish(name, inputs, [y], keepNumDims=keep, fusedActivationFunction=d.one(*RELUS))
 
 
-@case("BATCH_MATMUL")
-def _matmul(d: Drawer, name: str) -> Case:
-    dtype = d.one("int8", "float32")
-    rows, depth, columns = d.integer(1, 5), d.integer(1, 5), d.integer(1, 5)
-    batch, adj_x, adj_y = d.one((), (2,), (3, 2)), d.boolean(), d.boolean()
-    lhs, rhs = ([depth, rows] if adj_x else [rows, depth]), ([columns, depth] if adj_y else [depth, columns])
-    inputs = [d.builder.input([*batch, *shape], dtype, **d.quantisation(dtype)) for shape in (lhs, rhs)]
-    y = d.builder.tensor([*batch, rows, columns], dtype, **d.output(dtype))
-    return d.finish(name, inputs, [y], adjX=adj_x, adjY=adj_y)
-
-
 @case("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM")
 def _reduce(d: Drawer, name: str) -> Case:
     # LiteRT 2.3's SUM takes int8 for uint8.
-    dtypes = ("uint8",) if name == "SUM" else (*QUANTISED, "int16")
+    dtypes = ("uint8", "int32", "int64") if name == "SUM" else (*QUANTISED, "int16")
+    dtypes = (*dtypes, "int32", "int64") if name.startswith("REDUCE") else dtypes
     dtype = d.one(*dtypes, "float32")
     shape, keep = d.shape(side=7), d.boolean()
     rank = len(shape)
@@ -336,23 +318,17 @@ def _running_sum(d: Drawer, name: str) -> Case:
     return d.finish(name, [x, axis], [y], exclusive=d.boolean(), reverse=d.boolean())
 
 
-@case("LOG_SOFTMAX")
-def _log_softmax(d: Drawer, name: str) -> Case:
-    shape = d.shape(side=7)
-    return d.finish(name, [d.builder.input(shape)], [d.builder.tensor(shape, "float32")])
-
-
 # --- movements -------------------------------------------------------------------------------------------------------
 
 
-def _raw(d: Drawer) -> tuple[str, dict[str, Any]]:
+def raw(d: Drawer) -> tuple[str, dict[str, Any]]:
     dtype = d.one("float32", *QUANTISED, "int16", "int32")
     return dtype, d.quantisation(dtype)
 
 
 @case("RESHAPE")
 def _reshape(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     a, b, c = shape = [d.integer(1, 4) for _ in range(3)]
     wanted = d.one([a * b * c], [-1], [1, a * b * c], [a, -1], [c, b, a], [a * b, c, 1])
     x = d.builder.input(shape, dtype, **common)
@@ -364,7 +340,7 @@ def _reshape(d: Drawer, name: str) -> Case:
 
 @case("TRANSPOSE")
 def _transpose(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.shape(1, 5)
     rank = len(shape)
     axes = d.draw(st.permutations(range(rank)))
@@ -375,7 +351,7 @@ def _transpose(d: Drawer, name: str) -> Case:
 
 @case("SQUEEZE")
 def _squeeze(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.draw(st.lists(st.sampled_from([1, 1, 3]), min_size=1, max_size=5))
     ones = [i for i, extent in enumerate(shape) if extent == 1]
     dims = d.draw(st.lists(st.sampled_from(ones), unique=True)) if ones else []
@@ -386,7 +362,7 @@ def _squeeze(d: Drawer, name: str) -> Case:
 
 @case("EXPAND_DIMS")
 def _expand_dims(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     axis = d.integer(-3, 2)
     x = d.builder.input([2, 3], dtype, **common)
     y = d.builder.tensor(np.expand_dims(np.zeros([2, 3]), axis).shape, dtype, **common)
@@ -395,7 +371,7 @@ def _expand_dims(d: Drawer, name: str) -> Case:
 
 @case("CONCATENATION")
 def _concatenation(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.shape(side=3)
     axis = d.integer(0, len(shape) - 1)
     parts = d.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
@@ -410,7 +386,7 @@ def _concatenation(d: Drawer, name: str) -> Case:
 
 @case("SPLIT", "SPLIT_V")
 def _split(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     count = d.integer(1, 3)
     sizes = [d.integer(1, 3)] * count if name == "SPLIT" else [d.integer(1, 3) for _ in range(count)]
     axis = d.builder.constant(d.one(1, -2), "int32")
@@ -425,7 +401,7 @@ def _split(d: Drawer, name: str) -> Case:
 
 @case("PAD", "PADV2")
 def _pad(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.shape(side=3)
     widths = [[d.integer(0, 2), d.integer(0, 2)] for _ in shape]
     x = d.builder.input(shape, dtype, **common)
@@ -438,7 +414,7 @@ def _pad(d: Drawer, name: str) -> Case:
 
 @case("MIRROR_PAD")
 def _mirror_pad(d: Drawer, name: str) -> Case:
-    (dtype, common), shape, mode = _raw(d), d.shape(side=4), d.integer(0, 1)
+    (dtype, common), shape, mode = raw(d), d.shape(side=4), d.integer(0, 1)
     widths = [[d.integer(0, extent - 1 + mode), d.integer(0, extent - 1 + mode)] for extent in shape]
     result = [extent + sum(width) for extent, width in zip(shape, widths, strict=True)]
     x, y = d.builder.input(shape, dtype, **common), d.builder.tensor(result, dtype, **common)
@@ -447,7 +423,7 @@ def _mirror_pad(d: Drawer, name: str) -> Case:
 
 @case("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def _blocks(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     sides = [d.integer(1, 3) for _ in range(d.integer(1, 2))]
     blocks = [d.integer(1, 3) for _ in sides]
     extents = [side * count for side, count in zip(sides, blocks, strict=True)]
@@ -474,7 +450,7 @@ def _resize(d: Drawer, name: str) -> Case:
 
 @case("PACK", "UNPACK")
 def _pack(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape, count = d.shape(1, 3), d.integer(1, 3)
     axis = d.integer(0, len(shape))
     wide, given = [*shape[:axis], count, *shape[axis:]], axis - (len(shape) + 1) * d.integer(0, 1)
@@ -489,19 +465,6 @@ def _pack(d: Drawer, name: str) -> Case:
 def _shape(d: Drawer, name: str) -> Case:
     dtype, shape = d.one("int32", "int64"), d.shape()
     return d.finish(name, [d.builder.input(shape)], [d.builder.tensor([len(shape)], dtype)], outType=TYPES[dtype])
-
-
-@case("GATHER")
-def _gather(d: Drawer, name: str) -> Case:
-    shape, dtype = d.shape(1, 2), d.one("int32", "float32", "int8")
-    axis = d.integer(0, len(shape) - 1)
-    common = d.quantisation(dtype)
-    indices = np.array(d.one(0, d.integer(0, shape[axis] - 1), [shape[axis] - 1] * d.integer(1, 3)))
-    y = d.builder.tensor([*shape[:axis], *indices.shape, *shape[axis + 1 :]], dtype, **common)
-    data = (
-        d.builder.constant(d.array(shape, dtype), **common) if d.boolean() else d.builder.input(shape, dtype, **common)
-    )
-    return d.finish(name, [data, d.builder.constant(indices, "int32")], [y], axis=axis - len(shape) * d.integer(0, 1))
 
 
 @case("BROADCAST_TO")
@@ -521,16 +484,9 @@ def _product(d: Drawer, name: str) -> Case:
     return d.finish(name, [data, d.builder.constant(axes, "int32")], [y], keepDims=keep)
 
 
-@case("FILL")
-def _fill(d: Drawer, name: str) -> Case:
-    dtype, shape = d.one("float32", "int32", "int64"), d.shape(0)
-    operands = [d.builder.constant(shape, "int32"), d.builder.constant(d.array([], dtype))]
-    return d.finish(name, operands, [d.builder.tensor(shape, dtype)])
-
-
 @case("SLICE")
 def _slice(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.shape()
     begin = [d.integer(0, extent - 1) for extent in shape]
     size = [d.one(-1, d.integer(1, extent - first)) for extent, first in zip(shape, begin, strict=True)]
@@ -542,7 +498,7 @@ def _slice(d: Drawer, name: str) -> Case:
 
 @case("STRIDED_SLICE")
 def _strided_slice(d: Drawer, name: str) -> Case:
-    dtype, common = _raw(d)
+    dtype, common = raw(d)
     shape = d.shape(side=5)
     masks = dict.fromkeys(("begin", "end", "ellipsis", "newAxis", "shrinkAxis"), 0)
     begins, ends, strides = [], [], []

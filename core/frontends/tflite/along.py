@@ -1,11 +1,12 @@
-"""Operators that go along one axis: places of extrema, running sums, logarithms of softmax."""
+"""Operators that go along one axis: places of extrema, running sums, logarithms of softmax, vectors of length 1."""
 
 from __future__ import annotations
 
 from ...errors import ModelError
-from ...relay.expr import Expr, call
+from ...relay.expr import Expr, call, const
 from ...tir.form.dtype import is_integer
-from .layer import Importer, Layer
+from .arith import exponent_scale
+from .layer import Importer, Layer, quantisation
 
 __all__ = ["ALONG"]
 
@@ -38,12 +39,38 @@ def _running_sum(layer: Layer) -> Expr:
 
 
 def _log_softmax(layer: Layer) -> Expr:
-    return call("nn.log_softmax", _plain(layer, "float32"), axis=-1)
+    source, output = layer.tensor(0), layer.output()
+    if source.dtype == "float32" or source.quantisation is None:
+        return call("nn.log_softmax", _plain(layer, "float32"), axis=-1)
+    layer.dtypes("int8")
+    out_scale, out_zero = quantisation(output)
+    if out_scale != 1 / 16 or out_zero != 127:
+        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/16 and 127")
+    return call("qnn.log_softmax", layer.value(0), scale=exponent_scale(quantisation(source)[0]))
+
+
+def _l2_normalization(layer: Layer) -> Expr:
+    """Of floats a length below 1e-6 counts as that; of quantised numbers one of 0 as 1."""
+    dtype = layer.dtypes("float32", "int8", "uint8")
+    if layer.options["activation"] != 0:
+        raise ModelError(f"its fused activation has the number {layer.options['activation']}", hint="supported: none")
+    data = layer.value(0)
+    if not data.shape:
+        raise ModelError("its data has no dimensions")
+    if dtype == "float32":
+        square = call("sum", call("multiply", data, data), axis=(-1,), keepdims=True)
+        return call("divide", data, call("maximum", call("sqrt", square), const(1e-6, "float32")))
+    (_, zero_point), (out_scale, out_zero) = quantisation(layer.tensor(0)), quantisation(layer.output())
+    wanted = 128 if dtype == "uint8" else 0
+    if out_scale != 1 / 128 or out_zero != wanted:
+        raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/128 and {wanted}")
+    return call("qnn.l2_normalize", data, input_zero_point=zero_point)
 
 
 ALONG: dict[str, Importer] = {
     "ARG_MAX": _place("argmax"),
     "ARG_MIN": _place("argmin"),
     "CUMSUM": _running_sum,
+    "L2_NORMALIZATION": _l2_normalization,
     "LOG_SOFTMAX": _log_softmax,
 }

@@ -14,7 +14,7 @@ from ...tir.form.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 from .linear import float32_product, window
 
-__all__ = ["ARITH"]
+__all__ = ["ARITH", "exponent_scale"]
 
 _LEFT_SHIFT = {"int8": 20, "uint8": 20, "int16": 15}
 """Bits that ADD and SUB gain before they scale their operands."""
@@ -196,29 +196,41 @@ def _softmax(layer: Layer) -> Expr:
     if dtype == "int16":
         # (The table of exp is from -10 to 0.)
         return call("qnn.softmax", data, scale=fixed_point([scale * beta / (10 / 65535)], "double"))
-    # (PreprocessSoftmaxScaling, for numbers of 5 integer bits.)
-    multiplier, shift = quantize_multiplier(min(beta * scale * 2.0**26, 2.0**31 - 1))
+    return call("qnn.softmax", data, scale=exponent_scale(beta * scale))
+
+
+def exponent_scale(scale: float) -> FixedPoint:
+    """From a quantised difference to an exponent of 5 integer bits. (TFLite's ``PreprocessSoftmaxScaling``.)"""
+    multiplier, shift = quantize_multiplier(min(scale * 2.0**26, 2.0**31 - 1))
     if shift > 30:
         # Then TFLite lets no difference count but 0. At the largest scale there is, e ** -16, that of 1 counts for
         # nothing either, in the sum as in the result.
         multiplier, shift = 2**31 - 1, 30
-    return call("qnn.softmax", data, scale=FixedPoint((multiplier,), (shift,), "double"))
+    return FixedPoint((multiplier,), (shift,), "double")
 
 
 def _cast(layer: Layer) -> Expr:
     return call("cast", layer.value(0), dtype=layer.output().dtype)
 
 
+_REQUANTISED = {
+    "float32": _INT16,
+    "int8": _INT16,
+    "uint8": _INT16,
+    "int16": (*_INT16, "int32"),
+    "int32": ("int8", "int16"),
+}
+"""What becomes what."""
+
+
 def _quantize(layer: Layer) -> Expr:
     source, target = layer.tensor(0), layer.output()
-    if target.dtype not in _INT16:
-        raise ModelError(f"its result is {target.dtype}")
+    if target.dtype not in _REQUANTISED.get(source.dtype, ()):
+        raise ModelError(f"it turns {source.dtype} into {target.dtype}")
     scales, zero_points = quantisations(target)
     if source.dtype == "float32":
         attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(target), "dtype": target.dtype}
         return call("qnn.quantize", layer.value(0), rounding="away", **attrs)
-    if source.dtype not in _INT16:
-        raise ModelError(f"it quantises {source.dtype}")
     scale, zero_point = quantisation(source)
     out_scale, out_zero = quantisation(target)
     return _rescaled(layer.value(0), scale / out_scale, zero_point, out_zero, target.dtype)
@@ -241,14 +253,18 @@ def _dequantize(layer: Layer) -> Expr:
 def _pool(layer: Layer, kinds: dict[str, str]) -> Expr:
     dtype = layer.dtypes(*kinds)
     data = layer.value(0)
+    layer.same_quantisation(layer.tensor(0), layer.output())
+    return layer.activated(call(kinds[dtype], data, **_window_of(layer, data)))
+
+
+def _window_of(layer: Layer, data: Expr) -> dict[str, object]:
+    """The attributes of a pool of an image (batch, height, width, channels)."""
     if len(data.shape) != 4:
         raise ModelError(f"its data has {len(data.shape)} dimensions, not 4")
     size = (layer.options["filter_h"], layer.options["filter_w"])
     if min(size) < 1:
         raise ModelError(f"its window is {size}")
-    attrs = window(layer, data.shape[1:3], size, (1, 1))
-    layer.same_quantisation(layer.tensor(0), layer.output())
-    return layer.activated(call(kinds[dtype], data, pool_size=size, **attrs))
+    return {"pool_size": size, **window(layer, data.shape[1:3], size, (1, 1))}
 
 
 def _max_pool(layer: Layer) -> Expr:
@@ -257,6 +273,13 @@ def _max_pool(layer: Layer) -> Expr:
 
 def _average_pool(layer: Layer) -> Expr:
     return _pool(layer, {"float32": "nn.avg_pool2d", **dict.fromkeys(_INT16, "qnn.avg_pool2d")})
+
+
+def _l2_pool(layer: Layer) -> Expr:
+    """The root of the mean of squares."""
+    layer.dtypes("float32")
+    square = call("multiply", layer.value(0), layer.value(0))
+    return layer.activated(call("sqrt", call("nn.avg_pool2d", square, **_window_of(layer, square))))
 
 
 def _axes(layer: Layer, rank: int) -> tuple[int, ...]:
@@ -298,7 +321,7 @@ def _reduced(op: str) -> Importer:
 def _extremum_of(layer: Layer) -> Expr:
     """The data of a largest or smallest element, which is as it was."""
     source, output = layer.tensor(0), layer.output()
-    if source.dtype != output.dtype or source.dtype not in ("float32", *_INT16):
+    if source.dtype != output.dtype or source.dtype not in ("float32", "int32", "int64", *_INT16):
         raise ModelError(f"it is of {source.dtype}, its result of {output.dtype}")
     layer.same_quantisation(source, output)
     return layer.value(0)
@@ -339,6 +362,7 @@ ARITH: dict[str, Importer] = {
     "CAST": _cast,
     "DEQUANTIZE": _dequantize,
     "HARD_SWISH": _hard_swish,
+    "L2_POOL_2D": _l2_pool,
     "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _activation("sigmoid"),
     "MAXIMUM": _extremum("maximum"),

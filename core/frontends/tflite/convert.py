@@ -22,12 +22,19 @@ from ..simplified import Simplified
 from ..states import keep_states
 from .along import ALONG
 from .arith import ARITH
+from .blocks import BLOCKS
+from .curves import CURVES
 from .elementwise import ELEMENTWISE
 from .known import KNOWN
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
+from .pads import PADS
+from .pairs import PAIRS
+from .picks import PICKS
 from .reader import Graph, Operator, Tensor, read
+from .resize import RESIZE
 from .shape import SHAPE
+from .transposed import TRANSPOSED
 from .variables import VARIABLE_OPERATORS, Variables
 
 if TYPE_CHECKING:
@@ -41,7 +48,21 @@ CONSTANT_BUDGET = 8
 FOLDED_BYTES = 1 << 10
 """Of a result that is computed at import. Shapes have tens of bytes; what is larger waits for canonicalisation."""
 
-OPERATORS: dict[str, Importer] = {**ALONG, **ARITH, **ELEMENTWISE, **KNOWN, **LINEAR, **SHAPE}
+OPERATORS: dict[str, Importer] = {
+    **ALONG,
+    **ARITH,
+    **BLOCKS,
+    **CURVES,
+    **ELEMENTWISE,
+    **KNOWN,
+    **LINEAR,
+    **PADS,
+    **PAIRS,
+    **PICKS,
+    **RESIZE,
+    **SHAPE,
+    **TRANSPOSED,
+}
 """How each operator is imported, by its name in the schema."""
 
 

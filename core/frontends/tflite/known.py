@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelError
 from ...relay.expr import Expr, const
-from ...relay.ops.common import normalise_axes
-from ...relay.types import TensorType
+from ...relay.ops.common import broadcast_shapes, normalise_axes
 from .layer import Importer, Layer
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KNOWN", "KNOWN_BYTES"]
-
-KNOWN_BYTES = 1 << 20
-"""Of one result: a file of some bytes could ask for any number of them. (Networks begin with states of zeros.)"""
+__all__ = ["KNOWN"]
 
 
 def _known(layer: Layer, position: int, what: str) -> np.ndarray:
@@ -28,13 +24,6 @@ def _known(layer: Layer, position: int, what: str) -> np.ndarray:
     if array is None:
         raise ModelError(f"its {what} is not known at import", hint="supported: constants, and what shapes give")
     return array
-
-
-def _limited(array: np.ndarray, shape: tuple[int, ...]) -> None:
-    """ModelError unless a result of the array's dtype and this shape may be made."""
-    size = TensorType(shape, array.dtype.name).nbytes
-    if size > KNOWN_BYTES:
-        raise ModelError(f"its result has {size} bytes, more than the {KNOWN_BYTES} that are made at import")
 
 
 def _shape(layer: Layer) -> Expr:
@@ -61,18 +50,19 @@ def _product(layer: Layer) -> Expr:
     return const(np.expand_dims(made, reduced) if layer.options["keep_dims"] else made)
 
 
-def _fill(layer: Layer) -> Expr:
+def _broadcast_args(layer: Layer) -> Expr:
+    """The shape to which two shapes broadcast."""
     import numpy as np
 
-    value, shape = _known(layer, 1, "value"), layer.integers(0, "shape")
-    if value.size != 1:
-        raise ModelError(f"it repeats {value.size} values, not one")
-    _limited(value, shape)
-    return const(np.full(shape, value.reshape(()), value.dtype))
+    shapes = [layer.integers(position, "shapes") for position in (0, 1)]
+    dtype = layer.output().dtype
+    if dtype not in ("int32", "int64"):
+        raise ModelError(f"its result is {dtype}")
+    return const(np.array(broadcast_shapes(*shapes), dtype))
 
 
 KNOWN: dict[str, Importer] = {
-    "FILL": _fill,
+    "BROADCAST_ARGS": _broadcast_args,
     "REDUCE_PROD": _product,
     "SHAPE": _shape,
 }

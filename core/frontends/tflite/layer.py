@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -96,6 +97,13 @@ class Layer:
         self._tensors = tensors
         self._value_of = value_of
         self._constant_of = constant_of
+
+    def reordered(self, *positions: int) -> Layer:
+        """The layer with its operands in another order, of which one that is not there stays absent."""
+        inputs = tuple(self._operator.inputs[p] if self.has(p) else -1 for p in positions)
+        made = Layer(replace(self._operator, inputs=inputs), self._tensors, self._value_of, self._constant_of)
+        made.remarks = self.remarks
+        return made
 
     # --- operands ----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,17 @@ from ...relay.transform.value_range import value_range
 from ...tir.form.dtype import bounds
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 
-__all__ = ["LINEAR", "float32_product", "same_padding"]
+__all__ = [
+    "LINEAR",
+    "biased",
+    "factors_of",
+    "float32_product",
+    "of_15_bits",
+    "operand_dtypes",
+    "requantised",
+    "same_padding",
+    "window",
+]
 
 _INT32 = bounds("int32")
 
@@ -55,7 +65,7 @@ def window(layer: Layer, extents: Sequence[int], taps: Sequence[int], dilation: 
     return {"strides": strides, "padding": padding}
 
 
-def _operand_dtypes(layer: Layer, bias: int = 2) -> str:
+def operand_dtypes(layer: Layer, bias: int = 2) -> str:
     """The dtype of the data and the result, one of `_OPERANDS`, with which weight and bias agree."""
     data, weight, output = layer.tensor(0).dtype, layer.tensor(1).dtype, layer.output().dtype
     given = f"it is of {data}, its weight of {weight}"
@@ -80,28 +90,28 @@ _OPERANDS = {
 _SUPPORTED = "supported: float32, int8, uint8, and int16 with weights of int8 and a bias of int64"
 
 
-def _biased(layer: Layer, sums: Call) -> Expr:
-    """Sums of products with the bias added, where there is one."""
+def biased(layer: Layer, sums: Expr, product: Call) -> Expr:
+    """Sums of products, which are those of ``product`` or some of them, with the bias added, where there is one."""
     if layer.output().dtype == "int16":
-        return _biased_int16(layer, sums)
+        return _biased_int16(layer, sums, product)
     return call("add", sums, layer.value(2)) if layer.has(2) else sums
 
 
-def _biased_int16(layer: Layer, sums: Call) -> Expr:
+def _biased_int16(layer: Layer, sums: Expr, product: Call) -> Expr:
     """The kernel adds up in int64; ModelError where int32 does not hold the sums of any data."""
     import numpy as np
 
     bias = layer.constant(2) if layer.has(2) else np.zeros(1, np.int64)
     if bias is None:
         raise ModelError("its bias of int64 is no constant")
-    low, high = value_range(Call(sums.op, list(map(_any, sums.args)), sums.attrs))
+    low, high = value_range(Call(product.op, list(map(_any, product.args)), product.attrs))
     least, greatest = low + int(bias.min()), high + int(bias.max())
     if least < _INT32[0] or greatest > _INT32[1]:
         raise ModelError(f"its sums may be from {least} to {greatest}, which int32 does not hold")
     return call("add", sums, const(bias.astype(np.int32))) if layer.has(2) else sums
 
 
-def _factors(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], int]:
+def factors_of(layer: Layer, dtype: str, channel_axis: int) -> tuple[list[float], int]:
     """What a convolution's sums are multiplied by, one or one per channel, and the zero point of its weight."""
     weight = layer.tensor(1)
     (in_scale, _), (out_scale, _) = quantisation(layer.tensor(0)), quantisation(layer.output())
@@ -123,7 +133,8 @@ def _check_axis(layer: Layer, scales: int, axis: int) -> None:
         raise ModelError(f"its weight has scales along axis {found}, not along its channels")
 
 
-def _requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
+def requantised(layer: Layer, sums: Expr, scale: FixedPoint) -> Expr:
+    """Sums as numbers of the result, with the fused activation."""
     output = layer.output()
     _, zero_point = quantisation(output)
     attrs = {"scale": scale, "output_zero_point": zero_point, "dtype": output.dtype}
@@ -144,7 +155,7 @@ def _depthwise(layer: Layer) -> Expr:
 
 
 def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Expr:
-    dtype = _operand_dtypes(layer)
+    dtype = operand_dtypes(layer)
     data = layer.value(0)
     if len(data.shape) != 4 or len(layer.value(1).shape) != 4:
         raise ModelError("its data and weight must have 4 dimensions")
@@ -155,15 +166,16 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     attrs = window(layer, data.shape[1:3], (height, width), dilation)
     attrs.update(dilation=dilation, groups=groups)
     if dtype == "float32":
-        return layer.activated(_biased(layer, call("nn.conv2d", data, weight, **attrs)))
-    factors, weight_zero = _factors(layer, dtype, channel_axis=3 if depthwise else 0)
+        product = call("nn.conv2d", data, weight, **attrs)
+        return layer.activated(biased(layer, product, product))
+    factors, weight_zero = factors_of(layer, dtype, channel_axis=3 if depthwise else 0)
     _, zero_point = quantisation(layer.tensor(0))
     sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
     scale = fixed_point(factors, "double")
-    return _requantised(layer, _biased(layer, sums), _of_15_bits(scale) if dtype == "int16" else scale)
+    return requantised(layer, biased(layer, sums, sums), of_15_bits(scale) if dtype == "int16" else scale)
 
 
-def _of_15_bits(scale: FixedPoint) -> FixedPoint:
+def of_15_bits(scale: FixedPoint) -> FixedPoint:
     """Multipliers rounded to 15 bits, and one rounding: TFLite's ``MultiplyByQuantizedMultiplier`` of an int64."""
     most = (1 << 15) - 1
     short = [most if m >= most << 16 else (m + (1 << 15)) >> 16 for m in scale.multiplier]
@@ -182,7 +194,7 @@ def _float_permuted(layer: Layer, axes: tuple[int, ...]) -> Expr:
 
 def _fully_connected(layer: Layer) -> Expr:
     """Weight: (units, in). The data is flattened to (batch, in), unless it keeps its dimensions."""
-    dtype = _operand_dtypes(layer)
+    dtype = operand_dtypes(layer)
     if layer.options["weights_format"] != 0:
         raise ModelError("its weight is shuffled")
     data, shape = layer.value(0), layer.value(1).shape
@@ -194,7 +206,8 @@ def _fully_connected(layer: Layer) -> Expr:
     if not layer.options["keep_num_dims"] or data.shape[-1] != depth:
         data = call("reshape", data, newshape=(data.tensor.size // depth, depth))
     if dtype == "float32":
-        return layer.activated(_biased(layer, call("nn.dense", data, layer.float_weight(1))))
+        product = call("nn.dense", data, layer.float_weight(1))
+        return layer.activated(biased(layer, product, product))
     (in_scale, zero_point) = quantisation(layer.tensor(0))
     (out_scale, out_zero) = quantisation(layer.output())
     scales, weight_zeros = quantisations(layer.tensor(1), of_weight=True)
@@ -204,7 +217,8 @@ def _fully_connected(layer: Layer) -> Expr:
     weight_value, zeros = layer.value(1), {"input_zero_point": zero_point, "kernel_zero_point": weight_zeros[0]}
     low, high = bounds(dtype)
     factors = [in_scale * factor / out_scale for factor in scales]
-    sums = _biased(layer, call("qnn.dense", data, weight_value, **zeros))
+    product = call("qnn.dense", data, weight_value, **zeros)
+    sums = biased(layer, product, product)
     # Sums are bounded for any data, so that it does not matter what computes it.
     any_sums: Expr = call("qnn.dense", _any(data), _any(weight_value), **zeros)
     if layer.has(2):
@@ -215,7 +229,7 @@ def _fully_connected(layer: Layer) -> Expr:
     scale = prove_fixed_point(factors, accumulators, Bounds(low - out_zero, high - out_zero))
     if scale is None:
         raise ModelError("its sums, as large as they may be, are scaled by a float64 that no fixed point equals")
-    return _requantised(layer, sums, scale)
+    return requantised(layer, sums, scale)
 
 
 def _any(value: Expr) -> Expr:
@@ -224,7 +238,9 @@ def _any(value: Expr) -> Expr:
 
 
 def _batch_matmul(layer: Layer) -> Expr:
-    dtype = _operand_dtypes(layer, bias=3)
+    if layer.tensor(0).dtype == layer.tensor(1).dtype == layer.output().dtype == "int16":
+        return _batch_matmul_int16(layer)
+    dtype = operand_dtypes(layer, bias=3)
     lhs = _adjoint(layer, 0, layer.options["adj_x"])
     rhs = _adjoint(layer, 1, layer.options["adj_y"])
     if dtype == "float32":
@@ -236,6 +252,36 @@ def _batch_matmul(layer: Layer) -> Expr:
     _, zero_point = quantisation(layer.output())
     attrs = {"scale": fixed_point([factor], "double"), "output_zero_point": zero_point, "dtype": dtype}
     return call("qnn.requantize", sums, **attrs)
+
+
+def _batch_matmul_int16(layer: Layer) -> Expr:
+    """In int64, as products of int16 are soon too many for int32; scaled by 15 bits, and rounded up at halves."""
+    (lhs_scale, lhs_zero), (rhs_scale, rhs_zero) = (quantisation(layer.tensor(i)) for i in (0, 1))
+    out_scale, out_zero = quantisation(layer.output())
+    if lhs_zero or rhs_zero or out_zero:
+        raise ModelError("its int16 has a zero point that is not 0")
+    lhs, rhs = (
+        call("cast", _adjoint(layer, i, layer.options[swap]), dtype="int64")
+        for i, swap in enumerate(("adj_x", "adj_y"))
+    )
+    if lhs.shape[-1] != rhs.shape[-2]:
+        raise ModelError(f"its operands of shapes {lhs.shape} and {rhs.shape} do not fit each other")
+    products = call(
+        "multiply",
+        call("reshape", lhs, newshape=(*lhs.shape, 1)),
+        call("reshape", rhs, newshape=(*rhs.shape[:-2], 1, *rhs.shape[-2:])),
+    )
+    sums = call("sum", products, axis=(-2,))
+    factor = fixed_point([float32_product(lhs_scale, rhs_scale) / out_scale], "double")
+    scale = of_15_bits(factor)
+    right = 15 - scale.shift[0]
+    if right < 1:
+        raise ModelError(f"its sums are scaled by 2**{-right} or more")
+    least, greatest = bounds("int16")
+    product = call("multiply", sums, const(scale.multiplier[0] >> 16, "int64"))
+    made = call("right_shift", call("add", product, const(1 << (right - 1), "int64")), const(right, "int64"))
+    # (The kernel has it in an int32 then, whatever is lost.)
+    return call("cast", call("clip", call("cast", made, dtype="int32"), a_min=least, a_max=greatest), dtype="int16")
 
 
 def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:

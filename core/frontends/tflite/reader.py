@@ -115,6 +115,7 @@ class Graph:
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
 _WINDOW = {**_ACTIVATION, "padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW"}
+_WINDOW_OF_TRANSPOSED = {"padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW", **_ACTIVATION}
 _DILATION = {"dilation_h": "DilationHFactor", "dilation_w": "DilationWFactor"}
 _POOL = {**_WINDOW, "filter_h": "FilterHeight", "filter_w": "FilterWidth"}
 _REDUCER = {"keep_dims": "KeepDims"}
@@ -128,6 +129,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
     "CUMSUM": ("CumsumOptions", {"exclusive": "Exclusive", "reverse": "Reverse"}),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", {**_WINDOW, **_DILATION}),
+    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", {"block_size": "BlockSize"}),
     "DIV": ("DivOptions", _ACTIVATION),
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",
@@ -135,6 +137,8 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "GATHER": ("GatherOptions", {"axis": "Axis", "batch_dims": "BatchDims"}),
     "GELU": ("GeluOptions", {"approximate": "Approximate"}),
+    "L2_NORMALIZATION": ("L2NormOptions", _ACTIVATION),
+    "L2_POOL_2D": ("Pool2DOptions", _POOL),
     "LEAKY_RELU": ("LeakyReluOptions", {"alpha": "Alpha"}),
     "MAX_POOL_2D": ("Pool2DOptions", _POOL),
     "MEAN": ("ReducerOptions", _REDUCER),
@@ -145,11 +149,16 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "REDUCE_MIN": ("ReducerOptions", _REDUCER),
     "REDUCE_PROD": ("ReducerOptions", _REDUCER),
     "RESHAPE": ("ReshapeOptions", {"new_shape": "NewShapeAsNumpy"}),
+    "RESIZE_BILINEAR": (
+        "ResizeBilinearOptions",
+        {"align_corners": "AlignCorners", "half_pixel_centers": "HalfPixelCenters"},
+    ),
     "RESIZE_NEAREST_NEIGHBOR": (
         "ResizeNearestNeighborOptions",
         {"align_corners": "AlignCorners", "half_pixel_centers": "HalfPixelCenters"},
     ),
     "SOFTMAX": ("SoftmaxOptions", {"beta": "Beta"}),
+    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", {"block_size": "BlockSize"}),
     "SPLIT": ("SplitOptions", {"num_splits": "NumSplits"}),
     "SPLIT_V": ("SplitVOptions", {"num_splits": "NumSplits"}),
     "SQUEEZE": ("SqueezeOptions", {"squeeze_dims": "SqueezeDimsAsNumpy"}),
@@ -166,6 +175,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "SUB": ("SubOptions", _ACTIVATION),
     "SUM": ("ReducerOptions", _REDUCER),
+    "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW_OF_TRANSPOSED),
     "UNPACK": ("UnpackOptions", {"axis": "Axis"}),
     "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),
 }

@@ -22,7 +22,7 @@ from .qnn import QUANTISED
 if TYPE_CHECKING:
     import numpy as np
 
-__all__: list[str] = []
+__all__ = ["MAX_CHANNELS", "SUM_BITS", "exps"]
 
 # The exponents of two of the format Q5.26 of a difference, and e ** -(2 ** exponent) as Q0.31.
 _POWERS = {
@@ -39,10 +39,10 @@ _THIRD = 715827883  # 1/3, Q0.31
 _48_OVER_17, _MINUS_32_OVER_17 = 1515870810, -1010580540  # Q2.29
 _ONE = 2**31 - 1  # 1, Q0.31
 
-_SUM_BITS = 12
+SUM_BITS = 12
 """Integer bits of the sum: it is a Q12.19."""
 
-MAX_CHANNELS = 2**_SUM_BITS - 1
+MAX_CHANNELS = 2**SUM_BITS - 1
 """The sum of so many ones still fits."""
 
 
@@ -75,13 +75,13 @@ def _exp(a: np.ndarray) -> np.ndarray:
     return np.where(a == 0, _ONE, result)
 
 
-def _exps(attrs: Attrs, differences: np.ndarray) -> np.ndarray:
+def exps(scale: FixedPoint, differences: np.ndarray) -> np.ndarray:
     """e ** (scale * difference) as Q0.31; 0 where the difference is too large to count."""
     import numpy as np
 
     # What lies below would, scaled, not fit the Q5.26. (TFLite, ``CalculateInputRadius``.)
-    least = -((31 << 26) >> attrs.scale.shift[0])
-    scaled = scale_array(np.maximum(differences, least), attrs.scale, 0)
+    least = -((31 << 26) >> scale.shift[0])
+    scaled = scale_array(np.maximum(differences, least), scale, 0)
     return np.where(differences < least, 0, _exp(scaled))
 
 
@@ -108,17 +108,17 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     if data.dtype.name == "int16":
         return int16_softmax.reference(attrs, data)
     wide = data.astype(np.int64)
-    exps = _exps(attrs, wide - wide.max(axis=-1, keepdims=True))
-    total = _halve(exps, _SUM_BITS).sum(axis=-1, keepdims=True)
+    powers = exps(attrs.scale, wide - wide.max(axis=-1, keepdims=True))
+    total = _halve(powers, SUM_BITS).sum(axis=-1, keepdims=True)
     headroom = np.vectorize(lambda value: 32 - int(value).bit_length(), otypes=[np.int64])(total)
     half = (total << headroom) >> 1
     x = _48_OVER_17 + _product(half, _MINUS_32_OVER_17)
     for _ in range(3):
         x = x + (_product(x, 2**29 - _product(half, x)) << 2)
     reciprocal = np.minimum(x << 1, _ONE)
-    shift = _SUM_BITS - headroom + 31 - 8
+    shift = SUM_BITS - headroom + 31 - 8
     low, high = bounds(data.dtype.name)
-    parts = _product(exps, reciprocal)
+    parts = _product(powers, reciprocal)
     rounded = (parts >> shift) + ((parts >> (shift - 1)) & 1)
     result: np.ndarray = np.clip(rounded + low, low, high).astype(data.dtype)
     return result
@@ -130,7 +130,7 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     if out.dtype == "int16":
         return int16_softmax.compute(attrs, out, data)
     # A difference is -255 .. 0, so the powers are a table.
-    table = te.constant(_exps(attrs, -np.arange(256)).astype(np.int32), "exp")
+    table = te.constant(exps(attrs.scale, -np.arange(256)).astype(np.int32), "exp")
     outer, channels = out.shape[:-1], out.shape[-1]
     k, j = te.reduce_axis(channels, "k"), te.reduce_axis(channels, "j")
     low, high = bounds(out.dtype)
@@ -142,7 +142,7 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
 
     def part(*row: Any) -> te.Reduction:
         term = power(row, j)  # adding a half first would overflow: the largest term is 2**31 - 1
-        return te.sum((term >> _SUM_BITS) + ((term >> (_SUM_BITS - 1)) & 1), j)
+        return te.sum((term >> SUM_BITS) + ((term >> (SUM_BITS - 1)) & 1), j)
 
     total = te.compute(outer, part, "total")
 
@@ -160,7 +160,7 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     reciprocal = te.compute(outer, inverse, "reciprocal")
     # Bits to drop from a product of Q0.31: 31 of the product itself, and those that make 1 / sum of the reciprocal.
     # From 63 on nothing is left.
-    dropped = 31 + _SUM_BITS + 31 - 8
+    dropped = 31 + SUM_BITS + 31 - 8
     shift = te.compute(outer, lambda *row: minimum(dropped - Call("clz", total[row]), 63), "shift")
 
     def at(*index: Any) -> Expr:

@@ -1,0 +1,106 @@
+"""Transposed convolutions, as convolutions: each phase of the result has taps of its own.
+
+Along a dimension with stride s, element s * q + p of what is spread out is the sum over j of
+``data[q - j] * weight[s * j + p]``: for each p a convolution of stride 1, all of which are the channels of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import ModelError
+from ...relay.expr import Call, Expr, call, const
+from ...relay.scaling import fixed_point
+from .layer import Importer, Layer, quantisation
+from .linear import biased, factors_of, of_15_bits, operand_dtypes, requantised, same_padding
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["TRANSPOSED"]
+
+
+def _phases(weight: np.ndarray, strides: Sequence[int], fill: int) -> np.ndarray:
+    """A weight (out, height, width, in) as that of the convolution: (taps of a phase..., in, phases..., * out)."""
+    import numpy as np
+
+    out, height, width, depth = weight.shape
+    own = [-(-taps // stride) for taps, stride in zip((height, width), strides, strict=True)]
+    missing = [(0, count * stride - taps) for count, stride, taps in zip(own, strides, (height, width), strict=True)]
+    wide = np.pad(weight, [(0, 0), *missing, (0, 0)], constant_values=fill)
+    apart = wide.reshape(out, own[0], strides[0], own[1], strides[1], depth)[:, ::-1, :, ::-1]
+    return apart.transpose(1, 3, 5, 2, 4, 0).reshape(*own, depth, strides[0] * strides[1] * out)
+
+
+def _sums(name: str, data: Expr, weight: Expr, window: _Window, **zeros: int) -> tuple[Call, Expr]:
+    """The convolution, and the sums of products, (batch, rows, columns, out) of the result."""
+    rows, columns = weight.shape[:2]
+    made = call(name, data, weight, padding=(rows - 1, columns - 1) * 2, **zeros)
+    batch, high, wide, _ = made.shape
+    (up, across), out = window.strides, window.channels
+    apart = call("reshape", made, newshape=(batch, high, wide, up, across, out))
+    whole: Expr = call("transpose", apart, axes=(0, 1, 3, 2, 4, 5))
+    whole = call("reshape", whole, newshape=(batch, high * up, wide * across, out))
+    missing = [max(0, b + e - n) for b, e, n in zip(window.begin, window.extents, whole.shape[1:3], strict=True)]
+    if any(missing):
+        whole = call("nn.pad", whole, pad_width=(0, 0, 0, 0, 0, *missing, 0))
+    end = [b + e for b, e in zip(window.begin, window.extents, strict=True)]
+    begin = (0, *window.begin, 0)
+    return made, call("strided_slice", whole, begin=begin, end=(batch, *end, out), strides=(1,) * 4)
+
+
+class _Window:
+    """How the result lies over what is spread out.
+
+    Args:
+        layer: the operator.
+        shape: of the result.
+        taps: of the weight, in height and width.
+        channels: of the result.
+    """
+
+    def __init__(self, layer: Layer, shape: Sequence[int], taps: Sequence[int], channels: int) -> None:
+        self.strides = (layer.options["stride_h"], layer.options["stride_w"])
+        self.channels = channels
+        scheme = layer.options["padding"]
+        if min(self.strides) < 1 or max(self.strides) > _MOST_STRIDE or scheme not in (0, 1):
+            raise ModelError(f"it has strides {self.strides} and the padding scheme {scheme}")
+        self.extents = tuple(shape[1:3])
+        padding = same_padding(self.extents, taps, self.strides) if scheme == 0 else (0, 0, 0, 0)
+        self.begin = padding[:2]
+
+
+_MOST_STRIDE = 1 << 10
+"""A weight is filled up to a multiple of the stride."""
+
+
+def _transpose_conv(given: Layer) -> Expr:
+    """Operands: the shape of the result, the weight (out, height, width, in), the data, perhaps a bias."""
+    shape = given.integers(0, "result's shape")
+    layer = given.reordered(2, 1, 3)
+    dtype = operand_dtypes(layer)
+    data, weight = layer.value(0), layer.constant(1)
+    if weight is None:
+        raise ModelError("its weight is no constant")
+    if len(data.shape) != 4 or weight.ndim != 4 or weight.shape[3] != data.shape[3]:
+        raise ModelError(f"its weight of shape {weight.shape} does not fit data of shape {data.shape}")
+    if len(shape) != 4 or min(shape) < 1 or (shape[0], shape[3]) != (data.shape[0], weight.shape[0]):
+        raise ModelError(f"its result of shape {shape} does not fit data and weight")
+    window = _Window(layer, shape, weight.shape[1:3], weight.shape[0])
+    if dtype == "float32":
+        real = layer.float_weight(1)
+        values = getattr(real, "data", weight)
+        product, made = _sums("nn.conv2d", data, const(_phases(values, window.strides, 0)), window)
+        return layer.activated(biased(layer, made, product))
+    factors, weight_zero = factors_of(layer, dtype, channel_axis=0)
+    _, zero_point = quantisation(layer.tensor(0))
+    phases = const(_phases(weight, window.strides, weight_zero))
+    zeros = {"input_zero_point": zero_point, "kernel_zero_point": weight_zero}
+    product, sums = _sums("qnn.conv2d", data, phases, window, **zeros)
+    scale = fixed_point(factors, "double")
+    scale = of_15_bits(scale) if dtype == "int16" else scale
+    return requantised(layer, biased(layer, sums, product), scale)
+
+
+TRANSPOSED: dict[str, Importer] = {"TRANSPOSE_CONV": _transpose_conv}
