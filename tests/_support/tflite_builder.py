@@ -88,6 +88,7 @@ class TFLiteBuilder:
         axis: int = 0,
         data: Any = None,
         name: str | None = None,
+        variable: bool = False,
     ) -> int:
         """Add a tensor, constant where ``data`` is given; gives its index. Extents of -1 are left open."""
         tensor = schema.TensorT()
@@ -96,6 +97,7 @@ class TFLiteBuilder:
         tensor.type = TYPES[dtype]
         tensor.name = name if name is not None else f"t{len(self.graph.tensors)}"
         tensor.buffer = 0
+        tensor.isVariable = variable
         if data is not None:
             buffer = schema.BufferT()
             buffer.data = np.frombuffer(np.ascontiguousarray(data, dtype=dtype).tobytes(), np.uint8)
@@ -131,7 +133,14 @@ class TFLiteBuilder:
         self.graph.inputs.append(index)
         return index
 
-    def op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> None:
+    def op(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        intermediates: Sequence[int] = (),
+        **options: Any,
+    ) -> None:
         """Add an operator; ``options`` are those of the schema, by their names there."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, name)
@@ -141,6 +150,7 @@ class TFLiteBuilder:
         operator = schema.OperatorT()
         operator.opcodeIndex = len(self.model.operatorCodes) - 1
         operator.inputs, operator.outputs = list(inputs), list(outputs)
+        operator.intermediates = list(intermediates) or None
         kind = OPTIONS.get(name) or "".join(part.capitalize() for part in name.split("_"))
         table = getattr(schema, f"{kind}OptionsT", None)
         if table is not None:
@@ -188,10 +198,11 @@ class TFLiteBuilder:
         return bytes(builder.Output())
 
 
-def litert(model: bytes, *inputs: np.ndarray, reference: bool = True) -> list[np.ndarray]:
+def litert(model: bytes, *inputs: np.ndarray, reference: bool = True, runs: int = 1) -> list[np.ndarray]:
     """What LiteRT's reference kernels give for ``inputs``, in the order of the model's inputs and of their shapes.
 
-    Not ``reference`` are the kernels of operators of which it has no others.
+    Not ``reference`` are the kernels of operators of which it has no others. The last of so many ``runs`` counts:
+    models may keep something between them.
     """
     kernels = OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(model_content=model, experimental_op_resolver_type=kernels, num_threads=1)
@@ -199,6 +210,8 @@ def litert(model: bytes, *inputs: np.ndarray, reference: bool = True) -> list[np
         if tuple(detail["shape"]) != array.shape:
             interpreter.resize_tensor_input(detail["index"], array.shape)
     interpreter.allocate_tensors()
+    for _ in range(runs - 1):
+        run(interpreter, *inputs)
     return run(interpreter, *inputs)
 
 

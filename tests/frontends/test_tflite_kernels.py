@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests._support import (  # noqa: F401 - register their cases
     tflite_pairs_cases,
     tflite_picks_cases,
+    tflite_recurrent_cases,
     tflite_window_cases,
 )
 from tests._support.tflite_builder import TFLiteBuilder, litert
@@ -25,11 +26,23 @@ NO_REFERENCE = ("CEIL", "ELU", "ROUND")
 """Operators of which LiteRT has but one kernel, which is not among its reference kernels."""
 
 
+RUNS = 3
+"""Of models that keep something between them."""
+
+
 def ours(model: bytes, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
     """What the model computes; uint8 becomes int8 in its canonical form, which computes the same."""
     module = from_tflite(model).module
-    given = {param.name: x for param, x in zip(module.main.params, inputs, strict=True)}
-    results = evaluate(module, given)
+    signature = module.signature
+    assert signature is not None
+    given = {param.name: x for param, x in zip(module.main.params, inputs, strict=False)}
+    for state in signature.states:
+        param = module.main.params[state.input]
+        given[param.name] = np.frombuffer(state.initial, param.dtype).reshape(param.shape)
+    for _ in range(RUNS - 1 if signature.states else 0):
+        kept = evaluate(module, given)
+        given.update({module.main.params[state.input].name: kept[state.output] for state in signature.states})
+    results = evaluate(module, given)[: len(signature.outputs)]
     if any(x.dtype == np.uint8 for x in inputs):
         for result, again in zip(results, evaluate(canonicalise(module), given), strict=True):
             np.testing.assert_array_equal(result, again)
@@ -37,7 +50,7 @@ def ours(model: bytes, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def compare(model: bytes, *inputs: np.ndarray, reference: bool = True) -> None:
-    for got, expected in zip(ours(model, *inputs), litert(model, *inputs, reference=reference), strict=True):
+    for got, expected in zip(ours(model, *inputs), litert(model, *inputs, reference=reference, runs=RUNS), strict=True):
         assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
         if expected.dtype.kind == "f":
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * max(1, float(np.abs(expected).max())))

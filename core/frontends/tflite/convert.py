@@ -12,7 +12,7 @@ from ...errors import ModelError, UsageError
 from ...relay.custom import CustomImporter, CustomLayer, CustomTensor, FindImporter, no_importer
 from ...relay.evaluate import evaluate
 from ...relay.expr import Constant, Expr, Function, Tuple, Var, const
-from ...relay.module import IRModule, Signature, Spans, TensorInfo
+from ...relay.module import IRModule, Signature, Spans, StateInfo, TensorInfo
 from ...relay.types import TensorType
 from ...relay.visit import children
 from ...tir.form.dtype import is_integer
@@ -25,6 +25,7 @@ from .arith import ARITH
 from .blocks import BLOCKS
 from .curves import CURVES
 from .elementwise import ELEMENTWISE
+from .kept import Kept
 from .known import KNOWN
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
@@ -32,6 +33,7 @@ from .pads import PADS
 from .pairs import PAIRS
 from .picks import PICKS
 from .reader import Graph, Operator, Tensor, read
+from .recurrent import RECURRENT
 from .resize import RESIZE
 from .shape import SHAPE
 from .transposed import TRANSPOSED
@@ -59,6 +61,7 @@ OPERATORS: dict[str, Importer] = {
     **PADS,
     **PAIRS,
     **PICKS,
+    **RECURRENT,
     **RESIZE,
     **SHAPE,
     **TRANSPOSED,
@@ -120,6 +123,7 @@ class _Converter:
         self._faults: list[str] = []
         self._remarks: dict[str, list[str]] = {}  # each with its layers
         self._variables = Variables(graph, self._decoded)
+        self._kept = Kept(graph, self._variables.names)
 
     def model(self) -> ImportedModel:
         """The imported model."""
@@ -129,13 +133,14 @@ class _Converter:
         if self._faults:
             many = f"{len(self._faults)} operators" if len(self._faults) > 1 else "an operator"
             raise ModelError("\n".join([f"the model has {many} that cannot be imported:", *self._faults]))
-        results = [self._result(index) for index in self._graph.outputs] + self._variables.results()
+        results = [self._result(index) for index in self._graph.outputs]
+        results += self._variables.results() + self._kept.results(self._values)
         body = results[0] if len(results) == 1 else Tuple(results)
         tensors = self._graph.tensors
         signature = Signature(
             tuple(_info(tensors[index]) for index in self._graph.inputs if tensors[index].name not in self._fixed),
             tuple(_info(tensors[index]) for index in self._graph.outputs),
-            self._variables.states(len(self._graph.inputs) - len(self.constants), len(self._graph.outputs)),
+            self._states(),
         )
         notes = [f"{remark} in {len(layers)} layers: {', '.join(layers)}" for remark, layers in self._remarks.items()]
         if self._graph.others:
@@ -167,6 +172,11 @@ class _Converter:
         found.note_unused(constants, inputs, {tensors[index].name for index in wanted if index >= 0})
         return found
 
+    def _states(self) -> tuple[StateInfo, ...]:
+        inputs, outputs = len(self._graph.inputs) - len(self.constants), len(self._graph.outputs)
+        states = self._variables.states(inputs, outputs)
+        return states + self._kept.states(inputs + len(states), outputs + len(states))
+
     # --- values ------------------------------------------------------------------------------------------------------
 
     def _params(self) -> list[Var]:
@@ -176,7 +186,8 @@ class _Converter:
                 known = ", ".join(repr(tensor.name) for tensor in tensors)
                 raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known or 'none'}")
         params = []
-        names = variable_names([*(tensor.name for tensor in tensors), *self._variables.names])
+        states = [*self._variables.names, *self._kept.names]
+        names = variable_names([*(tensor.name for tensor in tensors), *states])
         for tensor, name in zip(tensors, names[: len(tensors)], strict=True):
             fixed = self._fixed.get(tensor.name)
             where = f"input {tensor.name!r}"
@@ -195,7 +206,9 @@ class _Converter:
                 continue
             params.append(Var(name, type_))
             self._values[tensor.index] = params[-1]
-        return params + self._variables.declare(names[len(tensors) :])
+        own = names[len(tensors) :]
+        count = len(self._variables.names)
+        return [*params, *self._variables.declare(own[:count]), *self._kept.declare(own[count:], self._values)]
 
     def _value(self, tensor: Tensor) -> Expr:
         if tensor.index not in self._values:
@@ -273,7 +286,8 @@ class _Converter:
             values = [self._stand_in(tensor) for tensor in outputs]
         else:
             if operator.name not in VARIABLE_OPERATORS:
-                self._name(operator, made)
+                self._name(operator, [*made, *layer.kept.values()])
+                self._values.update(layer.kept)
             for remark in dict.fromkeys(layer.remarks):
                 self._remarks.setdefault(remark, []).append(repr(operator.layer))
         for tensor, value in zip(outputs, values, strict=True):

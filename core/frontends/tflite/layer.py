@@ -75,7 +75,8 @@ class Layer:
     """One operator, its operands and its results.
 
     Every method raises ModelError for what the operator does not have, or what is not supported of it. ``remarks`` are
-    what a user may want to know of its import, in words that fit several layers.
+    what a user may want to know of its import, in words that fit several layers. ``kept`` are new values of tensors
+    that are variables, by their numbers.
 
     Args:
         operator: the operator.
@@ -93,6 +94,7 @@ class Layer:
     ) -> None:
         self.options: Mapping[str, Any] = operator.options
         self.remarks: list[str] = []
+        self.kept: dict[int, Expr] = {}
         self._operator = operator
         self._tensors = tensors
         self._value_of = value_of
@@ -102,7 +104,7 @@ class Layer:
         """The layer with its operands in another order, of which one that is not there stays absent."""
         inputs = tuple(self._operator.inputs[p] if self.has(p) else -1 for p in positions)
         made = Layer(replace(self._operator, inputs=inputs), self._tensors, self._value_of, self._constant_of)
-        made.remarks = self.remarks
+        made.remarks, made.kept = self.remarks, self.kept
         return made
 
     # --- operands ----------------------------------------------------------------------------------------------------
@@ -125,6 +127,20 @@ class Layer:
     def output(self, position: int = 0) -> Tensor:
         """A result's tensor."""
         return self._tensors[self._operator.outputs[position]]
+
+    def intermediate(self, position: int) -> Tensor:
+        """A tensor of which only the quantisation counts."""
+        if not 0 <= position < len(self._operator.intermediates) or self._operator.intermediates[position] < 0:
+            raise ModelError(f"its intermediate tensor {position} is missing")
+        return self._tensors[self._operator.intermediates[position]]
+
+    def keep(self, position: int, value: Expr) -> None:
+        """Have an operand, which is a variable, hold ``value`` from now on."""
+        tensor = self.tensor(position)
+        old = self.value(position)
+        if not tensor.variable:
+            raise ModelError(f"{tensor.name!r} is no variable")
+        self.kept[tensor.index] = value if value.shape == old.shape else call("reshape", value, newshape=old.shape)
 
     @property
     def outputs(self) -> int:

@@ -54,6 +54,7 @@ class Tensor:
         quantisation: None where there are no scales.
         data: bytes of a constant, a view of the file; None for a value that is computed.
         odd: what is unusual about it and not supported, None for nothing.
+        variable: whether an operator keeps a value in it from one run to the next; it is ``odd``, too.
         packed: whether ``data`` has two elements of an int8 constant in each byte, of four bits each (int4).
     """
 
@@ -65,6 +66,7 @@ class Tensor:
     quantisation: Quantisation | None
     data: np.ndarray | None
     odd: str | None = None
+    variable: bool = False
     packed: bool = False
 
 
@@ -80,6 +82,7 @@ class Operator:
         options: those of its options that `OPTIONS` names.
         custom_code: of an operator that is not the schema's; None of one that is.
         custom_options: of one that is not, as in the file.
+        intermediates: tensor numbers of what only their quantisation is there for.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Operator:
     options: Mapping[str, Any] = field(default_factory=dict)
     custom_code: str | None = None
     custom_options: bytes = b""
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,9 +177,14 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "offset": "Offset",
         },
     ),
+    "SVDF": ("SVDFOptions", {"rank": "Rank", **_ACTIVATION}),
     "SUB": ("SubOptions", _ACTIVATION),
     "SUM": ("ReducerOptions", _REDUCER),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW_OF_TRANSPOSED),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        {**_ACTIVATION, "cell_clip": "CellClip", "proj_clip": "ProjClip", "time_major": "TimeMajor"},
+    ),
     "UNPACK": ("UnpackOptions", {"axis": "Axis"}),
     "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),
 }
@@ -262,9 +271,11 @@ class _Reader:
         graph = model.Subgraphs(number)
         operators = [graph.Operators(i) for i in self._tables(graph.OperatorsLength(), "operators")]
         operands = [(self._vector(op.InputsAsNumpy()), self._vector(op.OutputsAsNumpy())) for op in operators]
+        kept = [self._vector(op.IntermediatesAsNumpy()) for op in operators]
         inputs, outputs = self._vector(graph.InputsAsNumpy()), self._vector(graph.OutputsAsNumpy())
 
         mentioned = {*inputs, *outputs, *(i for taken, given in operands for i in (*taken, *given))}
+        mentioned |= {i for numbers in kept for i in numbers}
         count = graph.TensorsLength()
         tensors: dict[int, Tensor] = {}
         for index in sorted(mentioned - {-1}):
@@ -272,7 +283,7 @@ class _Reader:
                 raise ModelError(f"the file is damaged: it has {count} tensors and mentions number {index}")
             tensors[index] = self._tensor(index, graph.Tensors(index), model)
         made: list[Operator] = []
-        for op, (taken, given) in zip(operators, operands, strict=True):
+        for op, (taken, given), inner in zip(operators, operands, kept, strict=True):
             code = op.OpcodeIndex()
             if not 0 <= code < len(codes):
                 raise ModelError(f"the file is damaged: it has {len(codes)} operator codes and mentions number {code}")
@@ -281,7 +292,7 @@ class _Reader:
                 raise ModelError(f"the file is damaged: an operator {name} lacks a result")
             layer = tensors[given[0]].name if given else f"operator {len(made)}"
             options = b"" if custom is None else bytes(self._vector(op.CustomOptionsAsNumpy()))
-            made.append(Operator(name, layer, taken, given, self._options(name, op), custom, options))
+            made.append(Operator(name, layer, taken, given, self._options(name, op), custom, options, inner))
         return Graph(tensors, tuple(made), inputs, outputs, len(self._data))
 
     def _code(self, code: Any) -> tuple[str, str | None]:
@@ -344,6 +355,7 @@ class _Reader:
             quantisation=self._quantisation(tensor.Quantization()),
             data=data,
             odd=odd,
+            variable=bool(tensor.IsVariable()),
             packed=packed,
         )
 

@@ -14,7 +14,21 @@ from ...tir.form.nodes import Call, Imm, Select, const, maximum, minimum
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ARRAYS", "LOOPS", "Numbers", "away", "inverse_of_one_plus", "inverse_root", "log", "product", "scaled"]
+__all__ = [
+    "ARRAYS",
+    "LOOPS",
+    "ROOT_STEPS",
+    "Numbers",
+    "away",
+    "inverse_of_one_plus",
+    "inverse_root",
+    "log",
+    "product",
+    "root_begin",
+    "root_end",
+    "root_step",
+    "scaled",
+]
 
 _MOST = 2**31 - 1
 
@@ -27,12 +41,14 @@ class Numbers:
         where: ``where(condition, a, b)``.
         leading: zeros before the first one among 32 bits, of what is positive.
         least, most: of two.
+        name: has an expression computed once that is used several times; gives what stands for it.
     """
 
     where: Callable[[Any, Any, Any], Any]
     leading: Callable[[Any], Any]
     least: Callable[[Any, Any], Any]
     most: Callable[[Any, Any], Any]
+    name: Callable[[Any], Any] = lambda value: value
 
     def saturated(self, value: Any) -> Any:
         """Within int32."""
@@ -61,7 +77,8 @@ def _by(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _chosen(condition: Any, a: Any, b: Any) -> Any:
-    a, b = (const(value, "int64") if isinstance(value, int) else value for value in (a, b))
+    dtype = next((value.dtype for value in (a, b) if not isinstance(value, int)), "int64")
+    a, b = (const(value, dtype) if isinstance(value, int) else value for value in (a, b))
     return Select(condition, a, b)
 
 
@@ -69,7 +86,7 @@ ARRAYS = Numbers(_where, _leading, _by("minimum"), _by("maximum"))
 """Arrays of int64."""
 
 LOOPS = Numbers(_chosen, lambda value: Call("clz", value.astype("int32")).astype("int64"), minimum, maximum)
-"""Expressions of int64."""
+"""Expressions of int64; of int32 where all that is computed fits."""
 
 
 def product(a: Any, b: Any) -> Any:
@@ -92,28 +109,46 @@ def scaled(numbers: Numbers, value: Any, multiplier: Any, shift: Any) -> Any:
     return away(numbers, product(value << left, multiplier), right)
 
 
+ROOT_STEPS = 5
+"""Of Newton's iteration to an inverse root."""
+
+
 def inverse_root(numbers: Numbers, value: Any) -> tuple[Any, Any]:
     """1 / sqrt(value) as a multiplier and a shift, that of `scaled`; of 0 and 1 the largest multiplier.
 
-    Newton's iteration from 1, five times, on numbers of 3 integer bits. (TFLite, ``GetInvSqrtQuantizedMultiplierExp``.)
+    Newton's iteration from 1 on numbers of 3 integer bits. (TFLite, ``GetInvSqrtQuantizedMultiplierExp``.)
 
     Args:
         numbers: the arithmetic.
         value: not negative, below 2**31.
     """
-    is_small, is_large = value <= 1, value >= 1 << 29
-    at = numbers.where(is_small, 2, numbers.where(is_large, value >> 2, value))
+    half, shift = root_begin(numbers, value)
+    x = half * 0 + (1 << 28)
+    for _ in range(ROOT_STEPS):
+        x = root_step(numbers, half, x)
+    return root_end(numbers, value, x, shift)
+
+
+def root_begin(numbers: Numbers, value: Any) -> tuple[Any, Any]:
+    """Half of the number that the iteration is about, and how far the result is shifted to the right."""
+    is_large = value >= 1 << 29
+    at = numbers.where(value <= 1, 2, numbers.where(is_large, value >> 2, value))
     pairs = ((numbers.leading(at) - 1) >> 1) - 1
-    shift = numbers.where(is_large, 12, 11) - pairs
-    number = (at << (pairs << 1)) >> 1
-    half = (number + 1) >> 1
-    x = number * 0 + (1 << 28)
-    for _ in range(5):
-        cube = numbers.saturated(product(product(x, x), x) << 6)
-        x = numbers.saturated((product(x, (1 << 28) + (1 << 27)) - product(half, cube)) << 3)
-    x = product(x, 1518500250)
-    left = numbers.most(0 - shift, 0)
-    return numbers.where(is_small, _MOST, x << left), numbers.where(is_small, 0, 0 - numbers.most(shift, 0))
+    half = (((at << (pairs << 1)) >> 1) + 1) >> 1
+    return half, numbers.where(is_large, 12, 11) - pairs
+
+
+def root_step(numbers: Numbers, half: Any, x: Any) -> Any:
+    """One step of the iteration."""
+    cube = numbers.saturated(product(product(x, x), x) << 6)
+    return numbers.saturated((product(x, (1 << 28) + (1 << 27)) - product(half, cube)) << 3)
+
+
+def root_end(numbers: Numbers, value: Any, x: Any, shift: Any) -> tuple[Any, Any]:
+    """Multiplier and shift."""
+    is_small = value <= 1
+    made = product(x, 1518500250) << numbers.most(0 - shift, 0)
+    return numbers.where(is_small, _MOST, made), numbers.where(is_small, 0, 0 - numbers.most(shift, 0))
 
 
 def inverse_of_one_plus(numbers: Numbers, value: Any) -> Any:

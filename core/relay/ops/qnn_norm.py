@@ -12,7 +12,7 @@ from ..op import Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
 from ..scaling import quantize_multiplier, scale_array
 from ..types import TensorType
 from .common import require_integers
-from .gemmlowp import ARRAYS, LOOPS, away, inverse_root, log, scaled
+from .gemmlowp import ARRAYS, LOOPS, ROOT_STEPS, away, inverse_root, log, root_begin, root_end, root_step, scaled
 from .qnn import check_zero_point
 from .qnn_softmax import MAX_CHANNELS, SUM_BITS, exps
 
@@ -166,17 +166,27 @@ def _unit_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         return value - attrs.input_zero_point if attrs.input_zero_point else value
 
     total = te.compute(outer, lambda *row: te.sum(centred(row, k) * centred(row, k), k), "total")
-    root = te.compute(outer, lambda *row: inverse_root(LOOPS, total[row].astype("int64"))[0], "root")
-    shift = te.compute(outer, lambda *row: inverse_root(LOOPS, total[row].astype("int64"))[1], "shift")
+    wide = te.compute(outer, lambda *row: total[row].astype("int64"), "wide")
+    half = te.compute(outer, lambda *row: root_begin(LOOPS, wide[row])[0], "half")
+    places = te.compute(outer, lambda *row: root_begin(LOOPS, wide[row])[1], "places")
+    x = te.compute(outer, lambda *row: half[row] * 0 + (1 << 28), "first")
+    for _ in range(ROOT_STEPS):
+        x = te.compute(outer, lambda *row, x=x: root_step(LOOPS, half[row], x[row]), "nearer")
+
+    def ended(*row: Any) -> tuple[Expr, Expr]:
+        return root_end(LOOPS, wide[row], x[row], places[row])
+
+    root = te.compute(outer, lambda *row: ended(*row)[0], "root")
+    shift = te.compute(outer, lambda *row: ended(*row)[1], "shift")
 
     def at(*index: Any) -> Expr:
         *rows, channel = index
         row = tuple(rows)
-        x = centred(row, channel).astype("int64")
+        value = centred(row, channel).astype("int64")
         if out.dtype == "uint8":
-            made: Expr = scaled(LOOPS, x << _LENGTH_BITS, root[row], shift[row]) + 128
+            made: Expr = scaled(LOOPS, value << _LENGTH_BITS, root[row], shift[row]) + 128
         else:
-            made = scaled(LOOPS, x, root[row], shift[row] + _LENGTH_BITS)
+            made = scaled(LOOPS, value, root[row], shift[row] + _LENGTH_BITS)
         return minimum(maximum(made, low), high).astype(out.dtype)
 
     return te.compute(out.shape, at, "l2_normalize")

@@ -167,8 +167,9 @@ def _infer(count: int, others: Mapping[int, tuple[int, ...]], states: Sequence[i
         are (units, gates * units), states (batch, units). The results are the outputs of all steps, (time, batch,
         units), and the last states.
         """
-        if not attrs.clip > 0:
-            raise ModelError(f"its clip {attrs.clip} is not positive")
+        for name, value in attrs.items:
+            if name.endswith("clip") and not value > 0:
+                raise ModelError(f"its {name} {value} is not positive")
         gates, weight, lengths = types[0], types[1], types[-1]
         dtype = require_float(gates)
         if len(gates.shape) != 3 or gates.shape[2] % count:
@@ -254,6 +255,7 @@ def _lstm_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]
     def step(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
         i, o, forget, new = np.split(x + h @ weight, 4)
         cell = f(forget + peephole[2] * c) * c + f(i + peephole[0] * c) * g(new)
+        cell = cell.clip(-attrs.cell_clip, attrs.cell_clip)
         return f(o + peephole[1] * cell) * last(cell), cell
 
     return _steps(attrs, step, gates, [hidden, cell], lengths)
@@ -371,7 +373,8 @@ def _lstm_loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     def new_cell(j: Var) -> Stmt:
         kept = f(gates[j + 2 * units] + peephole[2, j] * cell[b, j]) * cell[b, j]
         added = f(gates[j] + peephole[0, j] * cell[b, j]) * g(gates[j + 3 * units])
-        return Store(cell, (b, j), kept + added)
+        limit, new = attrs.cell_clip, kept + added
+        return Store(cell, (b, j), minimum(maximum(new, -limit), limit) if math.isfinite(limit) else new)
 
     def output(j: Var) -> Stmt:
         return Store(hidden, (b, j), f(gates[j + units] + peephole[1, j] * cell[b, j]) * last(cell[b, j]))
@@ -440,7 +443,10 @@ _declare(
     "A long short-term memory: i, o, f, n = gates + h * weight; c = gate(f + p2 * c) * c + gate(i + p0 * c) * "
     "candidate(n); h = gate(o + p1 * c) * output(c), with p the rows of peephole.",
     ("peephole", "hidden", "cell"),
-    _attrs("gate", "candidate", "output"),
+    (
+        *_attrs("gate", "candidate", "output"),
+        Attr("cell_clip", Real, "the cell stays within +-cell_clip", neutral=math.inf),
+    ),
     _infer(4, {2: (3,)}, [3, 4]),
     _lstm_reference,
     _lstm_loops,
