@@ -12,6 +12,7 @@ from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
 from uma.frontends.tflite.convert import OPERATORS
 from uma.frontends.tflite.known import KNOWN
+from uma.frontends.tflite.supported import DTYPES_OF
 from uma.frontends.tflite.variables import VARIABLE_OPERATORS
 from uma.hookspecs import Pattern
 from uma.machines import ARCHITECTURES, RUNNERS
@@ -68,7 +69,14 @@ def operators() -> str:
             "[operators of its own](custom-operators.md).\n",
             heading(2, "TFLite"),
             f"{len(tflite)} operators.\n",
-            table(("operator", "of"), [(code(name), tflite[name]) for name in sorted(tflite)]),
+            "Integers of 8 and 16 bits are quantised where something is computed of them, and come out as LiteRT's "
+            "reference kernels have them, bit for bit. Weights of `int8`, `uint8` or `int4` beside `float32` are "
+            "dequantised. Of what TFLite Micro has and this table has not, LiteRT has no kernel to compare with: "
+            "`ADD_N`, `CUMSUM` and `DIV` of `int8`, `SUM` of `int16`, an LSTM of `int16`.\n",
+            table(
+                ("operator", "of", "data"),
+                [(code(name), tflite[name], ", ".join(DTYPES_OF.get(name, ()))) for name in sorted(tflite)],
+            ),
             heading(2, "ONNX"),
             f"Opset {OPSETS[0]} to {OPSETS[-1]}; {len(onnx)} operators. "
             "Quantised models are those in the QDQ and the QOperator form.\n",

@@ -237,10 +237,27 @@ def recurrent(c: Choice, name: str) -> Call:
     attrs: dict[str, Any] = {part: c.of(*ACTIVATIONS) for part in parts}
     attrs.update({f"{part}_{key}": c.of(0.5, 0.01, 2) for part in parts for key in ("alpha", "beta")})
     attrs.update(clip=c.of(math.inf, 0.5), reverse=c.of(True, False))
+    if name == "nn.lstm":
+        attrs["cell_clip"] = c.of(math.inf, 0.75)
     if name == "nn.gru":
         attrs["linear_before_reset"] = c.of(True, False)
     shapes = [(time, batch, gates * units), (units, gates * units), *others]
     return on(name, *((shape, dtype) for shape in shapes), ((batch,), "int32"), **attrs)
+
+
+@case("qnn.lstm")
+def quantised_recurrent(c: Choice, name: str) -> Call:
+    time, batch, units = c.number(1, 4), c.number(1, 2), c.number(1, 4)
+    four, one = ((fixed_point(c, count, -12, 1).multiplier, c.numbers(count, -12, 1)) for count in (c.of(1, 4), 1))
+    attrs = {
+        "scale": FixedPoint(*four, "double"),
+        "hidden_scale": FixedPoint(one[0], (c.number(-26, -20),), "double"),
+        "cell_exponent": c.number(-15, -11),
+        "cell_clip": c.of(0, 500),
+        "output_zero_point": zero_point(c, "int8"),
+    }
+    shapes = ((time, batch, 4 * units), "int16"), ((units, 4 * units), "int8"), ((4 * units,), "int32")
+    return on(name, *shapes, ((batch, units), "int8"), ((batch, units), "int16"), **attrs)
 
 
 @case("topk")
@@ -429,6 +446,18 @@ def quantised_activation(c: Choice, name: str) -> Call:
     points = {"input_zero_point": zero_point(c, dtype), "output_zero_point": zero_point(c, dtype)}
     output_scale = 1 / 64 if name == "qnn.hard_swish" else 1 / 256
     return on(name, (shape(c), dtype), input_scale=power_of_two(c), output_scale=output_scale, **points)
+
+
+@case("qnn.log_softmax")
+def quantised_log_softmax(c: Choice, name: str) -> Call:
+    scale = FixedPoint((c.number(2**30, 2**31 - 1),), (c.number(15, 27),), "double")
+    return on(name, ((*shape(c, 0, 2), c.of(1, 3, 40)), "int8"), scale=scale)
+
+
+@case("qnn.l2_normalize")
+def quantised_length(c: Choice, name: str) -> Call:
+    dtype = c.of("int8", "uint8")
+    return on(name, ((*shape(c, 0, 2), c.of(1, 3, 40)), dtype), input_zero_point=zero_point(c, dtype))
 
 
 @case("qnn.softmax")

@@ -60,6 +60,6 @@ def _lstm(d: Drawer, name: str) -> Case:
     inner = [b.tensor([], "int16", scale=2.0**-12) for _ in range(4)] if not in_floats else []
     inner += [b.tensor([], "int8", **kept)] if not in_floats else []
     clip = d.one(0.0, d.one(0.3, 2.0))
-    activation = d.one(4, 4, 1, 6) if in_floats else 4
+    activation = d.one(4, 4, 1) if in_floats else 4
     options = {"cellClip": clip, "timeMajor": time_major, "fusedActivationFunction": activation}
     return d.finish(name, operands, [y], intermediates=inner, **options)

@@ -90,9 +90,61 @@ def variables() -> bytes:
     return builder.finish(total, joined)
 
 
+def picture() -> bytes:
+    """What goes through images of other sizes, and tables."""
+    builder = TFLiteBuilder()
+    x = builder.input([1, 2, 3, 4], "int8", **Q)
+    apart, large, wide, spread = (
+        builder.tensor(s, "int8", **Q) for s in ([1, 4, 6, 1], [1, 5, 7, 1], [1, 7, 5, 1], [8])
+    )
+    turned, grown = builder.tensor([1, 7, 5, 1], "int8", **Q), builder.tensor([1, 13, 9, 2], "int8", **Q)
+    sizes, soft = builder.constant([5, 7], "int32"), builder.tensor([1, 13, 9, 2], "int8", scale=1 / 16, zero_point=127)
+    weight = builder.constant(np.ones([2, 3, 3, 1]), "int8", scale=[0.1, 0.2])
+    unit, least = builder.tensor([1, 13, 9, 2], "int8", scale=1 / 128), builder.tensor([1, 13, 9, 2], "bool")
+    builder.op("DEPTH_TO_SPACE", [x], [apart], blockSize=2)
+    builder.op("RESIZE_BILINEAR", [apart, sizes], [large], halfPixelCenters=True)
+    builder.op("TRANSPOSE", [large, builder.constant([0, 2, 1, 3], "int32")], [wide])
+    builder.op("REVERSE_V2", [wide, builder.constant([1], "int32")], [turned])
+    shape = builder.constant([1, 13, 9, 2], "int32")
+    builder.op("TRANSPOSE_CONV", [shape, weight, turned], [grown], padding=0, strideH=2, strideW=2)
+    builder.op("LOG_SOFTMAX", [grown], [soft])
+    builder.op("L2_NORMALIZATION", [grown], [unit])
+    builder.op("LESS", [soft, unit], [least])
+    picked = builder.constant([[0, 6, 4, 0]] * 8, "int32")
+    builder.op("GATHER_ND", [turned, picked], [spread])
+    curve = builder.tensor([8], "int8", **Q)
+    builder.op("EXP", [spread], [curve])
+    return builder.finish(least, curve)
+
+
+def kept() -> bytes:
+    """What keeps values in tensors."""
+    builder = TFLiteBuilder()
+    x = builder.input([1, 2, 3], "int8", **Q)
+
+    def weight(*shape: int) -> int:
+        return builder.constant(np.ones(shape), "int8", scale=0.1)
+
+    bias = [builder.constant(np.ones(2), "int32", scale=0.01) for _ in range(4)]
+    states = [
+        builder.tensor([1, 2], "int8", variable=True, **Q),
+        builder.tensor([1, 2], "int16", variable=True, scale=2.0**-11),
+        builder.tensor([2, 8], "int16", variable=True, scale=0.1),
+    ]
+    weights = [*(weight(2, 3) for _ in range(4)), *(weight(2, 2) for _ in range(4))]
+    steps, rows, last = (builder.tensor(s, "int8", **Q) for s in ([1, 2, 2], [2, 2], [2, 2]))
+    inner = [builder.tensor([], "int16", scale=2.0**-12) for _ in range(4)] + [builder.tensor([], "int8", **Q)]
+    operands = [x, *weights, -1, -1, -1, *bias, -1, -1, *states[:2], -1, -1, -1, -1]
+    builder.op("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [steps], intermediates=inner, fusedActivationFunction=4)
+    builder.op("RESHAPE", [steps, builder.constant([2, 2], "int32")], [rows])
+    time = builder.constant(np.ones([2, 4]), "int16", scale=0.01)
+    builder.op("SVDF", [rows, weight(2, 2), time, -1, states[2]], [last], rank=1, fusedActivationFunction=1)
+    return builder.finish(last)
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return quantised_network(), float_network(), movements(), variables()
+    return quantised_network(), float_network(), movements(), variables(), picture(), kept()
 
 
 def load(data: bytes) -> None:
@@ -105,7 +157,7 @@ def test_the_seeds_are_right() -> None:
 
 
 def test_mutated_files() -> None:
-    outcomes = fuzz(load, seeds(), range(1000))
+    outcomes = fuzz(load, seeds(), range(1200))
     # Neither are all files refused at the door, nor do the mutations do nothing.
     assert min(outcomes["loaded"], outcomes["refused"]) > 100, outcomes
 

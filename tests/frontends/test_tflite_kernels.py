@@ -18,9 +18,10 @@ from tests._support.tflite_cases import CASES, Case
 from uma.errors import ModelError
 from uma.frontends.tflite import from_tflite
 from uma.frontends.tflite.convert import OPERATORS
+from uma.frontends.tflite.reader import read
+from uma.frontends.tflite.supported import DTYPES_OF
 from uma.relay.evaluate import evaluate
 from uma.relay.transform import canonicalise
-
 
 NO_REFERENCE = ("CEIL", "ELU", "ROUND")
 """Operators of which LiteRT has but one kernel, which is not among its reference kernels."""
@@ -63,12 +64,14 @@ def test_operators(name: str) -> None:
     @given(CASES[name])
     def check(drawn: Case) -> None:
         compare(drawn[0], *drawn[1], reference=name not in NO_REFERENCE)
+        dtypes = {tensor.dtype for tensor in read(drawn[0]).tensors.values()}
+        assert dtypes & {*DTYPES_OF[name]}, "the documentation has not all that is imported"
 
     check()
 
 
 def test_every_operator_has_cases() -> None:
-    assert {*CASES, *ELEMENTWISE} == set(OPERATORS)
+    assert {*CASES, *ELEMENTWISE} == set(OPERATORS) == set(DTYPES_OF)
 
 
 ELEMENTWISE = (

@@ -329,6 +329,10 @@ UNITS = [
     Unit("qnn.softmax", (var("int8", *SQUARE),), {"scale": FixedPoint((2**30,), (22,), "double")}, (
         Other("scale", FixedPoint((2**30,), (20,), "double")),
     )),
+    Unit("qnn.log_softmax", (var("int8", *SQUARE),), {"scale": FixedPoint((2**30,), (22,), "double")}, (
+        Other("scale", FixedPoint((2**30,), (24,), "double")),
+    )),
+    Unit("qnn.l2_normalize", (var("int8", *SQUARE),), {}, (Other("input_zero_point", 5),)),
     Unit("nn.softmax", (var("float32", *SQUARE),), {"axis": -1}, (Other("axis", 0),), exact=False),
     Unit("nn.log_softmax", (var("float32", *SQUARE),), {"axis": -1}, (Other("axis", 0),), exact=False),
     *(Unit(name, (var("float32", *SQUARE),), {"axis": (-1,), "epsilon": 1e-5}, (

@@ -166,8 +166,8 @@ def _turned(value: Expr) -> Expr:
     return const(value.data.T) if isinstance(value, Constant) else call("transpose", value, axes=(1, 0))
 
 
-_ACTIVATIONS = {0: ("affine", 1.0), 1: ("relu", 0.0), 4: ("tanh", 0.0), 6: ("sigmoid", 0.0)}
-"""Those of the candidate and of the output, by the numbers of the schema, and their alpha."""
+_ACTIVATIONS = {1: "relu", 4: "tanh"}
+"""Those of the candidate and of the output, by the numbers of the schema."""
 
 
 def _float_lstm(layer: Layer, sizes: _Sizes) -> Expr:
@@ -175,8 +175,8 @@ def _float_lstm(layer: Layer, sizes: _Sizes) -> Expr:
 
     code = layer.options["activation"]
     if code not in _ACTIVATIONS:
-        raise ModelError(f"its fused activation has the number {code}", hint="supported: none, RELU, TANH, SIGMOID")
-    name, alpha = _ACTIVATIONS[code]
+        raise ModelError(f"its fused activation has the number {code}", hint="supported: RELU, TANH")
+    name = _ACTIVATIONS[code]
     units, square = sizes.units, (sizes.units, sizes.units)
     own = (_expect("weight", layer.float_weight(i), (units, sizes.features), "float32") for i in _OF_INPUT)
     recurrent = (_expect("recurrent weight", layer.float_weight(i), square, "float32") for i in _OF_STATE)
@@ -197,9 +197,7 @@ def _float_lstm(layer: Layer, sizes: _Sizes) -> Expr:
         *(_fits("state", layer.value(i), (sizes.batch, units), "float32") for i in (_HIDDEN, _CELL)),
         const(np.full(sizes.batch, sizes.time, np.int32)),
         candidate=name,
-        candidate_alpha=alpha,
         output=name,
-        output_alpha=alpha,
         cell_clip=limit if limit > 0 else math.inf,
     )
 

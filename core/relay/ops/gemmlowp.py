@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...tir.form.nodes import Call, Imm, Select, const, maximum, minimum
+from ...tir.form.nodes import Call, Expr, Imm, Select, const, maximum, minimum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def product(a: Any, b: Any) -> Any:
 
 def away(numbers: Numbers, value: Any, bits: Any) -> Any:
     """``value / 2**bits``, half away from zero."""
-    one = Imm(1, "int64") if numbers is LOOPS else 1
+    one = Imm(1, "int64") if isinstance(bits, Expr) else 1
     half = (one << bits) >> 1
     size = numbers.where(value < 0, 0 - value, value)
     rounded = (size + half) >> bits

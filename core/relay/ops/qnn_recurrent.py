@@ -28,7 +28,7 @@ from ..op import Attr, Attrs, FixedPoint, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType, TupleType
 from .common import require_integers
-from .gemmlowp import ARRAYS, LOOPS, Numbers, scaled
+from .gemmlowp import ARRAYS, LOOPS, Numbers, product
 from .gemmlowp16 import MOST_INTEGER_BITS, sigmoid16, tanh16
 from .qnn import check_zero_point
 
@@ -120,9 +120,14 @@ def _reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 class _Named:
-    """What an element is computed of, each of it once."""
+    """What an element is computed of, each of it once.
 
-    def __init__(self) -> None:
+    Args:
+        place: a word, of variables that no others have.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
         self._made: list[tuple[Var, Expr]] = []
         self.numbers = replace(LOOPS, name=self.name)
 
@@ -130,7 +135,7 @@ class _Named:
         """A variable that stands for an expression."""
         if not isinstance(value, Expr):
             return value
-        var = Var(f"v{len(self._made)}", value.dtype)
+        var = Var(f"{self._place}{len(self._made)}", value.dtype)
         self._made.append((var, value))
         return var
 
@@ -143,9 +148,8 @@ class _Named:
 
 def _scaled(numbers: Numbers, value: Expr, multiplier: int, shift: int) -> Expr:
     """An int32 as `FixedPoint` scales it, ``double``, as int64."""
-    left, right = max(shift, 0), max(-shift, 0)
-    wide = (value << left if left else value).astype("int64")
-    made: Expr = scaled(numbers, numbers.name(wide), const(multiplier, "int64"), const(-right, "int64"))
+    wide = (value << shift if shift > 0 else value).astype("int64")
+    made: Expr = _half_away(numbers, product(wide, multiplier), max(-shift, 0))
     return made
 
 
@@ -172,7 +176,7 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         shift = attrs.scale.shift[number % len(attrs.scale)]
 
         def one(j: Var) -> Stmt:
-            named, at = _Named(), j + number * units
+            named, at = _Named(f"gate{number}_"), j + number * units
             made = _scaled(named.numbers, sums[at], multiplier, shift) + gates[t, b, at].astype("int64")
             made = minimum(maximum(made, _LOW), _HIGH).astype("int32")
             return named.around(Store(total, (at,), made))
@@ -180,7 +184,7 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         return over(units, one)
 
     def new_cell(j: Var) -> Stmt:
-        named = _Named()
+        named = _Named("new_")
         numbers = named.numbers
         i, f = (sigmoid16(numbers, total[j + at * units], _GATE_BITS) for at in (0, 2))
         n = tanh16(numbers, total[j + 3 * units], _GATE_BITS)
@@ -188,7 +192,7 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         return named.around(Store(cell, (b, j), made.astype("int16")))
 
     def output(j: Var) -> Stmt:
-        named = _Named()
+        named = _Named("shown_")
         numbers = named.numbers
         o = named.name(sigmoid16(numbers, total[j + units], _GATE_BITS))
         shown = named.name(tanh16(numbers, cell[b, j].astype("int32"), 15 + attrs.cell_exponent))
@@ -201,7 +205,7 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
         over(units, lambda j: Store(hidden, (b, j), first_hidden[b, j])),
         over(units, lambda j: Store(cell, (b, j), first_cell[b, j])),
     )
-    product = over(
+    products = over(
         units,
         lambda k: over(
             4 * units,
@@ -210,7 +214,7 @@ def _loops(attrs: Attrs, out: TupleType, *types: TensorType) -> PrimFunc:
     )
     step = seq(
         over(4 * units, lambda j: Store(sums, (j,), bias[j])),
-        product,
+        products,
         *(gate(number) for number in range(4)),
         over(units, new_cell),
         over(units, output),
