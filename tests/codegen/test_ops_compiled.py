@@ -57,6 +57,12 @@ def test_windows_that_begin_in_the_padding(tmp_path: Path, compilers: tuple[str,
     check(calls, compilers, tmp_path)
 
 
+def test_the_mean_of_a_large_picture_keeps_its_digits(tmp_path: Path, compilers: tuple[str, ...]) -> None:
+    # Of numbers that are all alike, every addition of one long sum is rounded the same way.
+    made = on("nn.global_avg_pool", ((1, 96, 97, 3), "float32"))
+    check([(made, [np.full((1, 96, 97, 3), 6.3503346, np.float32)])], compilers, tmp_path)
+
+
 def test_nan_goes_through_a_minimum_and_a_maximum(tmp_path: Path, compilers: tuple[str, ...]) -> None:
     x, y = np.array([NAN, 1, NAN, 2, -0.0], np.float32), np.array([1, NAN, NAN, 3, 5], np.float32)
     types = ((5,), "float32"), ((5,), "float32")

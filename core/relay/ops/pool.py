@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -225,11 +226,17 @@ def _global_max_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
     return te.compute(out.shape, lambda *i: te.max(data[(i[0], *taps, i[-1])], tuple(taps)), "global_max")
 
 
+_MANY = 512
+"""Of more elements of a picture the sums of rows are added up: in one long sum the last ones lose their digits."""
+
+
 def _global_average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
+    count = math.prod(data.shape[1:-1])
+    if count > _MANY and len(data.shape) > 3:
+        inner = te.reduce_axis(data.shape[-2], "row")
+        shape = (*data.shape[:-2], data.shape[-1])
+        data = te.compute(shape, lambda *i: te.sum(data[(*i[:-1], inner, i[-1])], (inner,)), "rows")
     taps = _everywhere(data)
-    count = 1
-    for extent in data.shape[1:-1]:
-        count *= extent
     total = te.compute(out.shape, lambda *i: te.sum(data[(i[0], *taps, i[-1])], tuple(taps)), "total")
     return te.compute(out.shape, lambda *i: total[i] / float(count), "global_avg")
 
