@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +14,7 @@ from tests.networks.transformers import KEPT, WORDS
 import uma
 from uma.artifact import Artifact
 from uma.frontends import import_model
+from uma.runtime.tensors import random_array
 
 QUICK = ("bert", "conformer", "crnn", "mobilenetv3", "yolo_head")
 """One of each kind of layers; the soak has all of them, optimised as by default."""
@@ -81,3 +84,22 @@ def test_a_decoder_writes_token_by_token() -> None:
 def test_a_network_is_the_same_bytes_each_time() -> None:
     for name in ("decoder", "unet"):
         assert NETWORKS[name]().SerializeToString() == NETWORKS[name]().SerializeToString()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("file", "shapes"),
+    [
+        ("bert_tiny_s128_fp32", {}),
+        ("magika_v3_3", {"bytes": (1, 2048)}),
+        ("ppocr_cls", {"x": (1, 3, 48, 192)}),
+        ("tcresnet8_fp32", {}),
+    ],
+)
+def test_models_of_others_compute_what_onnxruntime_does(
+    models: Path, file: str, shapes: dict[str, tuple[int, ...]]
+) -> None:
+    path = models / "others" / f"{file}.onnx"
+    artifact = uma.build(path, "c", shapes=shapes)
+    inputs = {row["name"]: random_array(row["shape"], row["dtype"], 0) for row in artifact.metadata["inputs"]}
+    agrees(artifact.run(inputs), run_onnxruntime(path.read_bytes(), inputs))
