@@ -114,7 +114,9 @@ def _ssd_head() -> onnx.ModelProto:
     net = Layers(6)
     x = net.op("Relu", net.conv(net.input((1, 3, 48, 48)), (3, 16), (3, 3), 4))
     maps = [x, net.op("Relu", net.conv(x, (16, 24), (3, 3), 2))]
-    scores, places, boxes = [], [], 0
+    scores: list[str] = []
+    places: list[str] = []
+    boxes = 0
     for data, channels, side in zip(maps, (16, 24), (12, 6), strict=True):
         boxes += side * side * 3
         for rows, count in ((scores, 4), (places, 4)):
