@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..codegen.devices import CORE_BUSES, Device
-from ..program import Buffer, Call, Plan, Program, Quantisation
+from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation
+from ..program.control import condition_uses, extended
 from ..program.hazards import finish_positions
 from ..program.program import arguments
 from ..relay.extern import Extern
@@ -72,6 +73,10 @@ def buffer_records(program: Program, plan: Plan) -> tuple[BufferRecord, ...]:
         for name in step.args:
             first, end = spans.get(name, (position, position))
             spans[name] = first, max(end, finished[position])
+    for position, name in condition_uses(program.steps):
+        first, end = spans.get(name, (position, position))
+        spans[name] = min(first, position), max(end, position)
+    spans = extended(spans, program.steps)
     for buffer in program.buffers:
         first, end = spans.get(buffer.name, (0, 0))
         if buffer.role in ("constant", "state"):
@@ -94,6 +99,10 @@ def _place(buffer: Buffer, plan: Plan) -> tuple[str | None, int | None]:
     return (None, None) if buffer.role in ("input", "output") else (buffer.pool, plan.offsets[buffer.name])
 
 
+_WAYS = {If: "branch", Else: "otherwise", Loop: "loop", End: "end"}
+"""What the steps are called by which branches and loops begin and end."""
+
+
 def call_records(
     program: Program, devices: Mapping[str, Device], host: str, work: Mapping[int, Work] = MappingProxyType({})
 ) -> Iterator[CallRecord]:
@@ -114,6 +123,10 @@ def call_records(
     for position, step in enumerate(program.steps):
         runtime = None if step.device is None else devices[step.device].runtime
         device = step.device if runtime is not None and runtime.driver is not None else None
+        if isinstance(step, (If, Else, Loop, End)):
+            looked_at = (step.condition,) if isinstance(step, (If, Loop)) else ()
+            yield CallRecord(_WAYS[type(step)], (), host, None, (), looked_at, None, None, 0, 0, None, position)
+            continue
         if not isinstance(step, Call):
             layers = tuple(dict.fromkeys(finished[position]))
             yield CallRecord(f"wait_{step.queue}", layers, host, device, (), (), None, None, 0, 0, step.queue, position)

@@ -15,6 +15,7 @@ from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
 from .blame import located
+from .bodies import is_control
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
@@ -62,7 +63,7 @@ def lower_tracing(
             if isinstance(called, Function) and label_of(called) is None:
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
-        elif isinstance(rebuilt, Call) and not is_view(rebuilt):
+        elif isinstance(rebuilt, Call) and not is_view(rebuilt) and not is_control(rebuilt):
             made = _on_host(rebuilt, kernels, taken, layers, hosts, first)
             if made.type is expr.type:
                 return made

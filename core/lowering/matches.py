@@ -71,6 +71,8 @@ class Matches:
             return f"{function.name} stands for itself in a region of {label!r}, which takes what its patterns match"
         if isinstance(function, GlobalVar):
             return f"{function.name!r}, a function of the module, is no pattern of {label!r}"
+        if not isinstance(function, Function):
+            return f"control flow is no pattern of {label!r}"
         name = function.attr("Composite")
         pattern = None if name is None else member.patterns.get(name)
         if pattern is None:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..errors import InternalError, ModelError
-from ..program import Buffer, Call, Program, Quantisation, Queue, place_waits
+from ..program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, place_waits
+from ..program.control import has_control
 from ..program.program import Role, arguments, drives_device
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
 from ..relay.module import IRModule, Signature, TensorInfo
 from ..relay.tensors import copy_of
-from ..relay.types import TensorType, TupleType
+from ..relay.types import FuncType, TensorType, TupleType, tensor_type
 from ..relay.visit import post_order
 from ..tir import te
 from ..tir.form.dtype import itemsize
 from ..tir.form.nodes import Buffer as TirBuffer
+from .coalesce import coalesced, renamed_step
 from .fuse import is_view
 from .graph import unique_name
 from .keep import evaluation_order, in_place, moves
 from .regions import label_of
 
-__all__ = ["sequence", "sequence_tracing"]
+__all__ = ["Traced", "sequence", "sequence_tracing", "traced_sequence"]
 
 
 def sequence(module: IRModule, name: str) -> Program:
@@ -56,12 +58,42 @@ def sequence_tracing(
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         depths: how many launches each queue takes before one is waited for, by label of the device and name.
     """
-    sequencer = _Sequencer(module, name, reuse, depths)
-    return sequencer.run(), sequencer.where
+    traced = traced_sequence(module, name, reuse, depths)
+    return traced.program, traced.where
 
 
 Where = dict[relay.Expr, tuple[str, ...]]
 """The buffers that hold the value of each expression."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A program, and where it has the values of the module that it was made from.
+
+    Args:
+        program: it.
+        where: of ``main``.
+        sites: for each place where control flow runs a function the function's name, and where its values are.
+    """
+
+    program: Program
+    where: Where
+    sites: tuple[tuple[str, Where], ...]
+
+
+def traced_sequence(
+    module: IRModule, name: str, reuse: bool = True, depths: Mapping[tuple[str, str], int] = MappingProxyType({})
+) -> Traced:
+    """As `sequence_tracing`; also where the values of branches and of loops' bodies are.
+
+    Args:
+        module, name, depths: as for `sequence_tracing`.
+        reuse: False also has each branch and each turn work on copies of what it is given, so that all that the last
+            turn was given and gave can be inspected after a run.
+    """
+    sequencer = _Sequencer(module, name, reuse, depths)
+    program = sequencer.run()
+    return Traced(program, sequencer.where, tuple(sequencer.sites))
 
 
 class _Sequencer:
@@ -74,9 +106,11 @@ class _Sequencer:
         self.signature = module.signature or Signature.of(self.main)
         self.buffers: dict[str, Buffer] = {}
         self.constants: dict[relay.Constant, str] = {}
-        self.steps: list[Call] = []
+        self.steps: list[Step] = []
         self.functions: dict[str, Kernel] = {}
         self.where: Where = {}
+        self.sites: list[tuple[str, Where]] = []
+        self.copying: set[str] = set()
         self.numbers = itertools.count()
 
     def run(self) -> Program:
@@ -91,6 +125,8 @@ class _Sequencer:
                 self.where[expr] = self._place(expr, self.where, None, ())
         self._name_outputs()
         self._keep_states()
+        if self.reuse and has_control(self._program()):
+            self._coalesce()
         return self._with_waits(self._program())
 
     def _walk(
@@ -123,6 +159,10 @@ class _Sequencer:
         if is_view(expr) and isinstance(expr, relay.Call):
             return where[expr.args[0]]
         own = self.module.spans[expr]
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.If):
+            return self._branch(expr.op, [where[arg][0] for arg in expr.args])
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Loop):
+            return self._loop(expr.op, [where[arg][0] for arg in expr.args])
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
             if not isinstance(function, relay.Function):
@@ -136,6 +176,67 @@ class _Sequencer:
                 params = zip(function.params, expr.args, strict=True)
                 return self._walk(function, {param: where[arg] for param, arg in params}, inner, own)
         raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
+
+    def _branch(self, branch: relay.If, args: Sequence[str]) -> tuple[str, ...]:
+        """The buffers of what one of two functions gives, after the steps of both."""
+        assert isinstance(branch.then.type, FuncType)
+        given = branch.then.type.result
+        types = given.fields if isinstance(given, TupleType) else (tensor_type(given),)
+        results = tuple(self._add(self._fresh("t"), "intermediate", type_) for type_ in types)
+        self.steps.append(If(args[0]))
+        for position, var in enumerate((branch.then, branch.otherwise)):
+            if position:
+                self.steps.append(Else())
+            for value, result in zip(self._body(var, args[1:]), results, strict=True):
+                self._copy_to(value, result)
+        self.steps.append(End())
+        return results
+
+    def _loop(self, loop: relay.Loop, args: Sequence[str]) -> tuple[str, ...]:
+        """The buffers of what a loop carries, after its steps."""
+        assert isinstance(loop.body.type, FuncType)
+        carried = []
+        for arg, type_ in zip(args[: loop.carried], loop.body.type.params):  # noqa: B905 - the others stay as they are
+            carried.append(self._add(self._fresh("t"), "intermediate", tensor_type(type_)))
+            self._copy_to(arg, carried[-1])
+        self.steps.append(Loop(carried[0]))
+        values = self._body(loop.body, [*carried, *args[loop.carried :]])
+        aside: dict[str, str] = {}
+        for target, source in moves({to: value for to, value in zip(carried, values, strict=True) if to != value}):
+            if target is None:
+                aside[source] = self._copy(self.buffers[source])
+            else:
+                self._copy_to(aside.get(source, source), target)
+        self.steps.append(End())
+        return tuple(carried)
+
+    def _body(self, var: relay.GlobalVar, args: Sequence[str]) -> tuple[str, ...]:
+        """The buffers of what a function that control flow runs gives, after its steps."""
+        function = self.module.functions[var]
+        assert isinstance(function, relay.Function)  # `verify` sees to it
+        given = args if self.reuse else [self._copy(self.buffers[arg]) for arg in args]
+        where: Where = {param: (arg,) for param, arg in zip(function.params, given, strict=True)}
+        self.sites.append((var.name, where))
+        return self._walk(function, where, None, ())
+
+    def _copy_to(self, source: str, target: str) -> None:
+        """A step that copies ``source`` to a buffer that there is."""
+        made = self._copy(self.buffers[source])
+        self.steps[-1] = renamed_step(self.steps[-1], {made: target})
+        alignment = max(self.buffers[target].alignment, self.buffers[made].alignment)
+        self.buffers[target] = replace(self.buffers[target], alignment=alignment)
+        del self.buffers[made]
+
+    def _coalesce(self) -> None:
+        """Take out copies of what nobody needs any more: it is written where the copy would be."""
+        merged, self.steps = coalesced(self._program(), self.copying, self._needing_alignment())
+        for name, into in merged.items():
+            alignment = max(self.buffers[into].alignment, self.buffers.pop(name).alignment)
+            if self.buffers[into].role != "output":
+                self.buffers[into] = replace(self.buffers[into], alignment=alignment)
+        called = {step.function for step in self.steps if isinstance(step, Call)}
+        self.functions = {name: function for name, function in self.functions.items() if name in called}
+        self._rename_values(merged)
 
     def _step(
         self,
@@ -227,7 +328,7 @@ class _Sequencer:
                 aside[source] = made
             else:
                 # Not what `where` has: a copy is no value of main.
-                self.steps[-1] = replace(self.steps[-1], args=_renamed(self.steps[-1].args, {made: target}))
+                self.steps[-1] = renamed_step(self.steps[-1], {made: target})
                 del self.buffers[made]
 
     def _needing_alignment(self) -> set[str]:
@@ -253,8 +354,13 @@ class _Sequencer:
             if self.buffers[new].role == "state":
                 alignment = max(old.alignment, self.buffers[new].alignment)
                 self.buffers[new] = replace(self.buffers[new], alignment=alignment)
-        self.steps = [replace(step, args=_renamed(step.args, renamed)) for step in self.steps]
+        self.steps = [renamed_step(step, renamed) for step in self.steps]
+        self._rename_values(renamed)
+
+    def _rename_values(self, renamed: Mapping[str, str]) -> None:
         self.where = {expr: _renamed(names, renamed) for expr, names in self.where.items()}
+        for _, where in self.sites:
+            where.update({expr: _renamed(names, renamed) for expr, names in where.items()})
 
     def _copy(self, source: Buffer) -> str:
         """A step that copies ``source``; gives the name of the copy."""
@@ -263,6 +369,7 @@ class _Sequencer:
         kernel = te.prim_func([] if constant else [data], [copy_of(data)], constants=[data] if constant else [])
         known = (name for name, function in self.functions.items() if function is kernel.func)
         name = next(known, None) or unique_name("copy", set(self.functions))
+        self.copying.add(name)
         return self._step(name, kernel.func, [source.name], (), None)[0]
 
     def _fresh(self, prefix: str) -> str:
@@ -289,7 +396,7 @@ class _Sequencer:
         return name
 
 
-def _renamed(names: tuple[str, ...], renamed: dict[str, str]) -> tuple[str, ...]:
+def _renamed(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(renamed.get(name, name) for name in names)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import PluginError, RequirementError
-from ..relay.expr import Call, Expr, Function, GlobalVar
+from ..relay.expr import Call, Callee, Control, Expr, Function, GlobalVar
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph, closest
 from ..relay.pattern.failure import described
-from ..relay.visit import post_order
+from ..relay.visit import callees, post_order
 from .form import form_of
 from .record import Note, OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 from .twins import is_movement
@@ -23,11 +23,12 @@ _CLAUSE = "clause "
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a function stands: whose it is, and by what pattern."""
+    """Where a function stands: whose it is, and by what pattern; and whether control flow runs it."""
 
     owner: str | None = None
     pattern: str | None = None
     region: str | None = None
+    is_body: bool = False
 
 
 def explained(
@@ -100,6 +101,7 @@ _MOST_LINES = 10
 """Of an error about pins."""
 
 _HOST = _Place()
+_BODY = _Place(is_body=True)
 
 
 def _ops(module: IRModule) -> Iterator[tuple[Call, _Place | None]]:
@@ -117,11 +119,15 @@ def _ops(module: IRModule) -> Iterator[tuple[Call, _Place | None]]:
             yield expr, place
         elif isinstance(expr, Call):
             called = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
+            for var in callees(expr) if isinstance(expr.op, Control) else ():
+                body = module.functions[var]
+                assert isinstance(body, Function)  # `verify` sees to it
+                stack.append((iter(post_order(body.body)), _BODY))
             if isinstance(called, Function):
                 stack.append((iter(post_order(called.body)), _within(expr.op, called, place or _HOST)))
 
 
-def _within(callee: Op | GlobalVar | Function, function: Function, outer: _Place) -> _Place:
+def _within(callee: Callee, function: Function, outer: _Place) -> _Place:
     """Where the body of a function stands that is called at ``outer``."""
     owner = function.attr("Compiler")
     if owner is not None:
@@ -179,6 +185,9 @@ class _Explainer:
         return OpRecord(call.op.name, layers, int(macs), *taker, tuple(why), pin, form=form_of(call))
 
     def _given_away(self, owner: Owner, place: _Place) -> Reason:
+        if place.is_body:
+            reason = "it is in a branch or in the body of a loop, which the host runs"
+            return Reason(owner.label, None, "control", None, reason, None)
         reason = f"the model has it in a function of its own, which is {place.owner or 'the host'}'s"
         return Reason(owner.label, None, "taken", None, reason, place.owner)
 

@@ -211,6 +211,7 @@ ReasonKind = Literal[
     "clause",
     "steps",
     "left",
+    "control",
     "none",
 ]
 """Why an owner does not take an op:
@@ -221,6 +222,7 @@ ReasonKind = Literal[
 - ``taken``: another owner has it; ``overlap``: another match has something that a match of it needs;
 - ``escapes``: a value that would be inside is used outside; ``cycle``: the match would need what is computed from it;
 - ``left``: a match could be had, and the partitioner chose otherwise;
+- ``control``: it is in a branch or in the body of a loop, which hosts run;
 - ``none``: no pattern looks at it here; the others are those of `uma.relay.pattern.FailureKind`, of the pattern that
   came closest.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..contract.passes import PHASES, Phase
+from ..lowering.bodies import bodies_of, is_control
 from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of, regions_of
@@ -72,7 +73,7 @@ def _not_canonical(module: IRModule) -> Iterator[Fault]:
 
 def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator[Fault]:
     """Functions that are for nobody, and calls of functions from where only loops can be called."""
-    labels = {member.label for member in members.accelerators}
+    labels, bodies = {member.label for member in members.accelerators}, bodies_of(module)
     for var, function in module.functions.items():
         if not isinstance(function, Function):
             continue
@@ -84,6 +85,8 @@ def _without_owner(module: IRModule, members: Members, phase: Phase) -> Iterator
                 yield Fault(f"a function for {label!r} is none of the module, so that nobody lowers it", var.name)
         for callee in global_callees(function):
             called = module.functions[callee]
+            if callee in bodies:
+                continue
             if isinstance(called, Function) and label_of(called) is None:
                 yield Fault(f"{callee.name!r} is called, a function of the graph form for no target", var.name)
             elif isinstance(called, Function) and label_of(function) is not None:
@@ -101,7 +104,7 @@ def _not_lowered(module: IRModule, members: Members) -> Iterator[Fault]:
     for var, function in [(module.global_var("main"), module.main), *regions_of(module)]:
         member = members.get(label_of(function) or "")
         for expr in post_order(function.body):
-            if not isinstance(expr, Call) or is_view(expr):
+            if not isinstance(expr, Call) or is_view(expr) or is_control(expr):
                 continue
             called = module.functions[expr.op] if isinstance(expr.op, GlobalVar) else expr.op
             what: str | None = None

@@ -11,10 +11,11 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from ..errors import ModelError, RequirementError, UsageError
+from ..lowering.bodies import bodies_of
 from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..program import Program
-from ..relay.expr import Call, Expr, Function, GlobalVar
+from ..relay.expr import Call, Control, Expr, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
@@ -44,11 +45,14 @@ def pin_layers(form: IRModule | Program, pins: Pins, members: Members) -> IRModu
     if isinstance(form, Program):
         raise UsageError("layers were pinned in a program, in which everything has its place", hint="pin the model's")
     wanted = _wanted(form, pins, members)
+    _check_bodies(form, wanted, members)
 
     def rule(expr: Expr, made: Expr) -> Expr | None:
         if not isinstance(expr, Call) or not isinstance(made, Call):
             return None
         labels = _labels(_layers(form, expr), wanted)
+        if isinstance(made.op, Control):
+            return None
         if not isinstance(made.op, Op) and not _is_hosts(form, made.op, labels, members):
             return None
         _check_same(labels)
@@ -99,6 +103,20 @@ def _check_same(labels: Mapping[str, str]) -> None:
     if len(set(labels.values())) > 1:
         said = " and ".join(f"{layer!r} to {label!r}" for layer, label in labels.items())
         raise RequirementError(f"layers that are one op are pinned to several targets: {said}", hint="pin them alike")
+
+
+def _check_bodies(module: IRModule, wanted: Mapping[str, str], members: Members) -> None:
+    """RequirementError where a layer of a branch or of a loop's body is pinned, but to the first host."""
+    for var in bodies_of(module):
+        function = module.functions[var]
+        for expr in nested_exprs(function) if isinstance(function, Function) else ():
+            for layer, label in _labels(module.spans[expr], wanted).items():
+                if label != members.host.label and isinstance(expr, Call) and not isinstance(expr.op, Control):
+                    raise RequirementError(
+                        f"layer {layer!r} is pinned to {label!r}, and is in a branch or in the body of a loop, which "
+                        f"{members.host.label!r} runs",
+                        hint="leave it there",
+                    )
 
 
 def _is_hosts(module: IRModule, callee: GlobalVar | Function, labels: Mapping[str, str], members: Members) -> bool:
@@ -162,7 +180,7 @@ def write_out_hosts(module: IRModule, members: Members) -> IRModule:
         call = rewriter.rebuild([expr], pinned, done)[expr]
         if isinstance(call, Call) and not isinstance(call.op, Op):
             function = named.get(call.op) if isinstance(call.op, GlobalVar) else call.op
-            if function is not None and label_of(function) in hosts:
+            if isinstance(function, Function) and label_of(function) in hosts:
                 done[expr] = _written_out(call, function, rewriter)
     attrs = {name: value for name, value in main.attrs if whole is None or name != "Compiler"}
     made = rewriter.with_functions({"main": Function(main.params, done[main.body], attrs)})

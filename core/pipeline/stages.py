@@ -15,10 +15,11 @@ from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..lowering.blame import blaming, located
+from ..lowering.bodies import each_body, settled
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
-from ..lowering.lower import lower_tracing
+from ..lowering.lower import lower, lower_tracing
 from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
@@ -207,7 +208,8 @@ class Build:
             case "import":
                 return module
             case "canonicalise":
-                return canonicalise(write_out_hosts(module, self.members))
+                made = settled(canonicalise(write_out_hosts(module, self.members)))
+                return each_body(made, lambda alone, name: canonicalise(alone))
             case "partition":
                 if self.placement is None:
                     owners = [member.owner for member in self.members.accelerators]
@@ -223,13 +225,13 @@ class Build:
                 if has_loops(module):
                     hosts = [Owner(host.label, _NOTHING, host.limits) for host in hosts]
                 with blaming(module.spans, self.members.__getitem__):
-                    legal = requantise_in_floats(zero_points_to_biases(module), self._features)
-                    return fuse(legal, hosts)
+                    return each_body(self._fused(module, hosts), lambda alone, name: self._fused(alone, hosts))
             case "lower":
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
                     raise _Refused(refusals)
                 made, self._became = lower_tracing(lowered, self.members.takers, self.members.host)
+                made = each_body(made, lambda alone, name: lower(alone, self.members.takers, self.members.host))
                 self.on_other_hosts = {
                     kernel: call.pin
                     for kernel, became in self._became.items()
@@ -247,6 +249,9 @@ class Build:
                 return made
         program, self._where = sequence_tracing(module, self.name, self._reuse, self._depths(module))
         return program
+
+    def _fused(self, module: IRModule, hosts: list[Owner]) -> IRModule:
+        return fuse(requantise_in_floats(zero_points_to_biases(module), self._features), hosts)
 
     def _features(self, call: Call) -> frozenset[str]:
         """What can be counted on where a call of ``main`` is computed: of any host, unless it is pinned to one."""

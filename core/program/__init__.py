@@ -3,7 +3,7 @@
 from .check import check_plan
 from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
-from .program import Buffer, Call, Program, Quantisation, Queue, Step, Wait
+from .program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, Wait
 from .relocate import relocate
 from .text import parse_program, print_program
 from .verify import verify
@@ -11,6 +11,10 @@ from .verify import verify
 __all__ = [
     "Buffer",
     "Call",
+    "Else",
+    "End",
+    "If",
+    "Loop",
     "Plan",
     "Program",
     "Quantisation",

@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 
 from ..errors import InternalError
 from .constants import relocated_buffers
+from .control import has_control, live_after
 from .order import Event, Touch, order_faults
 from .plan import Plan
 from .program import Buffer, Call, Program, Wait, arguments
@@ -34,6 +35,9 @@ def check_plan(program: Program, plan: Plan) -> None:
             raise InternalError(f"state {name!r} overlaps state {clash!r}", where=f"program {program.name!r}")
     _check_constants(program, plan)
     _check_order(program, plan)
+    if has_control(program):
+        _check_ways(program, plan, buffers)
+        return
     last = {name: position for position, step in program.calls for name in step.args if name in buffers}
     dying: list[list[str]] = [[] for _ in program.steps]
     for name, position in last.items():
@@ -70,6 +74,29 @@ def check_plan(program: Program, plan: Plan) -> None:
             if name not in replaced.values():
                 memory[buffers[name].pool].remove(plan.offsets[name])
             live.discard(name)
+
+
+def _check_ways(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
+    """The same for a program with branches and loops: no step writes over what some way from it still reads."""
+    after = live_after(program)
+    for position, step in program.calls:
+        where = f"program {program.name!r}, step {position} ({step.function})"
+        passed = [name for name in dict.fromkeys(step.args) if name in buffers]
+        written = {name for param, name in arguments(program, step) if param.role in ("output", "workspace")}
+        others = list(dict.fromkeys([*passed, *sorted(after[position] & buffers.keys())]))
+        for name in passed:
+            mine = buffers[name]
+            low, high = plan.offsets[name], plan.offsets[name] + mine.nbytes
+            for other in others if name in written else ():
+                theirs = buffers[other]
+                start = plan.offsets[other]
+                if other == name or theirs.pool != mine.pool or start >= high or low >= start + theirs.nbytes:
+                    continue
+                dies = other not in written and other not in after[position]
+                if not (
+                    dies and start == low and theirs.nbytes == mine.nbytes and _may_replace(program, step, name, other)
+                ):
+                    raise InternalError(f"{name!r} overlaps {other!r}, which is live too", where=where)
 
 
 def _check_places(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
@@ -126,6 +153,8 @@ def _check_order(program: Program, plan: Plan) -> None:
     events = [
         Event("wait", step.device, step.queue, step.pending)
         if isinstance(step, Wait)
+        else Event("branch", is_barrier=True)
+        if not isinstance(step, Call)
         else Event(
             step.function,
             step.device,

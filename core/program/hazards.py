@@ -37,12 +37,13 @@ class _Accesses:
 
 
 def place_waits(
-    calls: Sequence[Call], functions: Mapping[str, Kernel], depths: Mapping[tuple[str, str], int]
+    calls: Sequence[Step], functions: Mapping[str, Kernel], depths: Mapping[tuple[str, str], int]
 ) -> tuple[Step, ...]:
     """``calls`` with the waits that they need.
 
     Args:
-        calls: in an order that is right where each has finished before the next one begins.
+        calls: in an order that is right where each has finished before the next one begins; with branches and loops,
+            before which all has.
         functions: what they call.
         depths: how many launches each queue, by device and name, takes before one is waited for.
     """
@@ -54,6 +55,12 @@ def place_waits(
         del flying[queue][: len(flying[queue]) - pending]
 
     for call in calls:
+        if not isinstance(call, Call):
+            for queue, launches in flying.items():
+                if launches:
+                    wait(queue, 0)
+            steps.append(call)
+            continue
         accesses = _Accesses.of(call, functions[call.function])
         own = (call.device or "", call.queue or "")
         for queue, launches in flying.items():

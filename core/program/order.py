@@ -39,6 +39,7 @@ class Event:
         queue: on which it is started, or which it waits for; None where it has happened when the step ends.
         pending: how many launches a wait leaves unfinished; None where the step is none.
         touches: the memory that it works on.
+        is_barrier: whether nothing may be unfinished where it stands.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Event:
     queue: str | None = None
     pending: int | None = None
     touches: tuple[Touch, ...] = ()
+    is_barrier: bool = False
 
 
 def order_faults(events: Sequence[Event], depths: Mapping[tuple[str, str], int]) -> Iterator[tuple[int, str]]:
@@ -63,6 +65,9 @@ def order_faults(events: Sequence[Event], depths: Mapping[tuple[str, str], int])
                 flying[own].popleft()
             continue
         for queue, launches in flying.items():
+            if event.is_barrier and launches:
+                busy = f"step {launches[-1]} ({events[launches[-1]].name}) on queue {queue[1]!r} of {queue[0]!r}"
+                yield position, f"a branch or a loop begins or ends while {busy} may go on: a wait is missing"
             if queue == own:
                 continue
             if event.queue is None and event.device == queue[0] and launches:

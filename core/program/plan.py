@@ -9,11 +9,13 @@ own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ModelError
 from .constants import lay_out
+from .control import condition_uses, extended
 from .hazards import finish_positions
 from .packing import Block, Budget, Packer, lower_bound, round_up
 from .program import STATE_POOL, Buffer, Call, Program, arguments
@@ -139,7 +141,13 @@ def _check_memories(program: Program, made: Plan) -> None:
 
 
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
-    """First and last step of each arena buffer, both included."""
+    """First and last step of each arena buffer, both included: of the steps in which it is needed, whatever the turns of
+    loops."""
+    return extended(_used(program), program.steps)
+
+
+def _used(program: Program) -> dict[str, tuple[int, int]]:
+    """First and last step that uses each arena buffer."""
     in_arena = {buffer.name for buffer in program.buffers if buffer.in_arena}
     finished = finish_positions(program)
     ranges: dict[str, tuple[int, int]] = {}
@@ -148,13 +156,18 @@ def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
             if name in in_arena:
                 start, end = ranges.get(name, (position, position))
                 ranges[name] = start, max(end, finished[position])
+    for position, name in condition_uses(program.steps):
+        if name in in_arena:
+            start, end = ranges[name]
+            ranges[name] = start, max(end, position)
     return ranges
 
 
 def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """Which output may take the memory of which input: intermediates of one size and pool, the input's last use."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    finished = finish_positions(program)
+    finished, used = finish_positions(program), _used(program)
+    writes = Counter(n for _, step in program.calls for p, n in arguments(program, step) if p.role == "output")
     uses: dict[str, list[tuple[int, Call]]] = {}
     for position, step in program.calls:
         for name in dict.fromkeys(step.args):
@@ -171,14 +184,16 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
         def is_last(name: str, position: int = position, step: Call = step) -> bool:
             """Whether all others that use it have finished before this step."""
             own = None if step.queue is None else (step.device, step.queue)
-            return all(
+            # (What a loop needs in its next turn is not at its end, whatever the order of the steps.)
+            return ranges[name] == used[name] and all(
                 at == position or finished[at] < position or (at < position and (one.device, one.queue) == own)
                 for at, one in uses[name]
             )
 
         options: dict[str, list[str]] = {}
         for param, out in arguments(program, step):
-            if param.role == "output" and buffers[out].role == "intermediate":
+            # What several steps write, in branches or turns, is alive where one of them is, and another is not yet.
+            if param.role == "output" and buffers[out].role == "intermediate" and writes[out] == 1:
                 options[out] = [
                     name
                     for name, params in passed.items()

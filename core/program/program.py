@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..relay.extern import Extern, Kernel
 from ..tir.form.dtype import DTYPES, itemsize
@@ -21,6 +21,10 @@ __all__ = [
     "STATE_POOL",
     "Buffer",
     "Call",
+    "Else",
+    "End",
+    "If",
+    "Loop",
     "Program",
     "Quantisation",
     "Queue",
@@ -164,8 +168,51 @@ class Wait:
     pending: int = 0
 
 
-Step = Call | Wait
-"""What a program does, one after the other."""
+@dataclass(frozen=True)
+class If:
+    """One step: the steps behind it, up to its `Else` or its `End`, are for where a value is true; those between its
+    `Else` and its `End` for where it is not.
+
+    Args:
+        condition: name of a buffer of one bool.
+    """
+
+    condition: str
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+@dataclass(frozen=True)
+class Else:
+    """One step: see `If`."""
+
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One step: the steps behind it, up to its `End`, are repeated as long as a value is true before them.
+
+    Args:
+        condition: name of a buffer of one bool.
+    """
+
+    condition: str
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+@dataclass(frozen=True)
+class End:
+    """One step: the end of an `If` or a `Loop`."""
+
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+Step = Call | Wait | If | Else | Loop | End
+"""What a program does, one after the other, but for what branches and loops say."""
 
 
 @dataclass(frozen=True)

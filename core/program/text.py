@@ -9,6 +9,8 @@ Grammar::
     queue      = "queue(" STRING "," STRING "," INT ")" NEWLINE
     step       = NAME "(" [ NAME { "," NAME } ] { "," NAME "=" value } ")" NEWLINE
                | "wait(" STRING "," STRING ["," INT] ")" NEWLINE
+               | "if" NAME ":" steps [ "else:" steps ] | "while" NAME ":" steps
+    steps      = NEWLINE INDENT ("pass" NEWLINE | step { step }) DEDENT
     value      = STRING | ["-"] (INT | FLOAT) | "[" [ STRING { "," STRING } ] "]"
     shape      = "(" [ INT { "," INT } [","] ] ")"
     dtype      = NAME
@@ -29,7 +31,10 @@ a step ``layers``, ``device``, ``queue``, ``host``. ::
         matmul(x, t, w, s, layers=['model/dense'])      # a step: the function and its buffers
         conv(x, t, c, device='npu', queue='commands')   # one for a device, started on a queue
         wait('npu', 'commands', 1)                      # until at most one launch is unfinished; by default none
-        pool(t, y)
+        while more:                                     # as long as a buffer of one bool is true
+            next(h, more, m)
+            if m:
+                pool(t, y)
 
     @prim_func
     def matmul(...): ...
@@ -41,7 +46,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ..errors import TextError
@@ -52,7 +57,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
-from .program import ROLES, Buffer, Call, Program, Quantisation, Queue, Step, Wait, default_pool
+from .program import ROLES, Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, Wait, default_pool
 from .verify import faults
 
 __all__ = ["parse_program", "print_program"]
@@ -65,7 +70,7 @@ def print_program(program: Program) -> tuple[str, dict[str, bytes]]:
     lines = [f"@program(model={program.model!r})" if program.model else "@program", f"def {program.name}():"]
     lines += [f"    {_declaration(buffer)}" for buffer in program.buffers]
     lines += [f"    queue({queue.device!r}, {queue.name!r}, {queue.depth})" for queue in program.queues]
-    lines += [f"    {_step(step)}" for step in program.steps]
+    lines += _steps(program.steps)
     loops = [function for function in program.functions.values() if isinstance(function, PrimFunc)]
     externs = [function for function in program.functions.values() if isinstance(function, Extern)]
     memories = [memory for extern in externs for memory in extern.memories]
@@ -116,7 +121,25 @@ def _declaration(buffer: Buffer) -> str:
     return f"{buffer.name} = {buffer.role}({', '.join(parts)})"
 
 
-def _step(step: Step) -> str:
+def _steps(steps: Sequence[Step]) -> Iterator[str]:
+    """The lines of steps: those of branches and loops stand deeper."""
+    deep, is_empty = 1, False
+    for step in steps:
+        if isinstance(step, (Else, End)):
+            if is_empty:
+                yield f"{'    ' * deep}pass"
+            deep -= 1
+        if isinstance(step, (If, Loop)):
+            yield f"{'    ' * deep}{'if' if isinstance(step, If) else 'while'} {step.condition}:"
+        elif isinstance(step, Else):
+            yield f"{'    ' * deep}else:"
+        elif not isinstance(step, End):
+            yield f"{'    ' * deep}{_step(step)}"
+        is_empty = isinstance(step, (If, Else, Loop))
+        deep += is_empty
+
+
+def _step(step: Call | Wait) -> str:
     if isinstance(step, Wait):
         return f"wait({step.device!r}, {step.queue!r}{f', {step.pending}' if step.pending else ''})"
     # ascii, not repr: which characters repr leaves alone differs between versions of Python.
@@ -169,17 +192,19 @@ class _Parser:
         queues: list[Queue] = []
         buffer_nodes: list[ast.stmt] = []
         step_nodes: list[ast.stmt] = []
+
+        def add(step: Step, node: ast.stmt) -> None:
+            steps.append(step)
+            step_nodes.append(node)
+
         for statement in head.body:
             if isinstance(statement, ast.Assign):
                 buffers.append(self.buffer(statement))
                 buffer_nodes.append(statement)
             elif _is_of_queue(statement, "queue"):
                 queues.append(Queue(*self.queue(statement, None)))
-            elif isinstance(statement, ast.Expr):
-                steps.append(self.step(statement.value))
-                step_nodes.append(statement)
             else:
-                raise self.error(statement, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
+                self.steps([statement], add)
         program = Program(head.name, tuple(buffers), tuple(steps), functions, tuple(queues), self.model(head))
         for fault in faults(program):
             place: ast.AST = head
@@ -191,6 +216,23 @@ class _Parser:
                 place = nodes[fault.function]
             raise self.error(place, fault.what)
         return program
+
+    def steps(self, statements: Sequence[ast.stmt], add: Callable[[Step, ast.stmt], None]) -> None:
+        """The steps that statements say, those of branches and loops between their marks."""
+        for node in statements:
+            if isinstance(node, ast.Expr):
+                add(self.step(node.value), node)
+            elif isinstance(node, (ast.If, ast.While)) and (condition := _name(node.test)):
+                add(If(condition) if isinstance(node, ast.If) else Loop(condition), node)
+                self.steps(_without_pass(node.body), add)
+                if node.orelse and isinstance(node, ast.While):
+                    raise self.error(node, "a while has no else")
+                if node.orelse:
+                    add(Else(), node)
+                    self.steps(_without_pass(node.orelse), add)
+                add(End(), node)
+            else:
+                raise self.error(node, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
 
     def model(self, head: ast.FunctionDef) -> str:
         """The digest of the model that a program is of, where it says one."""
@@ -323,6 +365,10 @@ class _Parser:
 
     def error(self, node: ast.AST, what: str, hint: str | None = None) -> TextError:
         return self.source.error(node, what, hint)
+
+
+def _without_pass(statements: list[ast.stmt]) -> list[ast.stmt]:
+    return [] if len(statements) == 1 and isinstance(statements[0], ast.Pass) else statements
 
 
 def _name(node: ast.AST) -> str:

@@ -6,6 +6,9 @@
   Functions that drive a device name it, and are called for that one alone.
 - Each value is written once, before it is read, and used; a workspace serves one call; every function is called.
 - What is started on a queue is waited for before something touches what it uses (`order`).
+- Branches and loops end, look at one bool each, and start nothing on a queue, nor begin while something is unfinished
+  there. On every way to a read there is a write; only what was there before one of them is written again within it
+  (`control`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.form.nodes import Memory
 from ..tir.form.scalar import round_float32
+from .control import condition_uses, flow_faults, has_control, shape_faults
 from .order import Event, Touch, order_faults
 from .program import (
     ROLES,
@@ -31,6 +35,7 @@ from .program import (
     Program,
     Quantisation,
     Role,
+    Step,
     Wait,
     arguments,
     drives_device,
@@ -80,13 +85,16 @@ def verify(program: Program) -> None:
     for fault in faults(program):
         place = f"program {program.name!r}"
         if fault.step is not None:
-            step = program.steps[fault.step]
-            place += f", step {fault.step} ({step.function if isinstance(step, Call) else 'wait'})"
+            place += f", step {fault.step} ({_step_name(program.steps[fault.step])})"
         elif fault.buffer is not None:
             place += f", buffer {program.buffers[fault.buffer].name!r}"
         elif fault.function is not None:
             place += f", function {fault.function!r}"
         raise InternalError(fault.what, where=place)
+
+
+def _step_name(step: Step) -> str:
+    return step.function if isinstance(step, Call) else type(step).__name__.lower()
 
 
 def faults(program: Program) -> Iterator[Fault]:
@@ -138,6 +146,14 @@ def _own_faults(program: Program) -> Iterator[Fault]:
         if isinstance(step, Call):
             for what in _call_faults(program, step, taken):
                 yield Fault(what, step=position)
+    yield from (Fault(what, step=position) for position, what in shape_faults(program.steps))
+    for position, name in condition_uses(program.steps):
+        condition = taken.get(name)
+        if condition is None:
+            yield Fault(f"there is no buffer {name!r}", step=position)
+        elif condition.dtype != "bool" or condition.size != 1 or condition.role == "workspace":
+            what = f"{condition.role} {name!r} of {condition.size} {condition.dtype} is no condition, which is one bool"
+            yield Fault(what, step=position)
     started = {(step.device, step.queue) for _, step in program.calls}
     for queue in program.queues:
         if (queue.device, queue.name) not in started:
@@ -244,13 +260,14 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
 
 
 def _updates(program: Program, step: Call, buffer: Buffer) -> bool:
-    """Whether the step takes a state and writes its new value in place, as its function allows."""
+    """Whether the step takes a value and writes its new one in place, as its function allows: of a state, or of what a
+    loop carries (of all else `flow_faults` tells)."""
     passed = [param for param, name in arguments(program, step) if name == buffer.name]
     out = [param.buffer.name for param in passed if param.role == "output"]
     given = [param.buffer.name for param in passed if param.role == "input"]
     allowed = set(program.functions[step.function].may_alias)
     return (
-        buffer.role == "state"
+        buffer.role in ("state", "intermediate", "output")
         and len(out) == 1
         and len(out) + len(given) == len(passed)
         and all((out[0], name) in allowed for name in given)
@@ -263,11 +280,16 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
     buffers = {buffer.name: buffer for buffer in program.buffers}
     writer: dict[str, int] = {}
     used: dict[str, int] = {}
+    branches = has_control(program)
+    if branches:
+        yield from (Fault(what, step=position) for position, what in flow_faults(program, buffers))
+        used.update((name, position) for position, name in condition_uses(program.steps))
     for position, step in program.calls:
         written = {name for param, name in arguments(program, step) if param.role == "output"}
         for param, name in arguments(program, step):
             buffer = buffers[name]
-            if param.role == "input" and buffer.role in ("intermediate", "output") and name not in writer:
+            unwritten = buffer.role in ("intermediate", "output") and name not in writer and not branches
+            if param.role == "input" and unwritten:
                 yield Fault(f"{buffer.role} {name!r} is read before it is written", step=position)
             twice = param.role != "input" and step.args.count(name) > 1 and not _updates(program, step, buffer)
             if twice and (name in written or buffer.role == "workspace"):
@@ -276,7 +298,7 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
                 yield Fault(f"workspace {name!r} is used by step {used[name]} too", step=position)
             used.setdefault(name, position)
         for name in sorted(written, key=positions.__getitem__):
-            if name in writer:
+            if name in writer and not branches:
                 yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
             writer.setdefault(name, position)
     known: dict[tuple[str | None, str], Memory] = {}
@@ -311,6 +333,9 @@ def _queue_faults(program: Program) -> Iterator[Fault]:
     for one in program.steps:
         if isinstance(one, Wait):
             events.append(Event("wait", one.device, one.queue, one.pending))
+            continue
+        if not isinstance(one, Call):
+            events.append(Event("branch", is_barrier=True))
             continue
         touches = [
             Touch(name, name, 0, sizes[name], param.role in ("output", "workspace"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from ..errors import InternalError, ModelError
-from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
 from .module import IRModule
 from .op import Op
 from .types import TensorType, TupleType, Type
@@ -102,12 +102,22 @@ class _Run:
             field: Value = given[0][expr.index]
             return field
         assert isinstance(expr, Call)
+        if isinstance(expr.op, If):
+            return self._call(expr.op.then if given[0] else expr.op.otherwise, given[1:])
+        if isinstance(expr.op, Loop):
+            return self._loop(expr.op, given)
         if not isinstance(expr.op, Op):
             return self._call(expr.op, given)
         result = expr.op.reference(expr.attrs, *given)
         result = tuple(map(np.asarray, result)) if isinstance(result, tuple) else np.asarray(result)
         _check(result, expr.type, expr.op.name)
         return result
+
+    def _loop(self, loop: Loop, given: list[Value]) -> Value:
+        carried, others = tuple(given[: loop.carried]), given[loop.carried :]
+        while carried[0]:
+            carried = tuple(self._call(loop.body, [*carried, *others]))
+        return carried
 
     def _call(self, callee: Function | GlobalVar, given: list[Value]) -> Value:
         function = self._module.functions.get(callee) if isinstance(callee, GlobalVar) else callee

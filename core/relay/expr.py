@@ -20,7 +20,21 @@ from .types import FuncType, TensorType, TupleType, Type, tensor_type
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Call", "Constant", "Expr", "Function", "GlobalVar", "Tuple", "TupleGetItem", "Var", "call", "const"]
+__all__ = [
+    "Call",
+    "Constant",
+    "Control",
+    "Expr",
+    "Function",
+    "GlobalVar",
+    "If",
+    "Loop",
+    "Tuple",
+    "TupleGetItem",
+    "Var",
+    "call",
+    "const",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
@@ -190,7 +204,73 @@ class Function(Expr):
         return dict(self.attrs).get(name)
 
 
-Callee = Op | GlobalVar | Function
+_FLAG = TensorType((), "bool")
+
+
+def _signature_of(function: GlobalVar, what: str) -> FuncType:
+    """What a function of control flow takes and gives; ModelError where it takes what is no tensor."""
+    type_ = function.type
+    assert isinstance(type_, FuncType)  # a GlobalVar's is
+    if not all(isinstance(param, TensorType) for param in type_.params):
+        raise ModelError(f"{what}, {function.name!r}, takes a tuple; control flow hands on tensors")
+    return type_
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class If(Expr):
+    """What a call takes one of two functions by: ``If(then, otherwise)(condition, ...)``, the condition a bool of shape
+    (). Both take the other arguments; one of them is run.
+
+    Args:
+        then, otherwise: functions of the module, of one type.
+
+    Raises:
+        ModelError: they are of different types, or take a tuple.
+    """
+
+    then: GlobalVar
+    otherwise: GlobalVar
+
+    def __init__(self, then: GlobalVar, otherwise: GlobalVar) -> None:
+        type_ = _signature_of(then, "the first branch")
+        if otherwise.type is not type_:
+            raise ModelError(f"the branches of an If are of different types: {type_} and {otherwise.type}")
+        self._set(then=then, otherwise=otherwise, type=FuncType((_FLAG, *type_.params), type_.result))
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
+class Loop(Expr):
+    """What a call runs a function by as long as a value is true: ``Loop(body, n)(go, ...)``.
+
+    The first ``n`` arguments are carried: the body takes them with all others, which stay as they are, and gives their
+    next values as a tuple. The first of them, a bool of shape (), says before each turn whether there is one. The call
+    gives the carried values after the last turn; those that it was given where there is none.
+
+    Args:
+        body: a function of the module.
+        carried: how many values are.
+
+    Raises:
+        ModelError: the body does not give what it is to be carried, or takes a tuple.
+    """
+
+    body: GlobalVar
+    carried: int
+
+    def __init__(self, body: GlobalVar, carried: int) -> None:
+        type_ = _signature_of(body, "the body of a Loop")
+        if not 0 < carried <= len(type_.params) or type_.params[0] is not _FLAG:
+            raise ModelError(f"the body of a Loop of {carried} values, the first a bool of shape (), is of type {type_}")
+        values = TupleType(tuple(tensor_type(param) for param in type_.params[:carried]))
+        if type_.result is not values:
+            raise ModelError(f"the body of a Loop takes {values} and gives {type_.result}")
+        self._set(body=body, carried=int(carried), type=type_)
+
+
+Control = (If, Loop)
+"""What a call runs functions of the module by."""
+
+Callee = Op | GlobalVar | Function | If | Loop
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)

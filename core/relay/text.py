@@ -16,7 +16,8 @@ Grammar::
     type       = tensortype | "Tuple[" tensortype { "," tensortype } "]"
     tensortype = "Tensor[" tuple "," NAME "]"
     expr       = (NAME | constant | call) ["[" INT "]"] ["@" STRING] | "(" { expr "," } ")"
-    call       = NAME { "." NAME } "(" [ expr { "," expr } ] [","] [ attributes ] ")"
+    call       = (NAME { "." NAME } | control) "(" [ expr { "," expr } ] [","] [ attributes ] ")"
+    control    = "If(" NAME "," NAME ")" | "Loop(" NAME "," INT ")"
     attributes = NAME "=" value { "," NAME "=" value }
     constant   = "const(" (number | bool | list | STRING) ["," tuple] "," NAME ")"
     value      = number | bool | STRING | tuple | NAME "(" value { "," value } ")"
@@ -42,6 +43,9 @@ make, see `uma.relay.extern_text`. ::
         v1 = cast(v0, dtype='int8')
         return v1
 
+Functions of the module that control flow runs are named before its arguments: ``If(then, otherwise)(condition, x)``,
+``Loop(body, 2)(go, x, y)``, of which the first two are carried from turn to turn.
+
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
 belongs to. A call that is pinned to a target has its label behind it: ``cast(v0, dtype='int8') @ 'npu'``. Attributes
 that hold their default are left out. Where a function of the module has the name of an op, the op is called with
@@ -65,7 +69,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.scalar import round_float
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
-from .expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var, const
+from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern
 from .float_form import FloatForm, SumForm
@@ -203,6 +207,10 @@ class _Printer:
             declared = zip(expr.op.attrs, expr.attrs.items, strict=True)
             args += [f"{name}={_value(value)}" for attr, (name, value) in declared if not _is_default(attr, value)]
             callee = f"{_OP if expr.op.name in self.globals else ''}{expr.op.name}"
+        elif isinstance(expr.op, If):
+            callee = f"If({expr.op.then.name}, {expr.op.otherwise.name})"
+        elif isinstance(expr.op, Loop):
+            callee = f"Loop({expr.op.body.name}, {expr.op.carried})"
         else:
             callee = expr.op.name if isinstance(expr.op, GlobalVar) else names[expr.op]
         return f"{callee}({', '.join(args)}){'' if expr.pin is None else f' @ {expr.pin!r}'}"
@@ -506,6 +514,10 @@ class _Parser:
             return made.pinned(label)
         if not isinstance(node, ast.Call):
             raise self.source.error(node, "expected a call, a name, a tuple or a field")
+        if isinstance(node.func, ast.Call):
+            if node.keywords:
+                raise self.source.error(node, "control flow takes no attributes")
+            return Call(self.control(node.func), [self.expr(arg, known) for arg in node.args])
         name = self.dotted(node.func)
         if name == "const":
             return self.const(node)
@@ -513,6 +525,17 @@ class _Parser:
         local = known.get(name)
         callee = local if isinstance(local, Function) else self.globals.get(name)
         return Call(callee or get_op(name.removeprefix(_OP)), args, self.keywords(node))
+
+    def control(self, node: ast.Call) -> If | Loop:
+        """What stands before the arguments of control flow."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        functions = [self.globals.get(arg.id) if isinstance(arg, ast.Name) else None for arg in node.args]
+        if len(node.args) == 2 and not node.keywords and functions[0] is not None:
+            if name == "If" and functions[1] is not None:
+                return If(functions[0], functions[1])
+            if name == "Loop" and type(count := self.value(node.args[1])) is int:
+                return Loop(functions[0], count)
+        raise self.source.error(node, "expected If(then, otherwise) or Loop(body, 2) of functions of the module")
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
         values = {}

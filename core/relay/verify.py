@@ -10,10 +10,10 @@ from ..errors import InternalError
 from ..tir.form.dtype import bounds, is_integer
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.verify import verify as verify_prim_func
-from .expr import Call, Constant, Function, GlobalVar, Var
+from .expr import Call, Constant, Control, Function, GlobalVar, Var
 from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
-from .visit import global_callees, nested_functions, post_order
+from .visit import callees, global_callees, nested_functions, post_order
 
 __all__ = ["Fault", "faults", "verify"]
 
@@ -42,7 +42,8 @@ def verify(module: IRModule) -> None:
 
     - Every function has the type of its `GlobalVar`, and names are unique.
     - Functions are closed, nested ones too.
-    - A called `GlobalVar` is a function of the module; functions do not call each other in a circle.
+    - A called `GlobalVar` is a function of the module; functions do not call each other in a circle. What control flow
+      runs is of the graph form, without attributes.
     - The signature, if there is one, has a tensor or a state for each parameter and result of ``main``; what it says
       of quantisation their types can hold, and the two of a state are of one type, as its initial value is.
     - PrimFuncs hold what `uma.tir.form.verify` asks for.
@@ -91,12 +92,24 @@ def _function_faults(module: IRModule, function: Function, name: str) -> Iterato
             what = f"{expr.name!r} is no parameter of the function that mentions it"
         elif isinstance(expr, Constant) and (expr.data.shape != expr.shape or expr.data.flags.writeable):
             what = f"a constant of type {expr.type} holds an array of shape {expr.data.shape}, or one that can change"
-        elif isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op not in module.functions:
-            what = f"call of {expr.op.name!r}, which the module does not have"
+        elif isinstance(expr, Call) and (missing := _missing(module, expr)) is not None:
+            what = missing
         elif isinstance(expr, Call) and expr.pin is not None and (owner := _owner(module, expr)) is not None:
             what = f"the call of a function for {owner!r} is pinned to {expr.pin!r}"
         if what is not None:
             yield Fault(what, name, module.spans[expr])
+
+
+def _missing(module: IRModule, call: Call) -> str | None:
+    """What is wrong with the functions that ``call`` runs: one the module does not have, or is no graph to be run by
+    control flow."""
+    for var in callees(call):
+        if var not in module.functions:
+            return f"call of {var.name!r}, which the module does not have"
+        function = module.functions[var]
+        if isinstance(call.op, Control) and (not isinstance(function, Function) or function.attrs):
+            return f"{type(call.op).__name__} of {var.name!r}, which is no plain function of the graph form"
+    return None
 
 
 def _owner(module: IRModule, call: Call) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from .expr import Call, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
 
 __all__ = [
+    "callees",
     "children",
     "free_vars",
     "global_callees",
@@ -104,8 +105,16 @@ def nested_exprs(function: Function) -> Iterator[Expr]:
 
 def global_callees(function: Function) -> list[GlobalVar]:
     """The functions of the module that ``function`` calls, also from functions nested in it, each once, in order."""
-    exprs = nested_exprs(function)
-    return list(dict.fromkeys(e.op for e in exprs if isinstance(e, Call) and isinstance(e.op, GlobalVar)))
+    return list(dict.fromkeys(var for e in nested_exprs(function) if isinstance(e, Call) for var in callees(e)))
+
+
+def callees(call: Call) -> tuple[GlobalVar, ...]:
+    """The functions of the module that a call runs: one, both branches of an If, the body of a Loop, or none."""
+    if isinstance(call.op, GlobalVar):
+        return (call.op,)
+    if isinstance(call.op, If):
+        return call.op.then, call.op.otherwise
+    return (call.op.body,) if isinstance(call.op, Loop) else ()
 
 
 def with_pin(expr: Expr, pin: str | None) -> Expr:

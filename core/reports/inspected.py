@@ -15,6 +15,7 @@ from ..lowering.regions import label_of
 from ..lowering.work import StepsOf, called_function
 from ..pipeline.driver import LoadedModel, make_artifact
 from ..pipeline.stages import Build
+from ..program import Call as CallStep
 from ..program import Program, Wait, plan
 from ..program.hazards import finish_positions
 from ..program.program import arguments
@@ -220,7 +221,7 @@ class Inspected:
         rows = [self._calls[at] for at in (step, *flying)]
         layers = tuple(dict.fromkeys(layer for row in rows for layer in row.layers))
         one = self.program.steps[flying[0] if flying else step]
-        host = None if isinstance(one, Wait) else one.host
+        host = one.host if isinstance(one, CallStep) else None
         return rows[0].kernel, layers, one.device or host or self._members.host.label
 
     def _overrun(self, row: Written, sample: str) -> Overrun:
@@ -229,7 +230,7 @@ class Inspected:
         roles: dict[str, str] = {}
         for at in (row.step, *flying):
             step = self.program.steps[at]
-            if not isinstance(step, Wait):
+            if isinstance(step, CallStep):
                 roles |= {
                     self._buffers[name].tensor or name: param.role for param, name in arguments(self.program, step)
                 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...program import Buffer, Call, Wait
+from ...program import Buffer, Call, Else, End, If, Loop, Wait
 from ...program.program import arguments as passed
 from ...tir.form import ctext
 from ..coherence import arrived
@@ -54,9 +54,30 @@ class Aot:
         if model.slots and not model.inputs:
             yield "(void)inputs;"
         yield "UMA_RUN_BEGINS();"
+        deep = 0
         for position, step in enumerate(model.program.steps):
-            yield from self._wait(position, step) if isinstance(step, Wait) else self._call(position, step)
+            deep -= isinstance(step, (Else, End))
+            if isinstance(step, Wait):
+                lines = self._wait(position, step)
+            else:
+                lines = self._call(position, step) if isinstance(step, Call) else self._way(position, step)
+            yield from (f"{'    ' * deep}{line}" if line else "" for line in lines)
+            deep += isinstance(step, (If, Else, Loop))
         yield "return UMA_OK;"
+
+    def _way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
+        """The lines by which a branch or a loop begins or ends."""
+        if isinstance(step, (If, Loop)):
+            what = "if" if isinstance(step, If) else "while"
+            yield ""
+            yield f"/* step {position} */"
+            begins = "".join(f"{line} {{ " for line in self._begins(position))
+            yield f"{begins}{what} (*{self._argument(self.model.buffers[step.condition])}) {{"
+            yield f"    UMA_STEP_ENDS({position});"
+        elif isinstance(step, Else):
+            yield "} else {"
+        else:
+            yield "} }" if self.model.stepwise else "}"
 
     def _call(self, position: int, step: Call) -> Iterator[str]:
         model = self.model

@@ -7,12 +7,14 @@ them. What only one model has (routines of devices, waits, kernels of other host
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from ...errors import ModelError
-from ...program import Buffer, Call, Wait
+from ...program import Buffer, Call, Else, End, If, Loop, Step, Wait
+from ...program.control import blocks, has_control
 from ...program.program import arguments, parameters
 from ...tir.form import ctext
 from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc
@@ -30,6 +32,9 @@ STEP_PREFIX = "uma_step_"
 
 _CSRC = Path(__file__).parents[2] / "runtime" / "csrc"
 _FILES = ("uma_device.h", "uma_graph.c", "uma_graph.h")
+_WAYS_FILES = ("uma_device.h", "uma_graph.h", "uma_ways.c", "uma_ways.h")
+"""Of a model with branches and loops."""
+
 _MAX_STEPS = 2**15
 _MAX_OPERANDS = 2**16
 _MAX_OFFSET = 2**29
@@ -50,10 +55,11 @@ class Graph:
     """
 
     is_apart = True
-    preamble = '#include "uma_graph.h"'
 
     def __init__(self, model: Emission) -> None:
         self.model = model
+        self._has_ways = has_control(model.program)
+        self.preamble = '#include "uma_ways.h"' if self._has_ways else '#include "uma_graph.h"'
         self._arrived = arrived(model.program)
         most = max(map(len, self._operands))
         if most >= _MAX_OPERANDS or len(model.slots) >= _MAX_STEPS:
@@ -64,10 +70,10 @@ class Graph:
 
     @property
     def included(self) -> tuple[str, ...]:
-        return ("uma_graph.c", f"{self.model.name}.c")
+        return ("uma_ways.c" if self._has_ways else "uma_graph.c", f"{self.model.name}.c")
 
     def files(self) -> Mapping[str, str]:
-        shared = {name: (_CSRC / name).read_text(encoding="utf-8") for name in _FILES}
+        shared = {name: (_CSRC / name).read_text(encoding="utf-8") for name in (_WAYS_FILES if self._has_ways else _FILES)}
         return shared | {f"{STEP_PREFIX}{digest}.c": text for digest, text in self._shared.values()}
 
     def declarations(self) -> Iterator[str]:
@@ -80,11 +86,15 @@ class Graph:
         for position, step in enumerate(model.program.steps):
             if isinstance(step, Wait):
                 made[self._called(position, step)] = self._wait(position, step)
+            elif not isinstance(step, Call):
+                continue
             elif model.unit(step) is not None or step.function not in self._shared:
                 made[self._called(position, step)] = self._body(step)
         for name, body in made.items():
             yield f"static int32_t {name}{_SIGNATURE}\n{{\n{body}}}"
         yield self._table()
+        if self._has_ways:
+            yield self._ways()
 
     def steps(self) -> Iterator[str]:
         model, most = self.model, max(map(len, self._operands))
@@ -109,7 +119,10 @@ class Graph:
         yield ""
         if not model.inputs:
             yield "(void)inputs;"
-        yield f"return uma_graph_run(&{model.name}_graph, &memory, context);"
+        if self._has_ways:
+            yield f"return uma_ways_run(&{model.name}_graph, {model.name}_ways, &memory, context);"
+        else:
+            yield f"return uma_graph_run(&{model.name}_graph, &memory, context);"
 
     @cached_property
     def _shared(self) -> dict[str, tuple[str, str]]:
@@ -125,9 +138,19 @@ class Graph:
     def _operands(self) -> list[list[str]]:
         """Of each step."""
         return [
-            list(self._operands_of(step) if isinstance(step, Call) else map(self._operand, self._arrived[position]))
+            list(
+                self._operands_of(step)
+                if isinstance(step, Call)
+                else map(self._operand, self._arrived[position])
+                if isinstance(step, Wait)
+                else self._looked_at(step)
+            )
             for position, step in enumerate(self.model.program.steps)
         ]
+
+    def _looked_at(self, step: If | Else | Loop | End) -> Iterator[str]:
+        if isinstance(step, (If, Loop)):
+            yield self._operand(self.model.buffers[step.condition])
 
     def _operands_of(self, step: Call) -> Iterator[str]:
         model = self.model
@@ -152,8 +175,12 @@ class Graph:
             memory, offset = buffer.role.upper(), [port.buffer.name for port in same].index(buffer.name)
         return f"UMA_GRAPH_OPERAND(UMA_GRAPH_{memory}, {offset}u)"
 
-    def _called(self, position: int, step: Call | Wait) -> str:
+    def _called(self, position: int, step: Step) -> str:
         """The function that the table has for a step."""
+        if isinstance(step, (If, Loop)):
+            return "uma_way_unless"
+        if isinstance(step, (Else, End)):
+            return "uma_way_always" if position in self._targets else "uma_way_never"
         if isinstance(step, Wait):
             return f"{STEP_PREFIX}wait_{position}"
         unit = self.model.unit(step)
@@ -205,6 +232,27 @@ class Graph:
         lines = [*([] if results else ["(void)operands;"]), f"UMA_TRY({call});", *lines, "return 0;"]
         return "".join(f"    {line}\n" for line in lines)
 
+    @cached_property
+    def _targets(self) -> dict[int, int]:
+        """Where the run goes on behind branches and loops, by the position of the step that it leaves."""
+        found: dict[int, int] = {}
+        for block in blocks(self.model.program.steps):
+            found[block.begin] = (block.end if block.middle is None else block.middle) + 1
+            if block.middle is not None:
+                found[block.middle] = block.end + 1
+            if block.is_loop:
+                found[block.end] = block.begin
+        return found
+
+    def _ways(self) -> str:
+        """The table of where steps lead: the step, and the first of its operands."""
+        first = [0, *itertools.accumulate(map(len, self._operands))]
+        rows = []
+        for position in range(len(self.model.program.steps)):
+            target = self._targets.get(position, 0)
+            rows.append(f"    {{{target}, {first[target]}}}, /* step {position} */")
+        return "\n".join([f"static const uma_way {self.model.name}_ways[] = {{", *rows, "};"])
+
     def _table(self) -> str:
         model = self.model
         lines = [f"static const size_t {model.name}_operands[] = {{"]
@@ -213,7 +261,10 @@ class Graph:
             lines += [f"    /* step {position} */", *(f"    {one}," for one in operands)]
             slot = model.slots.get(step.device or "")
             device = slot.position if slot else "UMA_GRAPH_LIBRARY" if step.device else "UMA_GRAPH_HOST"
-            told = f"step {position}" + (": " + ", ".join(step.layers) if isinstance(step, Call) else ": wait")
+            what = ", ".join(step.layers) if isinstance(step, Call) else type(step).__name__.lower()
+            if not isinstance(step, (Call, Wait)):
+                device = "UMA_WAY"
+            told = f"step {position}: {what}"
             rows.append(f"    {{{self._called(position, step)}, {len(operands)}, {device}}}, /* {c_comment(told)} */")
         graph = f"{{{model.name}_table, {model.name}_operands, {len(rows) - 1}}}"
         rows += ["};", "", f"static const uma_graph {model.name}_graph = {graph};"]
