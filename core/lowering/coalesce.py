@@ -22,7 +22,9 @@ def renamed_step(step: Step, renamed: Mapping[str, str]) -> Step:
     return step
 
 
-def coalesced(program: Program, copying: Collection[str], aligned: Collection[str]) -> tuple[dict[str, str], list[Step]]:
+def coalesced(
+    program: Program, copying: Collection[str], aligned: Collection[str]
+) -> tuple[dict[str, str], list[Step]]:
     """Which buffers are what others are, by name, and the steps without the copies from the one to the other.
 
     Two buffers are one where neither is written while the other is needed, but by the copy, or by a function that may

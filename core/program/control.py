@@ -1,5 +1,5 @@
-"""Branches and loops among the steps of a program: where they begin and end, what they ask of the steps within them, and
-how long what they use is needed."""
+"""Branches and loops among the steps of a program: where they begin and end, what they ask of the steps within them,
+and how long what they use is needed."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def condition_uses(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:
 
 
 def extended(ranges: Mapping[str, tuple[int, int]], steps: Sequence[Step]) -> dict[str, tuple[int, int]]:
-    """First and last use of buffers, by name, as long as they are needed: what was there before a loop and is used within
-    is needed to its end, for the next turn."""
+    """First and last use of buffers, by name, as long as they are needed: what was there before a loop and is used
+    within is needed to its end, for the next turn."""
     found = dict(ranges)
     for block in blocks(steps):
         if block.is_loop:

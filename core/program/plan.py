@@ -141,7 +141,7 @@ def _check_memories(program: Program, made: Plan) -> None:
 
 
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
-    """First and last step of each arena buffer, both included: of the steps in which it is needed, whatever the turns of
+    """First and last step of each arena buffer, both included: of those in which it is needed, whatever the turns of
     loops."""
     return extended(_used(program), program.steps)
 

@@ -260,7 +260,9 @@ class Loop(Expr):
     def __init__(self, body: GlobalVar, carried: int) -> None:
         type_ = _signature_of(body, "the body of a Loop")
         if not 0 < carried <= len(type_.params) or type_.params[0] is not _FLAG:
-            raise ModelError(f"the body of a Loop of {carried} values, the first a bool of shape (), is of type {type_}")
+            raise ModelError(
+                f"the body of a Loop of {carried} values, the first a bool of shape (), is of type {type_}"
+            )
         values = TupleType(tuple(tensor_type(param) for param in type_.params[:carried]))
         if type_.result is not values:
             raise ModelError(f"the body of a Loop takes {values} and gives {type_.result}")

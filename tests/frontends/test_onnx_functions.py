@@ -309,7 +309,7 @@ def test_the_turns_of_a_scan(backwards: int) -> None:
 
 SCAN_FAULTS = {
     "it scans 4 of 3 inputs by a body of 3": scanned(num_scan_inputs=4),
-    "it has [65] turns": scanned(65),
+    "it has [3, 4] turns": scanned(scan_input_axes=[0, 0]),
     "it has scan_input_axes (1,) for 2 tensors": scanned(scan_input_axes=[1]),
 }
 

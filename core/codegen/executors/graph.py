@@ -73,7 +73,9 @@ class Graph:
         return ("uma_ways.c" if self._has_ways else "uma_graph.c", f"{self.model.name}.c")
 
     def files(self) -> Mapping[str, str]:
-        shared = {name: (_CSRC / name).read_text(encoding="utf-8") for name in (_WAYS_FILES if self._has_ways else _FILES)}
+        shared = {
+            name: (_CSRC / name).read_text(encoding="utf-8") for name in (_WAYS_FILES if self._has_ways else _FILES)
+        }
         return shared | {f"{STEP_PREFIX}{digest}.c": text for digest, text in self._shared.values()}
 
     def declarations(self) -> Iterator[str]:

@@ -6,6 +6,7 @@ import difflib
 import itertools
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError, UsageError
 from ...relay.custom import FindImporter, no_importer
 from ...relay.evaluate import evaluate
-from ...relay.expr import Expr, Function, Tuple, Var, const
-from ...relay.module import IRModule, Signature, Spans, TensorInfo
+from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
+from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
 from ...relay.types import TensorType
 from ..fixed import Fixed, check_fixed, fixed_array
@@ -25,10 +26,11 @@ from .activations import ACTIVATIONS
 from .arith import ARITH
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
+from .control import branches, loop, scan_loop
 from .custom import convert_custom
 from .einsum import EINSUM
 from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
-from .functions import Body, branch, expanded, function_body, scan, schema_body
+from .functions import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
 from .gather import GATHER
 from .integers import INTEGERS, MICROSOFT
 from .losses import LOSSES
@@ -91,6 +93,9 @@ MAX_NODES = 1 << 15
 
 MAX_DEPTH = 100
 """Of bodies within bodies."""
+
+_CONTROL = ("If", "Loop", "Scan")
+"""Operators that run graphs of their own."""
 
 FREE_BYTES = 128 << 20
 BYTES_PER_BYTE = 8
@@ -188,12 +193,15 @@ class _Importer:
         self._constants: dict[str, Expr] = {}
         self._budget = Budget(budget_bytes)
         self._left = MAX_NODES
+        self._functions: dict[str, Function] = {}
+        self._taken_params: set[str] = set()
         self._number = itertools.count()
         self._taken = {name for node in graph.nodes for name in (*node.needs, *node.outputs)}
 
     def run(self) -> IRModule:
         """The module, quantisation taken literally."""
         params = self._params()
+        self._taken_params = {param.name for param in params}
         self._convert_all()
         results = [self._result(name) for name in self._graph.outputs]
         body = results[0] if len(results) == 1 else Tuple(results)
@@ -201,7 +209,7 @@ class _Importer:
             tuple(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
             tuple(self._info(name) for name in self._graph.outputs),
         )
-        return IRModule.of({"main": Function(params, body)}, self._spans, signature)
+        return IRModule.of({"main": Function(params, body), **self._functions}, self._spans, signature)
 
     def _params(self) -> list[Var]:
         import numpy as np
@@ -265,11 +273,19 @@ class _Importer:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _convert_all(self) -> None:
+        faults = self._convert_nodes(self._graph.nodes)
+        if faults:
+            many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
+            what = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
+            raise ModelError(what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else None)
+
+    def _convert_nodes(self, nodes: Sequence[Node]) -> dict[str, str]:
+        """What is wrong with nodes, one line each; those that are right are converted."""
         faults: dict[str, str] = {}
         failed: set[str] = set()
         # What failed, and would not have been known at import.
         computed: set[str] = set()
-        waiting = deque(self._graph.nodes)
+        waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
             at_import = self._is_known(node, computed)
@@ -278,10 +294,15 @@ class _Importer:
                 if body is not None:
                     waiting.extendleft(reversed(self._expanded(node, body)))
                     continue
-                converter = self._converter(node)
-                if not failed.intersection(node.needs):
-                    self._convert(node, converter)
-                    continue
+                if node.op in _CONTROL and not node.domain:
+                    if not failed.intersection(node.needs):
+                        self._control(node)
+                        continue
+                else:
+                    converter = self._converter(node)
+                    if not failed.intersection(node.needs):
+                        self._convert(node, converter)
+                        continue
             except ModelError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 within = f" within {node.within[0]}" if node.within else ""
@@ -291,10 +312,7 @@ class _Importer:
             failed.update(filter(None, node.outputs))
             if not at_import:
                 computed.update(filter(None, node.outputs))
-        if faults:
-            many = f"{len(faults)} operators" if len(faults) > 1 else "an operator"
-            what = "\n".join([f"the model has {many} that cannot be imported:", *faults.values()])
-            raise ModelError(what, hint=QDQ_HINT if any(map(_is_quantised, self._graph.nodes)) else None)
+        return faults
 
     def _body(self, node: Node) -> Body | None:
         """What a node stands for where it is no operator of its own; None where it is, or nothing is known of it."""
@@ -306,7 +324,10 @@ class _Importer:
                 raise ModelError(f"its condition has the shape {condition.shape}")
             return branch(node, bool(condition.reshape(())), {**self._graph.opsets, node.domain: node.opset})
         if node.op == "Scan" and not node.domain:
-            return scan(node, self._inputs(node), self._graph.opsets, self._fresh)
+            form = scan_form(node, self._inputs(node))
+            return None if form.turns > MAX_TURNS else scan(node, form, self._graph.opsets, self._fresh)
+        if node.op == "Loop" and not node.domain:
+            return None
         if node.domain and self._custom("onnx", f"{node.domain}::{node.op}") is not None:
             return None
         function = self._graph.functions.get((node.domain, node.op, node.overload))
@@ -324,6 +345,68 @@ class _Importer:
             _check_attributes(node)
         return schema_body(node, self._inputs(node), kinds, self._graph.opsets)
 
+    def _control(self, node: Node) -> None:
+        """Convert an If, a Loop or a Scan whose branches or turns a run decides."""
+        _check_attributes(node)
+        values, opsets = self._inputs(node), self._graph.opsets
+        made: Sequence[Value]
+        if node.op == "If":
+            condition = self._value(node.inputs[0]) if node.inputs and node.inputs[0] else None
+            if len(node.inputs) != 1 or not isinstance(condition, Expr):
+                raise ModelError("its condition is missing")
+            made = branches(node, condition, self._values, opsets, self)
+        elif node.op == "Loop":
+            made = loop(node, values, opsets, self)
+        else:
+            form = scan_form(node, values)
+            made = scan_loop(node, form, [value for value in values if value is not None], opsets, self)
+        if len(node.outputs) > len(made):
+            raise ModelError(f"it has {len(node.outputs)} results of {len(made)}")
+        for name, value in zip(node.outputs, made):  # noqa: B905 - optional results may be left out
+            self._values[name] = value
+
+    def converted(self, node: Node, body: Body, given: Sequence[Value]) -> list[Value]:
+        """What the nodes of a body give: see `control.Importing`."""
+        if len(node.within) >= MAX_DEPTH:
+            raise ModelError(f"bodies are within bodies, over {MAX_DEPTH} deep")
+        formals, results = tuple(map(self._fresh, body.inputs)), tuple(map(self._fresh, body.outputs))
+        self._values.update(zip(formals, given, strict=True))
+        nodes = expanded(replace(node, inputs=formals, outputs=results), body, self._fresh, is_apart=True)
+        with_arguments(nodes, self._declared)
+        self._uses.update(name for n in nodes for name in n.needs)
+        self._uses.update(results)
+        self._spend(nodes)
+        faults = self._convert_nodes(nodes)
+        if faults:
+            raise ModelError(f"in its body {next(iter(faults.values())).strip()}")
+        return [self._value(name) for name in results]
+
+    def variable(self, type_: TensorType) -> Var:
+        """A variable of no other function of the model."""
+        name = f"b{next(self._number)}"
+        while name in self._taken_params:
+            name = f"b{next(self._number)}"
+        return Var(name, type_)
+
+    def function(self, name: str, function: Function) -> GlobalVar:
+        """The function under a name of its own."""
+        var = GlobalVar(f"{name}_{len(self._functions)}", func_type(function))
+        self._functions[var.name] = function
+        return var
+
+    def note(self, expr: Expr, layer: str) -> None:
+        """Note that ``expr`` belongs to a layer."""
+        self._spans.add(expr, [layer])
+
+    def moved(self, old: Expr, new: Expr) -> None:
+        """Note that ``new`` is ``old`` within a function."""
+        self._spans.moved(old, new)
+
+    def _spend(self, nodes: Sequence[Node]) -> None:
+        self._left -= len(nodes)
+        if self._left < 0:
+            raise ModelError(f"with its body, those of functions and branches have over {MAX_NODES} operators")
+
     def _inputs(self, node: Node) -> list[Value | None]:
         return [self._value(name) if name else None for name in node.inputs]
 
@@ -337,9 +420,7 @@ class _Importer:
         with_arguments(nodes, self._declared)
         self._uses.subtract(node.needs)
         self._uses.update(name for n in nodes for name in n.needs)
-        self._left -= len(nodes)
-        if self._left < 0:
-            raise ModelError(f"with its body, those of functions and branches have over {MAX_NODES} operators")
+        self._spend(nodes)
         return nodes
 
     def _fresh(self, name: str) -> str:

@@ -18,10 +18,21 @@ from .proto import Node, element_type, needed, read_nodes
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
 
-__all__ = ["MAX_TURNS", "Body", "branch", "expanded", "function_body", "scan", "schema_body"]
+__all__ = [
+    "MAX_TURNS",
+    "Body",
+    "ScanForm",
+    "branch",
+    "expanded",
+    "function_body",
+    "graph_body",
+    "scan",
+    "scan_form",
+    "schema_body",
+]
 
 MAX_TURNS = 64
-"""Of a Scan: each becomes operators of its own."""
+"""Of what is written out, turn by turn."""
 
 _GRAPH = 5
 """AttributeProto.AttributeType of a graph."""
@@ -163,20 +174,35 @@ def branch(node: Node, holds: bool, opsets: Mapping[str, int]) -> Body:
     return Body(node.described, _with_constants(graph), node.inputs, outputs, opsets, {})
 
 
-def scan(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int], fresh: Callable[[str], str]) -> Body:
-    """The turns of a Scan, one after the other.
+@dataclass(frozen=True)
+class ScanForm:
+    """What a Scan does.
+
+    Args:
+        states: how many values it carries from turn to turn.
+        turns: how many there are.
+        axes, backwards: of what its turns take slices of: the axis, and whether the last one comes first.
+        out_axes, out_backwards: of what it puts together from its turns, likewise.
+    """
+
+    states: int
+    turns: int
+    axes: tuple[int, ...]
+    backwards: tuple[bool, ...]
+    out_axes: tuple[int, ...]
+    out_backwards: tuple[bool, ...]
+
+
+def scan_form(node: Node, values: Sequence[Value | None]) -> ScanForm:
+    """What a Scan does.
 
     Args:
         node: the Scan: states, then what its turns take slices of.
         values: its inputs.
-        opsets: of the model.
-        fresh: as for `expanded`.
 
     Raises:
-        ModelError: it is of the form before opset 9, is malformed, or has over `MAX_TURNS` turns.
+        ModelError: it is of the form before opset 9, or is malformed.
     """
-    from onnx import helper
-
     graph, taken = node.graph("body"), node.integer("num_scan_inputs")
     states = len(node.inputs) - taken
     made = len(graph.output) - states
@@ -188,15 +214,28 @@ def scan(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int], 
     ):
         raise ModelError(f"it scans {taken} of {len(node.inputs)} inputs by a body of {len(graph.input)}")
     axes, out_axes = _of_each(node, "scan_input_axes", taken), _of_each(node, "scan_output_axes", made)
-    backwards, out_backwards = (
-        _of_each(node, "scan_input_directions", taken),
-        _of_each(node, "scan_output_directions", made),
-    )
+    backwards = _of_each(node, "scan_input_directions", taken)
+    out_backwards = _of_each(node, "scan_output_directions", made)
     shapes = [() if value is None else value.shape for value in values[states:]]
     lengths = {shape[normalise_axis(axis, len(shape))] for shape, axis in zip(shapes, axes, strict=True)}
     turns = max(lengths)
-    if len(lengths) > 1 or not 1 <= turns <= MAX_TURNS:
-        raise ModelError(f"it has {sorted(lengths)} turns", hint=f"one number, from 1 to {MAX_TURNS}")
+    if len(lengths) > 1 or turns < 1:
+        raise ModelError(f"it has {sorted(lengths)} turns", hint="one number, 1 or more")
+    return ScanForm(states, turns, axes, tuple(map(bool, backwards)), out_axes, tuple(map(bool, out_backwards)))
+
+
+def scan(node: Node, form: ScanForm, opsets: Mapping[str, int], fresh: Callable[[str], str]) -> Body:
+    """The turns of a Scan of at most `MAX_TURNS`, one after the other.
+
+    Args:
+        node: the Scan.
+        form: what it does.
+        opsets: of the model.
+        fresh: as for `expanded`.
+    """
+    from onnx import helper
+
+    graph, states, turns, made = node.graph("body"), form.states, form.turns, len(form.out_axes)
     body, formals = _with_constants(graph), [value.name for value in graph.input]
     results = [value.name for value in graph.output]
     current, parts = list(node.inputs[:states]), [[""] * turns for _ in range(made)]
@@ -205,21 +244,27 @@ def scan(node: Node, values: Sequence[Value | None], opsets: Mapping[str, int], 
         names = dict(zip(formals[:states], current, strict=True))
         for position, name in enumerate(node.inputs[states:]):
             at, part = fresh("turn"), fresh(formals[states + position])
-            place = turns - 1 - turn if backwards[position] else turn
+            place = turns - 1 - turn if form.backwards[position] else turn
             nodes.append(helper.make_node("Constant", [], [at], value_int=place))
-            nodes.append(helper.make_node("Gather", [name, at], [part], axis=axes[position]))
+            nodes.append(helper.make_node("Gather", [name, at], [part], axis=form.axes[position]))
             names[formals[states + position]] = part
         nodes += _instances(body, names, fresh, {})
         current = [names.get(name, name) for name in results[:states]]
         for position, name in enumerate(results[states:]):
             along, whole = fresh("axis"), fresh(name)
-            nodes.append(helper.make_node("Constant", [], [along], value_ints=[out_axes[position]]))
+            nodes.append(helper.make_node("Constant", [], [along], value_ints=[form.out_axes[position]]))
             nodes.append(helper.make_node("Unsqueeze", [names.get(name, name), along], [whole]))
-            parts[position][turns - 1 - turn if out_backwards[position] else turn] = whole
+            parts[position][turns - 1 - turn if form.out_backwards[position] else turn] = whole
     wholes = [fresh(name) for name in results[states:]]
     for position, name in enumerate(wholes):
-        nodes.append(helper.make_node("Concat", parts[position], [name], axis=out_axes[position]))
+        nodes.append(helper.make_node("Concat", parts[position], [name], axis=form.out_axes[position]))
     return Body(node.described, nodes, node.inputs, (*current, *wholes), {**opsets, "": max(13, node.opset)}, {})
+
+
+def graph_body(node: Node, graph: GraphProto, opsets: Mapping[str, int]) -> Body:
+    """A graph of a node's as its body: of a branch, or of a turn."""
+    inputs, outputs = tuple(v.name for v in graph.input), tuple(v.name for v in graph.output)
+    return Body(node.described, _with_constants(graph), inputs, outputs, {**opsets, node.domain: node.opset}, {})
 
 
 def _of_each(node: Node, name: str, count: int) -> tuple[int, ...]:
@@ -239,13 +284,14 @@ def _with_constants(graph: GraphProto) -> list[NodeProto]:
     return [*(helper.make_node("Constant", [], [t.name], value=t) for t in graph.initializer), *graph.node]
 
 
-def expanded(node: Node, body: Body, fresh: Callable[[str], str]) -> tuple[Node, ...]:
+def expanded(node: Node, body: Body, fresh: Callable[[str], str], is_apart: bool = False) -> tuple[Node, ...]:
     """The nodes that take the place of ``node``: those of its body that its results need.
 
     Args:
         node: with its inputs and outputs, which the new nodes use and make.
         body: what it stands for.
         fresh: gives a name that no tensor of the model has, from one within the body.
+        is_apart: whether they are layers of their own, whose names begin with the node's.
 
     Raises:
         ModelError: the body does not fit the node, or is malformed.
@@ -267,7 +313,10 @@ def expanded(node: Node, body: Body, fresh: Callable[[str], str]) -> tuple[Node,
     ]
     made = read_nodes(protos, body.opsets)
     ordered = needed(made, node.needs, tuple(dict.fromkeys(filter(None, node.outputs))))
-    return tuple(replace(n, layer=node.layer, within=(*node.within, body.what)) for n in ordered)
+    within = (*node.within, body.what)
+    return tuple(
+        replace(n, layer=f"{node.layer}/{n.layer}" if is_apart else node.layer, within=within) for n in ordered
+    )
 
 
 def _instances(
