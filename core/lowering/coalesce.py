@@ -3,11 +3,11 @@ can tell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..program import Buffer, Call, If, Loop, Program, Step
-from ..program.control import live_after
+from ..program.control import flow_faults, live_after
 from ..program.program import arguments
 
 __all__ = ["coalesced", "renamed_step"]
@@ -28,7 +28,7 @@ def coalesced(
     """Which buffers are what others are, by name, and the steps without the copies from the one to the other.
 
     Two buffers are one where neither is written while the other is needed, but by the copy, or by a function that may
-    write its output over its input.
+    write its output over its input; and where no step writes again then what one before it wrote, outside of loops.
 
     Args:
         program: with branches or loops.
@@ -58,14 +58,22 @@ def coalesced(
             if isinstance(one, Call) and not _copies(one, copying, {source, target}, now)
         ):
             merged[source] = target
+            if next(flow_faults(replace(program, steps=_renamed(steps, copying, now)), buffers), None) is not None:
+                del merged[source]  # written twice on one way, outside of all loops
+                continue
             live = [{target if name == source else name for name in after} for after in live]
-    kept: list[Step] = []
-    renamed = {name: now(name) for name in merged}
-    for step in steps:
-        made = renamed_step(step, renamed)
-        if not (isinstance(made, Call) and made.function in copying and made.args[0] == made.args[1]):
-            kept.append(made)
-    return renamed, kept
+    return {name: now(name) for name in merged}, list(_renamed(steps, copying, now))
+
+
+def _renamed(steps: Sequence[Step], copying: Collection[str], now: Callable[[str], str]) -> tuple[Step, ...]:
+    """The steps on the buffers that there are now, without copies of what is in its place already."""
+    names = {name: now(name) for step in steps if isinstance(step, Call) for name in step.args}
+    made = (renamed_step(step, names) for step in steps)
+    return tuple(
+        step
+        for step in made
+        if not (isinstance(step, Call) and step.function in copying and step.args[0] == step.args[1])
+    )
 
 
 def _fit(source: Buffer, target: Buffer, aligned: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..errors import InternalError, ModelError
 from ..program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, place_waits
-from ..program.control import has_control
+from ..program.control import condition_uses, has_control
 from ..program.program import Role, arguments, drives_device
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
@@ -127,6 +127,8 @@ class _Sequencer:
         self._keep_states()
         if self.reuse and has_control(self._program()):
             self._coalesce()
+        if self.sites:
+            self._drop_unused()
         return self._with_waits(self._program())
 
     def _walk(
@@ -226,6 +228,14 @@ class _Sequencer:
         alignment = max(self.buffers[target].alignment, self.buffers[made].alignment)
         self.buffers[target] = replace(self.buffers[target], alignment=alignment)
         del self.buffers[made]
+
+    def _drop_unused(self) -> None:
+        """Take out constants that only functions were given which do not use them."""
+        program = self._program()
+        used = {name for _, step in program.calls for name in step.args}
+        used.update(name for _, name in condition_uses(program.steps))
+        kept = {name: buffer for name, buffer in self.buffers.items() if buffer.role != "constant" or name in used}
+        self.buffers = kept
 
     def _coalesce(self) -> None:
         """Take out copies of what nobody needs any more: it is written where the copy would be."""

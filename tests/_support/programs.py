@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.program import Buffer, Call, Program
+from uma.program import Buffer, Call, If, Loop, Program
+from uma.program.control import blocks
 from uma.tir.form import nodes as tir
 from uma.tir.form.interp import interpret
 
@@ -110,7 +111,17 @@ def interpret_program(
     buffers = {buffer.name: buffer for buffer in program.buffers}
     values = {buffer.name: np.frombuffer(buffer.data, buffer.dtype) for buffer in program.buffers if buffer.data}
     values.update({**inputs, **(states or {})})
-    for step in program.steps:
+    ends, position = {block.begin: block for block in blocks(program.steps)}, 0
+    back = {block.end: block.begin for block in ends.values() if block.is_loop}
+    over = {block.middle: block.end + 1 for block in ends.values() if block.middle is not None}
+    while position < len(program.steps):
+        at, step = position, program.steps[position]
+        position = back.get(at, over.get(at, at + 1))
+        if isinstance(step, (If, Loop)) and not values[step.condition].reshape(()):
+            block = ends[at]
+            position = (block.end if block.middle is None else block.middle) + 1
+        if not isinstance(step, Call):
+            continue
         function = program.functions[step.function]
         passed = list(zip(function.params, step.args, strict=True))
         arrays = {
@@ -119,7 +130,7 @@ def interpret_program(
             if param.role in ("input", "constant")
         }
         results = interpret(function, arrays)
-        values.update({name: results[param.buffer.name] for param, name in passed if param.role == "output"})
+        values.update({name: results[param.buffer.name].copy() for param, name in passed if param.role == "output"})
     if states is not None:
         states.update({state.name: values[state.name] for state in program.states})
     return {name: values[name].reshape(buffers[name].shape) for name in (output.name for output in program.outputs)}

@@ -16,7 +16,7 @@ from uma.errors import ModelError
 from uma.frontends import import_model
 from uma.program import Program
 from uma.relay.evaluate import evaluate
-from uma.relay.expr import Call, If, Loop
+from uma.relay.expr import Call
 from uma.relay.visit import nested_exprs
 
 Inputs = Mapping[str, Any]
@@ -57,7 +57,9 @@ m (float[3] x, float s) => (float[3] y, float[3] z) {
     a = Abs (x)
     y, z = If (c) <
         then_branch = t () => (float[3] p, float[3] q) { p = Mul (a, s)  q = Identity (x) },
-        else_branch = e () => (float[3] p, float[3] q) { p = Neg (x)  q = Constant <value = float[3] {1.0, 2.0, 3.0}> () }
+        else_branch = e () => (float[3] p, float[3] q) {
+            p = Neg (x)  q = Constant <value = float[3] {1.0, 2.0, 3.0}> ()
+        }
     >
 }"""
 
@@ -132,11 +134,13 @@ def test_a_loop_without_any_bound_but_its_condition() -> None:
 
 
 def test_a_number_of_turns_of_one_dimension_and_a_body_that_declares_its_own_so() -> None:
-    body = "b (int64[1] i, bool[1] c, float[3] s) => (bool[1] d, float[3] t) { d = Identity (c) f = Cast <to = 1> (i) t = Add (s, f) }"
+    body = """b (int64[1] i, bool[1] c, float[3] s) => (bool[1] d, float[3] t) {
+        d = Identity (c)  f = Cast <to = 1> (i)  t = Add (s, f) }"""
     agrees(loop("int64[1] n, float[3] x", "n, , x", body), n=np.array([4]), x=X)
 
 
-SWAPPED = """b (int64 i, bool c, float[3] s, float[3] t, float[3] u) => (bool d, float[3] t2, float[3] s2, float[3] u2) {
+SWAPPED = """
+b (int64 i, bool c, float[3] s, float[3] t, float[3] u) => (bool d, float[3] t2, float[3] s2, float[3] u2) {
     d = Identity (c)  t2 = Identity (t)  s2 = Identity (s)  u2 = Sub (u, t) }"""
 
 
@@ -245,7 +249,9 @@ LOOPS = {
     "it would never end": loop("float[3] x", ", , x", DOUBLE),
     "its number of turns is float32": loop("float[3] x, float n", "n, , x", DOUBLE),
     "its condition is bool of shape (2,)": loop("float[3] x, bool[2] c", ", c, x", DOUBLE),
-    "it carries 2 values by a body of 3 inputs": loop("float[3] x, int64 n", "n, , x, x", DOUBLE, "float[3] y, float[3] z"),
+    "it carries 2 values by a body of 3 inputs": loop(
+        "float[3] x, int64 n", "n, , x, x", DOUBLE, "float[3] y, float[3] z"
+    ),
     "in its body 'y/t": loop("float[3] x, int64 n", "n, , x", DOUBLE.replace("t = Add", "t = Nothing")),
     "it has 2 results of 1": loop("float[3] x, int64 n", "n, , x", DOUBLE, "float[3] y, float[3] z"),
 }
@@ -273,4 +279,3 @@ def test_a_huge_number_of_turns_is_a_loop_like_any_other() -> None:
 def test_all_of_it_becomes_a_program() -> None:
     data = loop("int64 n, float[3] x", "n, , x", INNER)
     assert isinstance(run(import_model(data).module, "m"), Program)
-    assert If is not Loop

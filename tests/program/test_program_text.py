@@ -133,7 +133,7 @@ def changed(old: str, new: str) -> str:
         (changed("def net", "def né"), 2, 1, "'né' is not a name for a program"),
         (TEXT + "@prim_func\ndef copy():\n    pass\n", 31, 1, "two functions are called 'copy'"),
         (
-            changed("    copy(t, y)\n", "    if t: pass\n"),
+            changed("    copy(t, y)\n", "    for t in t: pass\n"),
             9,
             5,
             "expected 'buffer = role(...)' or 'function(buffer, ...)'",
