@@ -46,8 +46,8 @@ def flatten_all(module: IRModule) -> IRModule:
     return flatten_all_tracing(module)[0]
 
 
-def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
-    """As `flatten_all`; also what each expression of ``main`` became."""
+def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[str, dict[Expr, Expr]]]:
+    """As `flatten_all`; also what each expression of its functions became, by their names."""
     flat: dict[PrimFunc, GlobalVar] = {}
     renamed: dict[GlobalVar, GlobalVar] = {}
     for var, function in module.functions.items():
@@ -65,14 +65,13 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[Expr, Expr]]:
             return _through_views(rebuilt, renamed, rewriter.spans, module.spans[expr])
         return None
 
-    became: dict[Expr, Expr] = {}
+    became: dict[str, dict[Expr, Expr]] = {}
     functions: dict[GlobalVar, AnyFunction] = {}
     for var, function in module.functions.items():
         if isinstance(function, Function):
             done = rewriter.rebuild(post_order(function.body), rule)
             functions[var] = rewriter.function(function, done[function.body])
-            if var.name == "main":
-                became = done
+            became[var.name] = done
         elif isinstance(function, Extern):
             functions[var] = function
     functions.update({var: func for func, var in flat.items()})

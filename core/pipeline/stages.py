@@ -8,7 +8,8 @@ A region that its owner refuses to lower sends the build back: what was refused 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from ..artifact.describe import Work
@@ -19,11 +20,11 @@ from ..lowering.bodies import each_body, settled
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
-from ..lowering.lower import lower, lower_tracing
+from ..lowering.lower import lower_tracing
 from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
-from ..lowering.sequence import sequence_tracing
+from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
 from ..partition import Owner, Placement, Refusal, place
 from ..program import Program
@@ -103,7 +104,9 @@ class Build:
         self.rewriters: tuple[str, ...] = ()
         self.on_other_hosts: dict[Expr, str] = {}
         self._became: dict[Expr, Expr] = {}
-        self._where: dict[Expr, tuple[str, ...]] = {}
+        self._became_within: dict[str, dict[Expr, Expr]] = {}
+        self._where: Where = {}
+        self._sites: tuple[tuple[str, Where], ...] = ()
         self._after = after
         self.matches = Matches(members)
         self._lower_regions = RegionLowering(members, self.matches)
@@ -153,26 +156,20 @@ class Build:
         Returns:
             None where the program has it nowhere: a plugin's pass put something else in its place.
         """
-        held = self._held(self._became.get(expr, expr))
-        if held is None and is_view(expr):  # whoever uses it may see what is viewed in another shape
-            return self.buffers_of(children(expr)[0])
-        return held
+        return _buffers_of(expr, self._became, self._where)
+
+    @property
+    def sites(self) -> Iterator[tuple[Function, Callable[[Expr], tuple[str, ...] | None]]]:
+        """The functions that control flow runs, once for each place where one is run: as they were before they were
+        lowered, with what `buffers_of` is for them."""
+        for name, where in self._sites:
+            function = None if self.fused is None else self.fused[name]
+            if isinstance(function, Function):
+                yield function, partial(_buffers_of, became=self._became_within.get(name, {}), where=where)
 
     def work(self, program: Program) -> dict[int, Work]:
         """What the steps of ``program``, which this build made, do of the model, by position, where that is known."""
         return {} if self.fused is None else work_of(self.fused, self.buffers_of, program)
-
-    def _held(self, expr: Expr) -> tuple[str, ...] | None:
-        if expr in self._where:
-            return self._where[expr]
-        if isinstance(expr, Tuple):
-            parts = [self._held(field) for field in expr.fields]
-            known = [part for part in parts if part is not None]
-            return tuple(name for part in known for name in part) if len(known) == len(parts) else None
-        if isinstance(expr, TupleGetItem):
-            whole = self._held(expr.tuple)
-            return None if whole is None else (whole[expr.index],)
-        return self._held(children(expr)[0]) if is_view(expr) else None
 
     def _stage(self, stage: str, module: IRModule) -> Form:
         try:
@@ -231,7 +228,7 @@ class Build:
                 if refusals:
                     raise _Refused(refusals)
                 made, self._became = lower_tracing(lowered, self.members.takers, self.members.host)
-                made = each_body(made, lambda alone, name: lower(alone, self.members.takers, self.members.host))
+                made = each_body(made, self._lowered_body)
                 self.on_other_hosts = {
                     kernel: call.pin
                     for kernel, became in self._became.items()
@@ -245,10 +242,18 @@ class Build:
                 return unroll_all(module)
             case "flatten":
                 made, moved = flatten_all_tracing(module)
-                self._became = {expr: moved.get(now, now) for expr, now in self._became.items()}
+                for name, became in (("main", self._became), *self._became_within.items()):
+                    after = moved.get(name, {})
+                    became.update({expr: after.get(now, now) for expr, now in became.items()})
                 return made
-        program, self._where = sequence_tracing(module, self.name, self._reuse, self._depths(module))
-        return program
+        traced = traced_sequence(module, self.name, self._reuse, self._depths(module))
+        self._where, self._sites = traced.where, traced.sites
+        return traced.program
+
+    def _lowered_body(self, alone: IRModule, name: str) -> IRModule:
+        """A module whose ``main`` is what control flow runs as ``name``, lowered."""
+        made, self._became_within[name] = lower_tracing(alone, self.members.takers, self.members.host)
+        return made
 
     def _fused(self, module: IRModule, hosts: list[Owner]) -> IRModule:
         return fuse(requantise_in_floats(zero_points_to_biases(module), self._features), hosts)
@@ -308,6 +313,27 @@ class Build:
         with blaming(placement.source.spans, self.members.__getitem__):
             self.placement = placement.refuse(placed)
         self.matches.note(self.placement)
+
+
+def _buffers_of(expr: Expr, became: Mapping[Expr, Expr], where: Where) -> tuple[str, ...] | None:
+    """The buffers that hold a value of a function, as it was before it was lowered."""
+    held = _held(became.get(expr, expr), where)
+    if held is None and is_view(expr):  # whoever uses it may see what is viewed in another shape
+        return _buffers_of(children(expr)[0], became, where)
+    return held
+
+
+def _held(expr: Expr, where: Where) -> tuple[str, ...] | None:
+    if expr in where:
+        return where[expr]
+    if isinstance(expr, Tuple):
+        parts = [_held(field, where) for field in expr.fields]
+        known = [part for part in parts if part is not None]
+        return tuple(name for part in known for name in part) if len(known) == len(parts) else None
+    if isinstance(expr, TupleGetItem):
+        whole = _held(expr.tuple, where)
+        return None if whole is None else (whole[expr.index],)
+    return _held(children(expr)[0], where) if is_view(expr) else None
 
 
 def _beyond(refusal: Refusal, module: IRModule) -> UmaError:

@@ -267,7 +267,7 @@ def _updates(program: Program, step: Call, buffer: Buffer) -> bool:
     given = [param.buffer.name for param in passed if param.role == "input"]
     allowed = set(program.functions[step.function].may_alias)
     return (
-        buffer.role in ("state", "intermediate", "output")
+        (buffer.role == "state" or (buffer.role in ("intermediate", "output") and has_control(program)))
         and len(out) == 1
         and len(out) + len(given) == len(passed)
         and all((out[0], name) in allowed for name in given)

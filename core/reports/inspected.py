@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
+from ..lowering.bodies import is_control
 from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of
-from ..lowering.work import StepsOf, called_function
+from ..lowering.work import BuffersOf, StepsOf, called_function
 from ..pipeline.driver import LoadedModel, make_artifact
 from ..pipeline.stages import Build
 from ..program import Call as CallStep
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["Inspected", "Unit", "runs_of"]
 
 
+_UNTOUCHED = 0x5A
+"""In every byte of what no step has written."""
+
+
 @dataclass(frozen=True, eq=False)
 class Unit:
     """What is compared as a whole: a kernel of a host, or a region of an accelerator.
@@ -46,6 +51,7 @@ class Unit:
         function: what it should compute.
         results: the buffers of what it gives.
         steps: the positions of the steps that compute it from its operands, and of the waits for them.
+        buffers_of: where the values are of the function that it is in.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Unit:
     function: Function
     results: tuple[str, ...]
     steps: tuple[int, ...]
+    buffers_of: BuffersOf
 
 
 def runs_of(
@@ -91,6 +98,7 @@ class Inspected:
 
     Attributes:
         units: in the order in which they are computed.
+        inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
         skipped: those that nothing can stand beside.
         ranges: what is proven of the values of the model's ``main``.
         overruns: what was written beside buffers, each once.
@@ -122,7 +130,12 @@ class Inspected:
         self._steps_of = StepsOf(self.program)
         self._constants = self._constant_arrays()
         rewriters = " and ".join(f"pass {name}" for name in build.rewriters)
-        self.units, self.skipped = self._units(f"{rewriters} put something else in its place")
+        reason = f"{rewriters} put something else in its place"
+        self.units, self.skipped = self._units(self.fused.main, build.buffers_of, reason)
+        self.inner: tuple[Unit, ...] = ()
+        for function, buffers_of in build.sites if artifact.is_native else ():
+            found, skipped = self._units(function, buffers_of, reason)
+            self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
         given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
         self.ranges = ranges(main, self.fused.functions, given)
@@ -190,7 +203,7 @@ class Inspected:
         self._old_states = dict(states)
         if self.is_native:
             for buffer in self.program.role("intermediate"):
-                self._bytes(buffer.name)[:] = 0x5A  # what the run before left there is no result
+                self._bytes(buffer.name)[:] = _UNTOUCHED  # what the run before left there is no result
 
     def _noting(self, outcome: Stopped | list[Written], sample: str) -> Stopped | None:
         """Note what went wrong in a run."""
@@ -265,6 +278,9 @@ class Inspected:
                     self._seen[buffers[0]] = min(low, finite.min().item()), max(high, finite.max().item())
             if unit not in self._broken:
                 self._compare(unit, inputs, checks, sample)
+        for unit in self.inner:
+            if not all((self._bytes(name) == _UNTOUCHED).all() for name in unit.results):  # it was run
+                self._compare(unit, self.operands(unit), checks, sample)
         for key, check in self._copies(sample):
             checks.add(f"copy {key}", check)
 
@@ -292,7 +308,7 @@ class Inspected:
                 for name, array in zip(places, arrays, strict=True):
                     self._put((name,), (array,))
                 for name in unit.results:
-                    self._bytes(name)[:] = 0x5A
+                    self._bytes(name)[:] = _UNTOUCHED
                 inputs = tuple(np.array(array) for array in self.operands(unit))
                 sample = f"operands: {kind}"
                 if self._noting(self.runs.run(unit.steps), sample) is None:
@@ -300,13 +316,18 @@ class Inspected:
 
     def operands(self, unit: Unit) -> tuple[np.ndarray, ...]:
         """What a unit was given."""
-        return tuple(self.value(arg) for arg in unit.expr.args)
+        return tuple(self.value(arg, unit.buffers_of) for arg in unit.expr.args)
 
-    def value(self, expr: Expr) -> np.ndarray:
-        """What the compiled model has as the value of ``expr``, which is known; of a state the old one."""
+    def value(self, expr: Expr, buffers_of: BuffersOf | None = None) -> np.ndarray:
+        """What the compiled model has as the value of ``expr``, which is known; of a state the old one.
+
+        Args:
+            expr: of the model's ``main``, or of what ``buffers_of`` is for.
+            buffers_of: where the values of another function are.
+        """
         if isinstance(expr, Constant):
             return expr.data
-        buffers = self.buffers_of(expr)
+        buffers = (buffers_of or self.buffers_of)(expr)
         assert buffers is not None
         return self._array(buffers[0]).reshape(expr.shape)
 
@@ -387,30 +408,32 @@ class Inspected:
 
     # --- units -----------------------------------------------------------------------------------------------------
 
-    def _units(self, reason: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
+    def _units(self, of: Function, buffers_of: BuffersOf, reason: str) -> tuple[tuple[Unit, ...], tuple[Skipped, ...]]:
+        """What of a function can be compared, and what cannot, for a reason."""
         units: list[Unit] = []
         skipped: list[Skipped] = []
-        for expr in post_order(self.fused.main.body):
-            if not isinstance(expr, Call) or is_view(expr):
+        for expr in post_order(of.body):
+            if not isinstance(expr, Call) or is_view(expr) or is_control(expr):
                 continue
             function = called_function(self.fused, expr)
             assert function is not None  # of loops there is no reference in relay
             label, layers = label_of(function) or expr.pin, self.fused.spans[expr]
-            results = self.buffers_of(expr)
+            results = buffers_of(expr)
             if results is None:
                 skipped.append(Skipped(label, layers, reason))
                 continue
             name = expr.op.name if isinstance(expr.op, GlobalVar) else self._writer_of(results[0])
-            units.append(Unit(name, label, layers, expr, function, results, self._steps(expr, results)))
+            steps = self._steps(expr, results, buffers_of)
+            units.append(Unit(name, label, layers, expr, function, results, steps, buffers_of))
         return tuple(units), tuple(skipped)
 
     def _writer_of(self, buffer: str) -> str:
         """The function whose step writes ``buffer``."""
         return next(step.function for _, step in self.program.calls if buffer in step.args)
 
-    def _steps(self, expr: Call, results: tuple[str, ...]) -> tuple[int, ...]:
+    def _steps(self, expr: Call, results: tuple[str, ...], buffers_of: BuffersOf) -> tuple[int, ...]:
         """The steps that compute ``results`` from the operands of ``expr``, and the waits behind those on a queue."""
-        given = [name for arg in expr.args for name in self.buffers_of(arg) or ()]
+        given = [name for arg in expr.args for name in buffers_of(arg) or ()]
         steps = set(self._steps_of(results, given))
         queues = {(s.device, s.queue): at for at in sorted(steps, reverse=True) for s in [self.program.steps[at]]}
         for position, one in enumerate(self.program.steps):
