@@ -69,6 +69,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.scalar import round_float
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
+from ..tir.form.text_exprs import called
 from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, const
 from .extern import Extern, Kernel
 from .extern_text import parse_extern, print_extern
@@ -514,7 +515,7 @@ class _Parser:
             return made.pinned(label)
         if not isinstance(node, ast.Call):
             raise self.source.error(node, "expected a call, a name, a tuple or a field")
-        if isinstance(node.func, ast.Call):
+        if isinstance(node.func, ast.Call) and called(node.func) in ("If", "Loop"):
             if node.keywords:
                 raise self.source.error(node, "control flow takes no attributes")
             return Call(self.control(node.func), [self.expr(arg, known) for arg in node.args])
@@ -528,7 +529,7 @@ class _Parser:
 
     def control(self, node: ast.Call) -> If | Loop:
         """What stands before the arguments of control flow."""
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = called(node)
         functions = [self.globals.get(arg.id) if isinstance(arg, ast.Name) else None for arg in node.args]
         if len(node.args) == 2 and not node.keywords and functions[0] is not None:
             if name == "If" and functions[1] is not None:

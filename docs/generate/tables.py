@@ -88,6 +88,9 @@ def operators() -> str:
             "small integers one to a byte; constants are widened when the model is read. Each operator computes in "
             "`float32` and rounds its result, halves to even; `Softmax` does so at each of its steps, as ONNX's "
             "reference does.\n",
+            "An `If` that a run decides, a `Loop`, and a longer `Scan` become [control flow](relay.md#control-flow), "
+            "which hosts run: shapes are the same in both branches and in every turn, and what a loop puts together "
+            "from its turns has a constant number of these. The layers within are named after the node: `loop/add`.\n",
             table(("operator", "of"), [(code(name), onnx[name]) for name in sorted(onnx)]),
             heading(2, "Relay"),
             f"What layers become: {len(ops)} ops. A host runs every one of them. For the accelerators of this "

@@ -65,7 +65,7 @@ def test_the_text_is_read_as_what_it_was_printed_from() -> None:
     [
         ("If(then, otherwise)", "If(then)", "expected If(then, otherwise) or Loop(body, 2)"),
         ("If(then, otherwise)", "If(then, nowhere)", "expected If(then, otherwise) or Loop(body, 2)"),
-        ("If(then, otherwise)", "While(then, otherwise)", "expected If(then, otherwise) or Loop(body, 2)"),
+        ("If(then, otherwise)", "While(then, otherwise)", "expected the name of an op or a function"),
         ("Loop(body, 4)", "Loop(body, n=4)", "expected If(then, otherwise) or Loop(body, 2)"),
         ("Loop(body, 4)", "Loop(body, 3)", "the body of a Loop takes"),
         ("(v2, v3, b)", "(v2, v3, b, axis=1)", "control flow takes no attributes"),
