@@ -19,9 +19,13 @@ typedef struct uma_way {
     size_t operand; /* the first of that step's operands in the table of all */
 } uma_way;
 
-/* Of steps of the kind UMA_WAY, in the place of a kernel: whether the run goes on elsewhere. */
-UMA_HIDDEN int32_t uma_way_unless(uma_device *device, void *const *operands); /* where the operand, a bool, is false */
+/* In the place of a kernel: that the run goes on elsewhere where the operand, a bool, is false. */
+UMA_HIDDEN int32_t uma_way_unless(uma_device *device, void *const *operands);
+
+/* In the place of a kernel: that the run goes on elsewhere. */
 UMA_HIDDEN int32_t uma_way_always(uma_device *device, void *const *operands);
+
+/* In the place of a kernel: that the run goes on with the next step. */
 UMA_HIDDEN int32_t uma_way_never(uma_device *device, void *const *operands);
 
 /* As uma_graph_run; `ways` has an entry for each step, which is read of steps of the kind UMA_WAY. */
