@@ -465,7 +465,7 @@ def quantised_softmax(c: Choice, name: str) -> Call:
     dtype = c.of(*QUANTISED)
     shift = c.number(-4, 14) if dtype == "int16" else c.number(0, 26)
     scale = FixedPoint((c.number(2**30, 2**31 - 1),), (shift,), "double")
-    return on(name, (shape(c, 1, 3), dtype), scale=scale)
+    return on(name, (shape(c, 1, 3), dtype), scale=scale, wide=dtype == "int8" and c.of(False, True))
 
 
 @case("scatter")

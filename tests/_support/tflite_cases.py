@@ -164,6 +164,8 @@ def _activation(d: Drawer, name: str) -> Case:
     }
     least = {"scale": 1 / 256, "zero_point": -128 if dtype == "int8" else 0}
     result = d.builder.tensor(shape, dtype, **fixed.get((name, dtype), least))
+    if name == "SOFTMAX" and dtype == "int8" and d.boolean():
+        result = d.builder.tensor(shape, "int16", scale=2.0**-16, zero_point=-(1 << 15))
     options = {"beta": d.one(1.0, 0.5, 2.0)} if name == "SOFTMAX" else {}
     return d.finish(name, [x], [result], **options)
 

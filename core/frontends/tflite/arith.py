@@ -179,7 +179,8 @@ def _abs(layer: Layer) -> Expr:
 
 
 def _softmax(layer: Layer) -> Expr:
-    dtype = layer.dtypes("float32", *_INT16)
+    wide = layer.tensor(0).dtype == "int8" and layer.output().dtype == "int16"
+    dtype = "int8" if wide else layer.dtypes("float32", *_INT16)
     beta = layer.options["beta"]
     if not (math.isfinite(beta) and beta > 0):
         raise ModelError(f"its beta is {beta}")
@@ -190,13 +191,13 @@ def _softmax(layer: Layer) -> Expr:
         return call("nn.softmax", data, axis=-1)
     scale, _ = quantisation(layer.tensor(0))
     out_scale, out_zero = quantisation(layer.output())
-    steps, least = (1 << 15, 0) if dtype == "int16" else (256, bounds(dtype)[0])
+    steps, least = (1 << 15, 0) if dtype == "int16" else (1 << 16, -(1 << 15)) if wide else (256, bounds(dtype)[0])
     if abs(out_scale - 1 / steps) > 1e-3 / steps or out_zero != least:
         raise ModelError(f"its result has scale {out_scale} and zero point {out_zero}, not 1/{steps} and {least}")
     if dtype == "int16":
         # (The table of exp is from -10 to 0.)
         return call("qnn.softmax", data, scale=fixed_point([scale * beta / (10 / 65535)], "double"))
-    return call("qnn.softmax", data, scale=exponent_scale(beta * scale))
+    return call("qnn.softmax", data, scale=exponent_scale(beta * scale), wide=wide)
 
 
 def exponent_scale(scale: float) -> FixedPoint:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.dtype import bounds
+from ...tir.form.dtype import bits, bounds
 from ...tir.form.nodes import Call, Expr, const, maximum, minimum
-from ..op import Attr, Attrs, FixedPoint, Op, Scale, register_op
+from ..op import Attr, Attrs, Boolean, FixedPoint, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from . import int16_softmax
@@ -87,9 +87,10 @@ def exps(scale: FixedPoint, differences: np.ndarray) -> np.ndarray:
 
 def _infer(attrs: Attrs, data: TensorType) -> TensorType:
     """Data is int8, uint8 or int16, of one dimension at least, and the result of its type. ``scale`` is one
-    `FixedPoint` of rounding ``double`` and a shift from 0 on, of int16 up to 14.
+    `FixedPoint` of rounding ``double`` and a shift from 0 on, of int16 up to 14. With ``wide`` data is int8 and the
+    result int16.
     """
-    require_integers(data, within=QUANTISED)
+    require_integers(data, within=("int8",) if attrs.wide else QUANTISED)
     if data.dtype == "int16":
         int16_softmax.check(attrs, data)
         return data
@@ -99,7 +100,11 @@ def _infer(attrs: Attrs, data: TensorType) -> TensorType:
         raise ModelError(f"scale must be one fixed point of rounding 'double' and shift >= 0, not {scale}")
     if not data.shape or data.shape[-1] > MAX_CHANNELS:
         raise ModelError(f"it takes at least one dimension, and at most {MAX_CHANNELS} channels")
-    return data
+    return TensorType(data.shape, _result(attrs, data.dtype))
+
+
+def _result(attrs: Attrs, dtype: str) -> str:
+    return "int16" if attrs.wide else dtype
 
 
 def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
@@ -116,18 +121,19 @@ def _reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
     for _ in range(3):
         x = x + (_product(x, 2**29 - _product(half, x)) << 2)
     reciprocal = np.minimum(x << 1, _ONE)
-    shift = SUM_BITS - headroom + 31 - 8
-    low, high = bounds(data.dtype.name)
+    made = _result(attrs, data.dtype.name)
+    shift = SUM_BITS - headroom + 31 - bits(made)
+    low, high = bounds(made)
     parts = _product(powers, reciprocal)
     rounded = (parts >> shift) + ((parts >> (shift - 1)) & 1)
-    result: np.ndarray = np.clip(rounded + low, low, high).astype(data.dtype)
+    result: np.ndarray = np.clip(rounded + low, low, high).astype(made)
     return result
 
 
 def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     import numpy as np
 
-    if out.dtype == "int16":
+    if data.dtype == "int16":
         return int16_softmax.compute(attrs, out, data)
     # A difference is -255 .. 0, so the powers are a table.
     table = te.constant(exps(attrs.scale, -np.arange(256)).astype(np.int32), "exp")
@@ -160,16 +166,16 @@ def _compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     reciprocal = te.compute(outer, inverse, "reciprocal")
     # Bits to drop from a product of Q0.31: 31 of the product itself, and those that make 1 / sum of the reciprocal.
     # From 63 on nothing is left.
-    dropped = 31 + SUM_BITS + 31 - 8
+    dropped = 31 + SUM_BITS + 31 - bits(out.dtype)
     shift = te.compute(outer, lambda *row: minimum(dropped - Call("clz", total[row]), 63), "shift")
 
     def at(*index: Any) -> Expr:
         *first, channel = index
         row = tuple(first)
-        bits = shift[row].astype("int64")
+        right = shift[row].astype("int64")
         product = power(row, channel).astype("int64") * reciprocal[row].astype("int64")
         # Nothing is negative, so both roundings add half, and round down at once.
-        rounded = (product + (1 << 30) + (const(1, "int64") << (bits - 1))) >> bits
+        rounded = (product + (1 << 30) + (const(1, "int64") << (right - 1))) >> right
         return (minimum(rounded.astype("int32"), high - low) + low).astype(out.dtype)
 
     return te.compute(out.shape, at, "softmax")
@@ -191,7 +197,10 @@ register_op(
             "between."
         ),
         inputs=("data",),
-        attrs=(Attr("scale", Scale, "the data's scale times beta, times 2**26, at least 1/2; of int16 times 6553.5"),),
+        attrs=(
+            Attr("scale", Scale, "the data's scale times beta, times 2**26, at least 1/2; of int16 times 6553.5"),
+            Attr("wide", Boolean, "a result of int16, of scale 1/65536 and zero point -32768", neutral=False),
+        ),
         infer=_infer,
         reference=_reference,
         compute=_compute,
