@@ -35,6 +35,7 @@ LAYERS = [
         "markup",
         "plain_files",
         "project",
+        "quiet",
         "weights_forms",
         "wiring",
     ],

@@ -23,6 +23,7 @@ from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..frontends.states import keep_states
+from ..frontends.torch import exported_content, is_exported
 from ..hookspecs import Code, Library
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
@@ -44,6 +45,7 @@ from .stages import STAGES, Build, Form
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
+    from torch.export import ExportedProgram
 
 __all__ = [
     "LoadedModel",
@@ -58,7 +60,7 @@ __all__ = [
     "start_build",
 ]
 
-Model: TypeAlias = "str | os.PathLike[str] | IRModule | ModelProto"
+Model: TypeAlias = "str | os.PathLike[str] | IRModule | ModelProto | ExportedProgram"
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -139,8 +141,9 @@ def build(
     """Compile a model.
 
     Args:
-        model: path of a TFLite or ONNX file or of a dumped text form, a module, or an ``onnx.ModelProto`` with all its
-            data in it, as ``onnx.load`` gives it; it is called ``model`` unless ``name`` says otherwise.
+        model: path of a TFLite or ONNX file or of a dumped text form, a module, an ``onnx.ModelProto`` with all its
+            data in it, as ``onnx.load`` gives it, or a ``torch.export.ExportedProgram``; what is no path is called
+            ``model`` unless ``name`` says otherwise.
         target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
             of these, or a dict from labels to them; accelerators and hosts in order of priority.
         name: prefix of everything in the generated C; by default from the file's name.
@@ -268,11 +271,14 @@ def _loaded(
 
 
 def _proto_content(model: object) -> bytes | None:
-    """What the file of an ``onnx.ModelProto`` would hold; None for what is none.
+    """What the file of an ``onnx.ModelProto`` would hold, or of an exported program of PyTorch; None for others.
 
     Raises:
-        ModelError: it is too large for a file.
+        UsageError: what exports the program is not installed.
+        ModelError: it is too large for a file, or the exporter does not take it.
     """
+    if is_exported(model):
+        return exported_content(model)
     if type(model).__name__ != "ModelProto" or not hasattr(model, "SerializeToString"):
         return None
     try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..distribution import extra_hint
 from ..errors import ModelError, UsageError
+from ..quiet import quietly
 from ..target import QuantisedForm
 from .scales import Chosen
 
@@ -152,13 +151,8 @@ def _at_work() -> Iterator[Path]:
     """A folder to work in. Within, what the quantiser says of its work is not heard; where it fails, that is a
     ModelError.
     """
-    root, silent = logging.getLogger(), logging.NullHandler()
-    disabled = root.manager.disable
-    root.addHandler(silent)  # else its first word would set up a handler for the whole process
-    logging.disable(logging.CRITICAL)
     try:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with tempfile.TemporaryDirectory() as folder, quietly():
             yield Path(folder)
     except MemoryError:
         raise
@@ -166,6 +160,3 @@ def _at_work() -> Iterator[Path]:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         what = f"onnxruntime's quantiser does not take the model: {reason[0][:200]}"
         raise ModelError(what, hint="--exclude LAYER leaves a layer in float") from error
-    finally:
-        logging.disable(disabled)
-        root.removeHandler(silent)

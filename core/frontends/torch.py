@@ -1,0 +1,57 @@
+"""Programs of PyTorch, through PyTorch's own exporter to ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..distribution import extra_hint
+from ..errors import ModelError, UsageError
+from ..quiet import quietly
+
+__all__ = ["exported_content", "is_exported"]
+
+
+def is_exported(model: object) -> bool:
+    """Whether it is a ``torch.export.ExportedProgram``; torch is not imported for that."""
+    of = type(model)
+    return of.__name__ == "ExportedProgram" and of.__module__.partition(".")[0] == "torch"
+
+
+def exported_content(program: Any) -> bytes:
+    """The ONNX file that ``torch.onnx.export`` makes of an exported program, with its weights in it.
+
+    Args:
+        program: what `is_exported` is true of.
+
+    Raises:
+        UsageError: what the exporter needs is not installed.
+        ModelError: the program changes its buffers or inputs, the exporter does not take it, or it is too large for a
+            file.
+    """
+    try:
+        import onnxscript  # noqa: F401
+        from torch.onnx import export
+    except ImportError as error:
+        what = (
+            f"exporting a program of PyTorch needs the package {error.name or 'onnxscript'!r}, which is not installed"
+        )
+        raise UsageError(what, hint=extra_hint("torch", "torch onnxscript onnx")) from error
+    try:
+        with quietly():
+            # Only without operations in place does its signature say what it changes.
+            signature = program.run_decompositions({}).graph_signature
+            changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+            made = None if changed else export(program, dynamo=True, verbose=False).model_proto
+            content: bytes = b"" if made is None else made.SerializeToString(deterministic=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the exporter, or protobuf, raises
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        what = f"PyTorch's exporter does not take the program: {lines[0][:300]}"
+        hint = "torch.onnx.export(program, dynamo=True) tells more; above 2 GiB: save the ONNX file, and give its path"
+        raise ModelError(what, hint=hint) from error
+    if changed:
+        what = f"the program changes what it keeps: {', '.join(map(repr, changed))}"
+        hint = "make it an input and an output of forward, which states= pairs; or export the model after eval()"
+        raise ModelError(what, hint=hint)
+    return content
