@@ -10,6 +10,7 @@ from uma.frontends.onnx.convert import CONVERTERS
 from uma.frontends.onnx.fold import FOLDERS
 from uma.frontends.onnx.functions import MAX_TURNS
 from uma.frontends.onnx.proto import OPSETS
+from uma.frontends.tflite.control import CONTROL
 from uma.frontends.tflite.convert import OPERATORS
 from uma.frontends.tflite.known import KNOWN
 from uma.frontends.tflite.supported import DTYPES_OF
@@ -58,6 +59,7 @@ def operators() -> str:
     ops = registered_ops()
     tflite = {name: _KNOWN_NOTE if name in KNOWN else _TFLITE_NOTE for name in OPERATORS}
     tflite |= dict.fromkeys(VARIABLE_OPERATORS, "the variables of a model: [state](state.md)")
+    tflite |= dict.fromkeys(CONTROL, "other graphs of the file: [control flow](relay.md#control-flow)")
     onnx = dict.fromkeys(FOLDERS, _KNOWN_NOTE)
     onnx |= {name: _BOTH_NOTE if name in FOLDERS else _TFLITE_NOTE for name in CONVERTERS}
     return "\n".join(

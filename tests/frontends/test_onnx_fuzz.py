@@ -166,9 +166,28 @@ def damaged(seeds: Sequence[bytes], case: int) -> bytes:
     return model.SerializeToString()
 
 
+def _controlled() -> bytes:
+    """A loop of a number of turns that a run says, a branch in it, and a scan."""
+    made = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 18]>
+        m (int64[1] n, float[3] x, float[3, 70] z) => (float[3] y, float[3] s, float[70, 3] p) <int64 l = {2}> {
+            y = Loop (n, , x) <body = b (int64 i, bool c, float[3] u) => (bool d, float[3] v) {
+                d = Less (i, l)
+                e = Equal (i, l)
+                v = If (e) <then_branch = t () => (float[3] q) { q = Add (u, x) },
+                            else_branch = o () => (float[3] q) { q = Neg (u) }>
+            }>
+            s, p = Scan (x, z) <num_scan_inputs = 1, scan_input_axes = [1],
+                body = t (float[3] a, float[3] b) => (float[3] o, float[3] w) { o = Mul (a, b)  w = Neg (o) }>
+        }"""
+    )
+    data: bytes = made.SerializeToString()
+    return data
+
+
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return _quantised(), _shapes(), _floats(), _composed(), _recurrent()
+    return _quantised(), _shapes(), _floats(), _composed(), _recurrent(), _controlled()
 
 
 def test_the_seeds_are_right() -> None:

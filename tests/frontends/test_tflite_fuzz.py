@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests._support.fuzz import fuzz
 from tests._support.tflite_builder import TFLiteBuilder
+from tests._support.tflite_control import nested_control
 
 from uma.frontends.tflite import from_tflite
 from uma.relay.verify import verify
@@ -144,7 +145,7 @@ def kept() -> bytes:
 
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return quantised_network(), float_network(), movements(), variables(), picture(), kept()
+    return quantised_network(), float_network(), movements(), variables(), picture(), kept(), nested_control()
 
 
 def load(data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,9 +24,10 @@ from ..states import keep_states
 from .along import ALONG
 from .arith import ARITH
 from .blocks import BLOCKS
+from .control import CONTROL, Control
 from .curves import CURVES
 from .elementwise import ELEMENTWISE
-from .kept import Kept
+from .kept import KEEPERS, Kept
 from .known import KNOWN
 from .layer import Importer, Layer, quantisations
 from .linear import LINEAR
@@ -121,9 +123,40 @@ class _Converter:
         self._budget = CONSTANT_BUDGET * graph.file_bytes
         self._spans = Spans()
         self._faults: list[str] = []
+        self._layer = ""
         self._remarks: dict[str, list[str]] = {}  # each with its layers
         self._variables = Variables(graph, self._decoded)
         self._kept = Kept(graph, self._variables.names)
+
+        self._control = Control()
+
+    def within(self, graph: int, given: Sequence[Expr], layer: str) -> list[Expr]:
+        """What a graph that an operator runs gives for operands; its layers begin with that of the operator.
+
+        Raises:
+            ModelError: it is malformed, has variables, takes other operands, runs itself, or cannot be imported.
+        """
+        made = copy(self)
+        made._graph = replace(self._graph.bodies[graph], bodies=self._graph.bodies)
+        made._values, made._constants, made._faults, made._layer = {}, {}, [], f"{self._layer}{layer}/"
+        tensors, operators = made._graph.tensors, made._graph.operators
+        if any(op.name in VARIABLE_OPERATORS or op.name in KEEPERS for op in operators):
+            raise ModelError(f"graph {graph}, which it runs, keeps values from one run to the next")
+        if len(given) != len(made._graph.inputs):
+            raise ModelError(f"graph {graph} takes {len(made._graph.inputs)} operands, and is given {len(given)}")
+        for index, value in zip(made._graph.inputs, given, strict=True):
+            if index in made._values or tensors[index].data is not None or tensors[index].dtype != value.dtype:
+                raise ModelError(f"graph {graph} takes {tensors[index].name!r}, which cannot be {value.type}")
+            made._values[index] = value
+        self._control.enter(graph, len(operators))
+        try:
+            for operator in operators:
+                made._convert(operator)
+        finally:
+            self._control.leave()
+        if made._faults:
+            raise ModelError(f"in graph {graph}, which it runs: {made._faults[0].strip()}")
+        return [made._result(index) for index in made._graph.outputs]
 
     def model(self) -> ImportedModel:
         """The imported model."""
@@ -146,7 +179,7 @@ class _Converter:
         if self._graph.others:
             names = ", ".join(map(repr, self._graph.others))
             notes.append(f"the first of the file's graphs is imported, and nothing of {names}")
-        module = IRModule.of({"main": Function(params, body)}, self._spans, signature)
+        module = IRModule.of({"main": Function(params, body), **self._control.functions}, self._spans, signature)
         return ImportedModel(module, tuple(notes), self.constants, self._simplified().sentences())
 
     def _simplified(self) -> Simplified:
@@ -295,7 +328,8 @@ class _Converter:
 
     def _results(self, operator: Operator, layer: Layer, outputs: Sequence[Tensor]) -> Sequence[Expr]:
         on_variables = operator.name in VARIABLE_OPERATORS
-        importer = None if on_variables else self._importer(operator)
+        is_control = operator.name in CONTROL and operator.custom_code is None
+        importer = None if on_variables or is_control else self._importer(operator)
         if not outputs and not on_variables:
             raise ModelError("it has no result")
         for position, tensor in enumerate(outputs):
@@ -303,7 +337,11 @@ class _Converter:
                 raise ModelError(f"{tensor.name!r}: {tensor.odd}")
             if tensor.index in self._values or tensor.data is not None or tensor in outputs[:position]:
                 raise ModelError(f"it writes {tensor.name!r}, which has a value already")
-        made = self._variables.run(operator, layer.value) if importer is None else importer(layer)
+        made: Expr | Sequence[Expr]
+        if is_control:
+            made = self._control.run(operator, [layer.value(i) for i in range(layer.count)], self.within)
+        else:
+            made = self._variables.run(operator, layer.value) if importer is None else importer(layer)
         results = [made] if isinstance(made, Expr) else made
         if len(results) != len(outputs):
             raise ModelError(f"it has {len(outputs)} results, not {len(results)}")
@@ -317,7 +355,7 @@ class _Converter:
                 raise ModelError(
                     f"its result {tensor.name!r} is {tensor.shape} {tensor.dtype} in the file and {result.type}"
                 )
-        return self._folded(operator, results)
+        return results if is_control else self._folded(operator, results)
 
     def _folded(self, operator: Operator, results: Sequence[Expr]) -> Sequence[Expr]:
         """``results``; as constants, if they are numbers that shapes are made of and follow from constants alone."""
@@ -369,7 +407,7 @@ class _Converter:
         while stack:
             expr = stack.pop()
             known.add(expr)
-            self._spans.add(expr, [operator.layer])
+            self._spans.add(expr, [f"{self._layer}{operator.layer}"])
             stack.extend(child for child in children(expr) if child not in known)
 
 

@@ -106,6 +106,7 @@ class Graph:
         file_bytes: size of the whole file.
         initialisers: the graphs that an operator of this one runs once, before the first run, by their numbers.
         others: what the file calls its other graphs, as those of further signatures.
+        bodies: the graphs that operators of this one run, and of these, by their numbers.
     """
 
     tensors: Mapping[int, Tensor]
@@ -115,6 +116,7 @@ class Graph:
     file_bytes: int
     initialisers: Mapping[int, Graph] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    bodies: Mapping[int, Graph] = field(default_factory=dict)
 
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
@@ -128,6 +130,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "ADD": ("AddOptions", _ACTIVATION),
     "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
     "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY"}),
+    "CALL": ("CallOptions", {"graph": "Subgraph"}),
     "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
     "CONV_2D": ("Conv2DOptions", {**_WINDOW, **_DILATION}),
@@ -143,6 +146,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "GELU": ("GeluOptions", {"approximate": "Approximate"}),
     "L2_NORMALIZATION": ("L2NormOptions", _ACTIVATION),
     "L2_POOL_2D": ("Pool2DOptions", _POOL),
+    "IF": ("IfOptions", {"then": "ThenSubgraphIndex", "otherwise": "ElseSubgraphIndex"}),
     "LEAKY_RELU": ("LeakyReluOptions", {"alpha": "Alpha"}),
     "MAX_POOL_2D": ("Pool2DOptions", _POOL),
     "MEAN": ("ReducerOptions", _REDUCER),
@@ -187,9 +191,13 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "UNPACK": ("UnpackOptions", {"axis": "Axis"}),
     "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),
+    "WHILE": ("WhileOptions", {"condition": "CondSubgraphIndex", "body": "BodySubgraphIndex"}),
 }
 """The options that are read: operator -> (table of the schema, {our name: accessor}). Absent ones have the schema's
 defaults; a name that ends in AsNumpy is a vector and becomes a tuple; text is bytes."""
+
+RUNS: Mapping[str, tuple[str, ...]] = {"CALL": ("graph",), "IF": ("then", "otherwise"), "WHILE": ("condition", "body")}
+"""Operator -> its options that are numbers of graphs that it runs."""
 
 # A table without fields: its vtable (two sizes), then the distance back to it. Read from, it gives every default.
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
@@ -263,9 +271,30 @@ class _Reader:
         named = {op.options["init_subgraph"] for op in main.operators if op.name == "CALL_ONCE"}
         count = self._tables(model.SubgraphsLength(), "graphs")
         there = sorted(number for number in named if 0 < number < len(count))
-        others = [self._text(model.Subgraphs(i).Name()) or f"graph {i}" for i in count[1:] if i not in there]
+        bodies = self._bodies(model, main, codes)
+        others = [
+            self._text(model.Subgraphs(i).Name()) or f"graph {i}"
+            for i in count[1:]
+            if i not in there and i not in bodies
+        ]
         initialisers = {number: self._graph(model, number, codes) for number in there}
-        return replace(main, initialisers=initialisers, others=tuple(others))
+        return replace(main, initialisers=initialisers, others=tuple(others), bodies=bodies)
+
+    def _bodies(self, model: Any, main: Graph, codes: Sequence[tuple[str, str | None]]) -> dict[int, Graph]:
+        """The graphs that operators of a graph run, and of these."""
+        found: dict[int, Graph] = {}
+        unread = [main]
+        while unread:
+            for op in unread.pop().operators:
+                for number in (op.options[key] for key in RUNS.get(op.name, ())):
+                    if not 0 < number < model.SubgraphsLength():
+                        raise ModelError(f"the file is damaged: an operator {op.name} runs graph {number}")
+                    if number not in found:
+                        found[number] = self._graph(model, number, codes)
+                        if -1 in found[number].outputs or -1 in found[number].inputs:
+                            raise ModelError(f"the file is damaged: graph {number} lacks an output or an input")
+                        unread.append(found[number])
+        return found
 
     def _graph(self, model: Any, number: int, codes: Sequence[tuple[str, str | None]]) -> Graph:
         graph = model.Subgraphs(number)

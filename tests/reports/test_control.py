@@ -1,0 +1,73 @@
+"""Branches and loops as `uma verify`, `uma explain` and a profile see them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests._support.control_flow import EXAMPLE
+from tests._support.small_models import Uma
+
+from uma.lowering.loops import simplify_all
+from uma.relay.module import IRModule
+
+
+@pytest.fixture
+def uma(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Uma:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text(EXAMPLE)
+    return Uma(capsys)
+
+
+def test_the_kernels_of_branches_and_turns_are_compared(uma: Uma) -> None:
+    done = uma("verify", "m.py", "--target", "c", "--json")
+    assert (done.code, done.err) == (0, "")
+    layers = [tuple(row["layers"]) for row in done.json["kernels"]]
+    assert layers.count(("product",)) == layers.count(("sum",)) == 1 and len(layers) == 5
+
+
+@pytest.mark.parametrize(("wrong", "right", "layer"), [("add_1", "multiply", "sum"), ("multiply", "add_1", "product")])
+def test_a_wrong_kernel_in_a_body_is_named(
+    uma: Uma, monkeypatch: pytest.MonkeyPatch, wrong: str, right: str, layer: str
+) -> None:
+    """One of a branch in a loop, one of the loop: it computes what another one should."""
+
+    def spoiled(module: IRModule) -> IRModule:
+        made = simplify_all(module)
+        functions = dict(made.functions)
+        functions[made.global_var(wrong)] = made[right]
+        return replace(made, functions=functions)
+
+    monkeypatch.setattr("uma.pipeline.stages.simplify_all", spoiled)
+    done = uma("verify", "m.py", "--target", "c", "--json")
+    assert done.code == 7
+    differing = [row["layers"] for row in done.json["kernels"] if row["differing"]]
+    assert differing == [[layer]]
+
+
+def test_each_op_of_a_body_is_explained(uma: Uma) -> None:
+    done = uma("explain", "m.py", "--target", "ultra_trail", "--json")
+    assert done.code == 0
+    ops = done.json["ops"]
+    assert [op["op"] for op in ops] == ["add", "less", "greater", "multiply", "add"]
+    reasons = {reason["reason"] for op in ops for reason in op["why"]}
+    assert reasons == {"it is in a branch or in the body of a loop, which the host runs"}
+    assert {reason["kind"] for op in ops for reason in op["why"]} == {"control"}
+
+
+def test_a_layer_of_a_body_stays_with_the_host(uma: Uma) -> None:
+    done = uma("explain", "m.py", "--target", "ultra_trail", "--pin", "product=ultra_trail")
+    assert done.code == 4
+    assert "layer 'product' is pinned to 'ultra_trail', and is in a branch or in the body of a loop" in done.err
+
+
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_a_profile_has_the_steps_of_all_turns(uma: Uma, executor: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones(3, np.float32), k=np.ones(3, np.float32))
+    done = uma("run", "m.py", "--target", f"c -executor={executor}", "--inputs", "in.npz", "--profile", "--json")
+    assert (done.code, done.err) == (0, "")
+    kernels = [row["kernel"] for row in done.json["profile"]]
+    assert kernels.count("loop") == kernels.count("branch") == kernels.count("otherwise") == 1
+    assert kernels.count("end") == 2
