@@ -14,6 +14,7 @@ from ...errors import ModelError
 from ...relay.expr import Expr, Var, const
 from ...relay.module import StateInfo
 from ...relay.types import TensorType
+from ...tir.form.dtype import COMPUTED
 from ..model import clean_text
 from .reader import Graph, Operator, Tensor
 
@@ -62,6 +63,8 @@ class Variables:
         for key, identifier in zip(self._kept, identifiers, strict=True):
             initial = self._initial[key]
             try:
+                if initial.dtype.name not in COMPUTED:
+                    raise ModelError(f"it is {initial.dtype.name}")
                 self._params[key] = Var(identifier, TensorType(initial.shape, initial.dtype.name))
             except ModelError as error:
                 raise ModelError(error.what, where=f"variable {self._names[key]!r}") from error
