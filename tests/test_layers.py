@@ -36,6 +36,7 @@ LAYERS = [
         "plain_files",
         "project",
         "quiet",
+        "rounding",
         "weights_forms",
         "wiring",
     ],

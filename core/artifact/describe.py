@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..codegen.devices import CORE_BUSES, Device
+from ..partition import Placement
 from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation
 from ..program.control import condition_uses, extended
 from ..program.hazards import finish_positions
@@ -21,10 +22,12 @@ from .record import (
     MemoryRecord,
     PartsRecord,
     QuantizationRecord,
+    RequantizedRecord,
+    RequantizeRecord,
     TensorRecord,
 )
 
-__all__ = ["Work", "buffer_records", "call_records", "device_record", "tensor_records"]
+__all__ = ["Work", "buffer_records", "call_records", "device_record", "requantize_record", "tensor_records"]
 
 
 @dataclass(frozen=True)
@@ -175,3 +178,15 @@ def device_record(device: Device, program: Program, plan: Plan) -> DeviceRecord:
             for name, memory in sorted(program.memories(device.label).items())
         ),
     )
+
+
+def requantize_record(placement: Placement | None) -> RequantizeRecord | None:
+    """What is rounded otherwise than a model says; None where nothing may be.
+
+    Args:
+        placement: where its ops went; None where it was lowered already.
+    """
+    if placement is None or placement.consent is None:
+        return None
+    rows = (RequantizedRecord(o.layers, o.owner, o.what, o.rounding, o.bound) for o in placement.consented)
+    return RequantizeRecord(placement.consent.said, tuple(rows))

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from ..json_record import Constraint
 from ..machines import Machine
 from ..program.program import ROLES
+from ..rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "MemoryRecord",
     "PartsRecord",
     "QuantizationRecord",
+    "RequantizeRecord",
+    "RequantizedRecord",
     "StateRecord",
     "TensorRecord",
 ]
@@ -37,7 +40,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[8] = 8
+SCHEMA_VERSION: Literal[9] = 9
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -283,6 +286,25 @@ class CompileRecord:
 
 
 @dataclass(frozen=True)
+class RequantizedRecord:
+    """What an accelerator rounds otherwise than the model says."""
+
+    layers: Annotated[tuple[str, ...], "The model's layers that it computes."]
+    device: Annotated[Identifier, "The label of the accelerator."]
+    what: Annotated[str, "What is rounded.", Constraint(enum=("requantisation", "addition", "average"))]
+    rounding: Annotated[str, "How, as the graph form calls it.", Constraint(enum=ROUNDINGS)]
+    bound: Annotated[Position, "How many steps a result may be off, for the same operands."]
+
+
+@dataclass(frozen=True)
+class RequantizeRecord:
+    """What the user consented to."""
+
+    said: Annotated[tuple[str, ...], "As it was said: fixed-point, LAYER=fixed-point.", Constraint(min_items=1)]
+    layers: Annotated[tuple[RequantizedRecord, ...], "What came of it; all else is computed as the model says."]
+
+
+@dataclass(frozen=True)
 class FileRecord:
     """A file, as it was written."""
 
@@ -294,7 +316,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[8], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[9], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[
@@ -317,6 +339,10 @@ class ArtifactRecord:
     buffers: Annotated[tuple[BufferRecord, ...], "Where everything is in memory, and when."]
     devices: Annotated[tuple[DeviceRecord, ...], "The accelerators that it runs on, in the order of the C interface."]
     calls: Annotated[tuple[CallRecord, ...], "What one run does, in order."]
+    requantize: Annotated[
+        RequantizeRecord | None,
+        "What is rounded otherwise than the model says, by consent; null where nothing may be.",
+    ]
     compile: Annotated[
         CompileRecord,
         "How this machine makes the shared library; the Makefile leaves out flags that name its CPU 'native'.",

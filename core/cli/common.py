@@ -83,7 +83,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         help="run a layer on the target of that label and no other; 'conv*=npu1' pins all layers whose names fit; may "
         "be repeated, the last that fits a layer counts",
     )
-
+    parser.add_argument(
+        "--requantize",
+        metavar="[LAYER=]HOW",
+        action="append",
+        default=[],
+        help="fixed-point: offer layers with float scales to accelerators in fixed points of their own, which round "
+        "otherwise, by steps that are bounded beforehand; 'conv*=fixed-point' says so of some layers, float takes it "
+        "back; may be repeated, the last that fits a layer counts",
+    )
     parser.add_argument(
         "--partition",
         metavar="NAME",
@@ -194,6 +202,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         states=states(args),
         constants=_constants(args),
         pins=_pins(args),
+        requantize=_requantize(args, members),
     )
     return members, loaded
 
@@ -212,8 +221,9 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        if args.target or args.name or args.shape or args.state or args.constant or args.pin:
-            hint = "--target, --name, --shape, --constant, --pin and --state go with model files"
+        given = (args.target, args.name, args.shape, args.state, args.constant, args.pin, args.requantize)
+        if any(given):
+            hint = "--target, --name, --shape, --constant, --pin, --requantize and --state go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)
     try:
@@ -331,6 +341,24 @@ def _pins(args: argparse.Namespace) -> dict[str, str]:
     """
     # A layer's name may have a = in it, a label has none.
     return _pairs("pin", "a layer and a label", "LAYER=LABEL", (text.rpartition("=") for text in args.pin))
+
+
+def _requantize(args: argparse.Namespace, members: Members) -> dict[str, str] | None:
+    """How ``--requantize`` lets layers be requantised, by patterns of their names; else as the project says, where an
+    accelerator can make use of it.
+
+    Raises:
+        UsageError: one is malformed, or a pattern has two; or the project's setting is.
+    """
+    from ..pipeline.requantize import project_requantize
+
+    if not args.requantize:
+        how = project_requantize()
+        can = how is not None and any(member.fixed_point is not None for member in members.accelerators)
+        return {"*": how} if how is not None and can else None
+    # A layer's name may have a = in it, what is said of it has none.
+    parts = (text.rpartition("=") if "=" in text else ("*", "=", text) for text in args.requantize)
+    return _pairs("requantize", "a layer and how to requantise it", "fixed-point, or LAYER=fixed-point", parts)
 
 
 def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, str]]) -> dict[str, str]:

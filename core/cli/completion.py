@@ -109,6 +109,14 @@ def _pins(prefix: str, args: argparse.Namespace) -> list[str]:
     return [f"{layer}={target.name}" for target in config.targets]
 
 
+def _requantized(prefix: str, args: argparse.Namespace) -> list[str]:
+    """How layers may be requantised, behind the name of one if there is one."""
+    from ..pipeline.requantize import REQUANTIZE
+
+    layer, sign, _ = prefix.rpartition("=")
+    return [f"{layer}{sign}{how}" for how in REQUANTIZE]
+
+
 def _plugins(prefix: str, args: argparse.Namespace) -> list[str]:
     """Distributions of plugins, and what they serve; imports none."""
     from ..plugins import default_host
@@ -139,6 +147,7 @@ _COMPLETERS: dict[str, Completer] = {
     "explain": _targets,
     "kind": _names,
     "pin": _pins,
+    "requantize": _requantized,
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "partition": _partitioners,

@@ -19,6 +19,7 @@ from .common import (
     states,
 )
 from .output import Output
+from .requantized import requantized_record, say_requantized
 
 if TYPE_CHECKING:
     from ..lowering.members import Members
@@ -31,6 +32,8 @@ _SIDES = "what it was given, what it gave, and what it should have given"
 _AGAINST = {
     "inspected": "the same kernels without reuse of memory",
     "references": "the references of the whole model",
+    "consented": "the references of the whole model, with what was consented to",
+    "canonical": "the references of the model as it was read, by those of its canonical form",
     "first run": "the first run, which had the same inputs",
     "litert": "LiteRT",
     "onnxruntime": "onnxruntime",
@@ -138,6 +141,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     good = Counter(check.against for check in checks if check.role == "state" and check.difference.ok)
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
+    say_requantized(found, out)
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
     if proven := sum(form.channels for form in found.forms if form.form != "integer" and not form.wrong):
@@ -188,6 +192,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
                 {"layers": list(f.layers), "form": f.form, "channels": f.channels, "unproven": f.wrong}
                 for f in found.forms
             ],
+            **requantized_record(found),
             "overruns": [{**_as_row(o), "what": o.what} for o in found.overruns],
             "stops": [{**_as_row(s), "reason": s.reason} for s in found.stops],
             "accuracy": [{"output": a.output, "correct": a.correct, "total": a.total} for a in found.accuracy],
@@ -244,6 +249,11 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
             of = f"the {form.form} form of {form.wrong} of its {form.channels} channels"
             what = f"layer {shorten(', '.join(form.layers), 200)} is requantised in floats without proof: {of}"
             return VerificationError(what, hint="without the attribute `form` it is requantised in integers")
+    for beyond in found.consented:
+        if not beyond.ok:
+            off = f"{beyond.largest} step{'s' * (beyond.largest > 1)} off from what the model says"
+            what = f"layer {shorten(', '.join(beyond.layers), 200)} is {off}, where it may be {beyond.bound}"
+            return VerificationError(what, where=f"a match of region {beyond.region}, sample {beyond.sample!r}")
     wrong = [check for check in found.kernels if not check.difference.ok]
     parts = [part for part in found.parts if not part.difference.ok]
     for part in parts:

@@ -39,7 +39,7 @@ class Matches:
     def note(self, placement: Placement) -> None:
         """Take over what a partitioner found, for the regions that it made."""
         self._taken = {
-            call: (outlined(claim.match, claim.nodes, call.op), claim.match)
+            call: (outlined(claim.given, claim.given_nodes, call.op), claim.given)
             for region in placement.regions.values()
             for claim, call in zip(region.claims, region.calls, strict=True)
             if isinstance(call.op, Function)

@@ -19,6 +19,7 @@ from ..plugins import LoadedPlugin, PluginHost
 from ..relay.extern import Extern
 from ..relay.op import known_ops
 from ..relay.pattern import PatternTable
+from ..rounding import FixedPointForm
 from ..target import Limits, QuantisedForm, Target
 from ..target.config import CompilationConfig
 from ..tir.form.nodes import PrimFunc
@@ -116,6 +117,16 @@ class Member:
             raise self.plugin.fault(f"gave {told(features)} for the features of {self.target.kind.name}")
         return features
 
+    @cached_property
+    def fixed_point(self) -> FixedPointForm | None:
+        """What it is offered float scales in, with consent; PluginError where the plugin is at fault."""
+        form: object = self.target.kind.fixed_point
+        if callable(form):
+            form = self.plugin.run("the fixed points of its target kind", partial(form, self.target), self.target)
+        if form is not None and not isinstance(form, FixedPointForm):
+            raise self.plugin.fault(f"gave {told(form)} for the fixed points of {self.target.kind.name}")
+        return form
+
     def undeclared(self, func: PrimFunc | Extern) -> str | None:
         """What a function uses though the plugin does not declare it, in words; None where there is nothing."""
         if isinstance(func, PrimFunc) and not uses_device(func):
@@ -128,7 +139,7 @@ class Member:
     @property
     def owner(self) -> Owner:
         """This target as partitioners see it."""
-        return Owner(self.label, self.patterns, self.limits, self.target)
+        return Owner(self.label, self.patterns, self.limits, self.target, self.fixed_point)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ together), `explain`, `named` (partitioners of plugins), `adopt` (what the model
 
 from .candidates import Problem
 from .choice import Choice
+from .consent import Consent, Consented
 from .eager import eager
 from .named import find_partitioner
 from .placement import Placement, place
@@ -39,6 +40,8 @@ from .record import (
 __all__ = [
     "Candidate",
     "Choice",
+    "Consent",
+    "Consented",
     "Note",
     "OpRecord",
     "Owner",

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from ..errors import PluginError
 from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from ..relay.module import Spans
+from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
+from ..relay.pattern.matcher import Search
 from ..relay.types import TensorType
 from ..relay.visit import children
+from .consent import Consent
+from .offered import Offered, Taken
 from .record import Candidate, Note, Owner, PatternFault, Port, Withdrawn, port_of
 
 __all__ = ["Problem", "outputs_of", "tensors_of", "used_by"]
+
+
+_T = TypeVar("_T")
+
+
+class _End:
+    """There is no more."""
+
+
+_END = _End()
 
 
 class Problem:
@@ -26,6 +41,7 @@ class Problem:
         kept: what was chosen before something was refused, and is not refused itself.
         freed: the nodes of what was refused last; None where nothing was.
         spans: the layers of the function's expressions.
+        consent: what may be rounded otherwise; None for nothing.
 
     Attributes:
         limits: of the owners' regions, by label.
@@ -43,6 +59,7 @@ class Problem:
         kept: Iterable[Candidate] = (),
         freed: Iterable[Expr] | None = None,
         spans: Spans | None = None,
+        consent: Consent | None = None,
     ) -> None:
         if pins is None:
             pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
@@ -54,10 +71,13 @@ class Problem:
         self.kept = tuple(kept)
         self.freed = None if freed is None else tuple(freed)
         self.spans = spans or Spans()
+        self.consent = consent
         self.notes: dict[tuple[str, Expr], Note] = {}
         self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]
         self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
         self._found = dict.fromkeys(self.kept)
+        self._ranges: dict[Expr, Bounds] = {}
+        self._offered: dict[str, Offered | None] = {}
 
     @property
     def found(self) -> Collection[Candidate]:
@@ -88,15 +108,15 @@ class Problem:
         """
         given: set[Candidate] = set()
         for pattern in owner.patterns:
-            for root in roots_of(pattern, self.graph):
+            for root in self._roots(owner, pattern):
                 if root in taken or not (roots is None or root in roots or len(pattern.roots) > 1):
                     continue
-                for match in self._matches(owner, pattern, root, taken):
+                for match, form in self._all_matches(owner, pattern, root, taken):
                     if (owner.label, pattern.name, match.nodes) in self._withdrawn:
                         continue
                     if pinned_only and all(self.pins.get(node) != owner.label for node in match.nodes):
                         continue
-                    found = Candidate(owner.label, match, self._with_fields(match))
+                    found = Candidate(owner.label, match, self._with_fields(match), form)
                     if found in given:  # the same with its operands in another order
                         continue
                     given.add(found)
@@ -105,29 +125,77 @@ class Problem:
                     if root in taken:
                         break
 
+    def offered(self, owner: Owner) -> Offered | None:
+        """The graph in the fixed points of an owner, where it has some, and something may be rounded so."""
+        if self.consent is None or owner.form is None:
+            return None
+        if owner.label not in self._offered:
+            made = Offered(self.graph, owner.form, self.consent, self.spans, self._ranges)
+            self._offered[owner.label] = made if made.is_changed else None
+        return self._offered[owner.label]
+
+    def _roots(self, owner: Owner, pattern: Pattern) -> Sequence[Expr]:
+        """Where a pattern may be laid, in the graph as it is or as its owner is offered it."""
+        found, offered = roots_of(pattern, self.graph), self.offered(owner)
+        if offered is None:
+            return found
+        others = (offered.value(root) for root in roots_of(pattern, offered.graph))
+        return self.graph.sorted([*found, *(root for root in others if root is not None)])[::-1]
+
+    def _all_matches(
+        self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]
+    ) -> Iterator[tuple[Match, Taken | None]]:
+        """The matches of a pattern at a place, with the form that their owner takes them in. Where the same can be had
+        as it is, that comes first."""
+        offered = self.offered(owner)
+        for whole, form in () if offered is None else self._in_form(owner, pattern, root, offered, taken):
+            exact = (one for one in self._matches(owner, pattern, root, taken) if one.nodes == whole.nodes)
+            yield next(((one, None) for one in exact), (whole, form))
+        for match in self._matches(owner, pattern, root, taken):
+            yield match, None
+
+    def _in_form(
+        self, owner: Owner, pattern: Pattern, root: Expr, offered: Offered, taken: Container[Expr]
+    ) -> Iterator[tuple[Match, Taken]]:
+        """The matches of a pattern in the graph as its owner is offered it, in which something is another op."""
+        at = offered.like(root)
+        found = () if at is None else Search(pattern, at, offered.graph, taken=offered.among(taken))
+        for match in self._asking(owner, root, found):
+            made = offered.taken(match, self._with_fields(match, offered.graph))
+            if made is None or not made[1].changes:
+                continue
+            inner = made[1].match
+            if next(self._asking(owner, root, (pattern.rejection(one) for one in (inner,)))) is None:
+                yield made
+
     def _matches(self, owner: Owner, pattern: Pattern, root: Expr, taken: Container[Expr]) -> Iterator[Match]:
-        """The matches of a pattern at a place; its owner's target is current while they are looked for only."""
-        matches = find(pattern, root, self.graph, taken=taken)
+        """The matches of a pattern at a place."""
+        return self._asking(owner, root, find(pattern, root, self.graph, taken=taken))
+
+    def _asking(self, owner: Owner, root: Expr, answers: Iterable[_T]) -> Iterator[_T]:
+        """What an owner's patterns answer; its target is current while they are asked only."""
+        iterator = iter(answers)
         while True:
             try:
                 with owner.asked():
-                    match = next(matches, None)
+                    answer = next(iterator, _END)
             except PluginError as error:
                 raise PatternFault(error, owner.label, root) from error
-            if match is None:
+            if isinstance(answer, _End):
                 return
-            yield match
+            yield answer
 
-    def _with_fields(self, match: Match) -> tuple[Expr, ...]:
+    def _with_fields(self, match: Match, graph: Graph | None = None) -> tuple[Expr, ...]:
         """The nodes of a match, and the fields of roots that are tuples."""
+        graph = graph or self.graph
         fields = [
             user
             for root in match.roots
             if not isinstance(root.type, TensorType)
-            for user in self.graph.users(root)
+            for user in graph.users(root)
             if isinstance(user, TupleGetItem)
         ]
-        return self.graph.sorted([*match.nodes, *fields]) if fields else match.nodes
+        return graph.sorted([*match.nodes, *fields]) if fields else match.nodes
 
     def obstacle(self, candidate: Candidate) -> Note | None:
         """What of a candidate itself is in the way: pins, uses from outside, limits of its owner. None for nothing."""

@@ -66,6 +66,8 @@ def _above(choice: Choice, freed: Iterable[Expr], owner: Owner) -> set[Expr]:
     """What is in no candidate and computed from ``freed`` by no more than the largest pattern could."""
     graph = choice.problem.graph
     levels = max((root.facts.levels for pattern in owner.patterns for root in pattern.roots), default=0)
+    offered = choice.problem.offered(owner)
+    levels += 0 if offered is None else offered.depth  # an op that it is offered may stand for several
     level = list(freed)
     found = set(level)
     for _ in range(levels):

@@ -12,6 +12,8 @@ from ..relay.op import Op
 from ..relay.pattern import Graph, closest
 from ..relay.pattern.failure import described
 from ..relay.visit import callees, post_order
+from .candidates import Problem
+from .consent import Consent
 from .form import form_of
 from .record import Note, OpRecord, Owner, PatternFault, Reason, Region, Withdrawn
 from .twins import is_movement
@@ -39,6 +41,7 @@ def explained(
     notes: Mapping[tuple[str, Expr], Note],
     *,
     reasons: bool = True,
+    consent: Consent | None = None,
 ) -> tuple[OpRecord, ...]:
     """A record of every op that ``main`` computes, in order, those in the functions that it calls included.
 
@@ -49,8 +52,9 @@ def explained(
         withdrawn: what they gave back.
         notes: what they could not have.
         reasons: whether to look for them.
+        consent: what owners were offered in forms of their own.
     """
-    explainer = _Explainer(module, owners, regions, withdrawn, notes)
+    explainer = _Explainer(module, owners, regions, withdrawn, notes, consent)
     return tuple(explainer.record(call, place, reasons=reasons) for call, place in _ops(module))
 
 
@@ -60,6 +64,7 @@ def require_pins(
     regions: Sequence[Region],
     withdrawn: Sequence[Withdrawn],
     notes: Mapping[tuple[str, Expr], Note],
+    consent: Consent | None = None,
 ) -> None:
     """Check that owners have what is pinned to them. For arguments see `explained`.
 
@@ -74,7 +79,7 @@ def require_pins(
     pinned = [(call, inside) for call, inside in _ops(module) if call.pin in labels]
     if not pinned:
         return
-    explainer = _Explainer(module, owners, regions, withdrawn, notes)
+    explainer = _Explainer(module, owners, regions, withdrawn, notes, consent)
     computing = {(call.pin, layer) for call, _ in pinned if not is_movement(call) for layer in module.spans[call]}
     lines = []
     for call, inside in pinned:
@@ -143,9 +148,11 @@ class _Explainer:
         regions: Sequence[Region],
         withdrawn: Sequence[Withdrawn],
         notes: Mapping[tuple[str, Expr], Note],
+        consent: Consent | None = None,
     ) -> None:
         self._spans = module.spans
         self._graph = Graph(module.main)
+        self._problem = Problem(self._graph, owners, spans=module.spans, consent=consent)
         self._owners = owners
         self._notes = notes
         self._places = {
@@ -221,16 +228,24 @@ class _Explainer:
         return Reason(label, pattern, "overlap", None, text, None)
 
     def _closest(self, owner: Owner, call: Call) -> Reason:
+        offered = self._problem.offered(owner)
+        like = None if offered is None else offered.like(call)
         try:
             with owner.asked():
-                found = closest(owner.patterns, call, self._graph)
+                if offered is not None and like is not None:
+                    found = closest(owner.patterns, like, offered.graph)
+                else:
+                    found = closest(owner.patterns, call, self._graph)
         except PluginError as error:
             raise PatternFault(error, owner.label, call) from error
         failure = found.failure
         if found.pattern is None or failure is None:
             if found.pattern is None:
                 return Reason(owner.label, None, "none", None, found.text, None)
-            return self._overlap(owner.label, found.pattern, found.matched)
+            matched = found.matched
+            if offered is not None and like is not None:
+                matched = tuple(one for expr in matched for one in offered.stands(expr))
+            return self._overlap(owner.label, found.pattern, matched)
         clause = failure.subject.removeprefix(_CLAUSE) if failure.kind == "clause" else None
         return Reason(owner.label, found.pattern, failure.kind, clause, failure.reason, failure.found or None)
 

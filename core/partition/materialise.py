@@ -65,9 +65,15 @@ def _put_together(expr: Expr, rewriter: Rewriter) -> Expr:
 
 def _called(claim: Candidate, given: Mapping[Expr, Expr], spans: Spans) -> tuple[Call, dict[Expr, Expr]]:
     """A call of a match's composite function, constants being inside, and what the match's results are then."""
-    args = [expr for expr in claim.match.inputs if not isinstance(expr, Constant)]
-    attrs = {"Composite": claim.match.pattern.name}
-    return outlined(claim.nodes, claim.match.roots, args, attrs, given, spans)
+    match = claim.given
+    args = [expr for expr in match.inputs if not isinstance(expr, Constant)]
+    attrs = {"Composite": match.pattern.name}
+    if claim.taken is None:
+        return outlined(claim.nodes, match.roots, args, attrs, given, spans)
+    for node in claim.taken.nodes:
+        spans.add(node, dict.fromkeys(layer for expr in claim.taken.stands[node] for layer in spans[expr]))
+    call, results = outlined(claim.taken.nodes, match.roots, args, attrs, given, spans)
+    return call, {claim.taken.value[expr]: new for expr, new in results.items()}
 
 
 def with_composites(function: Function, order: Sequence[Expr | Candidate], rewriter: Rewriter) -> Function:

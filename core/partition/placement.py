@@ -14,6 +14,7 @@ from ..relay.pattern import Graph
 from ..relay.visit import nested_exprs, post_order
 from .adopt import adopted
 from .candidates import Problem
+from .consent import Consent, Consented
 from .eager import eager
 from .explain import explained, require_pins
 from .materialise import materialised
@@ -39,6 +40,7 @@ class Placement:
             owner's label) and ``global_symbol``; its body calls one function per match, with the attribute
             ``Composite`` (the pattern's name). Constants are inside of these; a region that has several results gives
             a tuple.
+        consent: what may be rounded otherwise; None for nothing.
     """
 
     source: IRModule
@@ -49,6 +51,7 @@ class Placement:
     notes: Mapping[tuple[str, Expr], Note] = field(repr=False)
     regions: Mapping[str, Region]
     module: IRModule
+    consent: Consent | None = None
 
     def refuse(self, refusals: Iterable[Refusal]) -> Placement:
         """The placement without some of the matches: no owner is offered again what it gave back.
@@ -81,6 +84,7 @@ class Placement:
             kept=[claim for claim in self.claims if claim not in refused],
             freed=[node for claim in refused for node in claim.nodes],
             spans=self.source.spans,
+            consent=self.consent,
         )
         return _placed(self.source, problem, self.partitioner, self.notes)
 
@@ -94,11 +98,23 @@ class Placement:
             PatternFault: a test or a predicate of a plugin's is at fault.
         """
         regions = tuple(self.regions.values())
-        return explained(self.source, self.owners, regions, self.withdrawn, self.notes, reasons=reasons)
+        return explained(
+            self.source, self.owners, regions, self.withdrawn, self.notes, reasons=reasons, consent=self.consent
+        )
+
+    @property
+    def consented(self) -> tuple[Consented, ...]:
+        """What accelerators have in forms of their own, in the order of the regions."""
+        claims = (claim for region in self.regions.values() for claim in region.claims)
+        return tuple(one for claim in claims for one in claim.consented(self.source.spans))
 
 
 def place(
-    module: IRModule, owners: Sequence[Owner], hosts: Sequence[str] = (), partitioner: Partitioner = eager
+    module: IRModule,
+    owners: Sequence[Owner],
+    hosts: Sequence[str] = (),
+    partitioner: Partitioner = eager,
+    consent: Consent | None = None,
 ) -> Placement:
     """What goes where, by the decision of a partitioner.
 
@@ -107,6 +123,7 @@ def place(
         owners: the accelerators, in order of priority.
         hosts: the labels that stand for a host: what is pinned to one of them no owner gets.
         partitioner: chooses among the candidates.
+        consent: what accelerators may be offered in forms of their own; None for nothing.
 
     Raises:
         UsageError: two owners have one label.
@@ -122,7 +139,8 @@ def place(
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
     _check_labels(module, [*labels, *hosts], hosts)
     source = adopted(module, {owner.label: owner for owner in owners})
-    return _placed(source, Problem(Graph(source.main), owners, spans=source.spans), partitioner, {})
+    problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent)
+    return _placed(source, problem, partitioner, {})
 
 
 def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
@@ -151,14 +169,15 @@ def _placed(
     module, regions = materialised(source, problem.graph, order, problem.limits)
     notes = {**noted, **problem.notes}
     try:
-        require_pins(source, owners, regions, withdrawn, notes)
+        require_pins(source, owners, regions, withdrawn, notes, problem.consent)
     except RequirementError as error:
         _blame_choice(source, problem, partitioner, error)
         raise
     chosen = {claim for region in regions for claim in region.claims}
     claims = tuple(candidate for candidate in problem.found if candidate in chosen)
     by_name = MappingProxyType({region.name: region for region in regions})
-    return Placement(source, owners, partitioner, claims, withdrawn, MappingProxyType(notes), by_name, module)
+    noted_now = MappingProxyType(notes)
+    return Placement(source, owners, partitioner, claims, withdrawn, noted_now, by_name, module, problem.consent)
 
 
 def _blame_choice(source: IRModule, problem: Problem, partitioner: Partitioner, error: RequirementError) -> None:

@@ -9,12 +9,16 @@ from typing import Any, Literal
 
 from ..errors import PluginError, UsageError
 from ..relay.expr import Call, Expr, TupleGetItem
+from ..relay.module import Spans
 from ..relay.pattern import Match, PatternTable
 from ..relay.types import TensorType, TupleType
 from ..relay.views import FREE_OPS
+from ..rounding import FixedPointForm
 from ..target import Target
 from ..target.limits import Limits
 from ..target.values import is_label, shown
+from .consent import Consented
+from .offered import Taken
 
 __all__ = [
     "FREE_OPS",
@@ -42,6 +46,7 @@ class Owner:
         patterns: what it takes, in the order of their priority.
         limits: how large its regions may be.
         target: is current while its tests and predicates are asked; None where there is none.
+        form: the fixed points that it is offered layers in where that is consented to; None where it has none.
 
     Raises:
         UsageError: the label is none.
@@ -51,6 +56,7 @@ class Owner:
     patterns: PatternTable
     limits: Limits = field(default_factory=Limits)
     target: Target | None = None
+    form: FixedPointForm | None = None
 
     def __post_init__(self) -> None:
         label: object = self.label
@@ -96,11 +102,13 @@ class Candidate:
         owner: the owner's label.
         match: the match, in ``main`` as it is placed.
         nodes: the nodes of the match, and the fields of what it gives as a tuple.
+        taken: the match in the form that its owner takes it in, where that is another one, which was consented to.
     """
 
     owner: str
     match: Match
     nodes: tuple[Expr, ...]
+    taken: Taken | None = None
 
     @property
     def _key(self) -> tuple[str, str, tuple[Expr, ...]]:
@@ -111,6 +119,30 @@ class Candidate:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @property
+    def given(self) -> Match:
+        """The match as its owner takes it."""
+        return self.match if self.taken is None else self.taken.match
+
+    @property
+    def given_nodes(self) -> tuple[Expr, ...]:
+        """The nodes as its owner takes them."""
+        return self.nodes if self.taken is None else self.taken.nodes
+
+    def consented(self, spans: Spans) -> tuple[Consented, ...]:
+        """What in it is rounded otherwise than in the model.
+
+        Args:
+            spans: the layers of the model's expressions.
+        """
+        if self.taken is None:
+            return ()
+        found = []
+        for node, change in self.taken.changes.items():
+            layers = dict.fromkeys(layer for expr in self.taken.stands[node] for layer in spans[expr])
+            found.append(Consented(tuple(layers), self.owner, change.what, change.rounding, change.bound))
+        return tuple(found)
 
     def values(self) -> Iterator[tuple[Expr, tuple[TensorType, ...]]]:
         """The match's results, one per root, and the tensors that each consists of."""

@@ -14,8 +14,23 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 from ..arguments import check_mapping, path_of, told
 from ..artifact import Artifact
-from ..artifact.describe import Work, buffer_records, call_records, device_record, tensor_records
-from ..artifact.record import SCHEMA_VERSION, ArtifactRecord, CompileRecord, HostRecord, LibraryRecord, StateRecord
+from ..artifact.describe import (
+    Work,
+    buffer_records,
+    call_records,
+    device_record,
+    requantize_record,
+    tensor_records,
+)
+from ..artifact.record import (
+    SCHEMA_VERSION,
+    ArtifactRecord,
+    CompileRecord,
+    HostRecord,
+    LibraryRecord,
+    RequantizeRecord,
+    StateRecord,
+)
 from ..codegen.devices import Device
 from ..codegen.model import emit_model
 from ..codegen.names import c_identifier
@@ -27,7 +42,7 @@ from ..frontends.torch import exported_content, is_exported
 from ..hookspecs import Code, Library
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
-from ..partition import Partitioner
+from ..partition import Consent, Partitioner
 from ..plugins import PluginHost, default_host
 from ..program import Plan, Program, check_plan, plan
 from ..relay.module import IRModule
@@ -40,6 +55,7 @@ from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
 from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
+from .requantize import Requantize, consent_to
 from .stages import STAGES, Build, Form
 
 if TYPE_CHECKING:
@@ -78,6 +94,7 @@ class LoadedModel:
         notes: what the front-end did that its user may want to know.
         constants: inputs of its file that were fixed to a value, by name.
         simplified: what the front-end folded and dropped, in sentences.
+        consent: what accelerators may round otherwise than it says; None for nothing.
     """
 
     form: Form
@@ -85,6 +102,7 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     simplified: tuple[str, ...] = ()
+    consent: Consent | None = None
 
 
 @overload
@@ -97,6 +115,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -115,6 +134,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -132,6 +152,7 @@ def build(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -156,6 +177,9 @@ def build(
             may be what shapes depend on.
         pins: layers that must run on a target, by their names or by patterns of these, ``{"conv*": "npu1"}``; targets
             are named by their labels. Of several that are about one layer the last counts.
+        requantize: ``fixed-point`` lets accelerators take layers with float scales in fixed points of their own, which
+            round otherwise; ``{"conv*": "fixed-point"}`` says so of some layers, by their names or by patterns of
+            these, ``float`` takes it back. By default all is computed as the model says.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -168,7 +192,7 @@ def build(
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin, the partitioner or a stage is wrong.
+        UsageError: a target, the name, a path, a pin, the partitioner, a stage or ``requantize`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin, or the partitioner, is at fault.
@@ -183,7 +207,16 @@ def build(
     # Before the model is read, which may take long.
     members = resolve_targets(target, plugins or default_host(), partition)
     with default_mode():
-        loaded = load_model(model, members, name=name, shapes=shapes, states=states, constants=constants, pins=pins)
+        loaded = load_model(
+            model,
+            members,
+            name=name,
+            shapes=shapes,
+            states=states,
+            constants=constants,
+            pins=pins,
+            requantize=requantize,
+        )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump)
         return build_loaded(loaded, members, dump=dump, weights=weights)
@@ -198,6 +231,7 @@ def load_model(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
 ) -> LoadedModel:
     """Read a model.
 
@@ -207,11 +241,11 @@ def load_model(
         name: what to call it in C; by default the name that it has, or its file's, made an identifier.
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
-        pins: as for `build`; they need ``members``.
+        pins, requantize: as for `build`; they need ``members``.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants`` or ``pins`` do not fit the model.
+            ``states``, ``constants``, ``pins`` or ``requantize`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -231,11 +265,12 @@ def load_model(
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
         loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}, constants or {}))
-    if not pins:
-        return loaded
-    if members is None:
-        raise UsageError("layers are pinned for no targets", hint="give the targets of the build as well")
-    return replace(loaded, form=pin_layers(loaded.form, pins, members))
+    if members is None and (pins or requantize):
+        what = "layers are pinned" if pins else "layers are requantised"
+        raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
+    if members is not None and requantize:
+        loaded = replace(loaded, consent=consent_to(loaded.form, requantize, members))
+    return replace(loaded, form=pin_layers(loaded.form, pins, members)) if members is not None and pins else loaded
 
 
 def _loaded(
@@ -340,7 +375,7 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    return Build(loaded.name, members, after)
+    return Build(loaded.name, members, after, consent=loaded.consent)
 
 
 def lower_loaded(
@@ -407,7 +442,8 @@ def finish_build(
     memory = plan(program)
     if progress is not None:
         progress("generate")
-    artifact = make_artifact(program, memory, build.members, weights=weights, work=build.work(program))
+    work, consent = build.work(program), requantize_record(build.placement)
+    artifact = make_artifact(program, memory, build.members, weights=weights, work=work, consent=consent)
     for member in build.members.all:
         member.plugin.check_installed()
     return artifact
@@ -421,6 +457,7 @@ def make_artifact(
     weights: WeightsForm = "assembly",
     stepwise: bool = False,
     work: Mapping[int, Work] = MappingProxyType({}),
+    consent: RequantizeRecord | None = None,
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -431,6 +468,7 @@ def make_artifact(
         weights: as for `build`.
         stepwise: make one of which single steps can be run, for verification.
         work: what steps do of the model, by position, where that is known.
+        consent: what is rounded otherwise than the model says.
 
     Raises:
         UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
@@ -488,6 +526,7 @@ def make_artifact(
         buffers=buffer_records(program, memory),
         devices=tuple(device_record(devices[label], program, memory) for label in devices if label in driven),
         calls=tuple(call_records(program, devices, own, work)),
+        requantize=consent,
         compile=CompileRecord(
             hosts=hosts,
             libraries=tuple(LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in libraries),

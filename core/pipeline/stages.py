@@ -26,7 +26,7 @@ from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
-from ..partition import Owner, Placement, Refusal, place
+from ..partition import Consent, Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
@@ -86,6 +86,7 @@ class Build:
         members: the targets that it is built for.
         after: told of what stages give.
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
+        consent: what accelerators may be offered in forms of their own; None for nothing.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -95,8 +96,17 @@ class Build:
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
-    def __init__(self, name: str, members: Members, after: Observer | None = None, *, reuse: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        members: Members,
+        after: Observer | None = None,
+        *,
+        reuse: bool = True,
+        consent: Consent | None = None,
+    ) -> None:
         self.name = name
+        self._consent = consent
         self._reuse = reuse
         self.members = members
         self.placement: Placement | None = None
@@ -214,7 +224,7 @@ class Build:
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
                         labels = [member.label for member in self.members.hosts]
-                        self.placement = place(module, owners, labels, self.members.partition)
+                        self.placement = place(module, owners, labels, self.members.partition, self._consent)
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, ModelError
 from ..interning import Node
+from ..rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES, computes
 from ..tir.form.scalar import round_float32
 from .types import TensorType, TupleType, Type, tensor_type
@@ -60,9 +61,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 """An attribute has no such value."""
-
-ROUNDINGS = ("double", "up", "even", "away")
-"""How a fixed-point scale rounds, see `FixedPoint`."""
 
 
 @dataclass(frozen=True)

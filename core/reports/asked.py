@@ -19,6 +19,7 @@ from ..lowering.members import Members, TargetLike, resolve_targets
 from ..partition import Partitioner
 from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
 from ..pipeline.pins import Pins
+from ..pipeline.requantize import Requantize
 from ..plugins import PluginHost, default_host
 from ..target import Alias, TargetKind
 from ..target.forms import COMPOSITE_KIND
@@ -44,6 +45,7 @@ def explain(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -51,7 +53,7 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -62,7 +64,9 @@ def explain(
     host = _host(plugins)
     with default_mode():
         members = resolve_targets(target, host, partition)
-        loaded = load_model(model, members, shapes=shapes, states=states, constants=constants, pins=pins)
+        loaded = load_model(
+            model, members, shapes=shapes, states=states, constants=constants, pins=pins, requantize=requantize
+        )
         return explain_loaded(loaded, members, count=count, brought=True)
 
 
@@ -75,6 +79,7 @@ def verify(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
+    requantize: Requantize | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -84,7 +89,7 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -109,7 +114,9 @@ def verify(
         raise UsageError(f"{against} reads model files alone", hint="give the path of one")
     with default_mode():
         members = resolve_targets(target, host, partition)
-        loaded = load_model(model, members, shapes=shapes, states=states, constants=constants, pins=pins)
+        loaded = load_model(
+            model, members, shapes=shapes, states=states, constants=constants, pins=pins, requantize=requantize
+        )
         artifact = build_loaded(loaded, members)
         return verify_loaded(
             loaded,

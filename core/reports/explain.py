@@ -10,17 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..contract.cost import Cost
-from ..errors import RequirementError, UsageError
+from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.blame import blaming
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
-from ..partition import OpRecord
+from ..partition import Consent, Consented, OpRecord
 from ..pipeline.driver import LoadedModel, finish_build, start_build
 from ..pipeline.machine_code import machine_code
+from ..pipeline.requantize import has_float_scales
 from ..pipeline.stages import STAGES, Build
 from ..program import Program, plan
 from ..relay.expr import Call, Function
+from ..relay.module import IRModule
 from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
 from ..runtime.tensors import random_array
@@ -68,6 +70,10 @@ class Explanation:
         streams: what accelerators are fed; None where nobody asked.
         notes: what the front-end did that the model's user may want to know.
         simplified: what it folded and dropped, in sentences.
+        consented: what is rounded otherwise than the model says, by consent.
+        said: how that was consented to; empty where nothing may be rounded otherwise.
+        with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
+            nobody asked, and where it is no more.
     """
 
     name: str
@@ -82,6 +88,9 @@ class Explanation:
     streams: tuple[Stream, ...] | None = None
     notes: tuple[str, ...] = ()
     simplified: tuple[str, ...] = ()
+    consented: tuple[Consented, ...] = ()
+    said: tuple[str, ...] = ()
+    with_consent: float | None = None
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -213,6 +222,11 @@ class Explanation:
             "brought": {label: list(names) for label, names in self.brought.items()},
             "notes": list(self.notes),
             "simplified": list(self.simplified),
+            "requantize": {
+                "said": list(self.said),
+                "layers": [one.record() for one in self.consented],
+                "offloaded_with_consent": self.with_consent,
+            },
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
         }
 
@@ -241,7 +255,9 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     for found in () if build.fused is None else check_forms(build.fused):
         forms[found.form] += found.channels
     shown = dict(sorted(forms.items()))
-    return Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
+    said = () if placement.consent is None else placement.consent.said
+    found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
+    return replace(found_out, consented=placement.consented, said=said)
 
 
 def explain_loaded(
@@ -273,6 +289,7 @@ def explain_loaded(
     build = start_build(loaded, members, until, progress=progress)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
+    found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
     if count:
         if progress is not None:
             progress("count")
@@ -284,6 +301,25 @@ def explain_loaded(
         fed = tuple(streams(form, plan(form), members)) if stream else None
         found = replace(found, brought=machine_code(form, members).brought, streams=fed)
     return found
+
+
+def _with_consent(
+    found: Explanation, loaded: LoadedModel, members: Members, progress: Callable[[str], None] | None
+) -> float | None:
+    """The part that accelerators would have if they might round otherwise; None where it is no more, or they may."""
+    if loaded.consent is not None or not isinstance(loaded.form, IRModule):
+        return None
+    if all(member.fixed_point is None for member in members.accelerators) or not has_float_scales(loaded.form):
+        return None
+    if progress is not None:
+        progress("offer fixed points")
+    build = Build(loaded.name, members, consent=Consent())
+    try:
+        build.run(loaded.form, "lower")
+    except UmaError:  # whoever asks for it is told why; what is explained here is another build
+        return None
+    might = explain(build, reasons=False).offloaded
+    return might if might > found.offloaded else None
 
 
 def _with_hosts(records: tuple[OpRecord, ...], build: Build) -> tuple[OpRecord, ...]:

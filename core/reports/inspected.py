@@ -97,6 +97,7 @@ class Inspected:
         known: bounds of its inputs, by name, where they are better than those of their types.
 
     Attributes:
+        placement: what went where; None where the model was lowered already.
         units: in the order in which they are computed.
         inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
         skipped: those that nothing can stand beside.
@@ -114,10 +115,10 @@ class Inspected:
         reuse: bool = False,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
-        build = Build(loaded.name, members, reuse=reuse)
+        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
-        self.program, self.fused = program, build.fused
+        self.program, self.fused, self.placement = program, build.fused, build.placement
         self.buffers_of = build.buffers_of
         self._members = members
         self.memory = plan(self.program, reuse=reuse, guarded=True)

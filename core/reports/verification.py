@@ -12,6 +12,8 @@ from ..relay.transform.float_forms import FormCheck
 if TYPE_CHECKING:
     import numpy as np
 
+    from .requantized import ConsentCheck, Drift
+
 __all__ = [
     "TOLERANCE",
     "Accuracy",
@@ -211,7 +213,10 @@ class OutputCheck:
     Args:
         name: the model's own name for it.
         against: whose: ``inspected`` is the artifact compiled without reuse of memory, ``references`` the references
-            of the model as imported, ``first run`` the artifact itself in its first run; else another runtime.
+            of the model as imported, ``first run`` the artifact itself in its first run; else another runtime. Where
+            something is rounded otherwise by consent, the artifact is compared with ``consented``, the references of
+            the model with that in it; ``canonical`` compares the references of the model before it was placed with
+            those as imported; and those as imported are what is compared with another runtime.
         difference: how they compare.
         role: which of the two it is.
         frame: in which run, from 0; the last one is fed what the first was, in a model with states after a reset.
@@ -260,6 +265,8 @@ class Verification:
             region.
         parts_skipped: the matches that are not among them.
         forms: each requantisation and quantised sum of the hosts', with the proof of what it is computed in.
+        consented: the matches that are rounded otherwise by consent, beside what the model says.
+        drifts: the outputs and states of a model with such matches, beside what the model says.
     """
 
     kernels: tuple[KernelCheck, ...]
@@ -273,6 +280,8 @@ class Verification:
     parts: tuple[KernelCheck, ...] = ()
     parts_skipped: tuple[PartSkipped, ...] = ()
     forms: tuple[FormCheck, ...] = ()
+    consented: tuple[ConsentCheck, ...] = ()
+    drifts: tuple[Drift, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -281,7 +290,8 @@ class Verification:
             check.difference for check in self.outputs
         ]
         unproven = any(form.wrong for form in self.forms)
-        return all(one.ok for one in differences) and not self.overruns and not self.stops and not unproven
+        within = all(check.ok for check in self.consented)
+        return within and all(one.ok for one in differences) and not self.overruns and not self.stops and not unproven
 
     @property
     def frames(self) -> int:

@@ -6,6 +6,10 @@ that causes it and nowhere else. What that does not see shows in the outputs: th
 same (else its plan of memory is wrong), and agree with the references of the model as it was imported (else a pass
 before the kernels changed its meaning).
 
+What the user let be rounded otherwise is in the references that kernels and outputs are compared with: an accelerator
+has to compute its fixed points exactly. How far these are off from what the model says is looked at apart, match by
+match on the same operands, and is within the bound that was computed beforehand, or it is wrong.
+
 It is fed several samples, the ends of its inputs' ranges among them, and at the end the first one again: what a driver
 keeps from one run to the next shows there. Then each kernel is driven by itself to the ends of its operands' ranges. In
 a model that keeps something itself, the samples are the frames of one stream. In each, everything begins with the state
@@ -24,7 +28,7 @@ result, and so is a write beside the buffers, between which bytes of nobody's ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..artifact import Artifact
@@ -40,6 +44,7 @@ from .inspected import Inspected, runs_of
 from .operands import rounded
 from .oracles import Oracle
 from .parts import Parts
+from .requantized import ConsentChecks, Drifts
 from .samples import Sample, Score, rolled
 from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
 from .verify_loops import verify_lowered
@@ -132,8 +137,10 @@ class _Comparison:
             tell("compile the matches of merged regions by themselves")
         self.parts = Parts(self.inspected, members, isolation)
         self.runs = runs_of(artifact, isolation)
-        self.checks, self.score = KernelChecks(), Score()
+        self.checks, self.score, self.drifts = KernelChecks(), Score(), Drifts()
+        self.consented = ConsentChecks(self.inspected)
         self.outputs: list[OutputCheck] = []
+        self._own_states: dict[str, np.ndarray] = {}
         self.stops: list[StepStop] = []
 
     def run(self, samples: Sequence[Sample], oracle: tuple[str, Oracle] | None) -> Verification:
@@ -149,6 +156,7 @@ class _Comparison:
             inspected.check(self.checks, sample.name)
             if whole:
                 self.parts.check(sample.name)
+                self.consented.check(sample.name)
             got = self._fed(sample) if whole else None
             if got is None:
                 if not states:
@@ -159,10 +167,10 @@ class _Comparison:
             given = list(sample.inputs.values())
             self.outputs += check_outputs(got, found, "inspected", frame=number)
             self.outputs += check_outputs(after, found_states, "inspected", "state", number)
-            self.outputs += _References(self.form, given, before).check(got, after, number)
+            said = self._check_meaning(given, before, got, after, number)
             if oracle is not None:
                 theirs = dict(zip(got, oracle[1](given), strict=True))
-                self.outputs += check_outputs(got, theirs, oracle[0], frame=number)
+                self.outputs += check_outputs(said, theirs, oracle[0], frame=number)
             self.score.add(sample, got)
             first = first or got
         if first and not self.stops and not inspected.stops:
@@ -182,7 +190,36 @@ class _Comparison:
             self.parts.found,
             tuple(self.parts.skipped),
             tuple(check_forms(inspected.fused)),
+            self.consented.all,
+            self.drifts.all,
         )
+
+    def _check_meaning(
+        self,
+        given: Sequence[np.ndarray],
+        before: Mapping[str, np.ndarray],
+        got: Mapping[str, np.ndarray],
+        after: Mapping[str, np.ndarray],
+        frame: int,
+    ) -> Mapping[str, np.ndarray]:
+        """Compare outputs and new states with the references of the model; gives the outputs that another runtime
+        should give: the artifact's, unless something in it is rounded otherwise by consent."""
+        said, placement = _References(self.form, given, before), self.inspected.placement
+        if not self.consented.all or placement is None:
+            self.outputs += said.check(got, after, frame)
+            return got
+        placed, canonical = (_References(form, given, before) for form in (placement.module, placement.source))
+        self.outputs += placed.check(got, after, frame, "consented")
+        self.outputs += said.check(*canonical.named(got, after), frame, "canonical")
+        outputs, states = said.named(got, after)
+        self.drifts.add("output", got, outputs)
+        self.drifts.add("state", after, states)
+        if not before:
+            return outputs
+        # Another runtime keeps its own states: those of a model in which nothing was rounded otherwise.
+        own = _References(self.form, given, self._own_states or before).named(got, after)
+        self._own_states = dict(own[1])
+        return own[0]
 
     def _fed(self, sample: Sample) -> dict[str, np.ndarray] | None:
         """The outputs of the artifact; None where it has crashed."""
@@ -244,19 +281,35 @@ class _References:
         self._results = evaluate(form, self._given)
         self._rounded: tuple[np.ndarray, ...] | None = None
 
+    def named(
+        self, outputs: Iterable[str], states: Iterable[str]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The outputs and the new states by their names, of which those of the outputs come in the model's order."""
+        sides = self._places(outputs)
+        results = [{name: self._results[place] for name, place in side.items()} for side in sides]
+        return results[0], {name: results[1][name] for name in states}
+
+    def _places(self, outputs: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
+        """Where outputs and new states are among the results."""
+        found = dict(zip(outputs, self._signature.of_outputs(range(len(self._results))), strict=True))
+        return found, {state.name: state.output for state in self._signature.states}
+
     def check(
-        self, got: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray], frame: int
+        self,
+        got: Mapping[str, np.ndarray],
+        states: Mapping[str, np.ndarray],
+        frame: int,
+        against: str = "references",
     ) -> tuple[OutputCheck, ...]:
-        """The outputs and the new states of the artifact beside them."""
-        outputs = dict(zip(got, self._signature.of_outputs(range(len(self._results))), strict=True))
-        kept = {state.name: state.output for state in self._signature.states}
+        """Outputs and new states beside them."""
+        outputs, kept = self._places(got)
         checks: tuple[OutputCheck, ...] = ()
         sides: tuple[tuple[Role, Mapping[str, np.ndarray], Mapping[str, int]], ...]
         sides = ("output", got, outputs), ("state", states, kept)
         for role, arrays, places in sides:
             expected = {name: self._results[places[name]] for name in arrays}
             again = lambda name, places=places: self._again()[places[name]]  # noqa: E731 - as short as its use
-            checks += check_outputs(arrays, expected, "references", role, frame, again)
+            checks += check_outputs(arrays, expected, against, role, frame, again)
         return checks
 
     def _again(self) -> tuple[np.ndarray, ...]:

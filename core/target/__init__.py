@@ -1,5 +1,6 @@
 """Targets: what hardware there is, as kinds with typed attributes."""
 
+from ..rounding import FixedPointForm
 from .forms import parse_target, read_target, read_targets
 from .kind import Alias, Attribute, AttributeType, TargetKind, Value
 from .limits import Limits
@@ -11,6 +12,7 @@ __all__ = [
     "Alias",
     "Attribute",
     "AttributeType",
+    "FixedPointForm",
     "Limits",
     "ListOf",
     "MapOf",

@@ -17,6 +17,7 @@ from .attribute import Attribute
 from .values import AttributeType, ListOf, Value, is_attribute_name, is_keyword, is_name, shown, suggest
 
 if TYPE_CHECKING:
+    from ..rounding import FixedPointForm
     from .limits import Limits
     from .quantised import QuantisedForm
     from .target import Target
@@ -53,6 +54,9 @@ class TargetKind:
             ``float64`` (the CPU computes with these); other names are the kind's own.
         quantised: how models are quantised for an accelerator, or what says so of a target; None for one that says
             nothing of it, for which models are quantised as `QuantisedForm` is by default.
+        fixed_point: the arithmetic by which an accelerator scales sums, or what says so of a target: with
+            ``--requantize fixed-point`` it is offered layers with float scales in it. None for an accelerator that is
+            to be offered what the model says and nothing else.
 
     Raises:
         PluginError: the declaration contradicts itself.
@@ -69,6 +73,7 @@ class TargetKind:
     canonicalise: Callable[[Target], Mapping[str, object]] | None = None
     features: Callable[[Target], frozenset[str]] | None = None
     quantised: QuantisedForm | Callable[[Target], QuantisedForm] | None = None
+    fixed_point: FixedPointForm | Callable[[Target], FixedPointForm | None] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -79,6 +84,7 @@ class TargetKind:
         self._require(not (self.is_host and self.default_host), "a host has no default host")
         self._require(self.is_host or self.features is None, "features are of hosts, and it is none")
         self._require(not (self.is_host and self.quantised), "a host takes models of any form, and says none")
+        self._require(not (self.is_host and self.fixed_point), "a host computes what the model says: no fixed_point")
         names = [name for attribute in self.attributes for name in attribute.names]
         for name in names:
             self._require(names.count(name) == 1, f"attribute {name!r} is declared twice")

@@ -42,6 +42,7 @@ def metadata_of(
         "buffers": plain(buffer_records(program, memory)),
         "devices": [plain(device_record(known[label], program, memory)) for label in program.devices],
         "calls": plain(tuple(call_records(program, known, "c"))),
+        "requantize": None,
         "compile": {
             "hosts": [
                 {

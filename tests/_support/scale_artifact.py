@@ -85,7 +85,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 8,
+    "schema_version": 9,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -111,6 +111,7 @@ METADATA: dict[str, Any] = {
         {**PLACED, "name": "y", "role": "output", "dtype": "int32", "pool": None, "offset": None, "bytes": 16},
     ],
     "devices": [],
+    "requantize": None,
     "calls": [
         {
             "kernel": "scale_mul_0",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
-from uma.target import Attribute, QuantisedForm, Target, TargetKind
+from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
@@ -51,6 +51,8 @@ KIND = TargetKind(
     help="an int8 matrix unit of 8x8, the accelerator to copy",
     device_type="npu",
     quantised=QuantisedForm(scales="power-of-two"),
+    # Of its roundings that which is nearest to floats.
+    fixed_point=FixedPointForm("even"),
 )
 
 FAULTS = {

@@ -21,7 +21,7 @@ from uma.hookspecs import (
     hookimpl,
 )
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, QuantisedForm, Target, TargetKind
+from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
@@ -45,6 +45,8 @@ KIND = TargetKind(
     help="an int8 accelerator that executes commands from memory, the second one to copy",
     device_type="npu",
     quantised=QuantisedForm(scales="power-of-two"),
+    # Of its roundings that which is nearest to floats; what it adds and averages is as in TFLite.
+    fixed_point=FixedPointForm("even", additions=True, averages=True),
 )
 
 FAULTS = {

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from uma.hookspecs import Cost, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Alias, Target, TargetKind
+from uma.target import Alias, FixedPointForm, Target, TargetKind
 
 from .machine import ATTRIBUTES, Machine, check_target
 
@@ -50,6 +50,7 @@ KIND = TargetKind(
     device_type="npu",
     default_host="c",
     canonicalise=check_target,
+    fixed_point=FixedPointForm("up", additions=True, averages=True),
 )
 
 VELA = TargetKind(
@@ -59,6 +60,8 @@ VELA = TargetKind(
     device_type="npu",
     default_host="c",
     canonicalise=check_target,
+    # TFLite's, which is all that its files can say.
+    fixed_point=FixedPointForm("double", additions=True, averages=True),
 )
 
 ALIAS = Alias("ethosu", "ethosu_like", help="ethosu_like, beside a host")

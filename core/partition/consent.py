@@ -1,0 +1,59 @@
+"""Consent to another rounding: which layers may be offered to accelerators in their own fixed points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Consent", "Consented"]
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What may be rounded otherwise.
+
+    Args:
+        everything: whether all may of which nothing else is said.
+        layers: of single layers whether they may.
+        said: how it was said, for people: ``fixed-point``, ``conv1=fixed-point``.
+    """
+
+    everything: bool = True
+    layers: Mapping[str, bool] = field(default_factory=dict)
+    said: tuple[str, ...] = ("fixed-point",)
+
+    def covers(self, layers: Iterable[str]) -> bool:
+        """Whether an op of these layers may be rounded otherwise: none of them is kept as it is, and one is named,
+        or everything may be."""
+        told = [self.layers[layer] for layer in layers if layer in self.layers]
+        return all(told) if told else self.everything
+
+
+@dataclass(frozen=True)
+class Consented:
+    """What an accelerator took in a form of its own.
+
+    Args:
+        layers: of the model.
+        owner: the accelerator's label.
+        what: ``requantisation``, ``addition`` or ``average``.
+        rounding: how it rounds now.
+        bound: how many steps its result may be off from what it was, for the same operands.
+    """
+
+    layers: tuple[str, ...]
+    owner: str
+    what: str
+    rounding: str
+    bound: int
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            "layers": list(self.layers),
+            "owner": self.owner,
+            "what": self.what,
+            "rounding": self.rounding,
+            "bound": self.bound,
+        }
