@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from tests._support.fuzz import fuzz
 from tests._support.onnx_builder import OnnxBuilder
 from tests._support.onnx_suite import load as load_cases
@@ -104,6 +104,22 @@ _NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2*
 _REALS = (float("nan"), float("inf"), -1.0, 0.0, 1e-45, 3e38)
 
 
+def _narrow() -> bytes:
+    """Elements of 16 and 4 bits, a transform, regions, and a convolution whose taps move."""
+    rng = np.random.default_rng(0)
+    b = OnnxBuilder(22)
+    x = b.input("x", [1, 2, 4, 4], "float16")
+    weight = helper.make_tensor("w", onnx.TensorProto.INT4, [2, 2, 3, 3], rng.integers(-8, 8, 36).tolist())
+    b.initializers.append(weight)
+    w = b.node("DequantizeLinear", "w", b.constant(0.1, "float16"))
+    y = b.node("DeformConv", x, w, b.constant(rng.standard_normal((1, 18, 2, 2)), "float16"))
+    regions = b.constant([[0, 0, 2, 2], [1, 1, 3, 3]], "float16"), b.constant([0, 0], "int64")
+    y = b.node("RoiAlign", y, *regions, output_height=2, sampling_ratio=1)
+    y = b.node("DFT", b.node("Cast", y, to=1), b.constant(3, "int64"), b.constant(2, "int64"), onesided=1)
+    grid = b.node("AffineGrid", b.input("t", [1, 2, 3]), b.constant([1, 1, 2, 2], "int64"))
+    return b.model(y, grid, b.node("Cast", w, to=16)).SerializeToString()
+
+
 def _recurrent() -> bytes:
     """Layers over time, both ways, and an attention, whose operator is its body."""
     rng = np.random.default_rng(3)
@@ -187,7 +203,7 @@ def _controlled() -> bytes:
 
 @functools.cache
 def seeds() -> tuple[bytes, ...]:
-    return _quantised(), _shapes(), _floats(), _composed(), _recurrent(), _controlled()
+    return _quantised(), _shapes(), _floats(), _composed(), _recurrent(), _controlled(), _narrow()
 
 
 def test_the_seeds_are_right() -> None:

@@ -23,6 +23,7 @@ from ..model import ImportedModel, clean_text, variable_names
 from ..simplified import Simplified
 from ..states import keep_states
 from .activations import ACTIVATIONS
+from .areas import AREAS
 from .arith import ARITH
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
@@ -30,6 +31,8 @@ from .control import branches, loop, scan_loop
 from .custom import convert_custom
 from .einsum import EINSUM
 from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
+from .fourier import FOURIER
+from .framing import FRAMING
 from .functions import MAX_TURNS, Body, branch, expanded, function_body, scan, scan_form, schema_body
 from .gather import GATHER
 from .integers import INTEGERS, MICROSOFT
@@ -60,9 +63,12 @@ __all__ = ["CONVERTERS", "from_onnx"]
 
 CONVERTERS: Mapping[str, Converter] = {
     **ACTIVATIONS,
+    **AREAS,
     **ARITH,
     **COMPOSED,
     **EINSUM,
+    **FOURIER,
+    **FRAMING,
     **INTEGERS,
     **LOSSES,
     **GATHER,

@@ -8,12 +8,13 @@ begins) the parameter is an operand.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError
-from ...relay.expr import Expr, const
+from ...relay.expr import Constant, Expr, const
 from ...relay.ops.common import normalise_axis
 from .context import Context, Converter, Value
 
@@ -176,7 +177,7 @@ def _numbers(c: Context, count: int) -> Expr:
     return const(np.arange(count))
 
 
-def _number(value: int) -> Expr:
+def _number(value: int) -> Constant:
     import numpy as np
 
     return const(np.array(value, np.int64))
@@ -198,6 +199,79 @@ def _resize(converter: Converter) -> Converter:
     def convert(c: Context) -> Value | Sequence[Value]:
         kept = c.node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
         return (converter if kept or _any_computed(c, (1,)) else _among(3, _sizes)(converter))(c)
+
+    return convert
+
+
+def _is_number(c: Context, parameter: Expr, candidate: np.ndarray) -> Expr:
+    """Whether a run-time integer is that of ``candidate``."""
+    return c.call("equal", c.reshape(c.cast(parameter, "int64"), ()), _number(candidate.item()))
+
+
+def _is_axis(c: Context, parameter: Expr, candidate: np.ndarray) -> Expr:
+    """Whether a run-time axis, which may count from the end, is that of ``candidate``."""
+    axis = _wrapped(c, c.reshape(c.cast(parameter, "int64"), ()), _rank_of_data(c))
+    return c.call("equal", axis, _number(candidate.item()))
+
+
+def _one_axis(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
+    for axis in range(_rank_of_data(c) - 1):
+        yield _number(axis).data
+
+
+def _lengths(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
+    """Of transforms: as many elements as the result has, or twice as many, along one of its dimensions."""
+    found = {n for extent in _declared(c) for n in (extent, 2 * extent - 2, 2 * extent - 1) if n > 0}
+    return (_number(n).data for n in sorted(found))
+
+
+def _steps(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
+    """From frame to frame."""
+    extent, frames = c.value(0).shape[1], _declared(c)[1]
+    # (That of one frame makes no difference.)
+    steps = range(1, min(extent, 1 << 12) + 1) if frames > 1 else (1,)
+    return (_number(step).data for step in steps if (frames - 1) * step < extent)
+
+
+def _transform(converter: Converter) -> Converter:
+    def convert(c: Context) -> Value | Sequence[Value]:
+        if c.has(2) and not c.is_known(2):
+            return _among(2, _one_axis, _is_axis)(converter)(c)
+        return _among(1, _lengths, _is_number)(converter)(c)
+
+    return convert
+
+
+def _frames(converter: Converter) -> Converter:
+    def convert(c: Context) -> Value | Sequence[Value]:
+        inner = _among(1, _steps, _is_number)(converter) if not c.is_known(1) else converter
+        return _among(3, _lengths, _is_number)(inner)(c) if c.has(3) and not c.is_known(3) else inner(c)
+
+    return convert
+
+
+def _blocks(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
+    """Of Col2Im: as many elements as the data has of each channel of the result."""
+    taps, rank = c.value(0).shape[1] // _declared(c)[1], len(_declared(c)) - 2
+    divisors = [n for n in range(1, taps + 1) if taps % n == 0]
+    for block in itertools.product(divisors, repeat=rank):
+        if math.prod(block) == taps:
+            yield _integers(block)
+
+
+def _are_numbers(c: Context, parameter: Expr, candidate: np.ndarray) -> Expr:
+    same = c.call("equal", c.cast(parameter, "int64"), const(candidate))
+    return c.call("equal", c.call("sum", c.cast(same, "int64"), axis=(0,)), _number(candidate.size))
+
+
+def _space(c: Context, parameter: Expr) -> Iterable[np.ndarray]:
+    yield _integers(_declared(c)[2:])
+
+
+def _image(converter: Converter) -> Converter:
+    def convert(c: Context) -> Value | Sequence[Value]:
+        inner = _among(2, _blocks, _are_numbers)(converter) if not c.is_known(2) else converter
+        return _among(1, _space)(inner)(c) if not c.is_known(1) else inner(c)
 
     return convert
 
@@ -331,11 +405,15 @@ _REDUCTIONS = (
 )
 
 _FIXED: Mapping[str, tuple[tuple[int, ...], Callable[[Converter], Converter]]] = {
+    "Col2Im": ((1, 2), _image),
+    "DFT": ((1, 2), _transform),
     "Expand": ((1,), _among(1, _shape)),
+    "MaxUnpool": ((2,), _among(2, _shape)),
     "OneHot": ((1,), _among(1, _count_along_axis)),
     **dict.fromkeys(_REDUCTIONS, ((1,), _among(1, _sets_of_axes(_rank_of_data), _are_axes))),
     "Reshape": ((1,), _among(1, _shape)),
     "Resize": ((3,), _resize),
+    "STFT": ((1, 3), _frames),
     "Split": ((1,), _among(1, _parts)),
     "Squeeze": ((1,), _among(1, _sets_of_axes(_rank_of_data))),
     "Tile": ((1,), _among(1, _times)),
