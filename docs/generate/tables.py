@@ -85,7 +85,7 @@ def operators() -> str:
             "An operator that is not in the table and has a function body in ONNX, as `Attention` has, is read as that "
             "body; so are functions of the model, the branch of an `If` that a constant decides, and a `Scan` of up to "
             f"{MAX_TURNS} turns. Layers keep the name of the node.\n",
-            "Tensors of `float16`, `bfloat16`, `int4`, `uint4`, `int2` and `uint2` are taken wherever ONNX allows them. "
+            "Tensors of `float16`, `bfloat16`, `int4`, `uint4`, `int2` and `uint2` are taken wherever ONNX has them. "
             "Inputs and outputs of a model are `float16` (in C `uint16_t`), the bits of a `bfloat16` as `uint16`, and "
             "small integers one to a byte; constants are widened when the model is read. Each operator computes in "
             "`float32` and rounds its result, halves to even; `Softmax` does so at each of its steps, as ONNX's "
