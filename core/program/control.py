@@ -3,12 +3,22 @@ and how long what they use is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .program import Buffer, Call, Else, End, If, Loop, Program, Step, Wait, arguments
 
-__all__ = ["Block", "blocks", "condition_uses", "extended", "flow_faults", "has_control", "live_after", "shape_faults"]
+__all__ = [
+    "Block",
+    "Ways",
+    "blocks",
+    "condition_uses",
+    "extended",
+    "flow_faults",
+    "has_control",
+    "live_after",
+    "shape_faults",
+]
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,33 @@ def blocks(steps: Sequence[Step]) -> tuple[Block, ...]:
             begin, middle = open_.pop()
             found.append(Block(begin, middle, position, isinstance(steps[begin], Loop)))
     return tuple(found)
+
+
+class Ways:
+    """Where a run goes from step to step.
+
+    Args:
+        steps: well-formed ones.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self.blocks = {block.begin: block for block in blocks(steps)}
+        self._behind = {block.end: block.begin for block in self.blocks.values() if block.is_loop}
+        self._behind |= {b.middle: b.end + 1 for b in self.blocks.values() if b.middle is not None}
+
+    def next(self, position: int, holds: Callable[[str], bool]) -> int:
+        """The position of the step behind another one.
+
+        Args:
+            position: of a step that was run.
+            holds: whether a condition, by its buffer, is true.
+        """
+        step = self._steps[position]
+        if isinstance(step, (If, Loop)) and not holds(step.condition):
+            block = self.blocks[position]
+            return (block.end if block.middle is None else block.middle) + 1
+        return self._behind.get(position, position + 1)
 
 
 def shape_faults(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,8 @@ from ..errors import UsageError
 from ..lowering.members import Members
 from ..pipeline.driver import LoadedModel, make_artifact
 from ..pipeline.stages import Build
-from ..program import Call, Program, plan
+from ..program import Call, Loop, Program, Wait, plan
+from ..program.control import Ways
 from ..program.program import arguments
 from ..tir.form.interp import interpret
 from ..tir.form.nodes import Copy, Exec, For, If, PrimFunc, Stmt
@@ -45,6 +46,9 @@ __all__ = ["verify_lowered"]
 
 _MAX_WORK = 10**8
 """Operations that the interpreter is asked for in all: about half a minute."""
+
+_MAX_TURNS = 200
+"""Of all loops together that are run step by step for one sample."""
 
 
 def verify_lowered(
@@ -129,37 +133,62 @@ class _Steps:
 
         for name, array in sample.inputs.items():
             np.copyto(self.runs.inputs[name], array)
-        for position, step in enumerate(self.program.steps):
-            function = self.program.functions[step.function] if isinstance(step, Call) else None
-            given: dict[str, np.ndarray] = {}
-            if isinstance(step, Call) and isinstance(function, PrimFunc) and self.work[step.function] <= self.left:
-                self.left -= self.work[step.function]
-                for param, name in arguments(self.program, step):
-                    if param.role in ("input", "constant"):
-                        given[param.buffer.name] = self.array(name).reshape(param.buffer.shape).copy()
-            else:
-                function = None
-            outcome = self.runs.run([position])
-            kernel = step.function if isinstance(step, Call) else f"wait_{step.queue}"
-            layers = step.layers if isinstance(step, Call) else ()
-            label = step.device or (step.host if isinstance(step, Call) else None)
-            if not isinstance(outcome, list):
-                self.stops.append(StepStop(position, kernel, layers, label, outcome.reason, sample.name))
+        ways, position, looped = Ways(self.program.steps), 0, 0
+        while (at := position) < len(self.program.steps):
+            step = self.program.steps[at]
+            if isinstance(step, Loop):
+                looped += 1
+                if looped > _MAX_TURNS:  # what is left of it at once
+                    position = ways.blocks[at].end + 1
+                    if not self.run_block(list(range(at, position)), sample):
+                        return False
+                    continue
+            position = ways.next(at, lambda name: bool(self.array(name).reshape(())))
+            if not isinstance(step, (Call, Wait)):
+                continue
+            if not self.step(at, step, sample):
                 return False
-            for row in outcome:
-                made = Overrun(position, kernel, layers, label, _beside(row), sample.name)
-                self.overruns.setdefault((position, row.below, row.above), made)
-            if isinstance(step, Call) and isinstance(function, PrimFunc):
-                self.compared.add(position)
-                expected = interpret(function, given)
-                for param, name in arguments(self.program, step):
-                    if param.role == "output":
-                        got = self.array(name).reshape(param.buffer.shape)
-                        wanted = expected[param.buffer.name]
-                        difference = compare(got, wanted)
-                        sides = None if difference.ok else Sides(tuple(given.values()), got.copy(), wanted)
-                        check = KernelCheck(kernel, label, layers, difference, sides, sample.name)
-                        self.checks.add(f"{position} {name}", check)
+        return True
+
+    def run_block(self, block: list[int], sample: Sample) -> bool:
+        """Run the steps of a loop, which are not compared; False where one of them crashed."""
+        outcome = self.runs.run(block)
+        if not isinstance(outcome, list):
+            self.stops.append(StepStop(outcome.step, "loop", (), None, outcome.reason, sample.name))
+        return isinstance(outcome, list)
+
+    def step(self, position: int, step: Call | Wait, sample: Sample) -> bool:
+        """Run one step, and compare what it gives; False where it crashed."""
+        function = self.program.functions[step.function] if isinstance(step, Call) else None
+        given: dict[str, np.ndarray] = {}
+        if isinstance(step, Call) and isinstance(function, PrimFunc) and self.work[step.function] <= self.left:
+            self.left -= self.work[step.function]
+            for param, name in arguments(self.program, step):
+                if param.role in ("input", "constant"):
+                    given[param.buffer.name] = self.array(name).reshape(param.buffer.shape).copy()
+        else:
+            function = None
+        outcome = self.runs.run([position])
+        kernel = step.function if isinstance(step, Call) else f"wait_{step.queue}"
+        layers = step.layers if isinstance(step, Call) else ()
+        label = step.device or (step.host if isinstance(step, Call) else None)
+        if not isinstance(outcome, list):
+            self.stops.append(StepStop(position, kernel, layers, label, outcome.reason, sample.name))
+            return False
+        for row in outcome:
+            made = Overrun(position, kernel, layers, label, _beside(row), sample.name)
+            self.overruns.setdefault((position, row.below, row.above), made)
+        if isinstance(step, Call) and isinstance(function, PrimFunc):
+            self.compared.add(position)
+            expected = interpret(function, given)
+            for param, name in arguments(self.program, step):
+                if param.role == "output":
+                    got = self.array(name).reshape(param.buffer.shape)
+                    wanted = expected[param.buffer.name]
+                    difference = compare(got, wanted)
+                    sides = None if difference.ok else Sides(tuple(given.values()), got.copy(), wanted)
+                    check = KernelCheck(kernel, label, layers, difference, sides, sample.name)
+                    self.checks.add(f"{position} {name}", check)
         return True
 
     def feed_whole(self, sample: Sample, number: int) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.program import Buffer, Call, If, Loop, Program
-from uma.program.control import blocks
+from uma.program import Buffer, Call, Program
+from uma.program.control import Ways
 from uma.tir.form import nodes as tir
 from uma.tir.form.interp import interpret
 
@@ -111,15 +111,10 @@ def interpret_program(
     buffers = {buffer.name: buffer for buffer in program.buffers}
     values = {buffer.name: np.frombuffer(buffer.data, buffer.dtype) for buffer in program.buffers if buffer.data}
     values.update({**inputs, **(states or {})})
-    ends, position = {block.begin: block for block in blocks(program.steps)}, 0
-    back = {block.end: block.begin for block in ends.values() if block.is_loop}
-    over = {block.middle: block.end + 1 for block in ends.values() if block.middle is not None}
+    ways, position = Ways(program.steps), 0
     while position < len(program.steps):
-        at, step = position, program.steps[position]
-        position = back.get(at, over.get(at, at + 1))
-        if isinstance(step, (If, Loop)) and not values[step.condition].reshape(()):
-            block = ends[at]
-            position = (block.end if block.middle is None else block.middle) + 1
+        step = program.steps[position]
+        position = ways.next(position, lambda name: bool(values[name].reshape(())))
         if not isinstance(step, Call):
             continue
         function = program.functions[step.function]

@@ -47,6 +47,16 @@ def test_a_wrong_kernel_in_a_body_is_named(
     assert differing == [[layer]]
 
 
+@pytest.mark.parametrize("turns", [5, 400])
+def test_a_form_that_was_lowered_is_run_turn_by_turn(uma: Uma, tmp_path: Path, turns: int) -> None:
+    """The first turns; what is left of a long loop is run at once."""
+    (tmp_path / "m.py").write_text(EXAMPLE.replace("const(5, int32)", f"const({turns}, int32)"))
+    (tmp_path / "lowered.py").write_text(uma("build", "m.py", "--target", "c", "--stop-after", "flatten").out)
+    done = uma("verify", "lowered.py", "--target", "c", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert not done.json["skipped"] and not done.json["stops"] and len(done.json["kernels"]) > 8
+
+
 def test_each_op_of_a_body_is_explained(uma: Uma) -> None:
     done = uma("explain", "m.py", "--target", "ultra_trail", "--json")
     assert done.code == 0

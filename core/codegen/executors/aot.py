@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...program import Buffer, Call, Else, End, If, Loop, Wait
+from ...program.control import blocks
 from ...program.program import arguments as passed
 from ...tir.form import ctext
 from ..coherence import arrived
@@ -31,6 +32,7 @@ class Aot:
 
     def __init__(self, model: Emission) -> None:
         self.model = model
+        self._blocks = blocks(model.program.steps)
 
     @property
     def included(self) -> tuple[str, ...]:
@@ -67,17 +69,39 @@ class Aot:
 
     def _way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
         """The lines by which a branch or a loop begins or ends."""
-        if isinstance(step, (If, Loop)):
-            what = "if" if isinstance(step, If) else "while"
+        if self.model.stepwise:
+            yield from self._stepwise_way(position, step)
+        elif isinstance(step, (If, Loop)):
             yield ""
             yield f"/* step {position} */"
-            begins = "".join(f"{line} {{ " for line in self._begins(position))
-            yield f"{begins}{what} (*{self._argument(self.model.buffers[step.condition])}) {{"
+            what = "if" if isinstance(step, If) else "while"
+            yield f"{what} (*{self._argument(self.model.buffers[step.condition])}) {{"
+            yield f"    UMA_STEP_ENDS({position});"
+        else:
+            yield "} else {" if isinstance(step, Else) else "}"
+
+    def _stepwise_way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
+        """The same where single steps can be run: steps within a branch or a loop that is not wanted itself are gone
+        through once, both sides of a branch."""
+        begin = next(b.begin for b in self._blocks if position in (b.begin, b.middle, b.end))
+        if isinstance(step, (If, Loop)):
+            flag = f"*{self._argument(self.model.buffers[step.condition])}"
+            yield "{"
+            yield f"int32_t way_{position} = 2;"
+            yield ""
+            value = f"{flag} ? 1 : 0" if isinstance(step, If) else "1"
+            yield f"UMA_STEP_BEGINS({position}) way_{position} = {value};"
+            if isinstance(step, If):
+                yield f"if (way_{position} != 0) {{"
+            else:
+                yield f"while (way_{position} == 1 ? {flag} != 0 : (way_{position} -= 2) == 0) {{"
             yield f"    UMA_STEP_ENDS({position});"
         elif isinstance(step, Else):
-            yield "} else {"
+            yield "}"
+            yield f"if (way_{begin} != 1) {{"
         else:
-            yield "} }" if self.model.stepwise else "}"
+            yield "}"
+            yield "}"
 
     def _call(self, position: int, step: Call) -> Iterator[str]:
         model = self.model

@@ -70,7 +70,7 @@ uma_status uma_ways_run(const uma_graph *graph, const uma_way *ways, const uma_g
     UMA_RUN_BEGINS();
     while (position < graph->n_steps) {
         const uma_graph_step *const step = &graph->steps[position];
-        int32_t code = step->device == UMA_WAY; /* what is not run leads elsewhere */
+        int32_t code = 0; /* what is not run leads to the next step */
         uint32_t i;
 
         for (i = 0; i < step->n_operands; i++) memory->operands[i] = uma_ways_address(memory, *operand++);
