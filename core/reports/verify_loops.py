@@ -47,7 +47,7 @@ __all__ = ["verify_lowered"]
 _MAX_WORK = 10**8
 """Operations that the interpreter is asked for in all: about half a minute."""
 
-_MAX_TURNS = 200
+_MAX_TURNS = 20
 """Of all loops together that are run step by step for one sample."""
 
 

@@ -36,7 +36,7 @@ def check(module: IRModule, seed: int = 0) -> Program:
     return program
 
 
-@pytest.mark.parametrize("seed", (0, 3, 5, 11, 15, 17))
+@pytest.mark.parametrize("seed", (3, 11))
 def test_random_control_flow(seed: int) -> None:
     check(random_module(seed), seed)
 

@@ -54,7 +54,7 @@ def test_what_cannot_be_built(what: str, make: object) -> None:
 def test_the_text_is_read_as_what_it_was_printed_from() -> None:
     module = parse_module(EXAMPLE)
     assert print_module(module)[0] == EXAMPLE
-    for seed in range(20):
+    for seed in range(5):
         module = random_module(seed)
         text, constants = print_module(module)
         assert parse_module(text, constants) == module

@@ -28,7 +28,10 @@ def test_the_kernels_of_branches_and_turns_are_compared(uma: Uma) -> None:
     assert layers.count(("product",)) == layers.count(("sum",)) == 1 and len(layers) == 5
 
 
-@pytest.mark.parametrize(("wrong", "right", "layer"), [("add_1", "multiply", "sum"), ("multiply", "add_1", "product")])
+@pytest.mark.parametrize(
+    ("wrong", "right", "layer"),
+    [("add_1", "multiply", "sum"), pytest.param("multiply", "add_1", "product", marks=pytest.mark.soak)],
+)
 def test_a_wrong_kernel_in_a_body_is_named(
     uma: Uma, monkeypatch: pytest.MonkeyPatch, wrong: str, right: str, layer: str
 ) -> None:
@@ -47,7 +50,7 @@ def test_a_wrong_kernel_in_a_body_is_named(
     assert differing == [[layer]]
 
 
-@pytest.mark.parametrize("turns", [5, 400])
+@pytest.mark.parametrize("turns", [5, pytest.param(400, marks=pytest.mark.soak)])
 def test_a_form_that_was_lowered_is_run_turn_by_turn(uma: Uma, tmp_path: Path, turns: int) -> None:
     """The first turns; what is left of a long loop is run at once."""
     (tmp_path / "m.py").write_text(EXAMPLE.replace("const(5, int32)", f"const({turns}, int32)"))
@@ -73,7 +76,7 @@ def test_a_layer_of_a_body_stays_with_the_host(uma: Uma) -> None:
     assert "layer 'product' is pinned to 'ultra_trail', and is in a branch or in the body of a loop" in done.err
 
 
-@pytest.mark.parametrize("executor", ["aot", "graph"])
+@pytest.mark.parametrize("executor", ["graph", pytest.param("aot", marks=pytest.mark.soak)])
 def test_a_profile_has_the_steps_of_all_turns(uma: Uma, executor: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.ones(3, np.float32), k=np.ones(3, np.float32))
     done = uma("run", "m.py", "--target", f"c -executor={executor}", "--inputs", "in.npz", "--profile", "--json")
