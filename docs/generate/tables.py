@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from uma.compilers import KNOWN_COMPILERS
 from uma.frontends.onnx.convert import CONVERTERS
@@ -57,6 +59,7 @@ def operators() -> str:
     accelerators = [kind for kind in kinds if not kind[0].is_host]
     taken = {kind.name: _taken(patterns) for kind, patterns in accelerators}
     ops = registered_ops()
+    forms = json.loads((ROOT / "docs" / "generate" / "onnx.json").read_text(encoding="utf-8"))
     tflite = {name: _KNOWN_NOTE if name in KNOWN else _TFLITE_NOTE for name in OPERATORS}
     tflite |= dict.fromkeys(VARIABLE_OPERATORS, "the variables of a model: [state](state.md)")
     tflite |= dict.fromkeys(CONTROL, "other graphs of the file: [control flow](relay.md#control-flow)")
@@ -93,7 +96,13 @@ def operators() -> str:
             "An `If` that a run decides, a `Loop`, and a longer `Scan` become [control flow](relay.md#control-flow), "
             "which hosts run: shapes are the same in both branches and in every turn, and what a loop puts together "
             "from its turns has a constant number of these. The layers within are named after the node: `loop/add`.\n",
-            table(("operator", "of"), [(code(name), onnx[name]) for name in sorted(onnx)]),
+            "Opsets are those in which an operator got the forms that are read. Types are those that its first input "
+            "may have in ONNX's own tests, which were tried; of operators of onnxruntime's, and of those that ONNX "
+            "tests in company only, none is told.\n",
+            table(
+                ("operator", "of", "opsets", "types"),
+                [(code(name), onnx[name], *_onnx_forms(forms.get(name, {}))) for name in sorted(onnx)],
+            ),
             heading(2, "Relay"),
             f"What layers become: {len(ops)} ops. A host runs every one of them. For the accelerators of this "
             "repository the table names the patterns that an op may be a part of; their conditions are what "
@@ -105,6 +114,21 @@ def operators() -> str:
             ),
         ]
     )
+
+
+_KINDS = {
+    "floats": ("bfloat16", "float16", "float32", "float64"),
+    "integers": ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+}
+
+
+def _onnx_forms(row: Mapping[str, Sequence[Any]]) -> tuple[str, str]:
+    """The opsets and the types of an operator, in few words."""
+    types = list(row.get("types", ()))
+    for kind, names in _KINDS.items():
+        if set(names) <= set(types):
+            types = [kind, *(name for name in types if name not in names)]
+    return ", ".join(map(str, row.get("opsets", ()))), ", ".join(types)
 
 
 def _op_row(op: Op, taken: Sequence[Mapping[str, Sequence[str]]]) -> tuple[str, ...]:
