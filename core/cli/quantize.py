@@ -98,13 +98,15 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     out.line("agreement with the float model, over these samples:")
     head = ("output", "same class", "largest difference", "mean difference", "signal to noise")
     out.columns(head, [_told(one) for one in made.agreement])
+    consent = made.offloaded_with_consent
+    more = "" if consent is None else f", {_percent(consent)} with --requantize fixed-point"
     out.line(
-        f"accelerators have {_percent(made.offloaded)} of the multiply-accumulates; of the float model "
+        f"accelerators have {_percent(made.offloaded)} of the multiply-accumulates{more}; of the float model "
         f"{_percent(made.offloaded_before)}"
     )
     for note in made.notes:
         out.line(f"note: {note}")
-    command = _build_command(args, output)
+    command = _build_command(args, output, consent is not None)
     out.line(f"to build it: {command}")
     out.result({**made.record(), "file": str(output), "build": command})
     return 0
@@ -148,9 +150,9 @@ def _percent(share: float) -> str:
     return f"{math.floor(share * 1000) / 10}%"  # rounded up it might look like all
 
 
-def _build_command(args: argparse.Namespace, output: Path) -> str:
+def _build_command(args: argparse.Namespace, output: Path, consent: bool) -> str:
     words = ["uma", "build", str(output)]
     for option in ("target", "shape", "disable_plugin"):
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
-    return shlex.join(words)
+    return shlex.join([*words, "--requantize", "fixed-point"] if consent else words)

@@ -52,6 +52,8 @@ class Quantised:
         agreement: with the float model over these samples, of each output.
         offloaded_before, offloaded: the part of the multiply-accumulates that the target's accelerators have of the
             float model and of this one, 0 to 1.
+        offloaded_with_consent: the part that they have of it where the build lets them round otherwise, by
+            ``requantize="fixed-point"``; None where that is no more.
         notes: what a user may want to know.
     """
 
@@ -63,6 +65,7 @@ class Quantised:
     agreement: tuple[Agreement, ...]
     offloaded_before: float
     offloaded: float
+    offloaded_with_consent: float | None = None
     notes: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -92,6 +95,7 @@ class Quantised:
             "agreement": [one.record() for one in self.agreement],
             "offloaded_before": self.offloaded_before,
             "offloaded": self.offloaded,
+            "offloaded_with_consent": self.offloaded_with_consent,
             "notes": list(self.notes),
         }
 
@@ -198,7 +202,13 @@ def quantize_for(
         say("place")
         before = _offloaded(loaded, members)
         after = _offloaded(load_model(now, members, shapes=shapes), members)
-    return Quantised(loaded.name, content, form, len(samples), excluded, agreement, before, after, tuple(notes))
+        allowed = after
+        if any(member.fixed_point is not None for member in members.accelerators):
+            allowed = _offloaded(load_model(now, members, shapes=shapes, requantize="fixed-point"), members)
+    consent = allowed if allowed > after else None
+    return Quantised(
+        loaded.name, content, form, len(samples), excluded, agreement, before, after, consent, tuple(notes)
+    )
 
 
 def _form(members: Members, scales: Scales | None) -> QuantisedForm:

@@ -77,3 +77,14 @@ def test_a_file_that_is_there_is_replaced(model: Path, uma: Uma) -> None:
     Path("q.onnx").write_text("old")
     assert uma(*GIVEN, "-o", "q.onnx").code == 0
     assert Path("q.onnx").read_bytes()[:3] != b"old"
+
+
+def test_what_consent_brings(uma: Uma, model: Path) -> None:
+    lines = uma(*GIVEN, "--scales", "any", "-o", "q.onnx").out.splitlines()
+    assert lines[-2:] == [
+        "accelerators have 0.0% of the multiply-accumulates, 100.0% with --requantize fixed-point; of the float model "
+        "0.0%",
+        "to build it: uma build q.onnx --target stream_machine --target c --requantize fixed-point",
+    ]
+    built = uma(*shlex.split(lines[-1])[4:], "--no-compile", "--json").json
+    assert [one["macs_share"] for one in built["accelerators"]] == [1.0]

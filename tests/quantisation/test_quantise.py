@@ -88,6 +88,13 @@ def test_any_scales_are_finer(net: Path, usual: Quantised) -> None:
     assert rough.form.scales == "power-of-two" and fine.form.scales == "any"
     assert not all(are_powers_of_two(array) for array in scales_of(fine).values())
     assert (fine.agreement[0].snr_db or 0) > (rough.agreement[0].snr_db or 0)
+    assert (rough.offloaded, rough.offloaded_with_consent) == (1, None)
+    assert fine.offloaded < 1 == fine.offloaded_with_consent
+
+
+def test_an_accelerator_that_takes_fixed_points_only(net: Path) -> None:
+    found = quantize(net, "ethosu_like", DATA)
+    assert found.form.scales == "any" and (found.offloaded, found.offloaded_with_consent) == (0, 1)
 
 
 def test_several_accelerators_have_one_form(net: Path) -> None:
