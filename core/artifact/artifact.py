@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..runtime.emulator import EmulatedModel
     from ..runtime.isolated import IsolatedModel, Isolation
     from ..runtime.native import NativeModel
+    from ..runtime.open_shapes import OpenShapes
     from ..runtime.peaks import Peaks
     from ..runtime.session import ModelSession
 
@@ -227,7 +228,14 @@ class Artifact:
             if self._model is None:
                 made = self._compiled
                 self._model = made.load(made.library()) if self.is_native else made.emulated()
-            return self._model.session()
+            session = self._model.session()
+            session.open_shapes = self._open_shapes()
+            return session
+
+    def _open_shapes(self) -> OpenShapes | None:
+        from ..runtime.open_shapes import OpenShapes
+
+        return OpenShapes.of(self.name, self.record.inputs, self.record.outputs)
 
     def isolated(
         self,
@@ -259,7 +267,8 @@ class Artifact:
 
         Args:
             inputs: input name to array; or one array, for a model with one input; or None, for one without. An array is
-                a numpy array or has ``__dlpack__``, and has exactly the model's shape and dtype.
+                a numpy array or has ``__dlpack__``, and has exactly the model's shape and dtype; an extent that is open
+                may be any in its range.
 
         Returns:
             Output name to array, in the model's order.
@@ -320,6 +329,7 @@ class Artifact:
                 self._session = None
             try:
                 with Session(model) as session:
+                    session.open_shapes = self._open_shapes()
                     outputs = session.run(inputs)
                     since = TicksSince(model)
                     totals = [model.step_ticks()]

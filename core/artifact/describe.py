@@ -13,6 +13,7 @@ from ..program.control import condition_uses, extended
 from ..program.hazards import finish_positions
 from ..program.program import arguments
 from ..relay.extern import Extern
+from ..tir.form.extents import shown
 from .record import (
     BufferRecord,
     CallRecord,
@@ -45,12 +46,15 @@ class Work:
     macs: int
 
 
-def tensor_records(buffers: Sequence[Buffer], identifiers: Mapping[str, str]) -> tuple[TensorRecord, ...]:
+def tensor_records(
+    buffers: Sequence[Buffer], identifiers: Mapping[str, str], held: Mapping[str, str] = MappingProxyType({})
+) -> tuple[TensorRecord, ...]:
     """Inputs, outputs or states.
 
     Args:
         buffers: these, in the model's order.
         identifiers: what the C calls them, by the buffers' names.
+        held: the open extents that they hold, by the buffers' names.
     """
     return tuple(
         TensorRecord(
@@ -59,6 +63,8 @@ def tensor_records(buffers: Sequence[Buffer], identifiers: Mapping[str, str]) ->
             buffer.shape,
             buffer.dtype,
             _quantization(buffer.quantisation),
+            None if buffer.extents is None else shown(buffer.extents),
+            held.get(buffer.name),
         )
         for buffer in buffers
     )

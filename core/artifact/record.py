@@ -76,6 +76,12 @@ class TensorRecord:
         QuantizationRecord | None,
         "real value = scale * (stored value - zero_point); null where the tensor is not quantised.",
     ]
+    extents: Annotated[
+        Annotated[str, Constraint(pattern=r"^[A-Za-z0-9_ ,+*:\[\]-]{1,2000}$")] | None,
+        "Of what has open extents, those of a run, each with its least and largest value: 1, tokens[1:128], 64; the "
+        "shape has the largest. Null where all extents are fixed.",
+    ] = None
+    holds: Annotated[Identifier | None, "The open extent, by its name, that this input holds; else null."] = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from .. import json_record, json_schema
 from ..compilers import KNOWN_COMPILERS, refused_file_names, refused_flags
 from ..errors import ModelError, UsageError
 from ..machines import find_runner
+from ..tir.form.extents import Extent, Symbol, bound, parse_extents, symbols_of
 from .record import METADATA_FILE, SCHEMA_VERSION, ArtifactRecord, BufferRecord, DeviceRecord, HostRecord
 
 __all__ = ["parse_record", "problem", "schema"]
@@ -79,6 +80,7 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
         for field in ("name", "identifier"):
             if _twice(getattr(row, field) for row in rows):
                 yield f"{role} have one {field} twice"
+    yield from _open_problems(record)
     hosts = [host.label for host in record.compile.hosts]
     if _twice(hosts):
         yield "hosts have one label twice"
@@ -97,6 +99,32 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
     if idle := set(labels).difference(call.device for call in record.calls if call.device is not None):
         yield f"no call is for the device {min(idle)!r}"
     yield from _buffer_problems(record)
+
+
+def _open_problems(record: ArtifactRecord) -> Iterator[str]:
+    """What is wrong with open extents."""
+    found: dict[str, Symbol] = {}
+    for row in (*record.inputs, *record.outputs, *record.states):
+        if row.extents is None:
+            continue
+        try:
+            extents = parse_extents(row.extents)
+        except ModelError as error:
+            yield f"{row.name!r}: {error.what}"
+            continue
+        if bound(extents) != row.shape:
+            yield f"{row.name!r} has shape {list(row.shape)} and the extents {row.extents}"
+        if row in record.inputs and any(isinstance(e, Extent) and str(e) != str(e.symbols[0]) for e in extents):
+            yield f"the extents of input {row.name!r} are computed: {row.extents}"
+        for symbol in symbols_of(extents):
+            if found.setdefault(symbol.name, symbol) is not symbol:
+                yield f"extent {symbol.name!r} has other bounds in {row.name!r}"
+    held = [row.holds for row in record.inputs if row.holds is not None]
+    if sorted(held) != sorted(found):
+        yield f"inputs hold the extents {sorted(held)}, and there are {sorted(found)}"
+    for row in record.inputs:
+        if row.holds is not None and (row.dtype, row.shape) != ("int32", (1,)):
+            yield f"input {row.name!r}, which holds an extent, is {row.dtype} {list(row.shape)}"
 
 
 def _host_problems(host: HostRecord) -> Iterator[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..artifact import Artifact, TensorRecord
+    from ..frontends.open_shapes import AskedShape
     from ..lowering.members import Members
     from ..pipeline.driver import LoadedModel
     from ..plugins import PluginHost
@@ -121,7 +122,8 @@ def add_shape_argument(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=1,3,224,224",
         action="append",
         default=[],
-        help="shape of an input whose dimensions the model leaves open; may be repeated",
+        help="shape of an input whose dimensions the model leaves open, or extent of a dimension by its name; an "
+        "extent may be a range, 1..128; may be repeated",
     )
 
 
@@ -261,24 +263,21 @@ def target_text(text: str) -> str:
     return content
 
 
-def shapes(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """The shapes that ``--shape`` gives, by input name.
+def shapes(args: argparse.Namespace) -> dict[str, AskedShape]:
+    """The shapes that ``--shape`` gives, by the name of an input, or of a dimension.
 
     Raises:
         UsageError: one is malformed, or an input has two.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    from ..frontends.open_shapes import read_extent
+
+    found: dict[str, AskedShape] = {}
     for text in args.shape:
         name, _, extents = text.rpartition("=")
-        try:
-            shape = tuple(int(extent) for extent in extents.split(","))
-        except ValueError:
-            shape = ()
-        if not name or not shape or min(shape) < 1:
-            raise UsageError(f"--shape {text!r} is no shape", hint="write NAME=1,3,224,224, all positive")
+        read = [read_extent(extent if name else "", f"--shape {text!r}") for extent in extents.split(",")]
         if name in found:
             raise UsageError(f"--shape gives {name!r} twice")
-        found[name] = shape
+        found[name] = tuple(extent if isinstance(extent, int) else "{}..{}".format(*extent) for extent in read)
     return found
 
 
@@ -391,13 +390,9 @@ def make_inputs(args: argparse.Namespace, declared: Sequence[TensorRecord]) -> d
     Raises:
         UsageError, ModelError: as for `given_inputs`.
     """
-    from ..runtime.tensors import random_array
+    from ..artifact.random_inputs import random_inputs
 
-    given = given_inputs(args, declared)
-    for position, row in enumerate(declared):
-        if row.name not in given:
-            given[row.name] = random_array(row.shape, row.dtype, position)
-    return given
+    return random_inputs(declared, given_inputs(args, declared))
 
 
 def given_inputs(

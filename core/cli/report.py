@@ -56,9 +56,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..artifact.random_inputs import random_inputs
     from ..lowering.blame import blaming_sources
     from ..reports.report import Measured, check_output, make_report, write_report
-    from ..runtime.tensors import random_array
 
     check_output(args.output)
     if args.profile and args.no_compile:
@@ -71,8 +71,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             measured = Measured.sizes_of(artifact)
         if args.profile:
             out.step("profile")
-            inputs = enumerate(artifact.record.inputs)
-            given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
+            given = random_inputs(artifact.record.inputs)
             measured = measured.with_profile(artifact.profile(given, _PROFILED_RUNS), _PROFILED_RUNS)
     out.step("report")
     report = make_report(artifact, measured, build, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..program import Plan, Program
 from ..tir.form.dtype import computes, is_float, is_signed
@@ -77,7 +77,8 @@ def example_text(
  *
 {weights_comment}\
  * {arguments} are the files to read the {len(inputs)} inputs from, then those to write the {len(outputs)} outputs to,
- * as raw bytes. Without {"these" if loads_weights else "arguments"} the inputs are zero.
+ * as raw bytes. Without {"these" if loads_weights else "arguments"} the inputs are zero\
+{", and open extents the largest" if program.symbols else ""}.
  */
 #include <stdio.h>
 {"#include <stdlib.h>" + chr(10) if slots else ""}\
@@ -87,7 +88,7 @@ def example_text(
 
 static {name}_context context;
 {arena}
-{_lines(_arrays(name, (*inputs, *outputs)))}
+{_lines(_arrays(name, (*inputs, *outputs), {buffer.name: symbol.high for symbol, buffer in program.symbols}))}
 {_devices(name, slots) if slots else ""}\
 {_READ_FILE if inputs or loads_weights else ""}{_WRITE_FILE}
 int main(int argc, char **argv)
@@ -150,9 +151,11 @@ def _array(port: Port) -> str:
     return f"{_variable(port)}, sizeof {_variable(port)}"
 
 
-def _arrays(model: str, every: Sequence[Port]) -> Iterator[str]:
+def _arrays(model: str, every: Sequence[Port], values: Mapping[str, int]) -> Iterator[str]:
+    """Memory for inputs and outputs, zeros but for those of one element that have a value."""
     for port in every:
-        yield f"static {port.c_type} {_variable(port)}[{port.macro(model, 'ELEMENTS')}];"
+        value = f" = {{{values[port.buffer.name]}}}" if port.buffer.name in values else ""
+        yield f"static {port.c_type} {_variable(port)}[{port.macro(model, 'ELEMENTS')}]{value};"
 
 
 def _if_files(lines: Sequence[str], needed: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -40,8 +41,10 @@ class Port:
 
     @property
     def type_text(self) -> str:
-        """For example ``int8[1, 10]``."""
-        return f"{self.buffer.dtype}[{', '.join(map(str, self.buffer.shape))}]"
+        """For example ``int8[1, 10]``; ``int8[1, tokens]`` where an extent is open."""
+        extents = self.buffer.extents or self.buffer.shape
+        shown = [_BOUNDS.sub("", str(extent)) for extent in extents]
+        return f"{self.buffer.dtype}[{', '.join(shown)}]"
 
     def macro(self, model: str, what: str) -> str:
         """For example ``kws_INPUT_audio_BYTES``."""
@@ -158,6 +161,7 @@ uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes{
 {_reset(name) if states else ""}\
 /* Runs the model once. Every array is aligned to its element type; outputs overlap neither inputs nor each other.
  * Contexts are independent of each other; one context must not be used by two threads at once.
+{_run_open(program)}\
 {_RUN_DEVICES if slots else ""}\
 {_run_broken(name) if slots and states else ""}\
  */
@@ -183,6 +187,29 @@ _RUN_DEVICES = """\
  * The devices are activated before and deactivated after it, also where it fails. Where it gives UMA_ERR_DEVICE,
  * context->fault says which device stopped it, and in which step.
 """
+
+
+_BOUNDS = re.compile(r"\[\d+:\d+\]")
+
+
+def _run_open(program: Program) -> str:
+    """What is to be known of open extents."""
+    if not program.symbols:
+        return ""
+    identifiers = {port.buffer.name: port.identifier for port in ports(program.inputs)}
+    lines = [
+        f" * inputs->{identifiers[buffer.name]}[0] is the extent {symbol.name} of this run, {symbol.low} to "
+        f"{symbol.high}: else UMA_ERR_ARGUMENT is given."
+        for symbol, buffer in program.symbols
+    ]
+    return "\n".join(
+        [
+            *lines,
+            " * An array with an open extent has memory for the largest, as its macros SHAPE and BYTES say, lying",
+            " * so in it: a run reads and writes the first elements along each dimension.",
+            "",
+        ]
+    )
 
 
 def _state_example(model: str) -> str:

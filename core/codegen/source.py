@@ -134,6 +134,9 @@ class _Source:
             checks.append("if (context->broken) return UMA_ERR_STATE;")
         for port in (*model.inputs, *model.outputs):
             checks += self.port_checks(port)
+        for symbol, buffer in model.program.symbols:
+            held = f"{model.members[buffer.name]}[0]"
+            checks.append(f"if ({held} < {symbol.low} || {held} > {symbol.high}) return UMA_ERR_ARGUMENT;")
         steps = list(self.executor.steps())
         if not is_apart:
             mode = ["const uma_float_mode mode = uma_float_now();"] if model.program.devices else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ModelError, UsageError
@@ -11,6 +11,7 @@ from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
 from .fixed import Fixed
 from .model import MAX_FILE_BYTES, ImportedModel
+from .open_shapes import AskedShape, read_extent
 
 __all__ = ["ImportedModel", "import_model"]
 
@@ -18,7 +19,7 @@ __all__ = ["ImportedModel", "import_model"]
 def import_model(
     model: str | os.PathLike[str] | bytes,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, AskedShape] | None = None,
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
@@ -27,7 +28,9 @@ def import_model(
 
     Args:
         model: path or content of the file. Only with the path are files found that an ONNX model keeps beside it.
-        shapes: of inputs whose dimensions the file leaves open, by their names in the file.
+        shapes: of inputs whose dimensions the file leaves open, by their names in the file; or one extent of a
+            dimension that an ONNX file has a name for. An extent of an ONNX model may be a range, ``"1..128"``:
+            what is made then takes every number in it.
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values.
         constants: values that inputs are fixed to, which are inputs no more: arrays of their type, or numbers that fill
             them.
@@ -67,7 +70,7 @@ def _read(path: Path) -> bytes:
 
 def _import(
     data: bytes,
-    shapes: Mapping[str, Sequence[int]] | None,
+    shapes: Mapping[str, AskedShape] | None,
     states: Mapping[str, str],
     constants: Mapping[str, Fixed],
     custom: FindImporter,
@@ -78,8 +81,25 @@ def _import(
     if data[4:8] == b"TFL3":
         from .tflite import from_tflite
 
-        return from_tflite(data, shapes=shapes, states=states, constants=constants, custom=custom)
+        return from_tflite(data, shapes=_fixed_shapes(shapes or {}), states=states, constants=constants, custom=custom)
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.
     return from_onnx(data, shapes=shapes, states=states, constants=constants, custom=custom, folder=folder)
+
+
+def _fixed_shapes(shapes: Mapping[str, AskedShape]) -> dict[str, tuple[int, ...]]:
+    """Shapes of a file whose dimensions have no names.
+
+    Raises:
+        UsageError: an extent is a range.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes.items():
+        given = [shape] if isinstance(shape, (int, str)) else shape
+        read = [read_extent(extent, f"{shape!r}, given for {name!r},") for extent in given]
+        fixed = tuple(extent for extent in read if isinstance(extent, int))
+        if len(fixed) < len(read):
+            raise UsageError(f"the range given for {name!r} is for ONNX files only", hint="give a number")
+        found[name] = fixed
+    return found

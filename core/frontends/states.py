@@ -44,6 +44,8 @@ def keep_states(
         into, info = _find(inputs, given, "input")
         out, other = _find(outputs, taken, "output")
         type_ = params[into]
+        if isinstance(type_, TensorType) and type_.is_open:
+            raise UsageError(f"input {given!r} is {type_}: what is kept from run to run has no open extents")
         if type_ is not results[out] or not isinstance(type_, TensorType):
             raise UsageError(
                 f"input {given!r} is {type_} and output {taken!r} {results[out]}: they cannot be one state",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
-from ..relay.module import IRModule, func_type
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, is_open, tensors_of
+from ..relay.module import IRModule, Signature, func_type
 from ..relay.op import Op
 from ..relay.rewriter import Rewriter
-from ..relay.visit import post_order
+from ..relay.transform.layout import reshape
+from ..relay.types import TupleType, Type, tensor_type
+from ..relay.visit import children, post_order, with_children
+from ..tir.form.extents import OpenExtentError
+from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
 from .blame import located
@@ -52,6 +57,8 @@ def lower_tracing(
 ) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower`; also what each expression of ``main`` became."""
     main = module.main
+    if any(map(is_open, (*main.params, *post_order(main.body)))):
+        return _lower_open(module, hosts, first)
     rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
     taken = {var.name for var in module.functions}
@@ -64,7 +71,7 @@ def lower_tracing(
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt) and not is_control(rebuilt):
-            made = _on_host(rebuilt, kernels, taken, layers, hosts, first)
+            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first)
             if made.type is expr.type:
                 return made
             rewriter.spans.add(made, layers)
@@ -76,24 +83,80 @@ def lower_tracing(
     return rewriter.with_functions({"main": rewriter.function(main, done[main.body]), **loops}), done
 
 
+def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None) -> tuple[IRModule, dict[Expr, Expr]]:
+    """As `lower_tracing`, of a module with open extents: what comes of it has the largest of them everywhere, as
+    tensors lie in memory, and kernels are given the parameters of ``main`` that hold the extents of this run."""
+    main = module.main
+    rewriter = Rewriter(module)
+    kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
+    taken = {var.name for var in module.functions}
+    params = [Var(param.name, _bound(param.type)) for param in main.params]
+    done: dict[Expr, Expr] = dict(zip(main.params, params, strict=True))
+    extents = {param.name: param for param in params}
+    for expr in post_order(main.body):
+        if expr in done:
+            continue
+        layers, parts = module.spans[expr], [done[child] for child in children(expr)]
+        if is_control(expr) and is_open(expr):
+            what = "a branch or a loop takes no open extents yet"
+            raise ModelError(what, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER")
+        if is_view(expr):
+            made = reshape(parts[0], bound_extents(expr.shape))
+        elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
+            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first)
+            if made.type is not _bound(expr.type):
+                rewriter.spans.add(made, layers)
+                made = Tuple([made])  # a PrimFunc with one output gives a tensor, not a tuple of one
+        else:
+            made = with_children(expr, parts)
+        done[expr] = made
+        rewriter.spans.moved(expr, made)
+    loops = {var.name: function for function, var in kernels.items()}
+    made_main = Function(params, done[main.body], dict(main.attrs))
+    lowered = rewriter.with_functions({"main": made_main, **loops})
+    return replace(lowered, signature=_with_shapes(module.signature or Signature.of(main), main)), done
+
+
+def _bound(type_: Type) -> Type:
+    """The type of a value with the largest of its open extents."""
+    if isinstance(type_, TupleType):
+        return TupleType(tuple(field.bound for field in type_.fields))
+    return tensor_type(type_).bound
+
+
+def _with_shapes(signature: Signature, main: Function) -> Signature:
+    """``signature`` with the shapes of what has open extents."""
+    results = tensors_of(main.body.type)
+    inputs = zip(signature.inputs, signature.of_inputs([param.tensor for param in main.params]), strict=True)
+    outputs = zip(signature.outputs, signature.of_outputs(results), strict=True)
+    return replace(
+        signature,
+        inputs=tuple(replace(info, shape=type_.shape) if type_.is_open else info for info, type_ in inputs),
+        outputs=tuple(replace(info, shape=type_.shape) if type_.is_open else info for info, type_ in outputs),
+    )
+
+
 def _on_host(
     call: Call,
+    args: Sequence[Expr],
+    extents: Mapping[str, Expr],
     kernels: dict[PrimFunc, GlobalVar],
     taken: set[str],
     layers: tuple[str, ...],
     hosts: Sequence[Member],
     first: Member | None,
 ) -> Call:
-    """``call`` as a call of loops, by the host that it is pinned to or the first one that can run it."""
+    """``call``, of ``args`` and with open ``extents``, as a call of loops, by the host that it is pinned to or the
+    first one that can run it."""
     if not hosts:
-        return _lower_call(call, kernels, taken, layers, None)
+        return _lower_call(call, args, extents, kernels, taken, layers, None)
     failures: list[tuple[Member, str, Exception]] = []
     for host in hosts:
         if call.pin not in (None, host.label):
             continue
         given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
         try:
-            made = _lower_call(given, kernels, taken, layers, host)
+            made = _lower_call(given, args, extents, kernels, taken, layers, host)
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
@@ -121,24 +184,32 @@ def _without_composite(call: Call) -> Call:
 
 
 def _lower_call(
-    call: Call, kernels: dict[PrimFunc, GlobalVar], taken: set[str], layers: tuple[str, ...], host: Member | None
+    call: Call,
+    args: Sequence[Expr],
+    extents: Mapping[str, Expr],
+    kernels: dict[PrimFunc, GlobalVar],
+    taken: set[str],
+    layers: tuple[str, ...],
+    host: Member | None,
 ) -> Call:
     """``call`` as a call of loops. Raises Refuse as the plugin of the host does."""
     function = call.op if isinstance(call.op, Function) else as_function(call)
-    args = call.args if isinstance(call.op, Function) else tuple(dict.fromkeys(call.args))
+    if not isinstance(call.op, Function):
+        args = tuple(dict(zip(call.args, args, strict=True)).values())
     name = "_".join(_op_names(function.body)) or "copy"
     given = dict(zip(function.params, args, strict=True))
     fusion = Fusion(function, {param: arg for param, arg in given.items() if isinstance(arg, Constant)})
     loops = None if host is None else lower_match(host, fusion, layers)
-    loops = loops or own_loops(fusion)
-    if loops is None:
-        try:
-            made = fusion.kernel()
-        except ModelError as error:
-            error.where = error.where or ", ".join(layers) or None
-            raise
-        loops = bound(made, fusion)
-    return Call(_named(_contracted(loops.func, host), name, kernels, taken), loops.arguments(given))
+    try:
+        loops = loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
+    except OpenExtentError as error:
+        ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
+        what = f"{ops} takes no open extents yet: {error.what}"
+        raise ModelError(what, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER") from error
+    except ModelError as error:
+        error.where = error.where or ", ".join(layers) or None
+        raise
+    return Call(_named(_contracted(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
 
 
 def _contracted(func: PrimFunc, host: Member | None) -> PrimFunc:

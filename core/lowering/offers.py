@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Lowered, Refuse, Scheduled
 from ..errors import InternalError, PluginError
-from ..relay.expr import Constant, Expr, Function, Var, const
+from ..relay.expr import Constant, Expr, Function, Var, const, is_open
 from ..relay.extern import Extern
 from ..relay.module import func_type
 from ..relay.op import Op
@@ -19,6 +20,7 @@ from ..relay.transform.layout import reshape
 from ..relay.types import TensorType, TupleType, Type, tensor_type
 from ..target.kind import shown
 from ..tir import te
+from ..tir.form.extents import OpenExtentError, Symbol
 from ..tir.form.nodes import Param, PrimFunc
 from ..tir.form.verify import verify
 from ..tir.proofs.lanes import register_faults
@@ -42,17 +44,21 @@ class Loops:
     Args:
         func: the loops. An input of theirs has as many elements as the operand that it takes, if not its shape.
         operands: which parameters of the function they are given, in order.
+        symbols: the open extents that they are given behind these.
         constants: what they are given besides, in order.
     """
 
     func: PrimFunc
     operands: tuple[Var, ...]
     constants: tuple[np.ndarray, ...]
+    symbols: tuple[Symbol, ...] = ()
 
-    def arguments(self, given: Mapping[Var, Expr]) -> list[Expr]:
-        """What the loops are called with, where the parameters of the function are ``given``."""
-        taken = zip(self.operands, self.func.buffers("input"), strict=True)
-        return [*(reshape(given[param], buffer.shape) for param, buffer in taken), *map(const, self.constants)]
+    def arguments(self, given: Mapping[Var, Expr], extents: Mapping[str, Expr] = MappingProxyType({})) -> list[Expr]:
+        """What the loops are called with, where the parameters of the function are ``given``, and open extents of these
+        names are ``extents``."""
+        operands = [*(given[param] for param in self.operands), *(extents[symbol.name] for symbol in self.symbols)]
+        taken = zip(operands, self.func.buffers("input"), strict=True)
+        return [*(reshape(operand, buffer.shape) for operand, buffer in taken), *map(const, self.constants)]
 
 
 def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
@@ -66,7 +72,7 @@ def bound(kernel: te.Kernel, fusion: Fusion) -> Loops:
         pairs = zip(fusion.function.params, fusion.tensors.params, strict=True)
         known = {tensor: fusion.known[param].data for param, tensor in pairs if param in fusion.known}
     operands = tuple(param for param in fusion.function.params if param not in fusion.known)
-    return Loops(kernel.func, operands, kernel.bind(known))
+    return Loops(kernel.func, operands, kernel.bind(known), kernel.symbols)
 
 
 def own_loops(fusion: Fusion) -> Loops | None:
@@ -74,6 +80,8 @@ def own_loops(fusion: Fusion) -> Loops | None:
     call = fusion.calls[0] if len(fusion.calls) == 1 else None
     if call is None or not isinstance(call.op, Op) or call.op.loops is None or fusion.function.body is not call:
         return None
+    if is_open(call):
+        raise OpenExtentError(f"{call.op.name} takes no open extents yet")
     func = call.op.loops(call.attrs, call.type, *(arg.tensor for arg in call.args))
     count = len(call.args)
     inputs: list[Param] = []
@@ -94,7 +102,8 @@ def own_loops(fusion: Fusion) -> Loops | None:
 
 
 def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Loops | None:
-    """The loops that a target's plugin gives for one match, or one op; None where it gives none.
+    """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
+    open, which plugins are not asked about.
 
     Args:
         member: the target.
@@ -107,6 +116,8 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
         PluginError: the plugin is at fault; names hook, pattern and layers.
     """
     function = fusion.function
+    if any(map(is_open, fusion.calls)):
+        return None
     for what, lower in _lowerings(member, fusion, layers, match):
         result = _asked(member, what, lower, function, layers)
         if result is None:

@@ -402,6 +402,7 @@ class _Sequencer:
             data=data,
             tensor=info.name if info else None,
             quantisation=_quantisation(info) if info else None,
+            extents=info.shape if info else None,
         )
         return name
 

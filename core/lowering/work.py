@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..artifact.describe import Work
 from ..program import Program
 from ..program.program import arguments
-from ..relay.expr import Call, Expr, Function, GlobalVar
+from ..relay.expr import Call, Expr, Function, GlobalVar, macs_of
 from ..relay.module import IRModule
 from ..relay.op import Op
 from ..relay.types import TupleType, Type, tensor_type
@@ -116,12 +116,11 @@ def _ops(function: Function, known: dict[Function, list[_Counted]]) -> list[_Cou
             if isinstance(expr, Call) and isinstance(expr.op, Function):
                 made += _ops(expr.op, known)
             elif isinstance(expr, Call) and isinstance(expr.op, Op):
-                macs = expr.op.macs(expr.attrs, expr.type, *(arg.type for arg in expr.args)) if expr.op.macs else 0
-                made.append(_Counted(expr, Work(expr.op.name, _shape(expr.type), int(macs))))
+                made.append(_Counted(expr, Work(expr.op.name, _shape(expr.type), macs_of(expr))))
         known[function] = made
     return known[function]
 
 
 def _shape(type_: Type) -> tuple[int, ...]:
     """Of the first tensor of a result."""
-    return tensor_type(type_.fields[0] if isinstance(type_, TupleType) else type_).shape
+    return tensor_type(type_.fields[0] if isinstance(type_, TupleType) else type_).bound.shape

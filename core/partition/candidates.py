@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from typing import TypeVar
 
 from ..errors import PluginError
-from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var
+from ..relay.expr import Call, Constant, Expr, TupleGetItem, Var, is_open
 from ..relay.module import Spans
 from ..relay.op import Bounds
 from ..relay.pattern import Graph, Match, Pattern, find, roots_of
@@ -78,6 +78,7 @@ class Problem:
         self._found = dict.fromkeys(self.kept)
         self._ranges: dict[Expr, Bounds] = {}
         self._offered: dict[str, Offered | None] = {}
+        self._open = frozenset(expr for expr in graph.order if is_open(expr))
 
     @property
     def found(self) -> Collection[Candidate]:
@@ -100,13 +101,16 @@ class Problem:
         Args:
             owner: the owner.
             roots: where given, patterns of one output are laid at these places only.
-            taken: what no candidate may compute; may change meanwhile, and is looked at again then.
+            taken: what no candidate may compute, besides what has open extents, which patterns do not see; may change
+                meanwhile, and is looked at again then.
             pinned_only: whether only candidates count in which something is pinned to the owner.
 
         Raises:
             PatternFault: a test or a predicate of the owner's is at fault.
         """
         given: set[Candidate] = set()
+        if self._open:
+            taken = _Either(taken, self._open)
         for pattern in owner.patterns:
             for root in self._roots(owner, pattern):
                 if root in taken or not (roots is None or root in roots or len(pattern.roots) > 1):
@@ -216,6 +220,16 @@ class Problem:
         if limits.outputs is not None and (outputs := len(outputs_of(candidate, self.graph))) > limits.outputs:
             return Note("limit", name, limit="outputs", value=outputs, most=limits.outputs)
         return None
+
+
+class _Either:
+    """What is in one of two containers."""
+
+    def __init__(self, one: Container[Expr], other: Container[Expr]) -> None:
+        self.containers = one, other
+
+    def __contains__(self, expr: object) -> bool:
+        return any(expr in container for container in self.containers)
 
 
 def tensors_of(candidate: Candidate) -> dict[Port, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import PluginError, RequirementError
-from ..relay.expr import Call, Callee, Control, Expr, Function, GlobalVar
+from ..relay.expr import Call, Callee, Control, Expr, Function, GlobalVar, is_open, macs_of
 from ..relay.module import IRModule, Spans
 from ..relay.op import Op
 from ..relay.pattern import Graph, closest
@@ -181,7 +181,6 @@ class _Explainer:
         """
         assert isinstance(call.op, Op)
         place = self.place(call, inside)
-        macs = call.op.macs(call.attrs, call.type, *(arg.type for arg in call.args)) if call.op.macs else 0
         why: list[Reason] = []
         for owner in self._owners if reasons else ():
             if owner.label != place.owner:
@@ -189,7 +188,7 @@ class _Explainer:
         layers, taker = self._spans[call], (place.owner, place.pattern, place.region)
         # A movement of elements that was left to the host, see `require_pins`, is not where its layer is pinned to.
         pin = None if call.pin in self._ranks and call.pin != place.owner else call.pin
-        return OpRecord(call.op.name, layers, int(macs), *taker, tuple(why), pin, form=form_of(call))
+        return OpRecord(call.op.name, layers, macs_of(call), *taker, tuple(why), pin, form=form_of(call))
 
     def _given_away(self, owner: Owner, place: _Place) -> Reason:
         if place.is_body:
@@ -200,6 +199,9 @@ class _Explainer:
 
     def _why_not(self, owner: Owner, call: Call, place: _Place) -> list[Reason]:
         label = owner.label
+        if is_open(call):
+            reason = "its extents are open, and a region of an accelerator has fixed ones"
+            return [Reason(label, None, "open", None, reason, None)]
         if call.pin not in (None, label):
             return [Reason(label, None, "pinned", None, f"it is pinned to {call.pin}", call.pin)]
         refusals = self._withdrawn.get((label, call))

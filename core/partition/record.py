@@ -225,6 +225,7 @@ class Withdrawn:
 
 
 ReasonKind = Literal[
+    "open",
     "pinned",
     "refused",
     "limit",

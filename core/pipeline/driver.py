@@ -37,6 +37,7 @@ from ..codegen.names import c_identifier
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
+from ..frontends.open_shapes import AskedShape
 from ..frontends.states import keep_states
 from ..frontends.torch import exported_content, is_exported
 from ..hookspecs import Code, Library
@@ -78,7 +79,7 @@ __all__ = [
 
 Model: TypeAlias = "str | os.PathLike[str] | IRModule | ModelProto | ExportedProgram"
 
-Shapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, AskedShape]
 
 DEFAULT_FLAGS = ("-O2",)
 """For a host whose plugin leaves the choice to the core."""
@@ -168,7 +169,9 @@ def build(
         target: what to build for, in any form that `uma.target.read_targets` takes: a text, a `Target`, a dict, a list
             of these, or a dict from labels to them; accelerators and hosts in order of priority.
         name: prefix of everything in the generated C; by default from the file's name.
-        shapes: of inputs whose dimensions the model leaves open, by input name.
+        shapes: of inputs whose dimensions the model leaves open, by input name; or one extent of all dimensions to
+            which an ONNX file gives a name, by that. An extent of an ONNX model may be a range, ``"1..128"``: the
+            artifact then takes arrays of every such extent.
         states: inputs that the model keeps itself from one run to the next, and the outputs that are their new values,
             by their names. They begin with zeros, or with what an ONNX model gives such an input. The variables of a
             TFLite model are its states anyway.
@@ -256,8 +259,9 @@ def load_model(
         raise UsageError(f"{name!r} is no name for a model", hint=f"for example {c_identifier(name)}")
     if shapes is not None:
         example = '{"image": (1, 3, 224, 224)}'
-        for extents in check_mapping(shapes, (list, tuple), "shapes", example).values():
-            if not all(isinstance(extent, int) for extent in extents):
+        for extents in check_mapping(shapes, (list, tuple, int, str), "shapes", example).values():
+            given = extents if isinstance(extents, (list, tuple)) else [extents]
+            if not all(isinstance(extent, (int, str)) for extent in given):
                 raise UsageError(f"{told(extents)} is no shape", hint=f"for example shapes={example}")
     if states is not None:
         check_mapping(states, str, "states", '{"state_in": "state_out"}')
@@ -518,7 +522,7 @@ def make_artifact(
         plugins={member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
         targets=tuple(str(member.target) for member in members.all),
         notes=(*members.notes, *derivations(member.target for member in members.all)),
-        inputs=tensor_records(program.inputs, files.identifiers),
+        inputs=tensor_records(program.inputs, files.identifiers, {b.name: s.name for s, b in program.symbols}),
         outputs=tensor_records(program.outputs, files.identifiers),
         arena_bytes=memory.arena_bytes,
         constant_bytes=files.constant_bytes,

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from ..relay.extern import Extern, Kernel
 from ..tir.form.dtype import DTYPES, itemsize
+from ..tir.form.extents import Dim, Symbol, symbols_of
 from ..tir.form.nodes import Memory, Param
 from ..tir.form.visit import uses_device
 
@@ -75,6 +76,8 @@ class Buffer:
         data: the bytes of a constant, or of a state before the first run, little-endian; None for every other role.
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
+        extents: of an input or output with open extents, those that it has in a run: the first so many elements along
+            each dimension. The name of a symbol with ``in_`` before it is that of the input that holds its value.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Buffer:
     data: bytes | None = None
     tensor: str | None = None
     quantisation: Quantisation | None = None
+    extents: tuple[Dim, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.alignment == 0 and self.dtype in DTYPES:
@@ -253,6 +257,13 @@ class Program:
     def outputs(self) -> tuple[Buffer, ...]:
         """What the caller is given, in the model's order."""
         return self.role("output")
+
+    @property
+    def symbols(self) -> tuple[tuple[Symbol, Buffer], ...]:
+        """The open extents of inputs and outputs, by name, each with the input that holds its value."""
+        named = {buffer.name: buffer for buffer in self.inputs}
+        found = symbols_of(extent for buffer in self.buffers for extent in buffer.extents or ())
+        return tuple((symbol, named[f"in_{symbol.name}"]) for symbol in found)
 
     @property
     def states(self) -> tuple[Buffer, ...]:

@@ -16,8 +16,8 @@ Grammar::
     dtype      = NAME
 
 Definitions (memories, queues, intrinsics) and loops are those of `uma.tir.form.text`; for externs, which back-ends
-make, see `uma.relay.extern_text`. Words of a buffer are ``pool``, ``tensor``, ``scale``, ``zero_point``, ``sha256``, of
-a step ``layers``, ``device``, ``queue``, ``host``. ::
+make, see `uma.relay.extern_text`. Words of a buffer are ``pool``, ``tensor``, ``scale``, ``zero_point``, ``sha256``,
+``extents`` (of what is open: ``'1, tokens[1:128], 64'``), of a step ``layers``, ``device``, ``queue``, ``host``. ::
 
     @program                                            # (model='5e88...') where it keeps states: of which model
     def kws():
@@ -49,10 +49,11 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from ..errors import TextError
+from ..errors import ModelError, TextError
 from ..relay.extern import Extern, Kernel
 from ..relay.extern_text import parse_extern, print_extern
 from ..tir.form.dtype import DTYPES, itemsize
+from ..tir.form.extents import Dim, parse_extents, shown
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
@@ -116,6 +117,8 @@ def _declaration(buffer: Buffer) -> str:
         parts.append(f"tensor={buffer.tensor!a}")
     if buffer.quantisation is not None:
         parts += [f"scale={buffer.quantisation.scale!r}", f"zero_point={buffer.quantisation.zero_point}"]
+    if buffer.extents is not None:
+        parts.append(f"extents={shown(buffer.extents)!r}")
     if buffer.data is not None:
         parts.append(f"sha256={_digest(buffer.data)!r}")
     return f"{buffer.name} = {buffer.role}({', '.join(parts)})"
@@ -255,7 +258,7 @@ class _Parser:
         dtype = _name(call.args[0])
         if dtype not in DTYPES:
             raise self.error(call.args[0], f"expected a dtype, one of {', '.join(DTYPES)}")
-        words = self.words(call, ("pool", "tensor", "scale", "zero_point", "sha256"))
+        words = self.words(call, ("pool", "tensor", "scale", "zero_point", "sha256", "extents"))
         if ("scale" in words) != ("zero_point" in words):
             raise self.error(call, "scale and zero_point come together")
         quantisation = None
@@ -272,7 +275,14 @@ class _Parser:
             data=self.data(words["sha256"]) if "sha256" in words else None,
             tensor=self.string(words["tensor"]) if "tensor" in words else None,
             quantisation=quantisation,
+            extents=self.extents(words["extents"]) if "extents" in words else None,
         )
+
+    def extents(self, node: ast.expr) -> tuple[Dim, ...]:
+        try:
+            return parse_extents(self.string(node))
+        except ModelError as error:
+            raise self.error(node, error.what) from error
 
     def queue(self, node: ast.AST, default: int | None) -> tuple[str, str, int]:
         """Device and name of a queue, and a number."""

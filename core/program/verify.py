@@ -23,6 +23,7 @@ from ..errors import InternalError
 from ..relay.extern import Extern
 from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
+from ..tir.form.extents import Symbol, bound, bounds_of, shown, symbols_of
 from ..tir.form.nodes import Memory
 from ..tir.form.scalar import round_float32
 from .control import condition_uses, flow_faults, has_control, shape_faults
@@ -127,6 +128,7 @@ def _own_faults(program: Program) -> Iterator[Fault]:
         taken[buffer.name] = buffer
         for what in _buffer_faults(buffer):
             yield Fault(what, buffer=position)
+    yield from map(Fault, _symbol_faults(program, taken))
     for name in program.functions:
         if not _is_name(name):
             yield Fault(f"{name!r} is not a name for a function", function=name)
@@ -164,6 +166,18 @@ def _own_faults(program: Program) -> Iterator[Fault]:
             yield Fault(f"no step calls function {name!r}", function=name)
 
 
+def _symbol_faults(program: Program, named: Mapping[str, Buffer]) -> Iterator[str]:
+    """What is wrong with open extents."""
+    known: dict[str, Symbol] = {}
+    for buffer in program.buffers:
+        for symbol in symbols_of(buffer.extents or ()):
+            if known.setdefault(symbol.name, symbol) is not symbol:
+                yield f"extent {symbol.name!r} has other bounds in {buffer.name!r}"
+            given = named.get(f"in_{symbol.name}")
+            if given is None or (given.role, given.shape, given.dtype) != ("input", (1,), "int32"):
+                yield f"there is no input int32 (1,) called 'in_{symbol.name}' for the extent {symbol.name!r}"
+
+
 def _buffer_faults(buffer: Buffer) -> Iterator[str]:
     name = buffer.name
     if not _is_name(name):
@@ -198,6 +212,11 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"{buffer.role} {name!r} has {len(buffer.data)} bytes of data; its type has {buffer.nbytes}"
     if buffer.quantisation is not None:
         yield from _quantisation_faults(buffer, buffer.quantisation)
+    if buffer.extents is not None:
+        if buffer.role not in ("input", "output"):
+            yield f"{buffer.role} {name!r} has open extents, which only inputs and outputs have"
+        if bound(buffer.extents) != buffer.shape or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < 1:
+            yield f"{buffer.role} {name!r} has shape {buffer.shape}, and extents {shown(buffer.extents)}"
 
 
 def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator[str]:

@@ -175,6 +175,9 @@ def quantize_for(
     if _is_tflite(path):
         what = "TFLite files cannot be quantised here: onnxruntime's quantiser takes ONNX files"
         raise ModelError(what, where=str(path), hint="quantise it where it was converted, or export the model to ONNX")
+    for name, shape in (shapes or {}).items():
+        if ".." in str(shape):
+            raise UsageError(f"a model is quantised at fixed shapes, not at {shape} of {name!r}", hint="give numbers")
     loaded = load_model(path, members, shapes=shapes)
     graph = FloatGraph(_read(path))
     graph.check_float()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..interning import Node
+from ..tir.form.extents import bounds_of
 from .op import Attrs, Op, get_op
 from .types import FuncType, TensorType, TupleType, Type, tensor_type
 
@@ -34,6 +35,9 @@ __all__ = [
     "Var",
     "call",
     "const",
+    "is_open",
+    "macs_of",
+    "tensors_of",
 ]
 
 
@@ -366,3 +370,21 @@ class TupleGetItem(Expr):
         if not isinstance(tuple_.type, TupleType) or not 0 <= index < len(tuple_.type.fields):
             raise ModelError(f"there is no field {index} in {tuple_.type}")
         self._set(tuple=tuple_, index=int(index), type=tuple_.type.fields[index])
+
+
+def tensors_of(type_: Type) -> tuple[TensorType, ...]:
+    """The tensors that a value of a type consists of; of a function none."""
+    return type_.fields if isinstance(type_, TupleType) else (type_,) if isinstance(type_, TensorType) else ()
+
+
+def is_open(expr: Expr) -> bool:
+    """Whether an expression has an open extent, or is computed from what has one."""
+    parts = (expr, *expr.args) if isinstance(expr, Call) else (expr,)
+    return any(tensor.is_open for part in parts for tensor in tensors_of(part.type))
+
+
+def macs_of(call: Call) -> int:
+    """How many multiply-accumulates the call of an op is; with open extents, at most."""
+    if not isinstance(call.op, Op) or call.op.macs is None:
+        return 0
+    return int(bounds_of(call.op.macs(call.attrs, call.type, *(arg.type for arg in call.args)))[1])

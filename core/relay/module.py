@@ -9,6 +9,7 @@ from types import MappingProxyType, NoneType
 from typing import Any, TypeVar
 
 from ..errors import ModelError, PluginError
+from ..tir.form.extents import Dim
 from ..tir.form.nodes import PrimFunc
 from .expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from .extern import Extern
@@ -97,6 +98,7 @@ class TensorInfo:
         name: the model's own name for it, any text.
         scale: real value = ``scale * (stored value - zero_point)``; None where it is not quantised.
         zero_point: see ``scale``; None where that is.
+        shape: of what has open extents, once the type that it has in ``main`` has the largest of them only.
 
     Raises:
         ModelError: one of scale and zero point is given without the other.
@@ -105,6 +107,7 @@ class TensorInfo:
     name: str
     scale: float | None = None
     zero_point: int | None = None
+    shape: tuple[Dim, ...] | None = None
 
     def __post_init__(self) -> None:
         if (self.scale is None) != (self.zero_point is None):

@@ -19,6 +19,7 @@ from ..errors import InternalError, ModelError
 from ..interning import Node
 from ..rounding import ROUNDINGS
 from ..tir.form.dtype import DTYPES, computes
+from ..tir.form.extents import Dim, Extent, OpenExtentError
 from ..tir.form.scalar import round_float32
 from .types import TensorType, TupleType, Type, tensor_type
 
@@ -153,7 +154,9 @@ class AttrType:
     normalise: Callable[[Any], Any]
 
 
-def _int(value: Any) -> int:
+def _int(value: Any) -> Any:
+    if isinstance(value, Extent):
+        return value
     if isinstance(value, bool) or int(value) != value:
         raise ValueError("not a whole number")
     return int(value)
@@ -363,7 +366,7 @@ class Op:
     loops: Callable[..., PrimFunc] | None = None
     attrs: tuple[Attr, ...] = ()
     value_range: Callable[..., Bounds | None] | None = None
-    macs: Callable[..., int] | None = None
+    macs: Callable[..., Dim] | None = None
     commutative: bool = False
     stored: bool = False
     _by_name: Mapping[str, Attr] = field(init=False, repr=False)
@@ -412,6 +415,9 @@ class Op:
                         what = f"it computes with no {tensor_type(type_).dtype}"
                         raise ModelError(what, hint="cast it to float32, and the result back")
             return self.infer(attrs, *types)
+        except OpenExtentError as error:
+            given = ", ".join(map(str, types))
+            raise OpenExtentError(f"{self.name}({given}) takes no such open extents: {error.what}") from error
         except ModelError as error:
             given = ", ".join(map(str, types))
             raise ModelError(f"{self.name}({given}): {error.what}", where=error.where, hint=error.hint) from error

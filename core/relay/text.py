@@ -6,7 +6,7 @@ Grammar::
     signature  = "signature(inputs=[" tensors "], outputs=[" tensors "]"
                  [", states=[" state { "," state } "]"] [", model=" STRING] ")"
     tensors    = [ tensor { "," tensor } ]
-    tensor     = "tensor(" STRING [", scale=" FLOAT ", zero_point=" int] ")"
+    tensor     = "tensor(" STRING [", scale=" FLOAT ", zero_point=" int] [", shape=" tuple] ")"
     state      = "state(" STRING ", input=" INT ", output=" INT ", initial=" (zeros | list | STRING) ")"
     zeros      = "zeros(" INT ")"
 
@@ -20,7 +20,10 @@ Grammar::
     control    = "If(" NAME "," NAME ")" | "Loop(" NAME "," INT ")"
     attributes = NAME "=" value { "," NAME "=" value }
     constant   = "const(" (number | bool | list | STRING) ["," tuple] "," NAME ")"
-    value      = number | bool | STRING | tuple | NAME "(" value { "," value } ")"
+    value      = number | bool | STRING | tuple | NAME "(" value { "," value } ")" | extent
+    extent     = term { ("+" | "-") term }
+    term       = factor { "*" factor }
+    factor     = INT | NAME "[" INT ":" INT "]"
     tuple      = "(" [ value { "," value } [","] ] ")"
     list       = "[" [ (number | bool) { "," (number | bool) } ] "]"
     number     = ["-"] (INT | FLOAT | "inf" | "nan")
@@ -46,6 +49,9 @@ make, see `uma.relay.extern_text`. ::
 Functions of the module that control flow runs are named before its arguments: ``If(then, otherwise)(condition, x)``,
 ``Loop(body, 2)(go, x, y)``, of which the first two are carried from turn to turn.
 
+An open extent is a sum of products of numbers and of names of parameters of ``main``, each with its least and its
+largest value: ``Tensor[(1, tokens[1:128], 64), float32]``.
+
 Every call has a line and a name. What stands where Python has a type are the layers of the model that the call
 belongs to. A call that is pinned to a target has its label behind it: ``cast(v0, dtype='int8') @ 'npu'``. Attributes
 that hold their default are left out. Where a function of the module has the name of an op, the op is called with
@@ -65,6 +71,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, TextError
 from ..tir.form.dtype import DTYPES, bounds, is_float
+from ..tir.form.extents import Extent, parse_extent
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.scalar import round_float
 from ..tir.form.source import Source
@@ -118,7 +125,8 @@ def print_module(module: IRModule) -> tuple[str, dict[str, np.ndarray]]:
 
 def _tensor_info(info: TensorInfo) -> str:
     quantised = "" if info.scale is None else f", scale={info.scale!r}, zero_point={info.zero_point!r}"
-    return f"tensor({info.name!r}{quantised})"
+    shape = "" if info.shape is None else f", shape={info.shape}"
+    return f"tensor({info.name!r}{quantised}{shape})"
 
 
 def _type(type_: Type) -> str:
@@ -259,6 +267,10 @@ def _subscript(node: ast.expr) -> tuple[str, list[ast.expr]]:
     return node.value.id, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
+def _names_extents(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Subscript) for part in ast.walk(node))
+
+
 def _is_default(attr: Any, value: Any) -> bool:
     return type(value) is type(attr.default) and _value(value) == _value(attr.default)
 
@@ -371,8 +383,11 @@ class _Parser:
             name = [self.value(arg) for arg in node.args]
             given = {k.arg: self.value(k.value) for k in node.keywords}
             kinds = {key: type(value) for key, value in given.items()}
-            if list(map(type, name)) == [str] and kinds in ({}, {"scale": float, "zero_point": int}):
-                return TensorInfo(name[0], given.get("scale"), given.get("zero_point"))
+            shape = given.get("shape")
+            fits = shape is None or (isinstance(shape, tuple) and all(type(e) in (int, Extent) for e in shape))
+            kinds.pop("shape", None)
+            if list(map(type, name)) == [str] and kinds in ({}, {"scale": float, "zero_point": int}) and fits:
+                return TensorInfo(name[0], given.get("scale"), given.get("zero_point"), shape)
         raise self.source.error(node, "expected tensor('name') or tensor('name', scale=0.5, zero_point=3)")
 
     def state_info(self, node: ast.expr) -> StateInfo:
@@ -440,7 +455,7 @@ class _Parser:
 
     def tensor_type(self, shape: ast.expr, dtype: ast.expr) -> TensorType:
         extents = self.value(shape)
-        if not isinstance(extents, tuple) or not all(type(extent) is int for extent in extents):
+        if not isinstance(extents, tuple) or not all(type(extent) in (int, Extent) for extent in extents):
             raise self.source.error(shape, "expected a shape, a tuple of integers")
         if not isinstance(dtype, ast.Name) or dtype.id not in DTYPES:
             raise self.source.error(dtype, "expected a dtype", f"one of {', '.join(DTYPES)}")
@@ -607,6 +622,9 @@ class _Parser:
             return node.value
         if isinstance(node, ast.Tuple):
             return tuple(map(self.value, node.elts))
+        if isinstance(node, (ast.BinOp, ast.Subscript, ast.UnaryOp)) and _names_extents(node):
+            with self.at(node):
+                return parse_extent(ast.unparse(node).replace(" * ", "*"))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
             record, args = _RECORDS[node.func.id], list(map(self.value, node.args))
             if node.keywords or len(args) != len(dataclasses.fields(record)):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ModelError
 from ..interning import Node
 from ..tir.form.dtype import DTYPES, itemsize
+from ..tir.form.extents import Extent, bound, is_open
 
 __all__ = ["FuncType", "TensorType", "TupleType", "Type", "tensor_type"]
 
@@ -28,14 +30,15 @@ class TensorType(Type):
     """A dense tensor.
 
     Args:
-        shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar.
+        shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar. Those that are open are
+            `uma.tir.form.extents.Extent`.
         dtype: one of `uma.tir.form.dtype.DTYPES`.
 
     Raises:
         ModelError: an extent is not a positive integer, the tensor is too large, or the dtype is unknown.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: str
 
     def __post_init__(self) -> None:
@@ -44,20 +47,30 @@ class TensorType(Type):
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"a tensor of {len(self.shape)} dimensions: over {MAX_RANK}")
         for extent in self.shape:
-            if type(extent) is not int or extent <= 0:
+            if (type(extent) is not int or extent <= 0) and not (isinstance(extent, Extent) and extent.low > 0):
                 raise ModelError(f"shape {self.shape} has an extent that is not a positive integer")
         if self.nbytes > MAX_BYTES:
             raise ModelError(f"a tensor of shape {self.shape} and {self.dtype} needs {self.nbytes} bytes: over 2 GiB")
 
     @property
-    def size(self) -> int:
-        """Number of elements."""
+    def size(self) -> Any:
+        """Number of elements; open where an extent is."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """What its elements take, in bytes."""
-        return self.size * itemsize(self.dtype)
+        """What its elements take, in bytes; where an extent is open, at most."""
+        return math.prod(bound(self.shape)) * itemsize(self.dtype)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an extent is known only when the model runs."""
+        return is_open(self.shape)
+
+    @property
+    def bound(self) -> TensorType:
+        """The type with the largest values of open extents: how the tensor lies in memory."""
+        return TensorType(bound(self.shape), self.dtype) if self.is_open else self
 
     def __str__(self) -> str:
         return f"Tensor[{self.shape}, {self.dtype}]"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ..errors import InternalError
 from ..tir.form.dtype import bounds, is_integer
+from ..tir.form.extents import Symbol, bound, shown, symbols_of
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.verify import verify as verify_prim_func
-from .expr import Call, Constant, Control, Function, GlobalVar, Var
+from .expr import Call, Constant, Control, Function, GlobalVar, Var, tensors_of
 from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
 from .visit import callees, global_callees, nested_functions, post_order
@@ -76,8 +77,10 @@ def faults(module: IRModule) -> Iterator[Fault]:
     circle = _circle(module)
     if circle:
         yield Fault(f"functions call each other in a circle: {', '.join(v.name for v in circle)}", circle[0].name)
+    main = next((function for var, function in module.functions.items() if var.name == "main"), None)
+    if isinstance(main, Function):
+        yield from _symbol_faults(main, module.signature)
     if module.signature is not None:
-        main = next((function for var, function in module.functions.items() if var.name == "main"), None)
         if isinstance(main, Function):
             yield from _signature_faults(main, module.signature)
         else:
@@ -162,6 +165,22 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
         for info, type_ in zip(tensors, types, strict=True):
             for what in _quantisation_faults(info, type_):
                 yield Fault(f"{side} {info.name!r} {what}")
+            if info.shape is not None and (not isinstance(type_, TensorType) or bound(info.shape) != type_.shape):
+                yield Fault(f"{side} {info.name!r} has shape ({shown(info.shape)}) and is {type_}")
+
+
+def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Fault]:
+    """What is wrong with open extents: each is the value of a parameter."""
+    params = {param.name: param.type for param in main.params}
+    types = [tensor.shape for value in (*main.params, main.body) for tensor in tensors_of(value.type)]
+    infos = () if signature is None else (*signature.inputs, *signature.outputs)
+    shapes = [*types, *(info.shape for info in infos if info.shape is not None)]
+    known: dict[str, Symbol] = {}
+    for symbol in (symbol for shape in shapes for symbol in symbols_of(shape)):
+        if known.setdefault(symbol.name, symbol) is not symbol:
+            yield Fault(f"the extent {symbol} is {known[symbol.name]} elsewhere")
+        if params.get(symbol.name) is not TensorType((1,), "int32"):
+            yield Fault(f"there is no parameter {symbol.name!r} of int32 (1,) for the extent {symbol}")
 
 
 def _state_faults(

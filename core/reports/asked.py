@@ -15,12 +15,15 @@ from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
 from ..lowering.blame import blaming_sources
+from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..partition import Partitioner
 from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
 from ..pipeline.pins import Pins
 from ..pipeline.requantize import Requantize
 from ..plugins import PluginHost, default_host
+from ..program import Program
+from ..runtime.open_shapes import OpenShapes
 from ..target import Alias, TargetKind
 from ..target.forms import COMPOSITE_KIND
 from ..target.kind import COMPOSITE
@@ -30,6 +33,7 @@ from .oracles import ORACLES, kept_states
 from .samples import SAMPLES_EMULATED, check_count, data_set, filled
 from .verification import Verification
 from .verify import verify as compare
+from .verify_open import verify_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,6 +170,16 @@ def verify_loaded(
         progress: told of each part of the work that begins.
     """
     declared = artifact.record.inputs
+    open_shapes = OpenShapes.of(artifact.name, declared, artifact.record.outputs)
+    if open_shapes is not None:
+        if isinstance(loaded.form, Program) or has_loops(loaded.form):
+            what = "a form with open extents that was lowered already cannot be verified"
+            raise UsageError(what, hint="verify the model's file")
+        make = None
+        if against != "builtin":
+            make = against, partial(ORACLES[against], file, [row.shape for row in declared], [], loaded.constants)
+        with blaming_sources(members):
+            return verify_open(loaded, artifact, open_shapes, inputs, make, progress or (lambda what: None))
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
         samples = max(SAMPLES_EMULATED, len(given))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..artifact.random_inputs import random_inputs
 from ..contract.cost import Cost
 from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.blame import blaming
@@ -25,7 +26,6 @@ from ..relay.expr import Call, Function
 from ..relay.module import IRModule
 from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
-from ..runtime.tensors import random_array
 from ..target.values import shorten
 from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
@@ -294,8 +294,7 @@ def explain_loaded(
         if progress is not None:
             progress("count")
         artifact = finish_build(build, loaded)
-        inputs = enumerate(artifact.record.inputs)
-        given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
+        given = random_inputs(artifact.record.inputs)
         found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
     if isinstance(form, Program):
         fed = tuple(streams(form, plan(form), members)) if stream else None

@@ -126,10 +126,9 @@ def accelerator_cycles(artifact: Artifact, costs: Sequence[RegionCost], compiles
 
 def _counted(artifact: Artifact) -> dict[str, dict[str, int]]:
     """What the devices count in a run on random inputs."""
-    from ..runtime.tensors import random_array
+    from ..artifact.random_inputs import random_inputs
 
-    inputs = enumerate(artifact.record.inputs)
-    given = {one.name: random_array(one.shape, one.dtype, seed) for seed, one in inputs}
+    given = random_inputs(artifact.record.inputs)
     with artifact.session() as session:
         session.run(given)
         return {label: dict(counters) for label, counters in session.counters().items()}

@@ -16,6 +16,7 @@ from ..arguments import told
 from ..errors import UsageError
 from ..tir.form.dtype import DTYPES
 from .abi import Array
+from .open_shapes import OpenShapes
 from .state import SessionState
 from .tensors import TensorInfo, checked_inputs
 
@@ -41,7 +42,9 @@ class ModelSession(ABC):
         inputs, outputs: the buffers, by name.
 
     Attributes:
-        inputs, outputs: by name, the arrays that `invoke` reads and writes, C-contiguous.
+        inputs, outputs: by name, the arrays that `invoke` reads and writes, C-contiguous. Those with open extents have
+            the largest ones, of which a run uses the first elements along each dimension.
+        open_shapes: what `run` knows of open extents; None where all are fixed.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class ModelSession(ABC):
         self._broken = False
         self._closed = False
         self._lock = threading.Lock()
+        self.open_shapes: OpenShapes | None = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UsageError(
@@ -86,7 +90,8 @@ class ModelSession(ABC):
         Args:
             inputs: input name to array; or the array itself, for a model with one input; or None, for one without.
                 An array is a numpy array or has ``__dlpack__``; shape and dtype must be the model's, the layout in
-                memory may be any. NaN and infinities are passed on.
+                memory may be any. NaN and infinities are passed on. An extent that is open may be any in its range, the
+                same in all arrays that share it; inputs that hold extents are left out.
 
         Returns:
             Output name to array, in the model's order.
@@ -96,11 +101,13 @@ class ModelSession(ABC):
             UsageError: another thread is running this session, it was closed, or its state needs a `reset`.
             DeviceError, RequirementError, ToolchainError, InternalError: as for `invoke`.
         """
-        arrays = checked_inputs(inputs, self._wanted, self._name)
+        arrays = checked_inputs(inputs, self._wanted, self._name, self.open_shapes)
         with self._alone():
             for name, array in arrays.items():
                 np.copyto(self.inputs[name], array)
             self.invoke()
+            if self.open_shapes is not None:
+                return self.open_shapes.cut(self.outputs, arrays)
             return {name: array.copy() for name, array in self.outputs.items()}
 
     def read_arena(self, offset: int, shape: tuple[int, ...], dtype: str) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ModelError
 from ..tir.form.dtype import itemsize
 from .abi import Array
+from .open_shapes import OpenShapes
 
 __all__ = ["TensorInfo", "checked_inputs", "ends", "random_array"]
 
@@ -32,59 +33,74 @@ class TensorInfo:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-def checked_inputs(inputs: Any, wanted: Sequence[TensorInfo], model: str) -> dict[str, Array]:
-    """What a caller gives as a model's inputs, by name, as arrays of exactly their types.
+def checked_inputs(
+    inputs: Any, wanted: Sequence[TensorInfo], model: str, open_shapes: OpenShapes | None = None
+) -> dict[str, Array]:
+    """What a caller gives as a model's inputs, by name, as arrays of exactly their types; with open extents of the
+    largest, and with those that hold the extents.
 
     Args:
         inputs: as for `uma.artifact.Artifact.run`.
         wanted: the inputs of the model.
         model: its name.
+        open_shapes: what is open of them; None for nothing.
 
     Raises:
         ModelError: an input is missing, unknown, or of the wrong kind, shape or dtype.
     """
     where = f"inputs of model {model}"
+    held = () if open_shapes is None else tuple(open_shapes.symbols)
+    needed = [info for info in wanted if info.name not in held]
 
     def expected() -> str:
-        return ", ".join(f"{info.name!r}: {info}" for info in wanted) or "none"
+        shown = str if open_shapes is None else open_shapes.shown
+        return ", ".join(f"{info.name!r}: {shown(info)}" for info in needed) or "none"
 
     if inputs is None:
         inputs = {}
     elif not isinstance(inputs, Mapping):
-        if len(wanted) != 1:
+        if len(needed) != 1:
             raise ModelError(
-                f"one value was given for {len(wanted)} inputs, expected {expected()}",
+                f"one value was given for {len(needed)} inputs, expected {expected()}",
                 where=where,
                 hint="pass a mapping from input name to array",
             )
-        inputs = {wanted[0].name: inputs}
-    if missing := [info.name for info in wanted if info.name not in inputs]:
+        inputs = {needed[0].name: inputs}
+    if missing := [info.name for info in needed if info.name not in inputs]:
         raise ModelError(f"the input {missing[0]!r} is missing, expected {expected()}", where=where)
     names = {info.name for info in wanted}
     if unknown := [name for name in inputs if name not in names]:
         raise ModelError(f"there is no input {unknown[0]!r}, expected {expected()}", where=where)
+    if open_shapes is not None:
+        inputs = open_shapes.widened(
+            {info.name: _read(inputs[info.name], info, where) for info in wanted if info.name in inputs}
+        )
     return {info.name: _array(inputs[info.name], info, where) for info in wanted}
 
 
 def _array(value: Any, info: TensorInfo, where: str) -> Array:
     """`value` as an array of exactly the type of `info`."""
+    array = _read(value, info, where)
+    if array.dtype != info.dtype or array.shape != info.shape:
+        raise ModelError(f"input {info.name!r} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
+    return array
+
+
+def _read(value: Any, info: TensorInfo, where: str) -> Array:
+    """`value` as an array of whatever type."""
     what = f"input {info.name!r}"
     if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-    elif hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
         try:
-            array = np.from_dlpack(value)
+            return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise ModelError(f"{what} cannot be read through DLPack: {error}", where=where) from error
-    else:
-        raise ModelError(
-            f"{what} is a {type(value).__name__}, expected an array {info}",
-            where=where,
-            hint=f"convert it: numpy.asarray(value, dtype=numpy.{info.dtype})",
-        )
-    if array.dtype != info.dtype or array.shape != info.shape:
-        raise ModelError(f"{what} is {array.dtype}{[*array.shape]}, expected {info}", where=where)
-    return array
+    raise ModelError(
+        f"{what} is a {type(value).__name__}, expected an array {info}",
+        where=where,
+        hint=f"convert it: numpy.asarray(value, dtype=numpy.{info.dtype})",
+    )
 
 
 def ends(dtype_name: str) -> tuple[int, int]:

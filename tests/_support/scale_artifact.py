@@ -98,9 +98,21 @@ METADATA: dict[str, Any] = {
             "shape": [4],
             "dtype": "int8",
             "quantization": {"scale": 0.5, "zero_point": 3},
+            "extents": None,
+            "holds": None,
         }
     ],
-    "outputs": [{"name": "y:0", "identifier": "y_0", "shape": [4], "dtype": "int32", "quantization": None}],
+    "outputs": [
+        {
+            "name": "y:0",
+            "identifier": "y_0",
+            "shape": [4],
+            "dtype": "int32",
+            "quantization": None,
+            "extents": None,
+            "holds": None,
+        }
+    ],
     "arena_bytes": 16,
     "constant_bytes": 4,
     "state": None,

@@ -76,6 +76,9 @@ class TestDescription:
         assert set(schema()["required"]) == set(schema()["properties"]) == {*METADATA, "files"}
 
 
+SECOND = {**METADATA["inputs"][0], "name": "w", "identifier": "w"}
+
+
 class TestUnsound:
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
@@ -91,6 +94,22 @@ class TestUnsound:
             ("inputs.0.quantization", {"scale": 1}, "inputs[0].quantization lacks 'zero_point'"),
             ("outputs.0.name", "\ud800", "outputs[0].name is '\\ud800', expected string"),
             ("inputs", [METADATA["inputs"][0]] * 2, "inputs have one name twice"),
+            ("inputs.0.extents", "4; 5", "inputs[0].extents is '4; 5', which does not match"),
+            ("inputs.0.extents", "n[5:4]", "'x:0': 'n[5:4]' is no extent"),
+            ("inputs.0.extents", "n[1:5]", "'x:0' has shape [4] and the extents n[1:5]"),
+            ("inputs.0.extents", "2*n[1:2]", "the extents of input 'x:0' are computed: 2*n[1:2]"),
+            ("outputs.0.extents", "n[1:4]", "inputs hold the extents [], and there are ['n']"),
+            ("inputs.0.holds", "n", "inputs hold the extents ['n'], and there are []"),
+            (
+                "inputs",
+                [{**METADATA["inputs"][0], "holds": "n"}, {**SECOND, "extents": "n[1:4]"}],
+                "input 'x:0', which holds an extent, is int8 [4]",
+            ),
+            (
+                "inputs",
+                [{**METADATA["inputs"][0], "extents": "n[1:4]"}, {**SECOND, "shape": [3], "extents": "n[1:3]"}],
+                "extent 'n' has other bounds in 'w'",
+            ),
             (
                 "outputs",
                 [METADATA["outputs"][0], {**METADATA["outputs"][0], "name": "z"}],

@@ -284,6 +284,8 @@ ERRORS = [
     ),
     ("@prim_func\n§def f(x: In[int8, (1,)]):\n  may_alias(x, x)\n", "may_alias names ('x', 'x')"),
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  §may_alias(x)\n", "may_alias takes 2 arguments, not 1"),
+    ("@prim_func\ndef f(x: In[int8, (1,)]):\n  partial(§z)\n", "partial takes the name of an output"),
+    ("@prim_func\n§def f(x: In[int8, (1,)]):\n  partial(x)\n", "partial names 'x', which is no output"),
     # Statements
     (body("§return"), "not a statement of loops"),
     (body("§import os"), "not a statement of loops"),

@@ -95,8 +95,16 @@ class Context:
             return value
         name = self.node.inputs[index]
         if name not in self.constants:
-            self.constants[name] = const(value)
+            self.constants[name] = const(value) if value.dtype.kind != "O" else self.computed(value)
         return self.constants[name]
+
+    def computed(self, numbers: np.ndarray) -> Expr:
+        """Numbers that depend on open extents, computed at run time."""
+        from .open_values import computed
+
+        made = computed(numbers)
+        self.built.append(made)
+        return made
 
     def known(self, index: int) -> np.ndarray:
         """Input ``index``, an array, dequantised where need be; ModelError where it is computed at run time."""
@@ -112,13 +120,14 @@ class Context:
         value = self.value(index)
         return not isinstance(value, Expr) or constant_value(value) is not None
 
-    def known_integers(self, index: int) -> tuple[int, ...]:
-        """Input ``index``, integers known at import: an array of one dimension, or a scalar."""
+    def known_integers(self, index: int) -> tuple[Any, ...]:
+        """Input ``index``, integers known at import, open extents among them: an array of one dimension, or a
+        scalar."""
         array = self.known(index)
-        if array.dtype.kind not in "iu" or array.ndim > 1:
+        if array.dtype.kind not in "iuO" or array.ndim > 1:
             given = f"{array.dtype} of shape {array.shape}"
             raise ModelError(f"its input {self.node.inputs[index]!r} is {given}, not a list of integers")
-        return tuple(map(int, array.reshape(-1)))
+        return tuple(array.reshape(-1).tolist())
 
     def reserve(self, *extents: int) -> None:
         """Spends the memory of so many numbers of 8 bytes, before they are made."""

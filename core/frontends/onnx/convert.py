@@ -11,20 +11,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import ModelError, UsageError
+from ...errors import ModelError
 from ...relay.custom import FindImporter, no_importer
 from ...relay.evaluate import evaluate
 from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
 from ...relay.types import TensorType
+from ...tir.form.extents import OpenExtentError, bound, is_open, symbols_of
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
+from ..open_shapes import AskedShape
 from ..simplified import Simplified
 from ..states import keep_states
 from .activations import ACTIVATIONS
 from .areas import AREAS
 from .arith import ARITH
+from .asked import Asked
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .control import branches, loop, scan_loop
@@ -41,7 +44,8 @@ from .moves import MOVES
 from .narrow import Narrow
 from .norm import NORM
 from .older import modern, modern_op
-from .open_shapes import Open, is_open, proposed, resolved
+from .open_shapes import Open, leaves_open, proposed, resolved
+from .open_values import OPEN_CONVERTERS, computed, is_open_value
 from .optional import OPTIONAL
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
 from .quant import QUANT, Parameters, are_known, parameters
@@ -111,7 +115,7 @@ BYTES_PER_BYTE = 8
 def from_onnx(
     data: bytes,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, AskedShape] | None = None,
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
@@ -124,7 +128,8 @@ def from_onnx(
 
     Args:
         data: the file.
-        shapes: of inputs whose dimensions the model leaves open, by input name.
+        shapes: of inputs whose dimensions the model leaves open, by input name; or one extent of all dimensions to
+            which the file gives a name, by that. One that is a range is a parameter of the module.
         states: as for `keep_states`; an input with an initialiser begins with its value.
         constants: values that inputs are fixed to, by input name: what depends on them alone is known at import.
         custom: finds importers of operators that are not the core's.
@@ -151,7 +156,7 @@ def from_onnx(
             open_ = [
                 value
                 for value in graph.inputs
-                if value.name not in given and is_open(value) and not hasattr(fixed.get(value.name), "shape")
+                if value.name not in given and leaves_open(value) and not hasattr(fixed.get(value.name), "shape")
             ]
             tried = proposed(open_, lambda more: _Importer(graph, {**given, **more}, fixed, budget_bytes, custom).run())
             raise error.told(tried) from None
@@ -172,7 +177,7 @@ class _Importer:
     def __init__(
         self,
         graph: Graph,
-        shapes: Mapping[str, Sequence[int]],
+        shapes: Mapping[str, AskedShape],
         constants: Mapping[str, Fixed],
         budget_bytes: int,
         custom: FindImporter,
@@ -187,7 +192,8 @@ class _Importer:
         self._graph = graph
         self._custom = custom
         self._declared = dict(graph.shapes)
-        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self._shapes = Asked(graph.inputs, shapes)
+        self._symbols: list[str] = []
         self._values: dict[str, Value] = {}
         # Of tensors that are of a narrow type.
         self._narrow: dict[str, Narrow] = {}
@@ -212,7 +218,10 @@ class _Importer:
         results = [self._result(name) for name in self._graph.outputs]
         body = results[0] if len(results) == 1 else Tuple(results)
         signature = Signature(
-            tuple(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
+            (
+                *(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
+                *map(TensorInfo, self._symbols),
+            ),
             tuple(self._info(name) for name in self._graph.outputs),
         )
         return IRModule.of({"main": Function(params, body), **self._functions}, self._spans, signature)
@@ -220,34 +229,36 @@ class _Importer:
     def _params(self) -> list[Var]:
         import numpy as np
 
-        names = [value.name for value in self._graph.inputs]
-        for name in self._shapes:
-            if name not in names:
-                known = ", ".join(map(repr, names)) or "none"
-                raise UsageError(f"a shape is given for {name!r}, which is no input", hint=f"inputs: {known}")
         params = []
-        for value, name in zip(self._graph.inputs, variable_names(names), strict=True):
+        names = variable_names([*(value.name for value in self._graph.inputs), *self._shapes.symbols])
+        known = dict(zip(self._shapes.symbols, names[len(self._graph.inputs) :], strict=True))
+        used: dict[str, Var] = {}
+        for value, name in zip(self._graph.inputs, names, strict=False):
             fixed = self._fixed.get(value.name)
-            told = getattr(fixed, "shape", None) if is_open(value) else None
-            shape = resolved(value, self._shapes.get(value.name, told))
+            told = getattr(fixed, "shape", None) if leaves_open(value) else None
+            shape = resolved(value, self._shapes.of(value, known) or told)
+            used.update((s.name, Var(s.name, TensorType((1,), "int32"))) for s in symbols_of(shape))
             if value.narrow is not None:
                 self._narrow[value.name] = value.narrow
             try:
+                if fixed is not None and is_open(shape):
+                    raise ModelError("it is a constant, and its shape is open")
                 if fixed is None and 0 in shape:
                     # There is nothing to feed, and all is known of it.
-                    self.constants[value.name] = np.empty(limited(shape, value.dtype), value.dtype)
+                    self.constants[value.name] = np.empty(limited(bound(shape), value.dtype), value.dtype)
                     held = value.dtype if value.narrow is None else value.narrow.held
-                    self._values[value.name] = np.empty(shape, held)
+                    self._values[value.name] = np.empty(bound(shape), held)
                     continue
                 type_ = TensorType(shape, value.dtype)
                 if fixed is not None:
-                    self._fix(value, fixed, shape)
+                    self._fix(value, fixed, bound(shape))
                     continue
                 params.append(Var(name, type_))
             except ModelError as error:
                 raise ModelError(error.what, where=f"input {value.name!r}", hint=error.hint) from error
             self._values[value.name] = widened(params[-1], value.narrow)
-        return params
+        self._symbols = [symbol for symbol, name in known.items() if name in used]
+        return [*params, *(used[known[symbol]] for symbol in self._symbols)]
 
     def _fix(self, value: Input, fixed: Fixed, shape: tuple[int, ...]) -> None:
         narrow = value.narrow
@@ -261,6 +272,8 @@ class _Importer:
     def _result(self, name: str) -> Expr:
         try:
             value = self._value(name)
+            if is_open_value(value) and not isinstance(value, Expr):
+                return computed(value)
             value = value if isinstance(value, Expr) else const(value)
             made = stored(value, self._narrow.get(name))
             self._spans.moved(value, made)
@@ -311,6 +324,8 @@ class _Importer:
                         continue
             except ModelError as error:
                 hint = f" ({error.hint})" if error.hint else ""
+                if isinstance(error, OpenExtentError) and "open extents" not in error.what:
+                    error.what = f"it takes no such open extents: {error.what}"
                 within = f" within {node.within[0]}" if node.within else ""
                 fault = clean_text(f"  {node.layer!r} ({node.described}{within}): {error.what}{hint}")
                 # What follows from the first fault of a body says nothing more.
@@ -493,10 +508,14 @@ class _Importer:
         known = fold(context) if is_own else None
         if known is not None:
             return [known]
+        of_open = any(map(is_open_value, context.values))
+        if converter is None and of_open:
+            converter = OPEN_CONVERTERS.get(op)
         if converter is None:
             raise ModelError(f"it has {len(context.node.outputs)} results; one is supported")
         made = converter(context)
-        if is_own and op != "DequantizeLinear" and not any(isinstance(value, Expr) for value in context.values):
+        known_only = not of_open and not any(isinstance(value, Expr) for value in context.values)
+        if is_own and op != "DequantizeLinear" and known_only:
             made = _computed(context, made)
         if is_own and op in QUANT:
             stored = context.node.outputs[0] if op == "QuantizeLinear" else context.node.inputs[0]

@@ -13,6 +13,7 @@ from ...relay.ops.common import normalise_axes, normalise_axis
 from ...relay.types import TensorType, tensor_type
 from .arith import ELEMENTWISE, reduced_axes
 from .context import Context
+from .open_values import array_of, fold_open, is_open_value
 from .proto import MAX_RANK, dtype_name
 from .shape import axes_of, cast_dtype, new_shape, slices
 
@@ -36,6 +37,8 @@ def fold(c: Context) -> np.ndarray | None:
     import numpy as np
 
     folder = FOLDERS.get(c.node.op)
+    if c.node.op not in OF_SHAPES and any(map(is_open_value, c.values)):
+        return fold_open(c, folder) if len(c.node.outputs) == 1 else None
     known = c.node.op in OF_SHAPES or not any(isinstance(value, Expr) for value in c.values)
     if c.node.op in ELEMENTWISE and known and any(value is not None and 0 in value.shape for value in c.values):
         folder = _without_elements
@@ -80,17 +83,13 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _shape_of(c: Context) -> np.ndarray:
-    import numpy as np
-
     shape = c.value(0).shape
     start, end = c.node.integer("start", 0), c.node.integer("end", len(shape))
-    return np.array(shape[slice(*slice(start, end).indices(len(shape)))], np.int64)
+    return array_of(shape[slice(*slice(start, end).indices(len(shape)))])
 
 
 def _size(c: Context) -> np.ndarray:
-    import numpy as np
-
-    return np.array(math.prod(c.value(0).shape), np.int64)
+    return array_of(math.prod(c.value(0).shape))
 
 
 def _constant(c: Context) -> np.ndarray:

@@ -16,7 +16,7 @@ __all__ = ["MOVES", "repeated"]
 
 def _expand(c: Context) -> Expr:
     data, asked = c.expr(0), c.known_integers(1)
-    if min(asked, default=1) < 1:
+    if any(extent < 1 for extent in asked):
         raise ModelError(f"it expands data to the shape {asked}")
     return c.call("broadcast_to", data, shape=broadcast_shapes(data.shape, asked))
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import ModelError, UsageError
+from ...tir.form.extents import Dim
 from .proto import Input
 
-__all__ = ["Open", "is_open", "proposed", "resolved"]
+__all__ = ["Open", "leaves_open", "proposed", "resolved"]
 
 
-def is_open(value: Input) -> bool:
+def leaves_open(value: Input) -> bool:
     """Whether the model leaves a part of its shape open."""
     return value.dims is None or not all(isinstance(dim, int) for dim in value.dims)
 
 
-def resolved(value: Input, given: tuple[int, ...] | None) -> tuple[int, ...]:
+def resolved(value: Input, given: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
     """The shape of an input.
 
     Raises:

@@ -193,7 +193,7 @@ def single(c: Context, index: int) -> int:
     given = c.known_integers(index)
     if len(given) != 1:
         raise ModelError(f"its input {c.node.inputs[index]!r} has {len(given)} elements, not one")
-    return given[0]
+    return int(given[0])
 
 
 def _top(c: Context) -> Sequence[Value]:

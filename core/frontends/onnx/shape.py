@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import ModelError
 from ...relay.expr import Expr
 from ...relay.ops.common import normalise_axes, normalise_axis
+from ...tir.form.extents import Dim, OpenExtentError, equal, is_open
 from .context import Context, Converter, Value
 from .proto import MAX_RANK, Node, dtype_name
 
@@ -36,7 +37,7 @@ def new_shape(node: Node, old: Sequence[int], asked: Sequence[int]) -> tuple[int
         rest = math.prod(extent for extent in shape if extent != -1)
         if rest > 0:
             shape[shape.index(-1)] = size // rest
-    if len(shape) > MAX_RANK or min(shape, default=1) < 0 or math.prod(shape) != size:
+    if len(shape) > MAX_RANK or any(extent < 0 for extent in shape) or math.prod(shape) != size:
         raise ModelError(f"its data of shape {tuple(old)} cannot become {tuple(asked)}")
     return tuple(shape)
 
@@ -70,7 +71,7 @@ def axes_of(c: Context, index: int) -> tuple[int, ...]:
 
 def _squeeze(c: Context) -> Expr:
     data, axes = c.expr(0), axes_of(c, 1)
-    if not axes and 1 not in data.shape:
+    if not axes and not any(equal(extent, 1) for extent in data.shape):
         return data
     return c.call("squeeze", data, axis=axes)
 
@@ -133,7 +134,7 @@ def _split(c: Context) -> Sequence[Value]:
     return results
 
 
-def slices(c: Context, shape: Sequence[int]) -> list[tuple[int, int, int]]:
+def slices(c: Context, shape: Sequence[Dim]) -> list[tuple[Any, Any, int]]:
     """Slice's inputs, clamped to the data: begin, end (-1 is before the first) and step of each dimension.
 
     Raises:
@@ -144,18 +145,33 @@ def slices(c: Context, shape: Sequence[int]) -> list[tuple[int, int, int]]:
     steps = c.known_integers(4) if c.has(4) else (1,) * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise ModelError(f"it slices from {starts} to {ends} by {steps} along {axes}")
-    result = [(0, extent, 1) for extent in shape]
+    result: list[tuple[Any, Any, int]] = [(0, extent, 1) for extent in shape]
     normalise_axes(axes, len(shape))  # none twice
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normalise_axis(axis, len(shape))
-        result[axis] = slice(start, end, step).indices(shape[axis])
+        result[axis] = _taken(start, end, step, shape[axis])
     return result
+
+
+def _taken(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Any, Any, int]:
+    """Begin, end and step of a slice of so many elements, clamped to these."""
+    if not is_open((start, end, extent)):
+        return slice(start, end, step).indices(cast(int, extent))
+    if step != 1:
+        raise OpenExtentError(f"it slices {extent} elements by {step}: of an open extent by 1 only")
+
+    def clamped(index: Dim) -> Dim:
+        if index < 0:
+            index = index + extent
+        return 0 if index < 0 else extent if index > extent else index
+
+    return clamped(start), clamped(end), 1
 
 
 def _slice(c: Context) -> Value:
     data = c.expr(0)
     taken = slices(c, data.shape)
-    counts = [len(range(*part)) for part in taken]
+    counts = [b - a if step == 1 and is_open((a, b)) else len(range(a, b, step)) for a, b, step in taken]
     if 0 in counts:
         return _empty(data, counts)
     if all(part == (0, extent, 1) for part, extent in zip(taken, data.shape, strict=True)):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...errors import ModelError
 from ...tir.form.dtype import is_float, is_integer
-from ...tir.form.nodes import Bin, Expr
+from ...tir.form.extents import Extent
+from ...tir.form.nodes import Bin, Expr, Imm, const
 from ..types import TensorType
 
 __all__ = [
     "Types",
     "all_of",
+    "as_float",
     "broadcast_shapes",
     "inside",
     "normalise_axes",
@@ -113,6 +116,11 @@ def windows(
             raise ModelError(f"a window of {span} does not fit the {padded} elements of dimension {d + 1}")
         result.append((padded - span) // strides[d] + 1)
     return tuple(result)
+
+
+def as_float(count: Any, dtype: str) -> Expr:
+    """A number of elements, perhaps open, as a float."""
+    return const(count, dtype) if isinstance(count, Extent) else Imm(float(count), dtype)
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_integer
+from ...tir.form.extents import Dim
 from ...tir.form.nodes import Expr, Imm, Select
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
@@ -270,8 +271,9 @@ def product_sum_bounds(data: Bounds, weight: Bounds, weight_zero: int, axis: int
     return Bounds(int(low.min()), int(high.max()))
 
 
-def _macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
-    return out.size * (weight.size // weight.shape[-1])
+def _macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> Dim:
+    count: Dim = out.size * (weight.size // weight.shape[-1])
+    return count
 
 
 _LAYOUTS = {

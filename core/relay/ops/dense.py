@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
+from ...tir.form.extents import Dim
 from ...tir.form.nodes import Expr, Load
 from ..op import Attr, Attrs, Bounds, Int, Op, register_op
 from ..types import TensorType
@@ -121,12 +122,14 @@ def _range(attrs: Attrs, types: Types, data: Bounds, weight: Bounds, axis: int) 
     return product_sum_bounds(around, weight, weight_zero, axis, count=types[0].shape[-1])
 
 
-def _dense_macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
-    return out.size * weight.shape[1]
+def _dense_macs(attrs: Attrs, out: TensorType, data: TensorType, weight: TensorType) -> Dim:
+    count: Dim = out.size * weight.shape[1]
+    return count
 
 
-def _matmul_macs(attrs: Attrs, out: TensorType, a: TensorType, b: TensorType) -> int:
-    return out.size * a.shape[-1]
+def _matmul_macs(attrs: Attrs, out: TensorType, a: TensorType, b: TensorType) -> Dim:
+    count: Dim = out.size * a.shape[-1]
+    return count
 
 
 def _require_quantised(attrs: Attrs, a: TensorType, b: TensorType) -> None:
@@ -145,7 +148,7 @@ def _declare(
     shape: Shape,
     reference: Callable[..., np.ndarray],
     compute: Callable[..., te.Tensor],
-    macs: Callable[..., int],
+    macs: Callable[..., Dim],
     value_range: Callable[..., Bounds | None] | None = None,
 ) -> None:
     """Register a product: of integers, into int32, where it has a value range; else of floats."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
-from ...tir.form.nodes import Expr, Imm, Select, maximum, minimum
+from ...tir.form.nodes import Expr, Imm, Select, const, maximum, minimum
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
 from .common import Types, broadcast_shapes, normalise_axis, require_integers
@@ -37,7 +37,7 @@ def _take_reference(attrs: Attrs, data: np.ndarray, indices: np.ndarray) -> np.n
 def _take_compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
     axis = normalise_axis(attrs.axis, len(data.shape))
     behind, extent = axis + len(indices.shape), data.shape[axis]
-    first, last = Imm(0, indices.dtype), Imm(extent - 1, indices.dtype)
+    first, last = Imm(0, indices.dtype), const(extent - 1, indices.dtype)
 
     def at(*index: Any) -> Expr:
         given = indices[index[axis:behind]]

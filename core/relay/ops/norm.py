@@ -11,7 +11,7 @@ from ...tir import te
 from ...tir.form.nodes import Call, Imm
 from ..op import Attr, Attrs, Ints, Op, Real, register_op
 from ..types import TensorType
-from .common import normalise_axes, require_float
+from .common import as_float, normalise_axes, require_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class _Over:
         self.axes = normalise_axes(attrs.axis, len(out.shape))
         self.kept = [d for d in range(len(out.shape)) if d not in self.axes]
         self.outer = [out.shape[d] for d in self.kept]
-        self.count = float(math.prod(out.shape[d] for d in self.axes))
+        self.count = as_float(math.prod(out.shape[d] for d in self.axes), out.dtype)
 
     def rest(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
         """An index of the whole tensor, without the axes."""

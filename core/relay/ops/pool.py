@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
+from ...tir.form.extents import bounds_of
 from ...tir.form.nodes import Expr, maximum, minimum
 from ..op import Attr, Attrs, Boolean, Bounds, Ints, Op, register_op
 from ..types import TensorType
-from .common import Types, all_of, inside, require_float, windows
+from .common import Types, all_of, as_float, inside, require_float, windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -232,13 +233,13 @@ _MANY = 512
 
 def _global_average_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     count = math.prod(data.shape[1:-1])
-    if count > _MANY and len(data.shape) > 3:
+    if bounds_of(count)[1] > _MANY and len(data.shape) > 3:
         inner = te.reduce_axis(data.shape[-2], "row")
         shape = (*data.shape[:-2], data.shape[-1])
         data = te.compute(shape, lambda *i: te.sum(data[(*i[:-1], inner, i[-1])], (inner,)), "rows")
     taps = _everywhere(data)
     total = te.compute(out.shape, lambda *i: te.sum(data[(i[0], *taps, i[-1])], tuple(taps)), "total")
-    return te.compute(out.shape, lambda *i: total[i] / float(count), "global_avg")
+    return te.compute(out.shape, lambda *i: total[i] / as_float(count, out.dtype), "global_avg")
 
 
 register_op(

@@ -191,7 +191,7 @@ def _infer(count: int, others: Mapping[int, tuple[int, ...]], states: Sequence[i
 
 def _macs(count: int) -> Callable[..., int]:
     def macs(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> int:
-        return gates.size * (gates.shape[2] // count)
+        return int(gates.size * (gates.shape[2] // count))
 
     return macs
 

@@ -10,7 +10,7 @@ from ...tir import te
 from ...tir.form.nodes import Call, Expr, Imm
 from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
-from .common import Types, normalise_axes, normalise_axis, require_float
+from .common import Types, as_float, normalise_axes, normalise_axis, require_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ def reduced_shape(attrs: Attrs, data: TensorType) -> tuple[int, ...]:
     return tuple(extent for d, extent in kept if attrs.keepdims or d not in axes)
 
 
-def _count(attrs: Attrs, shape: tuple[int, ...]) -> int:
+def _count(attrs: Attrs, shape: tuple[int, ...]) -> Any:
     count = 1
     for axis in normalise_axes(attrs.axis, len(shape)):
         count *= shape[axis]
@@ -90,7 +90,7 @@ _total = _folded(te.sum, "sum")
 
 def _mean_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
     total = _total(attrs, out, data)
-    count = float(_count(attrs, data.shape))
+    count = as_float(_count(attrs, data.shape), out.dtype)
     return te.compute(out.shape, lambda *i: total[i] / count, "mean")
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.nodes import Expr, Imm, Var
+from ...tir.form.extents import Extent, OpenExtentError, equal
+from ...tir.form.nodes import Expr, Imm, Var, const
 from ...tir.form.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
 from ..types import TensorType, TupleType
@@ -30,11 +31,29 @@ def _same_range(attrs: Attrs, out: TensorType, types: Types, data: Bounds | None
 
 
 def _infer_reshape(attrs: Attrs, data: TensorType) -> TensorType:
-    """Any dtype, which the result has; its shape is ``newshape``, of as many elements."""
+    """Any dtype, which the result has; its shape is ``newshape``, of as many elements. What is behind an open extent,
+    and what is before it if that is more than 1, stays so: a tensor lies in memory as if its extents were the largest.
+    """
     out = TensorType(attrs.newshape, data.dtype)
     if out.size != data.size:
         raise ModelError(f"{data.size} elements do not fit shape {attrs.newshape}")
+    if _parts(out.shape) != _parts(data.shape):
+        raise OpenExtentError(f"the elements of {data.shape} lie in memory in another way than those of {out.shape}")
     return out
+
+
+def _parts(shape: Sequence[Any]) -> list[Any]:
+    """The extents of a shape, those joined between which it makes no difference where a tensor lies: an open extent
+    parts what is around it, as in memory its largest value counts."""
+    parts: list[Any] = [1]
+    for extent in shape:
+        if isinstance(extent, Extent) and parts != [1]:
+            parts += [extent, 1]
+        elif isinstance(extent, Extent):
+            parts = [extent]
+        else:
+            parts[-1] *= extent
+    return parts
 
 
 def _reshape_reference(attrs: Attrs, data: np.ndarray) -> np.ndarray:
@@ -74,9 +93,11 @@ register_op(
 
 def _infer_squeeze(attrs: Attrs, data: TensorType) -> TensorType:
     """Any dtype, which the result has; the axes that are named have extent 1."""
-    dropped: Sequence[int] = [d for d, extent in enumerate(data.shape) if extent == 1]
+    dropped: Sequence[int]
     if attrs.axis:
         dropped = normalise_axes(attrs.axis, len(data.shape))
+    else:
+        dropped = [d for d, extent in enumerate(data.shape) if equal(extent, 1)]
     for axis in dropped:
         if data.shape[axis] != 1:
             raise ModelError(f"axis {axis} has extent {data.shape[axis]}, not 1")
@@ -290,7 +311,7 @@ def _infer_slice(attrs: Attrs, data: TensorType) -> TensorType:
         backward = stride < 0 and extent > begin > end >= -1
         if not (forward or backward):
             raise ModelError(f"slice {begin}:{end}:{stride} of dimension {d} leaves its {extent} elements or is empty")
-        shape.append(len(range(begin, end, stride)))
+        shape.append(end - begin if stride == 1 else len(range(begin, end, stride)))
     return TensorType(tuple(shape), data.dtype)
 
 
@@ -304,7 +325,7 @@ def _slice_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Tensor:
         taken: list[Expr] = []
         for i, extent, begin, stride in zip(index, out.shape, attrs.begin, attrs.strides, strict=True):
             # A stride that is used is within the data; of another one there may be no int32.
-            taken.append(i * stride + begin if extent > 1 else Imm(begin, "int32"))
+            taken.append(const(begin) if extent == 1 else i * stride + begin)
         return data[tuple(taken)]
 
     return te.compute(out.shape, at, "slice")

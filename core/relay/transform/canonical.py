@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_float
+from ...tir.form.extents import OpenExtentError
 from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, call, const
 from ..module import IRModule, Spans
 from ..op import Op
@@ -77,7 +78,7 @@ def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
     while True:
         better = None
         if isinstance(expr, Call) and isinstance(expr.op, Op):
-            better = next((made for rule in rules if (made := rule(expr, spans)) is not None), None)
+            better = next((made for rule in rules if (made := _tried(rule, expr, spans)) is not None), None)
         elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple, Tuple):
             better = expr.tuple.fields[expr.index]
         if better is None:
@@ -87,8 +88,18 @@ def _canonical(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr:
         expr = better
 
 
+def _tried(rule: Rule, expr: Call, spans: Spans) -> Expr | None:
+    try:
+        return rule(expr, spans)
+    except OpenExtentError:
+        return None  # whether it is a matter of this rule depends on an extent
+
+
 def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
-    found = sink_permutation(expr)
+    try:
+        found = sink_permutation(expr)
+    except OpenExtentError:
+        found = None
     if found is None:
         return _sunk_reshape(expr, rules, spans)
     first, axes = found
@@ -102,7 +113,10 @@ def _sunk(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
 
 
 def _sunk_reshape(expr: Expr, rules: Sequence[Rule], spans: Spans) -> Expr | None:
-    first = sink_reshape(expr)
+    try:
+        first = sink_reshape(expr)
+    except OpenExtentError:
+        first = None
     if first is None:
         return None
     spans.moved(expr, first)
@@ -131,10 +145,10 @@ def _moved(made: Expr, spans: Spans, *old: Expr) -> Expr:
 def _fold(expr: Call, spans: Spans) -> Expr | None:
     import numpy as np
 
-    if not all(isinstance(arg, Constant) for arg in expr.args):
-        return None
     op = expr.op
     assert isinstance(op, Op)
+    if not all(isinstance(arg, Constant) for arg in expr.args) or any(t.is_open for t in op.outputs(expr.type)):
+        return None
     if sum(t.nbytes for t in op.outputs(expr.type)) > FOLD_LIMIT_BYTES:
         return None
     with np.errstate(all="ignore"):
@@ -154,7 +168,7 @@ def _identity(expr: Call, spans: Spans) -> Expr | None:
 
 
 def _reduces(expr: Call) -> bool:
-    return any(expr.args[0].shape[axis] > 1 for axis in normalise_axes(expr.attrs.axis, len(expr.args[0].shape)))
+    return any(expr.args[0].shape[axis] != 1 for axis in normalise_axes(expr.attrs.axis, len(expr.args[0].shape)))
 
 
 def _is_whole(expr: Call) -> bool:
@@ -270,10 +284,10 @@ def _before_pad(expr: Expr, spans: Spans) -> tuple[Call, Expr, list[tuple[int, i
             made = permute(data, found[1])
         else:
             before = move.args[0].shape
-            larger = [width for width, extent in zip(widths, before, strict=True) if extent > 1]
-            if [extent for extent in before if extent > 1] != [extent for extent in move.shape if extent > 1]:
+            larger = [width for width, extent in zip(widths, before, strict=True) if extent != 1]
+            if [extent for extent in before if extent != 1] != [extent for extent in move.shape if extent != 1]:
                 return None
-            widths = [larger.pop(0) if extent > 1 else (0, 0) for extent in move.shape]
+            widths = [(0, 0) if extent == 1 else larger.pop(0) for extent in move.shape]
             made = reshape(data, [n - sum(width) for n, width in zip(move.shape, widths, strict=True)])
         data = _moved(made, spans, move) if _moves(made) else made
     return pad, data, widths

@@ -47,7 +47,7 @@ def permute(data: Expr, axes: Axes, like: Call | None = None) -> Expr:
         axes = tuple(before[axis] for axis in axes)
         like = None
         inner = permutation(data)
-    moved = [axis for axis in axes if data.shape[axis] > 1]
+    moved = [axis for axis in axes if data.shape[axis] != 1]
     if moved == sorted(moved):
         return reshape(data, [data.shape[axis] for axis in axes])
     if isinstance(data, Constant):

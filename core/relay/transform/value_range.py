@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import ModelError
 from ...tir.form.dtype import bounds, is_integer
+from ...tir.form.extents import OpenExtentError
 from ..expr import Call, Constant, Expr
 from ..op import Bounds, Op
 from ..types import TensorType
@@ -43,7 +44,10 @@ def _bounds(expr: Expr, found: dict[Expr, Bounds]) -> Bounds:
     low, high = bounds(expr.dtype)
     if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.value_range is not None:
         given = [_representable(arg, found) for arg in expr.args]
-        proven = expr.op.value_range(expr.attrs, expr.type, tuple(arg.tensor for arg in expr.args), *given)
+        try:
+            proven = expr.op.value_range(expr.attrs, expr.type, tuple(arg.tensor for arg in expr.args), *given)
+        except OpenExtentError:
+            proven = None
         if proven is not None:
             return proven
     return Bounds(low, high)

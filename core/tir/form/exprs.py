@@ -27,6 +27,7 @@ __all__ = [
     "Imm",
     "Load",
     "Select",
+    "Symbolic",
     "Un",
     "Var",
     "check_access",
@@ -154,7 +155,17 @@ class Expr(Node):
         return self if dtype == self.dtype else Cast(self, dtype)
 
 
-ExprLike = Expr | int | float | bool
+class Symbolic:
+    """A number that is known when the loops run: see `uma.tir.form.extents.Extent`."""
+
+    __slots__ = ()
+
+    def expression(self, dtype: str) -> Expr:
+        """It as an expression of type ``dtype``."""
+        raise NotImplementedError
+
+
+ExprLike = Expr | int | float | bool | Symbolic
 
 
 def require(condition: bool, what: str) -> None:
@@ -210,7 +221,7 @@ def const(value: ExprLike, dtype: str = INDEX) -> Expr:
     if isinstance(value, Expr):
         require(value.dtype == dtype, f"expected {dtype}, got an expression of {value.dtype}")
         return value
-    return Imm(value, dtype)
+    return value.expression(dtype) if isinstance(value, Symbolic) else Imm(value, dtype)
 
 
 @dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
@@ -357,7 +368,7 @@ class Buffer(Node):
 
 
 def _indices(indices: ExprLike | Iterable[ExprLike]) -> tuple[Expr, ...]:
-    if isinstance(indices, (Expr, int, float)):
+    if isinstance(indices, (Expr, int, float, Symbolic)):
         indices = (indices,)
     return tuple(const(index, INDEX) for index in indices)
 

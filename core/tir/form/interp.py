@@ -77,7 +77,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
             copied; outputs never share memory with inputs here, whatever `PrimFunc.may_alias` allows.
 
     Returns:
-        By parameter name, the outputs.
+        By parameter name, the outputs; what is not written of a partial one is 0.
 
     Raises:
         InterpreterError: the statement that is at fault, with the values of its variables; or a missing, unknown or
@@ -108,6 +108,8 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
     outputs = {}
     for buffer in func.buffers("output"):
         elements = machine.memory[buffer]
+        if buffer.name in func.partial:
+            elements = [0 if element is None else element for element in elements]
         if None in elements:
             first = tuple(int(i) for i in np.unravel_index(elements.index(None), buffer.shape))
             what = f"{elements.count(None)} of {buffer.size} elements of output {buffer.name!r} were never written"

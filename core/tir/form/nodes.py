@@ -605,6 +605,8 @@ class PrimFunc(Node):
         may_alias: pairs (output, input) of parameter names that may be the same memory; all others are distinct.
         memories: the accelerator's memories that it uses.
         queues: the accelerator's queues that it uses.
+        partial: names of outputs that have as many elements as they may at most need: what is behind those that the
+            extents of this run have is not written, and nobody reads it.
     """
 
     params: tuple[Param, ...]
@@ -612,6 +614,7 @@ class PrimFunc(Node):
     may_alias: tuple[tuple[str, str], ...] = ()
     memories: tuple[Memory, ...] = ()
     queues: tuple[Queue, ...] = ()
+    partial: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         order = [_ROLES.index(param.role) for param in self.params]
@@ -621,6 +624,8 @@ class PrimFunc(Node):
         for out, given in self.may_alias:
             fits = roles.get(out) == "output" and roles.get(given) == "input"
             require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
+        for name in self.partial:
+            require(roles.get(name) == "output", f"partial names {name!r}, which is no output")
         scopes = {memory.name for memory in self.memories}
         require(len(scopes) == len(self.memories), "two memories share a name")
         for what in ("name", "index"):

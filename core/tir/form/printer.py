@@ -108,7 +108,7 @@ CALLS: dict[str, type[Stmt]] = {"block": Block, "copy": Copy, "wait": Wait}
 expressions, tuples of indices, names of queues, strings and whole numbers. Arguments at the end that have their default
 are left out. What has a body is written as ``with word(..):``."""
 
-_STATEMENTS = (*CALLS, "may_alias", "memories", "queues", "update_min", "update_max")
+_STATEMENTS = (*CALLS, "may_alias", "memories", "partial", "queues", "update_min", "update_max")
 """The words that are called as statements, which is how intrinsics are."""
 
 
@@ -170,6 +170,7 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
         if used:
             lines.append(f"{word}({', '.join(definitions.names[item] for item in used)})")
     lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
+    lines += [f"partial({out})" for out in func.partial]
     body = list(_lines(func.body, definitions.names))
     if body != ["pass"] or not lines:
         lines += body

@@ -9,7 +9,7 @@ Grammar::
     operand    = NAME ": Operand[" buffer "]" | NAME ": int32"
     function   = "@prim_func" NEWLINE "def" NAME "(" { NAME ":" role "[" buffer "]" [","] } "):" NEWLINE INDENT
                  ["memories(" names ")" NEWLINE] ["queues(" names ")" NEWLINE]
-                 { "may_alias(" NAME "," NAME ")" NEWLINE } { statement } DEDENT
+                 { "may_alias(" NAME "," NAME ")" NEWLINE } { "partial(" NAME ")" NEWLINE } { statement } DEDENT
     role       = "In" | "Out" | "Const" | "Workspace"
     buffer     = dtype "," shape ["," align] [", scope(" STRING ")"]
     align      = "align(" INT ")"
@@ -330,9 +330,12 @@ class FuncParser(ExprParser):
         aliases = []
         while body and called(body[0]) == "may_alias":
             aliases.append(self.may_alias(body.pop(0)))
+        partial = []
+        while body and called(body[0]) == "partial":
+            partial.append(self.partial(body.pop(0)))
         stmts = self.block(body) if body else seq()
         with self.at(node):
-            func = PrimFunc(params, stmts, tuple(aliases), memories, queues)
+            func = PrimFunc(params, stmts, tuple(aliases), memories, queues, tuple(partial))
         for what, place in faults(func):
             raise self.error(self.places.get(place, node), what)
         return node.name, func
@@ -385,6 +388,12 @@ class FuncParser(ExprParser):
             if name not in self.scope:
                 raise self.error(arg, "may_alias takes the names of an output and an input")
         return names[0], names[1]
+
+    def partial(self, node: ast.stmt) -> str:
+        (arg,) = self.call_arguments(node, 1)
+        if name_of(arg) not in self.scope:
+            raise self.error(arg, "partial takes the name of an output")
+        return name_of(arg)
 
     def declared(self, node: ast.stmt, known: Mapping[str, Item]) -> tuple[Item, ...]:
         """What a function uses of the memories, or of the queues, of the text."""

@@ -60,7 +60,7 @@ class _Folding:
             return None
         whole = _sum(constant)
         axes = [axis for axis in self.definition.axes if axis in variables(whole)]
-        if prod(axis.extent for axis in axes) > max(load.buffer.size for load in loads([whole])):
+        if prod(axis.most for axis in axes) > max(load.buffer.size for load in loads([whole])):
             return None
         made = _tensor(axes, whole)
         self.made.add(made)

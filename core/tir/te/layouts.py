@@ -119,6 +119,6 @@ def _run(definition: Reduce, stages: Mapping[Tensor, Definition], constants: Seq
 
     def fits(axis: IterVar) -> bool:
         strides = {flat_index(load.buffer, load.indices).stride(axis) for load in data}
-        return strides == {1} and axis.extent >= _SHORTEST_RUN
+        return strides == {1} and axis.most >= _SHORTEST_RUN
 
-    return max(filter(fits, definition.reduction.axes), key=lambda axis: axis.extent, default=None)
+    return max(filter(fits, definition.reduction.axes), key=lambda axis: axis.most, default=None)

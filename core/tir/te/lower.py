@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ..form.nodes import PrimFunc
 from .default_schedule import DefaultSchedule
+from .finish import finished
 from .layouts import lay_out_constants, seen_through
 from .stage_nests import stage_kernel
 from .stages import plan_stages, still_read
@@ -31,7 +32,9 @@ def lower(
     inputs = seen_through(stages, inputs)
     stages, held = lay_out_constants(stages, seen_through(stages, constants))
     kernel = stage_kernel(stages, inputs, outputs, held)
-    return Kernel(_scheduled(kernel.func, schedule), kernel.held)
+    # (The default schedule cuts loops into blocks of constant length, for which it wants to know how long they are.)
+    func = finished(kernel.func) if kernel.symbols else _scheduled(kernel.func, schedule)
+    return Kernel(func, kernel.held, symbols=kernel.symbols)
 
 
 @lru_cache(maxsize=256)

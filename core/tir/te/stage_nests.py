@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from ...errors import InternalError
+from ..form.extents import Symbol, bound, is_open
 from ..form.nodes import (
     INDEX,
     Alloc,
+    Bind,
     Block,
     Buffer,
     Expr,
     For,
     If,
-    Imm,
     Load,
     Param,
     PrimFunc,
@@ -26,13 +27,16 @@ from ..form.nodes import (
     Store,
     Update,
     Var,
+    const,
+    maximum,
+    minimum,
     seq,
 )
 from ..form.visit import rewrite
 from ..proofs.alias import may_alias
 from .folding import fold_constant_terms
 from .layouts import seen_through
-from .stages import Nest, identity_of, knows, nests, plan_stages, still_read
+from .stages import Nest, identity_of, knows, nests, plan_stages, still_read, symbols_in
 from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
 
 __all__ = ["plain_kernel", "stage_kernel"]
@@ -86,6 +90,8 @@ class _Plain:
         self.buffers: dict[Tensor, Buffer] = {}
         self.labels: dict[Tensor, str] = {}
         self.held = list(constants)
+        found = {symbol.name: symbol for definition in stages.values() for symbol in symbols_in(definition)}
+        self.symbols: dict[Symbol, Var] = {found[name]: Var(self.name("n")) for name in sorted(found)}
         given: tuple[tuple[Role, Sequence[Tensor]], ...] = (
             ("input", inputs),
             ("output", outputs),
@@ -99,13 +105,20 @@ class _Plain:
         inner = [tensor for tensor in self.stages if tensor not in self.buffers]
         for tensor in inner:
             # A vector that crosses a cache line costs two accesses.
-            self.buffers[tensor] = Buffer(self.name("a"), tensor.shape, tensor.dtype, "local", 64)
+            self.buffers[tensor] = Buffer(self.name("a"), bound(tensor.shape), tensor.dtype, "local", 64)
         body = seq(*(self.stage(tensor, definition) for tensor, definition in self.stages.items()))
         for tensor in reversed(inner):
             body = Alloc(self.buffers[tensor], body)
+        for symbol, var in self.symbols.items():
+            # Whoever calls it has checked the extent. Clamped, all is proven whatever it was given.
+            given = Buffer(f"{var.name}_given", (1,), INDEX)
+            self.params["input"].append(given)
+            value = maximum(minimum(given[0], symbol.high), symbol.low)
+            body = Bind(var, value, body)
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
-        func = PrimFunc(params, body, may_alias(params, body))
-        return Kernel(func, tuple(self.held), self.labels, self.buffers)
+        partial = tuple(b.name for t, b in self.buffers.items() if b in self.params["output"] and is_open(t.shape))
+        func = PrimFunc(params, body, may_alias(params, body), partial=partial)
+        return Kernel(func, tuple(self.held), self.labels, self.buffers, tuple(self.symbols))
 
     # Names and memory
 
@@ -115,7 +128,7 @@ class _Plain:
 
     def param(self, role: Role, tensor: Tensor) -> Buffer:
         alignment = PARAM_ALIGNMENT if role == "constant" else 0
-        buffer = Buffer(self.name(_PREFIXES[role]), tensor.shape, tensor.dtype, alignment=alignment)
+        buffer = Buffer(self.name(_PREFIXES[role]), bound(tensor.shape), tensor.dtype, alignment=alignment)
         self.params[role].append(buffer)
         return buffer
 
@@ -143,30 +156,29 @@ class _Plain:
         buffer = self.buffers[tensor]
         at: dict[Var, Var] = {axis: Var(self.name("i")) for axis in nest.loops}
         place = tuple(
-            Imm(offset, INDEX) + at[axis] if offset else at[axis]
+            self.value(const(offset), at) + at[axis] if offset else at[axis]
             for offset, axis in zip(nest.offsets, nest.axes, strict=True)
         )
         if not isinstance(definition, Reduce):
-            return _loops(nest.axes, at, Store(buffer, place, self.value(nest.exprs[0], at)))
+            return self.loops(nest.axes, at, Store(buffer, place, self.value(nest.exprs[0], at)))
         reduction = definition.reduction
         step: Stmt = Update(reduction.op, buffer, place, self.value(reduction.value, at))
         if reduction.where is not None:
             step = If(self.value(reduction.where, at), step)
         start = Store(buffer, place, identity_of(reduction.op, tensor.dtype))
-        return _loops(nest.axes, at, seq(start, _loops(reduction.axes, at, step)))
+        return self.loops(nest.axes, at, seq(start, self.loops(reduction.axes, at, step)))
 
     def value(self, expr: Expr, at: Mapping[Var, Var]) -> Expr:
         """``expr`` with axes and tensors replaced by what stands for them in the loops."""
 
         def rule(node: Expr) -> Expr | None:
             if isinstance(node, Var):
-                return at[node]
+                return self.symbols[node] if isinstance(node, Symbol) else at[node]
             return Load(self.buffer(node.buffer), node.indices) if isinstance(node, Load) else None
 
         return rewrite(expr, rule)
 
-
-def _loops(axes: Sequence[IterVar], at: Mapping[Var, Var], body: Stmt) -> Stmt:
-    for axis in reversed(axes):
-        body = For(at[axis], Imm(axis.extent, INDEX), body)
-    return body
+    def loops(self, axes: Sequence[IterVar], at: Mapping[Var, Var], body: Stmt) -> Stmt:
+        for axis in reversed(axes):
+            body = For(at[axis], self.value(const(axis.extent), at), body)
+        return body

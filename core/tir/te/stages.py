@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ..form.dtype import bounds, is_float
+from ..form.extents import Symbol, symbols_of
 from ..form.functions import FUNCTIONS
-from ..form.nodes import Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un
-from ..form.visit import operands, rewrite, substitute, walk
+from ..form.nodes import Bin, Buffer, Call, Cast, Expr, Imm, Load, Select, Un, Var
+from ..form.visit import operands, rewrite, substitute, variables, walk
+from ..proofs.bounds import Interval
 from ..rewrites.simplify import simplify_expr
 from .tensors import (
     Assemble,
@@ -36,6 +39,7 @@ __all__ = [
     "owns",
     "plan_stages",
     "still_read",
+    "symbols_in",
 ]
 
 
@@ -51,14 +55,14 @@ class Nest:
     """
 
     axes: tuple[IterVar, ...]
-    offsets: tuple[int, ...]
+    offsets: tuple[Any, ...]
     loops: tuple[IterVar, ...]
     exprs: tuple[Expr, ...]
 
     @property
     def steps(self) -> int:
         """How often the expressions are evaluated."""
-        return prod(axis.extent for axis in self.loops)
+        return prod(axis.most for axis in self.loops)
 
 
 def nests(definition: Definition) -> tuple[Nest, ...]:
@@ -104,7 +108,7 @@ def loads(exprs: Sequence[Expr]) -> tuple[Load, ...]:
 
 def owns(index: Expr, axis: IterVar) -> bool:
     """Whether ``index``, into a dimension of the extent of ``axis``, is that very axis."""
-    return index is axis or axis.extent == 1
+    return index is axis or axis.most == 1
 
 
 def plan_stages(
@@ -161,6 +165,16 @@ def knows(stages: Mapping[Tensor, Definition], constants: Collection[Tensor]) ->
     return known
 
 
+def symbols_in(definition: Definition) -> tuple[Symbol, ...]:
+    """The symbols of open extents that a stage depends on, by name."""
+    found: dict[str, Symbol] = {}
+    for nest in nests(definition):
+        open_ = symbols_of([*(axis.extent for axis in nest.loops), *nest.offsets])
+        used = [var for expr in nest.exprs for var in variables(expr)]
+        found.update((var.name, var) for var in (*open_, *used) if isinstance(var, Symbol))
+    return tuple(found[name] for name in sorted(found))
+
+
 def _fixed(
     stages: Mapping[Tensor, Definition], constants: Collection[Tensor], outputs: Collection[Tensor]
 ) -> frozenset[Tensor]:
@@ -173,7 +187,7 @@ def _fixed(
         for buffer in reads:
             if buffer not in stages and (_base(buffer) in constants or _is_constant(buffer)):
                 known[buffer] = True
-        if tensor not in outputs and all(buffer in known for buffer in reads):
+        if tensor not in outputs and all(buffer in known for buffer in reads) and not symbols_in(definition):
             known[tensor] = any(known[buffer] for buffer in reads)
     return frozenset(tensor for tensor in stages if known.get(tensor))
 
@@ -193,7 +207,8 @@ def _base(buffer: Buffer) -> Buffer:
 
 
 def _simplified(definition: Definition) -> Definition:
-    ranges = {axis: (0, axis.extent - 1) for body in nests(definition) for axis in body.loops}
+    ranges: dict[Var, Interval] = {axis: (0, axis.most - 1) for body in nests(definition) for axis in body.loops}
+    ranges.update((symbol, (symbol.low, symbol.high)) for symbol in symbols_in(definition))
     return map_definition(definition, lambda expr: simplify_expr(expr, ranges))
 
 
@@ -273,21 +288,22 @@ def _worth_inlining(tensor: Tensor, value: Expr, uses: Sequence[Use], stages: Ma
     cost = _cost(value)
     # Distinct loads multiply the size of the consumer's text, from stage to stage: they are few.
     cheap = cost <= _CHEAP and len(uses) <= 8
-    if not cheap and (steps - tensor.size) * cost > _MEMORY * tensor.size:
+    if not cheap and (steps - tensor.most) * cost > _MEMORY * tensor.most:
         return False
     # Fused, a reduction and what follows it need one row of memory. Written into a consumer that reads in another
     # order, what follows would leave the whole result of the reduction in memory.
     whole = any(
         isinstance(load.buffer, Tensor)
         and isinstance(stages.get(load.buffer), Reduce)
-        and load.buffer.size >= tensor.size
+        and load.buffer.most >= tensor.most
         for load in loads([value])
     )
     return not whole or all(_same_element(user, body, load) for user, body, load in uses)
 
 
 def _same_element(user: Tensor, body: Nest, load: Load) -> bool:
-    if user.shape != load.buffer.shape or any(body.offsets):
+    # (Whether two extents that are open are one may depend on their values: here they are those that are written so.)
+    if list(map(str, user.shape)) != list(map(str, load.buffer.shape)) or body.offsets != (0,) * len(body.offsets):
         return False
     return all(owns(index, axis) for index, axis in zip(load.indices, body.axes, strict=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
 from ..form.dtype import DTYPES
+from ..form.extents import Dim, Symbol, bound, bounds_of
 from ..form.nodes import INDEX, Buffer, Expr, PrimFunc, Var
 from ..form.visit import variables
 
@@ -58,14 +60,22 @@ def _require(condition: bool, what: str) -> None:
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class IterVar(Var):
-    """An index that runs from 0 to ``extent`` - 1. Each is itself: two of one name are two."""
+    """An index that runs from 0 to ``extent`` - 1. Each is itself: two of one name are two.
 
-    extent: int
+    Where the extent is open, ``most`` is its largest value.
+    """
 
-    def __init__(self, name: str, extent: int) -> None:
+    extent: Any
+
+    def __init__(self, name: str, extent: Dim) -> None:
         Var.__init__(self, name, INDEX)
         _require(extent > 0, f"axis {name!r} has extent {extent}")
         object.__setattr__(self, "extent", extent)
+
+    @property
+    def most(self) -> int:
+        """How many steps it takes at most."""
+        return bounds_of(self.extent)[1]
 
     def _key(self) -> object:
         return object()
@@ -123,7 +133,7 @@ class Reduce:
 class Piece:
     """Elements ``offsets`` + ``axes`` are ``value``."""
 
-    offsets: tuple[int, ...]
+    offsets: tuple[Any, ...]
     axes: tuple[IterVar, ...]
     value: Expr
 
@@ -146,14 +156,14 @@ class Tensor(Buffer):
 
     Args:
         name: an identifier.
-        shape: positive extents; ``()`` is a scalar.
+        shape: positive extents, open ones among them; ``()`` is a scalar.
         dtype: of its elements.
         definition: where its contents come from.
     """
 
     definition: Definition = Placeholder()
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: str, definition: Definition) -> None:
+    def __init__(self, name: str, shape: Sequence[Dim], dtype: str, definition: Definition) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "shape", tuple(shape))
         object.__setattr__(self, "dtype", dtype)
@@ -161,6 +171,11 @@ class Tensor(Buffer):
         object.__setattr__(self, "alignment", 0)
         object.__setattr__(self, "definition", definition)
         Buffer.__post_init__(self)
+
+    @property
+    def most(self) -> int:
+        """How many elements it has at most."""
+        return math.prod(bound(self.shape))
 
     def _key(self) -> object:
         return object()
@@ -176,12 +191,15 @@ class Kernel:
             tensors that are computed from these at build time.
         labels: of the plain form, the label of the block of each stage.
         buffers: of the plain form, where each tensor is: a parameter, or memory of a stage.
+        symbols: of open extents: for each the last inputs of ``func`` have one more, an int32 of one element that holds
+            its value.
     """
 
     func: PrimFunc
     held: tuple[Tensor, ...]
     labels: Mapping[Tensor, str] = field(default_factory=dict)
     buffers: Mapping[Tensor, Buffer] = field(default_factory=dict)
+    symbols: tuple[Symbol, ...] = ()
 
     def bind(self, arrays: Mapping[Tensor, NDArray[Any]] = MappingProxyType({})) -> tuple[NDArray[Any], ...]:
         """What the parameters of role constant hold, in order.
@@ -198,7 +216,7 @@ class Kernel:
         return contents_of(self.held, arrays)
 
 
-def placeholder(shape: Sequence[int], dtype: str, name: str) -> Tensor:
+def placeholder(shape: Sequence[Dim], dtype: str, name: str) -> Tensor:
     """A tensor whose contents the caller of the kernel gives.
 
     Args:
@@ -216,7 +234,7 @@ def constant(array: NDArray[np.generic], name: str) -> Tensor:
     return Tensor(name, array.shape, dtype, Constant(array))
 
 
-def reshape(base: Tensor, shape: Sequence[int]) -> Tensor:
+def reshape(base: Tensor, shape: Sequence[Dim]) -> Tensor:
     """A placeholder under another shape: the kernel's parameter has that shape then, which costs nothing.
 
     Raises:
@@ -228,16 +246,16 @@ def reshape(base: Tensor, shape: Sequence[int]) -> Tensor:
     return made
 
 
-def reduce_axis(extent: int, name: str) -> IterVar:
+def reduce_axis(extent: Dim, name: str) -> IterVar:
     """An index to reduce over."""
     return IterVar(name, extent)
 
 
-def _axes(shape: Sequence[int]) -> tuple[IterVar, ...]:
+def _axes(shape: Sequence[Dim]) -> tuple[IterVar, ...]:
     return tuple(IterVar(f"i{position}", extent) for position, extent in enumerate(shape))
 
 
-def compute(shape: Sequence[int], f: Callable[..., Expr | Reduction], name: str) -> Tensor:
+def compute(shape: Sequence[Dim], f: Callable[..., Expr | Reduction], name: str) -> Tensor:
     """The tensor of ``shape`` whose element ``i, j, ..`` is ``f(i, j, ..)``.
 
     Args:
@@ -260,14 +278,15 @@ def compute(shape: Sequence[int], f: Callable[..., Expr | Reduction], name: str)
 
 
 def _require_known(expr: Expr | None, axes: Sequence[IterVar], name: str) -> None:
-    unknown = [] if expr is None else [var.name for var in variables(expr) if var not in axes]
+    used = [] if expr is None else variables(expr)
+    unknown = [var.name for var in used if var not in axes and not isinstance(var, Symbol)]
     _require(not unknown, f"{name!r} uses {', '.join(unknown)} and does not loop over it")
 
 
 def assemble(
-    shape: Sequence[int],
+    shape: Sequence[Dim],
     dtype: str,
-    pieces: Sequence[tuple[Sequence[int], Sequence[int], Callable[..., Expr]]],
+    pieces: Sequence[tuple[Sequence[Dim], Sequence[Dim], Callable[..., Expr]]],
     name: str,
 ) -> Tensor:
     """A tensor written piece by piece: a pad fills all, then copies the interior; a concatenation has one per input.
@@ -301,7 +320,7 @@ def assemble(
     return Tensor(name, shape, dtype, Assemble(tuple(made)))
 
 
-Box = tuple[tuple[int, int], ...]
+Box = tuple[tuple[Any, Any], ...]
 
 
 def _outside(box: Box, hole: Box) -> list[Box]:
