@@ -32,9 +32,11 @@ __all__ = [
 ]
 
 TOLERANCE = 1e-5
-_HALF_TOLERANCE = 2.0**-10
 """How far a float may be from its reference, as a part of the largest element of the reference. Integers must be
 equal."""
+
+_HALF_TOLERANCE = 2.0**-8
+"""The same for float16, whose last place is 2**-10 of a number at most: layers round where a reference may not."""
 
 _NOISE = 64.0
 """How many times the change that rounding of the inputs makes to a reference a float may be from it: sums that cancel

@@ -68,6 +68,9 @@ class TestCompare:
     def test_floats_may_differ_by_a_part_of_the_largest(self) -> None:
         expected = np.array([0.0, 100.0], np.float32)
         assert compare(np.array([0.0009, 100.0], np.float32), expected).ok
+        half = expected.astype(np.float16)
+        assert compare(np.array([0.0, 100.3], np.float16), half).ok
+        assert not compare(np.array([0.0, 100.6], np.float16), half).ok
         far = compare(np.array([0.0, 100.1], np.float32), expected)
         assert (far.index, far.count, far.size) == ((1,), 1, 2)
         assert far.largest == pytest.approx(0.1, rel=1e-4)
