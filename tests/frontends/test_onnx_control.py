@@ -264,6 +264,19 @@ def test_loops_that_are_refused(what: str) -> None:
     assert what in str(caught.value), caught.value
 
 
+def test_a_branch_without_a_condition_is_refused() -> None:
+    with pytest.raises(ModelError) as caught:
+        import_model(model(NESTED.replace("y = If (c)", "y = If ()")))
+    assert "its condition is missing" in str(caught.value)
+
+
+def test_bodies_within_bodies_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uma.frontends.onnx.convert.MAX_DEPTH", 0)
+    with pytest.raises(ModelError) as caught:
+        import_model(loop("int64 n, float[3] x", "n, , x", DOUBLE))
+    assert "bodies are within bodies, over 0 deep" in str(caught.value)
+
+
 def test_parts_of_too_many_turns_are_refused() -> None:
     before = f"n = Constant <value = int64 {{{2**62}}}> ()"
     with pytest.raises(ModelError):

@@ -115,6 +115,23 @@ def test_a_graph_that_is_called() -> None:
     np.testing.assert_array_equal(evaluate(module, {module.main.params[0].name: X})[0], np.abs(X))
 
 
+def lacking() -> bytes:
+    """A graph one of whose inputs is none."""
+    b = Builder()
+    x = b.input((1, 3))
+    with b.body() as called:
+        b.gives(b.made("ABS", b.input((1, 3))))
+        b.graph.inputs = [-1]
+    return b.finish(b.made("CALL", x, subgraph=called))
+
+
+def undecided() -> bytes:
+    b = Builder()
+    with b.body() as side:
+        b.gives(b.constant(np.ones((1, 3), np.float32)))
+    return b.finish(b.made("IF", thenSubgraphIndex=side, elseSubgraphIndex=side))
+
+
 def endless() -> bytes:
     b = Builder()
     x = b.input((1, 3))
@@ -158,6 +175,8 @@ FAULTS: dict[str, Callable[[], bytes]] = {
     "which cannot be Tensor[(1, 3), float32]": lambda: calling(dtype="int32"),
     "in graph 1, which it runs: 't1' (WHERE): this operator is not supported": lambda: calling(op="WHERE"),
     "its branches are of different types": lambda: branching(wide=True),
+    "graph 1 lacks an output or an input": lacking,
+    "it has no condition": undecided,
     "its condition always holds: it would never end": endless,
     "keeps values from one run to the next": remembering,
     "its condition gives 2 results": lambda: wrong_loop(2),

@@ -286,8 +286,6 @@ def _looped(
     carried = [importing.variable(start.tensor) for start in starts]
     one = turned(index, carried)
     after, parts = [_as_expr(value) for value in one.values], [_as_expr(value) for value in one.parts]
-    if len(after) != len(starts) or len(parts) != len(out_axes):
-        raise ModelError(f"a turn gives {len(after)} values and {len(parts)} parts")
     for position, (start, value) in enumerate(zip(starts, after, strict=True)):
         if start.type is not value.type:
             raise ModelError(
