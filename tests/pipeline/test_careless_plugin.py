@@ -187,8 +187,8 @@ def in_parts(layer: Call, args: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
 SHAPES = {1: (1, 8, 4), 2: (1, 6, 6, 4), 3: (1, 5, 6, 5, 4)}
 IMAGE = SHAPES[2]
 SQUARE = (4, 4)
-TIED = call("clip", var("int32", *SQUARE), a_min=-1, a_max=1)
-"""Of which several elements are the largest."""
+TIED = var("int8", 64, 64)
+"""In some of whose rows several elements are the largest."""
 
 
 def convolution(name: str, dtype: str) -> Unit:
@@ -268,7 +268,6 @@ UNITS = [
        ("prod", "int32")]),
     *(Unit(name, (TIED,), {"axis": 1, "dtype": "int64", "keepdims": False, "select_last": False}, (
         Other("axis", 0),
-        Other("dtype", "int32"),
         Other("select_last", True),
     )) for name in ("argmax", "argmin")),
     *(Unit(name, (var("int32", *SQUARE),), {"axis": 1, "exclusive": False, "reverse": False}, (
@@ -276,14 +275,12 @@ UNITS = [
         Other("exclusive", True),
         Other("reverse", True),
     )) for name in ("cumsum", "cumprod")),
-    Unit("topk", (var("int8", *SQUARE),), {"k": 2, "axis": 1, "largest": True, "dtype": "int64"}, (
-        Other("k", 1),
+    Unit("topk", (var("int8", *SQUARE),), {"k": 4, "axis": 1, "largest": True, "dtype": "int64"}, (
         Other("axis", 0),
         Other("largest", False),
-        Other("dtype", "int32"),
     )),
     Unit("scatter", (var("int32", *SQUARE), const(np.array([[1, 0, 3, 2], [0, 1, 1, 0]])), var("int32", 2, 4)),
-         {"axis": 0, "reduction": "none"}, (
+         {"axis": 0, "reduction": "update"}, (
         Other("axis", 1, (var("int32", *SQUARE), const(np.array([[1, 0], [3, 2], [0, 2], [2, 0]])),
                           var("int32", 4, 2))),
         Other("reduction", "add"),
@@ -328,7 +325,6 @@ UNITS = [
     )) for name, *scales in [("qnn.abs", "scale"), ("qnn.leaky_relu", "scale", "negative_scale")]),
     Unit("qnn.softmax", (var("int8", *SQUARE),), {"scale": FixedPoint((2**30,), (22,), "double")}, (
         Other("scale", FixedPoint((2**30,), (20,), "double")),
-        Other("wide", True),
     )),
     Unit("qnn.log_softmax", (var("int8", *SQUARE),), {"scale": FixedPoint((2**30,), (22,), "double")}, (
         Other("scale", FixedPoint((2**30,), (24,), "double")),
@@ -380,6 +376,9 @@ HARMLESS = {
     ("mean", "keepdims"): "the result is the same memory",
     ("qnn.sum", "keepdims"): "the result is the same memory",
     **{(name, "keepdims"): "the result is the same memory" for name in ("argmax", "argmin", "max", "min", "prod")},
+    ("topk", "k"): "how many there are follows from the result's shape",
+    **{(name, "dtype"): "the result has it" for name in ("argmax", "argmin", "topk")},
+    ("qnn.softmax", "wide"): "the result's dtype says so",
     ("bitcast", "dtype"): "the result is the same memory",
     ("strided_slice", "end"): "where it ends follows from the result's shape",
     ("qnn.requantize", "form"): "another way to the same result, which hosts alone are given",
