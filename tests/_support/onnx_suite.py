@@ -211,15 +211,20 @@ def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np
     params: list[Var] = []
     results: list[Expr] = []
     counts: list[int] = []
+    others: dict[str, Any] = {}
     for number, one in enumerate(group):
         main = one.model.module.main
+        own = {var.name: function for var, function in one.model.module.functions.items() if function is not main}
+        if not others.keys().isdisjoint(own):
+            raise ValueError("two have functions of one name: each is built by itself")
+        others.update(own)
         renamed = {old: Var(f"x{number}_{i}", old.tensor) for i, old in enumerate(main.params)}
         params += renamed.values()
         body = substitute(main.body, dict(renamed))
         fields = body.fields if isinstance(body, Tuple) else (body,)
         results += fields
         counts.append(len(fields))
-    artifact = uma.build(IRModule.of({"main": Function(params, Tuple(results))}), target, name="suite")
+    artifact = uma.build(IRModule.of({**others, "main": Function(params, Tuple(results))}), target, name="suite")
     found: list[list[list[np.ndarray]]] = [[] for _ in group]
     with artifact.session() as session:
         for turn in range(max(len(one.case.sets) for one in group)):
