@@ -69,10 +69,8 @@ def test_a_setting_that_there_is_not(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.uma]\ndisable_plugins = []\n")
     with pytest.raises(UsageError, match="'disable_plugins', which there is not") as caught:
         host().names()
-    assert (
-        caught.value.hint
-        == "did you mean 'disable-plugins'? there are disable-plugins, max-cycles, max-ram, max-rom, targets"
-    )
+    there_are = "disable-plugins, max-cycles, max-ram, max-rom, requantize, targets"
+    assert caught.value.hint == f"did you mean 'disable-plugins'? there are {there_are}"
 
 
 def test_without_gives_another_host_and_knows_who_there_is() -> None:

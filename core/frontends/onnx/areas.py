@@ -69,6 +69,7 @@ def _roi_align(c: Context) -> Expr:
         raise ModelError(f"it makes {size[0]} by {size[1]} parts of {data.dtype}, images chosen by {batch.dtype}")
     if samples < 1:
         raise ModelError("its sampling_ratio is 0: how many samples there are depends on data")
+    c.reserve(max(size), samples)
     count, (height, width) = regions.shape[0], data.shape[2:]
     scaled = c.scaled(c.cast(regions, data.dtype), node.real("spatial_scale", 1.0))
     if corners == "half_pixel":

@@ -41,6 +41,13 @@ class Importing(Protocol):
     def function(self, name: str, function: Function) -> GlobalVar:
         """The function under a name of its own."""
 
+    def spend(self, count: int) -> None:
+        """Spends the memory of so many bytes of constants, before they are made.
+
+        Raises:
+            ModelError: there are too many.
+        """
+
     def note(self, expr: Expr, layer: str) -> None:
         """Note that ``expr`` belongs to a layer."""
 
@@ -310,6 +317,7 @@ def _looped(
         assert turns is not None
         shape = _gathered(part, axis, turns)
         at = normalise_axis(axis, len(shape))
+        importing.spend(8 * turns + TensorType(shape, part.dtype).nbytes)
         out = importing.variable(TensorType(shape, part.dtype))
         place: Expr = note("subtract", const(np.array(turns - 1, np.int64)), index) if backwards else index
         places = np.arange(turns, dtype=np.int64).reshape([-1 if d == at else 1 for d in range(len(shape))])

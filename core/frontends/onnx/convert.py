@@ -409,6 +409,10 @@ class _Importer:
             name = f"b{next(self._number)}"
         return Var(name, type_)
 
+    def spend(self, count: int) -> None:
+        """Spends memory of the importer's budget: see `control.Importing`."""
+        self._budget.spend(count)
+
     def function(self, name: str, function: Function) -> GlobalVar:
         """The function under a name of its own."""
         var = GlobalVar(f"{name}_{len(self._functions)}", func_type(function))
