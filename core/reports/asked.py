@@ -21,7 +21,7 @@ from ..partition import Partitioner
 from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
 from ..pipeline.pins import Pins
 from ..pipeline.requantize import Requantize
-from ..plugins import PluginHost, default_host
+from ..plugins import PluginHost
 from ..program import Program
 from ..runtime.open_shapes import OpenShapes
 from ..target import Alias, TargetKind
@@ -250,4 +250,7 @@ def targets(plugins: PluginHost | None = None) -> InstalledTargets:
 def _host(plugins: PluginHost | None) -> PluginHost:
     if plugins is not None and not isinstance(plugins, PluginHost):
         raise UsageError(f"{told(plugins)} is no PluginHost", hint="leave plugins out for those that are installed")
+    # Looked up when it is asked for, as commands do: a host that stands in for it is no one's default afterwards.
+    from ..plugins import default_host
+
     return plugins or default_host()
