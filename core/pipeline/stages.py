@@ -16,7 +16,7 @@ from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..lowering.blame import blaming, located
-from ..lowering.bodies import each_body, settled
+from ..lowering.bodies import bodies_of, each_body, settled
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
@@ -215,8 +215,7 @@ class Build:
             case "import":
                 return module
             case "canonicalise":
-                made = settled(canonicalise(write_out_hosts(module, self.members)))
-                return each_body(made, lambda alone, name: canonicalise(alone))
+                return _canonical(write_out_hosts(module, self.members))
             case "partition":
                 if self.placement is None:
                     owners = [member.owner for member in self.members.accelerators]
@@ -376,3 +375,15 @@ class _Refused(Exception):
     def __init__(self, refusals: list[Refusal]) -> None:
         super().__init__()
         self.refusals = refusals
+
+
+def _canonical(module: IRModule) -> IRModule:
+    """The canonical form of ``main`` and of all that control flow runs. What is constant in one of these may decide a
+    branch, of which more is constant elsewhere."""
+    made = canonicalise(module)
+    while bodies_of(made):
+        again = settled(each_body(made, lambda alone, name: canonicalise(alone)))
+        if again.functions == made.functions:
+            return again
+        made = canonicalise(again)
+    return made
