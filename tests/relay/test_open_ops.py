@@ -112,6 +112,9 @@ def check(function: Function, seed: int) -> bool:
     return True
 
 
+MOST_MACS = 50_000
+"""More take the interpreter minutes, of a dozen functions at three values each."""
+
 TAUGHT: Sequence[tuple[str, Sequence[tuple[Shape, str]], dict[str, Any]]] = [
     ("add", [((2, 5), "float32"), ((5,), "float32")], {}),
     ("where", [((5, 1), "bool"), ((5, 3), "float32"), ((), "float32")], {}),
@@ -190,5 +193,7 @@ def test_an_operator_refuses_an_open_extent_or_computes_with_it(name: str, draw:
         return
     if not isinstance(made.op, Op) or made.op.compute is None:
         return  # with loops of its own: `own_loops` refuses
+    if made.op.macs is not None and made.op.macs(made.attrs, made.type, *(arg.type for arg in made.args)) > MOST_MACS:
+        return
     for function in opened(made):
         check(function, 7)
