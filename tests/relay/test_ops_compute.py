@@ -242,3 +242,11 @@ def test_a_window_of_every_size_of_a_pool_is_counted_right() -> None:
             check(
                 on("nn.avg_pool1d", ((1, 7, 2), "float32"), **attrs), [random_array((1, 7, 2), "float32", 1)], [False]
             )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_the_least_integer_by_minus_one_is_itself(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    made = on("divide", ((2, 1), dtype), ((2,), dtype))
+    got = made.op.reference(made.attrs, np.array([[least], [7]], dtype), np.array([-1, 2], dtype))
+    np.testing.assert_array_equal(got, np.array([[least, least // 2], [-7, 3]], dtype))

@@ -168,7 +168,8 @@ def _quotient(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     import numpy as np
 
     divisor = np.where(b == 0, b.dtype.type(1), b)
-    down = np.floor_divide(a, divisor)
+    with np.errstate(over="ignore"):  # the least number by -1 is itself again
+        down = np.floor_divide(a, divisor)
     exact = down * divisor == a
     up = np.where(exact | (down >= 0), down, down + a.dtype.type(1))
     return np.asarray(np.where(b == 0, a.dtype.type(0), up))
