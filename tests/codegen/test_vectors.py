@@ -24,7 +24,7 @@ from uma.errors import InternalError, PluginError
 from uma.program import Buffer as Memory
 from uma.program import Call as Step
 from uma.program import Program, plan, verify
-from uma.tir.form.dtype import DTYPES
+from uma.tir.form.dtype import COMPUTED
 from uma.tir.form.interp import interpret
 from uma.tir.form.nodes import (
     COMPARISONS,
@@ -492,16 +492,16 @@ def vector_loops(draw: st.DrawFn) -> Run:
     lanes = draw(st.sampled_from((4, 8, 16)))
     i, lane, j = Var("i"), Var("l"), Var("j")
     at = (i * lanes + lane,)
-    inputs = [Buffer(f"x{n}", (ROWS,), draw(st.sampled_from(DTYPES))) for n in range(draw(st.integers(1, 4)))]
+    inputs = [Buffer(f"x{n}", (ROWS,), draw(st.sampled_from(COMPUTED))) for n in range(draw(st.integers(1, 4)))]
     loads: dict[Var, Expr] = {Var(f"v{n}", x.dtype): Load(x, at) for n, x in enumerate(inputs)}
     loads |= {Var(f"s{n}", x.dtype): Load(x, (i + 3,)) for n, x in enumerate(inputs)}  # one for all lanes
     scope = Scope((*loads, lane, i))
-    outputs = [Buffer(f"y{n}", (ROWS,), draw(st.sampled_from(DTYPES))) for n in range(draw(st.integers(1, 3)))]
+    outputs = [Buffer(f"y{n}", (ROWS,), draw(st.sampled_from(COMPUTED))) for n in range(draw(st.integers(1, 3)))]
     kept = [Buffer(f"r{n}", (lanes,), y.dtype, "register") for n, y in enumerate(outputs)]
     total = Buffer("t", (), "int32", "local")
     stmts: list[Stmt] = []
     for y, r in zip(outputs, kept, strict=True):
-        bound = Var(f"b{len(stmts)}", draw(st.sampled_from(DTYPES)))
+        bound = Var(f"b{len(stmts)}", draw(st.sampled_from(COMPUTED)))
         value = draw(expressions(bound.dtype, scope, 2))
         scope = scope.with_var(bound)
         stmts.append(Bind(bound, value, seq()))

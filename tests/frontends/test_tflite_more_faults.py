@@ -189,7 +189,7 @@ def lstm(dtype: str = "float32", **changed: Any) -> bytes:
     if "recurrent" in changed:
         operands[5] = builder.input([1, 1], dtype, **own)
     y = builder.tensor([1, 2, 1], changed.get("result", dtype), **changed.get("scale", kept))
-    inner = [builder.tensor([], "int8", scale=0.1)] * changed.get("inner", 5)
+    inner = [builder.tensor([], changed.get("inside", "int8"), scale=0.1)] * changed.get("inner", 5)
     options = {"fusedActivationFunction": changed.get("activation", 4), "cellClip": changed.get("clip", 0.0)}
     builder.op("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [y], intermediates=inner, **options)
     return builder.finish(y)
@@ -214,6 +214,8 @@ def lstm(dtype: str = "float32", **changed: Any) -> bytes:
         (lstm("int8", cell={"scale": 2.0**-9}), r"its cell has the scale 2\*\*-9, not 2\*\*-15 .. 2\*\*-11"),
         (lstm("int8", weight={"scale": 0.1, "zero_point": 1}), "its int8 weight has a zero point that is not 0"),
         (lstm("int8", inner=4), "its intermediate tensor 4 is missing"),
+        (lstm("int8", inside="float16"), "is float16, which is no quantised type"),
+        (lstm("int8", inside="resource"), "is resource, which is no quantised type"),
     ],
 )
 def test_lstm_that_is_refused(model: bytes, expected: str) -> None:

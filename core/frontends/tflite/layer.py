@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...relay.expr import Expr, call, const
 from ...relay.op import get_op
-from ...tir.form.dtype import bounds, is_integer
+from ...tir.form.dtype import INTEGERS, bounds, is_integer
 from .reader import Operator, Tensor
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def quantisations(tensor: Tensor, *, of_weight: bool = False) -> tuple[tuple[flo
     found = tensor.quantisation
     if found is None:
         raise ModelError(f"{tensor.name!r} is {tensor.dtype} and has no scale")
+    if tensor.dtype not in INTEGERS:
+        raise ModelError(f"{tensor.name!r} is {tensor.dtype}, which is no quantised type")
     low, high = bounds(tensor.dtype)
     for scale in found.scale:
         if not (math.isfinite(scale) and (scale > 0 or (of_weight and scale == 0))):
