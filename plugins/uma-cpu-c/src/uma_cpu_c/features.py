@@ -43,6 +43,9 @@ _ARM_DOTPROD = re.compile(
     r"|.*\+dotprod"
 )
 _ARM_PLAIN = re.compile(r"generic|cortex-a(34|35|53|57|72|73)")
+_ARM_THUMB1 = ("cortex-m0", "cortex-m0plus", "cortex-m1", "cortex-m23")
+_ARM_DSP = re.compile(r"cortex-m(4|7|33|35p|52|55|85)")
+_ARM_MVE = re.compile(r"cortex-m(52|55|85)")
 _ARM_32_FMA = re.compile(r"cortex-a(5|7|12|15|17|32|35|53|55|57|72|73|75|76)")
 
 
@@ -98,10 +101,21 @@ def _of_arm_32(mcpu: str, target: Target) -> frozenset[str]:
     if not mcpu.startswith("cortex-m"):
         return _FLOATS | {"fma"} if _ARM_32_FMA.fullmatch(mcpu) else frozenset()
     flags = target.get_attr("cflags") or ()
+    integers = _of_cortex_m(mcpu)
     if "-mfloat-abi=soft" in flags or not any(flag.startswith("-mfloat-abi=") for flag in flags):
-        return frozenset()
+        return integers
     has_doubles = any(re.fullmatch(r"-mfpu=fpv5-d16", flag) for flag in flags)
-    return frozenset({"float32", "fma", *(("float64",) if has_doubles else ())})
+    return integers | {"float32", "fma", *(("float64",) if has_doubles else ())}
+
+
+def _of_cortex_m(mcpu: str) -> frozenset[str]:
+    """What a microcontroller's CPU can with integers: the instructions of Armv6-M and Armv8-M Baseline (``thumb1``) or
+    all of Thumb (``thumb2``), the DSP extension (``dsp``), vectors (``mve``)."""
+    name, *extensions = mcpu.split("+")
+    if name in _ARM_THUMB1:
+        return frozenset({"thumb1"})
+    found = {"thumb2", *(("dsp",) if _ARM_DSP.fullmatch(name) else ()), *(("mve",) if _ARM_MVE.fullmatch(name) else ())}
+    return frozenset(found - {"dsp", "mve"} if "nodsp" in extensions else found - {ext[2:] for ext in extensions})
 
 
 def _of_riscv(machine: str, triple: str, target: Target) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from uma.hookspecs import Fusion
 from uma.relay import Call
-from uma.tir import INDEX, Expr, Imm, te
+from uma.tir import INDEX, Expr, Imm, Select, te
 
 __all__ = ["LANES", "ROOM", "Element", "Operand", "Product", "bordered", "flat", "product_of"]
 
@@ -34,12 +34,14 @@ class Operand:
         offset: what is added to it.
         zero: padding, there.
         group: how many numbers of a row are multiplied at once: a row is read that far beyond its end.
+        rows: whether rows with borders are made one by one, where they are read.
     """
 
     dtype: str
     offset: int = 0
     zero: int = 0
     group: int = 1
+    rows: bool = False
 
     def convert(self, value: Expr) -> Expr:
         """A number of the model, as it is there."""
@@ -80,6 +82,15 @@ class Product:
     joined: int = 0
     groups: int = 1
     fresh: int = 0
+
+    def less(self, zero: int, dtype: str) -> Callable[[Index, Index, Expr], Expr]:
+        """An element of the weights less their zero point, of ``dtype``."""
+
+        def weight(outer: Index, taps: Index, o: Expr) -> Expr:
+            wide: Expr = self.weight(outer, taps, o).astype("int32")
+            return (wide - zero if zero else wide).astype(dtype)
+
+        return weight
 
     @property
     def row(self) -> int:
@@ -159,7 +170,8 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     else:
         size = (height, width * channels)
         before, after = (top, left * channels), (bottom, right * channels + room)
-        padded = te.assemble(*bordered(batch, size, before, after, given, operand), "padded")
+        made = _by_rows if operand.rows else _whole
+        padded = made(batch, size, before, after, given, operand)
         stages, element = (padded,), lambda *i: padded[i]
 
     def of_data(outer: Index, x: Expr, taps: Index, o: Expr) -> Expr:
@@ -196,6 +208,29 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     return Product(
         shape, taps, of_data, of_weight, batches, stages, is_depthwise, asked, between, joined, groups, fresh
     )
+
+
+Sides = tuple[int, int]
+
+
+def _whole(
+    batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand
+) -> te.Tensor:
+    """Pictures with borders."""
+    return te.assemble(*bordered(batch, size, before, after, given, operand), "padded")
+
+
+def _by_rows(
+    batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand
+) -> te.Tensor:
+    """The same element by element, so that a loop can make just the rows that it reads."""
+    (height, width), (top, left), (bottom, right) = size, before, after
+
+    def element(n: Expr, y: Expr, i: Expr) -> Expr:
+        there = (y >= top) & (y < top + height) & (i >= left) & (i < left + width)
+        return Select(there, operand.convert(given(n, y - top, i - left)), Imm(operand.zero, operand.dtype))
+
+    return te.compute((batch, height + top + bottom, width + left + right), element, "padded")
 
 
 def bordered(

@@ -34,7 +34,7 @@ from .products import Element, Product
 from .tiles import Tile
 from .units import Unit
 
-__all__ = ["Nest", "in_registers", "is_known", "planned", "tiled"]
+__all__ = ["Nest", "centred", "in_registers", "is_known", "planned", "sums_of", "tiled"]
 
 Extents = tuple[int, ...]
 
@@ -54,9 +54,9 @@ def tiled(
         zero: what the data has for 0: what it adds to the sums is subtracted from them.
     """
     group = 1 if instruction is None else instruction.params[1].shape[0]
-    sums, packed, axes = _sums(product, tile, group)
+    sums, packed, axes = sums_of(product, tile, group)
     assert fusion.anchor is not None
-    anchor = _centred(sums, product, fusion.anchor.shape, zero)
+    anchor = centred(sums, product, fusion.anchor.shape, zero)
     nest = planned(fusion, sums, anchor, packed, product.stages, unit)
     if nest is None:
         return None
@@ -131,7 +131,7 @@ def planned(
     anchor: te.Tensor,
     packed: te.Tensor,
     stages: tuple[te.Tensor, ...],
-    unit: Unit,
+    unit: Unit | None,
 ) -> Nest | None:
     """The loops of a fusion whose anchor is computed from ``sums``; None where what follows has stages of its own.
 
@@ -141,7 +141,7 @@ def planned(
         anchor: the anchor, from the sums.
         packed: the weights as the sums read them.
         stages: what else the sums read that needs loops of its own.
-        unit: of the CPU.
+        unit: of the CPU; None where it has none.
     """
     # Weights that are known now are brought into order now, which takes no stage.
     made = stages if is_known(fusion) else (*stages, packed)
@@ -151,7 +151,7 @@ def planned(
     # Where what follows has one value whatever it is given, such as an empty range, nothing reads the sums.
     if sums not in kernel.labels or len(following) != 1 or following[0] is not rest[-1]:
         return None
-    s = Schedule(kernel.func, VectorUnit(unit.bytes, unit.registers))
+    s = Schedule(kernel.func, None if unit is None else VectorUnit(unit.bytes, unit.registers))
     for stage in (*made, *rest[:-1]):
         if stage in kernel.labels:
             s.set_scope(kernel.buffers[stage], "global")
@@ -255,7 +255,7 @@ def _spread(s: Schedule, loops: list[Any]) -> None:
     s.vectorize(loops[-1])
 
 
-def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tensor, int]:
+def sums_of(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tensor, int]:
     """The sums, the weights in the order in which tiles read them, and over how many axes the sums go besides a group.
 
     Where a group goes beyond the last tap, and a tile beyond the last channel, weights are 0.
@@ -310,7 +310,7 @@ def _sums(product: Product, tile: Tile, group: int) -> tuple[te.Tensor, te.Tenso
     return te.compute((*product.shape[:-1], blocks * width), total, "product"), packed, len(taps)
 
 
-def _centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: int) -> te.Tensor:
+def centred(sums: te.Tensor, product: Product, shape: tuple[int, ...], zero: int) -> te.Tensor:
     """What the anchor gives, of ``shape``: the sums less what the data's zero adds to each, which is a number for each
     channel, known where the weights are.
     """

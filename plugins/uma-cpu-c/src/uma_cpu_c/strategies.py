@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from uma.hookspecs import Fusion, Scheduled, Strategy
 from uma.target import Target
-from uma.tir import Expr
 
 from .copies import transposed
 from .dots import dot
 from .features import features_of
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
+from .small import core_of, small_products
 from .tiles import choose
 from .units import Unit, unit_of
 from .windows import windows
@@ -60,6 +60,9 @@ _REQUANTISED = 4.0
 def strategies_of(target: Target) -> list[Strategy]:
     """The strategies for a CPU: none where it has no vector unit that is known, or where size is what counts."""
     features = features_of(target)
+    core = core_of(features)
+    if core is not None and target.get_attr("opt") != "0":
+        return [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
     unit = unit_of(str(target.get_attr("mcpu")), features)
     if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
         return []
@@ -113,7 +116,7 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
     if product is None or not _worthwhile(fusion, product):
         return None
     if kept != "int8":
-        product = replace(product, weight=_centred(product, weight_zero, kept))
+        product = replace(product, weight=product.less(weight_zero, kept))
     steps = -(-product.taps[-1] // operand.group) * math.prod(product.taps[:-1])
     step_bytes = operand.group * _ITEM_BYTES[kept]
     pixels, channels = _pixels(product), product.shape[-1]
@@ -135,16 +138,6 @@ def _integers(fusion: Fusion, unit: Unit, features: Collection[str]) -> Schedule
         return tiled(fusion, product, tile, unit)
     instruction = dot(operand.group, tile.lanes, operand.dtype, kept)
     return tiled(fusion, product, tile, unit, instruction, operand.zero)
-
-
-def _centred(product: Product, zero: int, dtype: str) -> Callable[[Sequence[Expr], Sequence[Expr], Expr], Expr]:
-    """The weights less their zero point."""
-
-    def weight(outer: Sequence[Expr], taps: Sequence[Expr], o: Expr) -> Expr:
-        wide: Expr = product.weight(outer, taps, o).astype("int32")
-        return (wide - zero if zero else wide).astype(dtype)
-
-    return weight
 
 
 def _pixels(product: Product) -> int:
