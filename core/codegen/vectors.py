@@ -41,6 +41,7 @@ from ..tir.form.printer import headline, print_expr
 from ..tir.form.visit import buffers, intrinsics, may_fault, operands, statements, substitute, variables, walk
 from ..tir.proofs.affine import affine
 from ..tir.proofs.bounds import Bounds, Interval, fits
+from ..tir.proofs.lanes import register_lanes
 from ..tir.rewrites.simplify import simplify_within
 from .expressions import C_FUNCTIONS, C_TYPES, CHOICE, OPERATORS, PRIMARY, SUFFIXES, UNARY, Printer, Text
 from .registers import stored
@@ -60,10 +61,10 @@ _ROUNDED = {"round_even": 8, "floor": 9, "ceil": 10, "trunc": 11}
 
 def headers(func: PrimFunc) -> tuple[str, ...]:
     """The headers that the C of a function needs besides ``uma_math.h`` and those of a device, in order."""
-    host = [intrinsic for intrinsic in intrinsics(func) if intrinsic.is_host]
+    host, lanes = [intrinsic for intrinsic in intrinsics(func) if intrinsic.is_host], register_lanes(func)
     vectors = bool(host) or any(
         (isinstance(part, For) and part.kind == "vectorized")
-        or (isinstance(part, Alloc) and part.buffer.scope == "register")
+        or (isinstance(part, Alloc) and max(lanes.get(part.buffer, ()), default=1) > 1)
         for part in statements(func.body)
     )
     return tuple(dict.fromkeys([*["uma_vectors.h"][: int(vectors)], *(i.include for i in host if i.include)]))

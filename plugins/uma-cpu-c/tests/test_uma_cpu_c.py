@@ -93,8 +93,15 @@ def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[
     found = {"mcpu": mcpu, "mtriple": "arm-none-eabi", "cc": "arm-none-eabi-gcc", "cflags": flags}
     assert derived(host, f"c -mcpu={asked}") == {n: v for n, v in found.items() if (n, v) != ("mcpu", asked)}
     assert code(host, f"c -mcpu={asked}") == Code(
-        cflags=("-O3", f"-mcpu={mcpu}", *MATH, *flags), cc="arm-none-eabi-gcc", machine=f"arm-none-eabi {asked}"
+        cflags=("-O3", "-funroll-loops", f"-mcpu={mcpu}", *MATH, *flags),
+        cc="arm-none-eabi-gcc",
+        machine=f"arm-none-eabi {asked}",
     )
+
+
+@pytest.mark.parametrize(("level", "wanted"), [("0", "-O0"), ("2", "-O2"), ("s", "-O2")])
+def test_a_microcontrollers_loops_are_small_by_themselves(level: str, wanted: str, host: PluginHost) -> None:
+    assert code(host, f"c -mcpu=cortex-m3 -opt={level}").cflags[:2] == (wanted, "-mcpu=cortex-m3")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +138,10 @@ def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[
         (
             "c -mcpu=cortex-m4 -cflags=-mfloat-abi=hard,-mfpu=fpv4-sp-d16,-g",
             Code(
-                ("-O3", "-mcpu=cortex-m4", *MATH, "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-g"),
+                (
+                    *("-O3", "-funroll-loops", "-mcpu=cortex-m4", *MATH),
+                    *("-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-g"),
+                ),
                 "arm-none-eabi-gcc",
                 "arm-none-eabi cortex-m4",
             ),

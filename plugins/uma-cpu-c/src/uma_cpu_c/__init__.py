@@ -11,6 +11,7 @@ from uma.target import Attribute, ListOf, Target, TargetKind
 
 from .cpus import canonicalise, cpu_flags, machine_of
 from .features import features_of
+from .small import core_of
 from .strategies import strategies_of
 
 __all__ = ["KIND", "register_target", "strategies", "tir_to_runtime"]
@@ -65,6 +66,17 @@ _MATH_FLAGS = (
 )
 
 
+def _optimised(target: Target) -> tuple[str, ...]:
+    """What -opt is to the compiler. On a core without vectors, compilers that are told to save space keep sums in memory,
+    which takes twice the instructions and saves little: it is the loops that are small then. Unrolled loops are what is
+    left to gain there.
+    """
+    level = str(target.get_attr("opt"))
+    if core_of(features_of(target)) is None:
+        return (f"-O{level}",)
+    return {"s": ("-O2",), "3": ("-O3", "-funroll-loops")}.get(level, (f"-O{level}",))
+
+
 @hookimpl
 def register_target() -> list[TargetKind]:
     """The one kind, ``c``."""
@@ -80,7 +92,7 @@ def strategies(target: Target) -> list[Strategy]:
 @hookimpl
 def tir_to_runtime(target: Target) -> Code:
     """The core's C, with the flags for the CPU and the headers of `strategies`."""
-    flags = (f"-O{target.get_attr('opt')}", *cpu_flags(target))
+    flags = (*_optimised(target), *cpu_flags(target))
     return Code(
         # What was given comes last: it goes before what is added here.
         cflags=(*flags, *_MATH_FLAGS, *(target.get_attr("cflags") or ())),

@@ -121,8 +121,14 @@ def _of_cortex_m(mcpu: str) -> frozenset[str]:
 def _of_riscv(machine: str, triple: str, target: Target) -> frozenset[str]:
     march = [flag.partition("=")[2] for flag in target.get_attr("cflags") or () if flag.startswith("-march=")]
     if not march:
-        return _base(machine) if "linux" in triple else frozenset()
+        return _base(machine) if "linux" in triple else _of_riscv_integers(machine)
     letters = re.split(r"[_]|(?<=.)z", march[-1].removeprefix(machine.replace("iscv", "v")), maxsplit=1)[0]
+    integers = _of_riscv_integers(machine)
     if "g" in letters or "d" in letters:
-        return _FLOATS | {"fma"}
-    return frozenset({"float32", "fma"}) if "f" in letters else frozenset()
+        return integers | _FLOATS | {"fma"}
+    return integers | {"float32", "fma"} if "f" in letters else integers
+
+
+def _of_riscv_integers(machine: str) -> frozenset[str]:
+    """``riscv`` of the small ones, with 32 bits."""
+    return frozenset({"riscv"}) if machine == "riscv32" else frozenset()

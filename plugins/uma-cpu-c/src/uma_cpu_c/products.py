@@ -213,16 +213,12 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
 Sides = tuple[int, int]
 
 
-def _whole(
-    batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand
-) -> te.Tensor:
+def _whole(batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand) -> te.Tensor:
     """Pictures with borders."""
     return te.assemble(*bordered(batch, size, before, after, given, operand), "padded")
 
 
-def _by_rows(
-    batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand
-) -> te.Tensor:
+def _by_rows(batch: int, size: Sides, before: Sides, after: Sides, given: Element, operand: Operand) -> te.Tensor:
     """The same element by element, so that a loop can make just the rows that it reads."""
     (height, width), (top, left), (bottom, right) = size, before, after
 

@@ -1,13 +1,12 @@
 """Products of small integers on cores without vectors: tiles of few channels by few pixels in plain registers.
 
-The sums of a tile stay in registers from the first product to the last, weights lie in the order in which they are read,
-and the data is multiplied as memory holds it: its zero point is what borders are filled with, and what the sums of the
-weights, known at build time, are multiplied with.
+The sums of a tile stay in registers from the first product to the last, and weights lie in the order in which they are
+read. The data is multiplied as memory holds it: its zero point is what borders are filled with, and what the sums of
+the weights, known at build time, are multiplied with.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -21,8 +20,6 @@ from .tiles import Tile
 __all__ = ["CORES", "Core", "core_of", "small_products", "tile_of"]
 
 _OPERANDS = ("int8", "uint8", "int16")
-_OFTEN = 4
-"""Rows that are multiplied by the same weights, where these are no constants and are brought into order in each run."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def small_products(fusion: Fusion, core: Core) -> Scheduled | None:
     if data not in _OPERANDS or weight not in _OPERANDS or not is_known(fusion):
         return None
     product = product_of(fusion, Operand(data, 0, zero, rows=True))
-    if product is None or product.is_depthwise:
+    if product is None or product.is_depthwise or product.groups > 1:
         return None
     if weight_zero:
         product = replace(product, weight=product.less(weight_zero, "int16" if weight != "int16" else "int32"))
@@ -92,7 +89,7 @@ def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Sche
         tile: of pixels by channels, one lane.
         zero: what the data has for 0.
     """
-    sums, packed, axes = sums_of(product, tile, 1)
+    sums, packed, _ = sums_of(product, tile, 1)
     assert fusion.anchor is not None
     anchor = centred(sums, product, fusion.anchor.shape, zero)
     nest = planned(fusion, sums, anchor, packed, product.stages, None)
@@ -101,10 +98,6 @@ def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Sche
     s, loops = nest.schedule, nest.schedule.loops(nest.product)
     if product.joined:
         s.fuse(*s.loops(nest.last)[1:3])
-    if product.groups > 1:
-        *before, channel = s.loops(nest.last)
-        part, channel = s.split(channel, product.shape[-1])
-        s.reorder(part, *before, channel)
     rank = len(sums.shape)
     outer, reduction = loops[:rank], loops[rank:]
     at, channel = s.split(outer.pop(), tile.vectors)
