@@ -67,9 +67,9 @@ _MATH_FLAGS = (
 
 
 def _optimised(target: Target) -> tuple[str, ...]:
-    """What -opt is to the compiler. On a core without vectors, compilers that are told to save space keep sums in memory,
-    which takes twice the instructions and saves little: it is the loops that are small then. Unrolled loops are what is
-    left to gain there.
+    """What -opt is to the compiler. On a core without vectors, compilers that are told to save space keep sums in
+    memory, which takes twice the instructions and saves little: it is the loops that are small then. Unrolled loops are
+    what is left to gain there.
     """
     level = str(target.get_attr("opt"))
     if core_of(features_of(target)) is None:
