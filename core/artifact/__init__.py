@@ -22,6 +22,7 @@ from .record import (
     TensorRecord,
 )
 from .soundness import schema
+from .turns import WayTime
 
 __all__ = [
     "Artifact",
@@ -47,6 +48,7 @@ __all__ = [
     "StateRecord",
     "TensorRecord",
     "Ticks",
+    "WayTime",
     "load",
     "memory_peaks",
     "schema",

@@ -35,6 +35,7 @@ from .footprint import Footprint, footprint
 from .profile import Profile, TicksSince, call_times
 from .record import ArtifactRecord
 from .soundness import problem
+from .turns import has_ways, times_of, way_times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -333,9 +334,12 @@ class Artifact:
                     outputs = session.run(inputs)
                     since = TicksSince(model)
                     totals = [model.step_ticks()]
+                    turns = [model.step_turns()] if has_ways(calls) else []
                     for _ in range(repeat):
                         session.invoke()
                         totals.append(model.step_ticks())
+                        if turns:
+                            turns.append(model.step_turns())
                     ticks = since.ticks()
                     counters = session.counters()
                     counts = model.step_counts().tolist() if model.devices else []
@@ -354,7 +358,12 @@ class Artifact:
         clocks = {
             row.label: Clock(row.clock.hz, row.clock.cycles, row.clock.busy) for row in self.record.devices if row.clock
         }
-        return Profile(call_times(self.record, medians_ns, counts, devices), outputs, counters, clocks, ticks)
+        times: list[int] = []
+        if turns:
+            counted = np.sort(np.diff(turns, axis=0), axis=0)[(repeat - 1) // 2]
+            times = times_of(calls, counted.tolist())
+        measured = call_times(self.record, medians_ns, counts, devices, times)
+        return Profile(measured, outputs, counters, clocks, ticks, way_times(calls, measured))
 
     def peaks(self) -> Mapping[str, Peaks]:
         """What one core of this machine does of multiply-accumulates and nothing else, by the label of each host, whose

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ..codegen.devices import CORE_BUSES, Device
 from ..partition import Placement
 from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation
-from ..program.control import condition_uses, extended
+from ..program.control import blocks, condition_uses, extended
 from ..program.hazards import finish_positions
 from ..program.program import arguments
 from ..relay.extern import Extern
@@ -129,12 +129,15 @@ def call_records(
         step = program.steps[at]
         finished.setdefault(position, []).extend(step.layers if isinstance(step, Call) else ())
     buffers = {buffer.name: buffer for buffer in program.buffers}
+    begins = {at: block.begin for block in blocks(program.steps) for at in (block.begin, block.middle, block.end)}
     for position, step in enumerate(program.steps):
         runtime = None if step.device is None else devices[step.device].runtime
         device = step.device if runtime is not None and runtime.driver is not None else None
         if isinstance(step, (If, Else, Loop, End)):
             looked_at = (step.condition,) if isinstance(step, (If, Loop)) else ()
-            yield CallRecord(_WAYS[type(step)], (), host, None, (), looked_at, None, None, 0, 0, None, position)
+            begin, way = program.steps[begins[position]], _WAYS[type(step)]
+            assert isinstance(begin, (If, Loop))
+            yield CallRecord(way, begin.layers, host, None, (), looked_at, None, None, 0, 0, None, position, way)
             continue
         if not isinstance(step, Call):
             layers = tuple(dict.fromkeys(finished[position]))

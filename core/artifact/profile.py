@@ -11,6 +11,7 @@ from ..contract.drivers import Clock
 from ..errors import ModelError
 from ..runtime.peaks import Peaks
 from .record import ArtifactRecord
+from .turns import WayTime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +59,8 @@ class CallTime:
         nbytes: of the buffers that it is given, workspaces included: what it reads and writes at least.
         constant_bytes: of the constants among these.
         is_simulated: a simulator stands in for the device, and the time is that of the simulator on this machine.
+        times: how often it is run in one run, which all else is of: of a loop its turns, of a branch how often its
+            condition holds, of what is for the other case how often it does not. Of several runs the median.
     """
 
     kernel: str
@@ -72,12 +75,15 @@ class CallTime:
     nbytes: int = 0
     constant_bytes: int = 0
     is_simulated: bool = False
+    times: int = 1
 
     @property
     def gops(self) -> float | None:
         """1e9 operations per second, two for each multiply-accumulate; None where there are none, or no time of its
         own is known."""
-        return 2 * self.macs / self.median_ns if self.macs and self.median_ns and not self.is_simulated else None
+        if not self.macs or not self.median_ns or self.is_simulated:
+            return None
+        return 2 * self.macs * self.times / self.median_ns
 
     def peak_gops(self, peaks: Peaks) -> float | None:
         """The peak that counts for it: that of bytes for the ops on quantised numbers, else that of floats."""
@@ -144,6 +150,7 @@ class Profile:
         counters: what each device counted in one run: its label -> name of the counter -> value.
         clocks: what the cycles of devices are in time, by label, where their plugins say so.
         ticks: by what the calls were timed; None where that is not known.
+        ways: the branches and loops, and what they take in all.
     """
 
     calls: tuple[CallTime, ...]
@@ -151,6 +158,7 @@ class Profile:
     counters: Mapping[str, Mapping[str, int]]
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     ticks: Ticks | None = None
+    ways: tuple[WayTime, ...] = ()
 
     def _repr_html_(self) -> str:
         from .shown import profile_html
@@ -159,7 +167,11 @@ class Profile:
 
 
 def call_times(
-    record: ArtifactRecord, medians_ns: Sequence[float], counts: Sequence[int], devices: Mapping[str, DeviceInfo]
+    record: ArtifactRecord,
+    medians_ns: Sequence[float],
+    counts: Sequence[int],
+    devices: Mapping[str, DeviceInfo],
+    times: Sequence[int] = (),
 ) -> tuple[CallTime, ...]:
     """The calls of a run with what was measured of them.
 
@@ -168,11 +180,12 @@ def call_times(
         medians_ns: of each call.
         counts: for each call of a device its counters, those of parts behind the others: see `NativeModel.step_counts`.
         devices: by label.
+        times: how often each call is run in a run; by default once.
     """
     made, first = [], 0
     sizes = {buffer.name: buffer.bytes for buffer in record.buffers}
     simulated = {device.label for device in record.devices if device.simulated}
-    for call, ns in zip(record.calls, medians_ns, strict=True):
+    for call, ns, often in zip(record.calls, medians_ns, times or [1] * len(record.calls), strict=True):
         counted: Mapping[str, int] = {}
         parts: tuple[PartCounts, ...] = ()
         if call.device is not None:
@@ -183,7 +196,8 @@ def call_times(
         nbytes = sum(sizes[name] for name in set(call.arguments))
         work = (call.op, call.macs, nbytes, call.constant_bytes)
         is_simulated = call.device in simulated
-        made.append(CallTime(call.kernel, call.layers, ns, call.host, call.device, counted, parts, *work, is_simulated))
+        where = (call.host, call.device, counted, parts)
+        made.append(CallTime(call.kernel, call.layers, ns, *where, *work, is_simulated, often))
     return tuple(made)
 
 

@@ -216,6 +216,10 @@ class CallRecord:
     finished_step: Annotated[
         Position, "The call at the end of which it has finished: itself, or the wait for what it started."
     ]
+    way: Annotated[
+        Annotated[str, Constraint(pattern="^(branch|otherwise|loop|end)$")] | None,
+        "Where a branch or a loop begins, where what is for the other case does, where it ends; else null.",
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,12 @@ def profile_html(profile: Profile) -> str:
     for call in profile.calls:
         cells = ("simulated", "", "") if call.is_simulated else _timed(call, longest, whole)
         macs = "" if not call.macs else f"{call.macs:,}"
-        rows.append(
-            (element("bdi", None, shorten(", ".join(call.layers), _NAME_CHARS)), call.device or call.host, *cells, macs)
-        )
-    head = ("layers", "on", "us", "share", "", "MACs")
-    made = [table(f"Profile: {whole / 1e3:,.1f} us on hosts", head, rows, (2, 3, 5))]
+        often = (f"{call.times:,}",) if profile.ways else ()
+        layers = element("bdi", None, shorten(", ".join(call.layers), _NAME_CHARS))
+        rows.append((layers, call.device or call.host, *often, *cells, macs))
+    head = ("layers", "on", *(("times",) if profile.ways else ()), "us", "share", "", "MACs")
+    numbers = (2, 3, 4, 6) if profile.ways else (2, 3, 5)
+    made = [table(f"Profile: {whole / 1e3:,.1f} us on hosts", head, rows, numbers)]
     for label, counted in profile.counters.items():
         if counted:
             made.append(

@@ -14,6 +14,7 @@ from ..errors import ModelError, UsageError
 from ..machines import find_runner
 from ..tir.form.extents import Extent, Symbol, bound, parse_extents, symbols_of
 from .record import METADATA_FILE, SCHEMA_VERSION, ArtifactRecord, BufferRecord, DeviceRecord, HostRecord
+from .turns import is_nested
 
 __all__ = ["parse_record", "problem", "schema"]
 
@@ -96,6 +97,8 @@ def _problems(record: ArtifactRecord) -> Iterator[str]:
             yield f"a call is for the host {call.host!r}, which is not among the hosts"
         if call.device is not None and call.device not in labels:
             yield f"a call is for the device {call.device!r}, which is not among the devices"
+    if not is_nested(record.calls):
+        yield "branches and loops among the calls do not begin and end as they should"
     if idle := set(labels).difference(call.device for call in record.calls if call.device is not None):
         yield f"no call is for the device {min(idle)!r}"
     yield from _buffer_problems(record)

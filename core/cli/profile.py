@@ -12,7 +12,7 @@ from .output import Output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..artifact import Artifact, CallTime, PartCounts, Peaks, Profile
+    from ..artifact import Artifact, CallTime, PartCounts, Peaks, Profile, WayTime
     from ..contract.drivers import Clock
     from ..reports.costs import RegionCost
 
@@ -63,6 +63,7 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
             "share_of_peak": _share_of_peak(call, peaks),
             "bytes": call.nbytes,
             "constant_bytes": call.constant_bytes,
+            "times": call.times,
             "counted": dict(call.counted),
             "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
         }
@@ -76,6 +77,16 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
     counters = {label: dict(counted) for label, counted in profile.counters.items()}
     return {
         "profile": rows,
+        "ways": [
+            {
+                "way": one.way,
+                "layers": list(one.layers),
+                "entered": one.entered,
+                "times": one.times,
+                "median_us": one.median_ns / 1e3,
+            }
+            for one in profile.ways
+        ],
         "counters": counters,
         "clocks": clocks,
         "ticks": None if profile.ticks is None else dataclasses.asdict(profile.ticks),
@@ -95,6 +106,7 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
                 shorten(", ".join(call.layers), 36),
                 shorten(call.kernel, 24),
                 call.device or call.host,
+                *((str(call.times),) if profile.ways else ()),
                 *(("-", "-") if call.is_simulated else (us, share)),
                 str(call.macs) if call.macs else "-",
                 "-" if call.gops is None else f"{call.gops:.1f}",
@@ -102,14 +114,19 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
                 str(call.nbytes),
             )
         )
-    macs = sum(call.macs or 0 for call in timed)
+    macs = sum((call.macs or 0) * call.times for call in timed)
     gops = f"{2 * macs / total_ns:.1f}" if macs and total_ns else "-"
-    all_macs, all_bytes = (sum(sizes) for sizes in zip(*((c.macs or 0, c.nbytes) for c in profile.calls), strict=True))
+    all_macs = sum(call.times * (call.macs or 0) for call in profile.calls)
+    all_bytes = sum(call.times * call.nbytes for call in profile.calls)
     at_peak_ns = sum((_share_of_peak(call, peaks) or 0.0) * call.median_ns for call in timed)
     of_peak = f"{at_peak_ns / total_ns:.1%}" if at_peak_ns else "-"
     total = (f"{total_ns / 1e3:.2f}", "100.0%", str(all_macs) if all_macs else "-", gops, of_peak, str(all_bytes))
-    head = ("layer", "kernel", "on", "us", "share", "MACs", "GOP/s", "of peak", "bytes")
-    out.columns(head, [*rows, ("all", "", "", *total)])
+    times = ("times",) if profile.ways else ()
+    head = ("layer", "kernel", "on", *times, "us", "share", "MACs", "GOP/s", "of peak", "bytes")
+    out.columns(head, [*rows, ("all", "", "", *("" for _ in times), *total)])
+    if profile.ways:
+        out.line("branches and loops, with all that is within them:")
+        out.columns(("layer", "what", "us", "share"), [_shown_way(one, total_ns) for one in profile.ways])
     for label in dict.fromkeys(call.device for call in profile.calls if call.is_simulated):
         spent_ns = sum(call.median_ns for call in profile.calls if call.device == label)
         out.line(
@@ -130,6 +147,16 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
             out.line(f"{label} counted in one run:")
             out.table({name: f"{value:,}{_in_time(name, counted, clock)}" for name, value in counted.items()})
             _show_parts([part for call in profile.calls if call.device == label for part in call.parts], clock, out)
+
+
+def _shown_way(one: WayTime, total_ns: float) -> tuple[str, ...]:
+    """A row for branches, or for loops, of the same layers."""
+    if one.way == "loop":
+        what = f"{one.times:,} turns" + (f" of {one.entered:,} loops" if one.entered != 1 else "")
+    else:
+        what = f"taken {one.times:,} times of {one.entered:,}"
+    layers = shorten(", ".join(one.layers), 36) or one.way
+    return layers, what, f"{one.median_ns / 1e3:.2f}", f"{one.median_ns / (total_ns or 1):.1%}"
 
 
 def _in_time(name: str, counted: Mapping[str, int], clock: Clock | None) -> str:

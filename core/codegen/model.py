@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from ..errors import InternalError, PluginError
 from ..program import Plan, Program, relocate
+from ..program.control import has_control
 from ..tir.form.visit import uses_device
 from ..weights_forms import WeightsForm
 from .devices import Device, device_files, fields_of, slots, targets
@@ -120,7 +121,7 @@ def emit_model(
         f"{name}.h": header_text(program, plan, inputs, outputs, driven, elsewhere, loaded),
         f"{name}_entry.c": entry_text(name, loaded),
         f"{name}_main.c": example_text(program, plan, inputs, outputs, driven, loaded is not None),
-        f"{name}_profile.c": profile_text(name, devices_of_steps, driven, loaded, run.included),
+        f"{name}_profile.c": profile_text(name, devices_of_steps, driven, loaded, run.included, has_control(program)),
     }
     if stepwise:
         contents[f"{name}_stepwise.c"] = stepwise_text(name, len(program.steps), run.included)

@@ -162,9 +162,9 @@ class _Sequencer:
             return where[expr.args[0]]
         own = self.module.spans[expr]
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.If):
-            return self._branch(expr.op, [where[arg][0] for arg in expr.args])
+            return self._branch(expr.op, [where[arg][0] for arg in expr.args], own)
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Loop):
-            return self._loop(expr.op, [where[arg][0] for arg in expr.args])
+            return self._loop(expr.op, [where[arg][0] for arg in expr.args], own)
         if isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
             function = self.module.functions[expr.op]
             if not isinstance(function, relay.Function):
@@ -179,13 +179,13 @@ class _Sequencer:
                 return self._walk(function, {param: where[arg] for param, arg in params}, inner, own)
         raise InternalError(f"{expr!r} was not lowered", where=", ".join(own) or None)
 
-    def _branch(self, branch: relay.If, args: Sequence[str]) -> tuple[str, ...]:
+    def _branch(self, branch: relay.If, args: Sequence[str], layers: tuple[str, ...]) -> tuple[str, ...]:
         """The buffers of what one of two functions gives, after the steps of both."""
         assert isinstance(branch.then.type, FuncType)
         given = branch.then.type.result
         types = given.fields if isinstance(given, TupleType) else (tensor_type(given),)
         results = tuple(self._add(self._fresh("t"), "intermediate", type_) for type_ in types)
-        self.steps.append(If(args[0]))
+        self.steps.append(If(args[0], layers))
         for position, var in enumerate((branch.then, branch.otherwise)):
             if position:
                 self.steps.append(Else())
@@ -194,14 +194,14 @@ class _Sequencer:
         self.steps.append(End())
         return results
 
-    def _loop(self, loop: relay.Loop, args: Sequence[str]) -> tuple[str, ...]:
+    def _loop(self, loop: relay.Loop, args: Sequence[str], layers: tuple[str, ...]) -> tuple[str, ...]:
         """The buffers of what a loop carries, after its steps."""
         assert isinstance(loop.body.type, FuncType)
         carried = []
         for arg, type_ in zip(args[: loop.carried], loop.body.type.params):  # noqa: B905 - the others stay as they are
             carried.append(self._add(self._fresh("t"), "intermediate", tensor_type(type_)))
             self._copy_to(arg, carried[-1])
-        self.steps.append(Loop(carried[0]))
+        self.steps.append(Loop(carried[0], layers))
         values = self._body(loop.body, [*carried, *args[loop.carried :]])
         aside: dict[str, str] = {}
         for target, source in moves({to: value for to, value in zip(carried, values, strict=True) if to != value}):

@@ -179,9 +179,11 @@ class If:
 
     Args:
         condition: name of a buffer of one bool.
+        layers: the model's layers that it is; they do not affect what it does.
     """
 
     condition: str
+    layers: tuple[str, ...] = ()
     device: ClassVar[None] = None
     queue: ClassVar[None] = None
 
@@ -200,9 +202,11 @@ class Loop:
 
     Args:
         condition: name of a buffer of one bool.
+        layers: the model's layers that it is; they do not affect what it does.
     """
 
     condition: str
+    layers: tuple[str, ...] = ()
     device: ClassVar[None] = None
     queue: ClassVar[None] = None
 

@@ -9,7 +9,8 @@ Grammar::
     queue      = "queue(" STRING "," STRING "," INT ")" NEWLINE
     step       = NAME "(" [ NAME { "," NAME } ] { "," NAME "=" value } ")" NEWLINE
                | "wait(" STRING "," STRING ["," INT] ")" NEWLINE
-               | "if" NAME ":" steps [ "else:" steps ] | "while" NAME ":" steps
+               | "if" condition ":" steps [ "else:" steps ] | "while" condition ":" steps
+    condition  = NAME | "holds(" NAME { "," NAME "=" value } ")"
     steps      = NEWLINE INDENT ("pass" NEWLINE | step { step }) DEDENT
     value      = STRING | ["-"] (INT | FLOAT) | "[" [ STRING { "," STRING } ] "]"
     shape      = "(" [ INT { "," INT } [","] ] ")"
@@ -17,7 +18,8 @@ Grammar::
 
 Definitions (memories, queues, intrinsics) and loops are those of `uma.tir.form.text`; for externs, which back-ends
 make, see `uma.relay.extern_text`. Words of a buffer are ``pool``, ``tensor``, ``scale``, ``zero_point``, ``sha256``,
-``extents`` (of what is open: ``'1, tokens[1:128], 64'``), of a step ``layers``, ``device``, ``queue``, ``host``. ::
+``extents`` (of what is open: ``'1, tokens[1:128], 64'``), of a step ``layers``, ``device``, ``queue``, ``host``,
+of a condition ``layers``. ::
 
     @program                                            # (model='5e88...') where it keeps states: of which model
     def kws():
@@ -133,7 +135,9 @@ def _steps(steps: Sequence[Step]) -> Iterator[str]:
                 yield f"{'    ' * deep}pass"
             deep -= 1
         if isinstance(step, (If, Loop)):
-            yield f"{'    ' * deep}{'if' if isinstance(step, If) else 'while'} {step.condition}:"
+            layers = f", layers={list(step.layers)!a}" if step.layers else ""
+            condition = f"holds({step.condition}{layers})" if layers else step.condition
+            yield f"{'    ' * deep}{'if' if isinstance(step, If) else 'while'} {condition}:"
         elif isinstance(step, Else):
             yield f"{'    ' * deep}else:"
         elif not isinstance(step, End):
@@ -225,8 +229,9 @@ class _Parser:
         for node in statements:
             if isinstance(node, ast.Expr):
                 add(self.step(node.value), node)
-            elif isinstance(node, (ast.If, ast.While)) and (condition := _name(node.test)):
-                add(If(condition) if isinstance(node, ast.If) else Loop(condition), node)
+            elif isinstance(node, (ast.If, ast.While)):
+                condition, layers = self.condition(node.test)
+                add((If if isinstance(node, ast.If) else Loop)(condition, layers), node)
                 self.steps(_without_pass(node.body), add)
                 if node.orelse and isinstance(node, ast.While):
                     raise self.error(node, "a while has no else")
@@ -236,6 +241,16 @@ class _Parser:
                 add(End(), node)
             else:
                 raise self.error(node, "expected 'buffer = role(...)' or 'function(buffer, ...)'")
+
+    def condition(self, node: ast.expr) -> tuple[str, tuple[str, ...]]:
+        """The buffer that a branch or a loop looks at, and the layers that it is."""
+        name, words = _name(node), dict[str, ast.expr]()
+        if isinstance(node, ast.Call):
+            name = _name(node.args[0]) if len(node.args) == 1 and _name(node.func) == "holds" else ""
+            words = self.words(node, ("layers",))
+        if not name:
+            raise self.error(node, "expected the name of a buffer, or 'holds(buffer, layers=[...])'")
+        return name, self.layers(words)
 
     def model(self, head: ast.FunctionDef) -> str:
         """The digest of the model that a program is of, where it says one."""
@@ -313,15 +328,16 @@ class _Parser:
             args.append(_name(arg))
             if not args[-1]:
                 raise self.error(arg, "expected the name of a buffer")
-        layers: list[str] = []
         words = self.words(node, ("layers", "device", "queue", "host"))
-        if "layers" in words:
-            listed = words["layers"]
-            if not isinstance(listed, ast.List):
-                raise self.error(listed, "expected a list of names")
-            layers = [self.string(layer) for layer in listed.elts]
         places = {word: self.string(words[word]) for word in ("device", "queue", "host") if word in words}
-        return Call(function, tuple(args), tuple(layers), **places)
+        return Call(function, tuple(args), self.layers(words), **places)
+
+    def layers(self, words: Mapping[str, ast.expr]) -> tuple[str, ...]:
+        """Those that the words of a step say."""
+        listed = words.get("layers", ast.List([]))
+        if not isinstance(listed, ast.List):
+            raise self.error(listed, "expected a list of names")
+        return tuple(self.string(layer) for layer in listed.elts)
 
     def words(self, call: ast.Call, known: Sequence[str]) -> dict[str, ast.expr]:
         """The keyword arguments of ``call``; Python's own parser refuses to have one twice."""

@@ -101,4 +101,5 @@ def _arguments(call: CallRecord, time: CallTime) -> dict[str, Any]:
         "macs": call.macs,
         "bytes": time.nbytes,
         "simulator": time.is_simulated,
+        "times": time.times,
     }

@@ -30,6 +30,7 @@ _ENTRIES = """
 const uma_model *uma_model_entry(void);
 const uint64_t *uma_profile_ticks(size_t *steps);
 const uint64_t *uma_profile_counts(size_t *counts);
+const uint64_t *uma_profile_turns(size_t *steps);
 const char *uma_profile_counter(uint64_t *now, uint64_t *hz, uint64_t *cost);
 extern int (*uma_interrupt)(void);
 """

@@ -148,6 +148,15 @@ class NativeModel:
         """
         return self._measured("uma_profile_counts")
 
+    def step_turns(self) -> Array:
+        """How often all runs so far, of all sessions, ran each step: uint64 [steps]. Of a loop these are its turns, of
+        a branch how often its condition held.
+
+        Raises:
+            ToolchainError: the library was not made to measure that, or the model has neither.
+        """
+        return self._measured("uma_profile_turns")
+
     def _measured(self, entry: str) -> Array:
         ffi = abi().ffi
         count = ffi.new("size_t *")

@@ -21,8 +21,8 @@ from .elf import object_calls
 __all__ = ["Measured", "measuring_flags", "stack_bytes"]
 
 _CLANG_VERSION = re.compile(r"clang version ([0-9]+)")
-_INTERPRETER, _INTERPRETED = "uma_graph_run", "uma_step_"
-"""A function, and what the names of all begin with that it calls through pointers."""
+_INTERPRETERS, _INTERPRETED = ("uma_graph_run", "uma_ways_run"), ("uma_step_", "uma_way_")
+"""Functions, and what the names of all begin with that these call through pointers."""
 
 _FIRST_CLANG = 11
 """That knows ``-fstack-usage``; gcc has done so since 4.6."""
@@ -89,7 +89,7 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
             continue
         own = {(caller[0], name) for name in calls[caller] if (caller[0], name) in calls}
         others = {shared[name] for name in calls[caller] if (caller[0], name) not in calls and name in shared}
-        if caller[1] == _INTERPRETER:
+        if caller[1] in _INTERPRETERS:
             others |= {one for one in calls if one[1].startswith(_INTERPRETED)}
         graph[caller] = (own | others) - {caller}
         waiting.extend(graph[caller])

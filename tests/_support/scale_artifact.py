@@ -131,6 +131,7 @@ METADATA: dict[str, Any] = {
             "host": "c",
             "device": None,
             "parts": [],
+            "way": None,
             "arguments": ["x", "y", "c0", "t0"],
             "op": "multiply",
             "shape": [4],

@@ -123,6 +123,8 @@ class TestUnsound:
             ("state", {**STATE, "tensors": STATE["tensors"] * 2}, "states have one name twice"),
             ("state", 4, "state is 4, expected object or null"),
             ("buffers.1.name", "x", "buffers have one name twice"),
+            ("calls.0.way", "end", "branches and loops among the calls do not begin and end as they should"),
+            ("calls.0.way", "maybe", "calls[0].way is 'maybe'"),
             ("buffers.1.offset", 1, "buffer 't0' reaches beyond its memory 'ram', which has 16 bytes"),
             ("buffers.2.bytes", 5, "buffer 'c0' reaches beyond its memory 'weights', which has 4 bytes"),
             ("buffers.1.pool", "npu.scratch", "beyond its memory 'npu.scratch', which has 0 bytes"),

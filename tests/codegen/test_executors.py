@@ -220,7 +220,7 @@ def test_offsets_beyond_32_bits_are_refused_where_they_do_not_fit() -> None:
 
 
 def test_the_interpreter_has_the_hooks_that_printed_steps_have() -> None:
-    assert HOOKS in (CSRC / "uma_graph.c").read_text()
+    assert HOOKS in (CSRC / "uma_steps.h").read_text()
 
 
 def test_every_host_offers_every_executor() -> None:

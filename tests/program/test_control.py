@@ -118,10 +118,21 @@ def test_the_text() -> None:
 TEXT = print_program(LOOP)[0]
 
 
+def test_layers_of_branches_and_loops_are_printed() -> None:
+    text = TEXT.replace("    while c:", "    while holds(c, layers=['a', 'b']):")
+    program = parse_program(text, {})
+    assert [step.layers for step in program.steps if isinstance(step, Loop)] == [("a", "b")]
+    assert print_program(program)[0] == text
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("    while c:", "    while c + c:", "expected 'buffer = role(...)' or 'function(buffer, ...)'"),
+        ("    while c:", "    while c + c:", "expected the name of a buffer, or 'holds(buffer, layers=[...])'"),
+        ("    while c:", "    while holds(c, c):", "expected the name of a buffer, or 'holds(buffer, layers=[...])'"),
+        ("    while c:", "    while other(c):", "expected the name of a buffer, or 'holds(buffer, layers=[...])'"),
+        ("    while c:", "    while holds(c, layers=3):", "expected a list of names"),
+        ("    while c:", "    while holds(c, host='c'):", "unknown argument 'host'; there is layers"),
         ("    once(t, y)", "    if t:\n        pass\n    once(t, y)", "is no condition, which is one bool"),
         ("    while c:", "    while d:", "there is no buffer 'd'"),
         (

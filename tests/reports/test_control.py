@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,47 @@ def test_a_profile_has_the_steps_of_all_turns(uma: Uma, executor: str, tmp_path:
     np.savez(tmp_path / "in.npz", x=np.ones(3, np.float32), k=np.ones(3, np.float32))
     done = uma("run", "m.py", "--target", f"c -executor={executor}", "--inputs", "in.npz", "--profile", "--json")
     assert (done.code, done.err) == (0, "")
-    kernels = [row["kernel"] for row in done.json["profile"]]
-    assert kernels.count("loop") == kernels.count("branch") == kernels.count("otherwise") == 1
-    assert kernels.count("end") == 2
+    rows = [(row["kernel"], row["layers"], row["times"]) for row in done.json["profile"] if row["layers"]]
+    assert rows == [
+        ("loop", ["loop"], 5),
+        ("multiply", ["product"], 5),
+        ("branch", ["branch"], 2),
+        ("add_1", ["sum"], 2),
+        ("otherwise", ["branch"], 3),
+        ("end", ["branch"], 5),
+        ("end", ["loop"], 1),
+    ]
+    ways = {one["way"]: one for one in done.json["ways"]}
+    assert (ways["loop"]["layers"], ways["loop"]["entered"], ways["loop"]["times"]) == (["loop"], 1, 5)
+    assert (ways["branch"]["layers"], ways["branch"]["entered"], ways["branch"]["times"]) == (["branch"], 5, 2)
+    spent = [row["median_us"] for row in done.json["profile"]]
+    at = next(number for number, row in enumerate(done.json["profile"]) if row["kernel"] == "loop")
+    assert ways["loop"]["median_us"] == pytest.approx(sum(spent[at:]))
+
+
+def test_a_profile_for_people_tells_turns(uma: Uma) -> None:
+    done = uma("run", "m.py", "--target", "c", "--profile", "--repeat", "2")
+    assert done.code == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["layer", "kernel", "on", "times"] in [line[:4] for line in lines]
+    assert ["product", "multiply", "c", "5"] in [line[:4] for line in lines]
+    assert ["loop", "5", "turns"] in [line[:3] for line in lines]
+    assert ["branch", "taken", "2", "times", "of", "5"] in [line[:6] for line in lines]
+
+
+def test_a_report_and_a_trace_tell_how_often_steps_are_run(uma: Uma, tmp_path: Path) -> None:
+    done = uma("run", "m.py", "--target", "c", "--profile", "--repeat", "2", "--trace", "trace.json")
+    assert done.code == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [e["args"]["times"] for e in events if e["name"] == "product"] == [5]
+    assert uma("report", "m.py", "--target", "c", "--profile", "-o", "report.json").code == 0
+    steps = json.loads((tmp_path / "report.json").read_text())["steps"]
+    assert [step["times"] for step in steps if step["layers"] == ["sum"]] == [2]
+    assert uma("report", "m.py", "--target", "c", "--profile", "-o", "report.html").code == 0
+    assert ">times</th>" in (tmp_path / "report.html").read_text()
+
+
+def test_the_stack_of_a_table_with_loops_counts_its_kernels(uma: Uma) -> None:
+    made = [uma("build", "m.py", "--target", f"c -executor={one}", "--json").json for one in ("aot", "graph")]
+    aot, graph = (one["stack_bytes"] for one in made)
+    assert aot // 2 < graph < aot + 1024

@@ -31,8 +31,8 @@ STEP_PREFIX = "uma_step_"
 """What the names of all functions begin with that the interpreter calls."""
 
 _CSRC = Path(__file__).parents[2] / "runtime" / "csrc"
-_FILES = ("uma_device.h", "uma_graph.c", "uma_graph.h")
-_WAYS_FILES = ("uma_device.h", "uma_graph.h", "uma_ways.c", "uma_ways.h")
+_FILES = ("uma_device.h", "uma_graph.c", "uma_graph.h", "uma_steps.h")
+_WAYS_FILES = ("uma_device.h", "uma_graph.h", "uma_steps.h", "uma_ways.c", "uma_ways.h")
 """Of a model with branches and loops."""
 
 _MAX_STEPS = 2**15

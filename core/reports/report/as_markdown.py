@@ -72,9 +72,9 @@ def _lines(report: Report) -> Iterator[str]:
     )
     yield from ("", "## Steps", "")
     yield from _table(
-        ["step", "layer", "kernel", "on", "MACs", "bytes", "us", "cycles"],
+        ["step", "layer", "kernel", "on", "MACs", "bytes", "us", "cycles", "times"],
         [
-            (one.number, one.title, one.kernel, one.target, one.macs, one.bytes, one.time_us, one.cycles)
+            (one.number, one.title, one.kernel, one.target, one.macs, one.bytes, one.time_us, one.cycles, one.times)
             for one in report.steps
         ],
     )

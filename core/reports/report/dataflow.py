@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
+from ...relay.expr import Call, Constant, Control, Expr, Function, GlobalVar, If, Var
 from ...relay.module import IRModule
 from ...relay.op import Op
 from ...relay.types import TensorType, TupleType, Type
-from ...relay.visit import children, post_order
+from ...relay.visit import callees, children, post_order
 
 __all__ = ["OpFlow", "op_flows"]
 
@@ -34,14 +34,15 @@ class OpFlow:
 def op_flows(module: IRModule) -> tuple[OpFlow, ...]:
     """The ops that ``main`` computes, also those in functions that it calls, in the order of `Placement.records`."""
     found: list[OpFlow] = []
-    stack = [_Frame(module.main, {}, None)]
+    stack = [_Frame(module.main, {})]
     while stack:
         frame = stack[-1]
         expr = next(frame.rest, None)
         if expr is None:
             stack.pop()
-            if frame.call is not None:
-                stack[-1].sources[frame.call] = frame.sources[frame.function.body]
+            if frame.outer is not None and frame.call is not None:
+                known = frame.outer.sources[frame.call] if isinstance(frame.call.op, Control) else ()
+                frame.outer.sources[frame.call] = tuple(sorted({*known, *frame.sources[frame.function.body]}))
             continue
         given = sorted({source for child in children(expr) for source in frame.sources[child]})
         if isinstance(expr, Call) and isinstance(expr.op, Op):
@@ -50,14 +51,20 @@ def op_flows(module: IRModule) -> tuple[OpFlow, ...]:
             constants = {child for child in expr.args if isinstance(child, Constant)}
             constant_bytes = sum(child.tensor.nbytes for child in constants)
             found.append(OpFlow(tuple(given), constant_bytes, tensors[0], sum(one.nbytes for one in tensors)))
+        elif isinstance(expr, Call) and isinstance(expr.op, Control):
+            taken = expr.args[1:] if isinstance(expr.op, If) else expr.args
+            frame.sources[expr] = frame.sources[expr.args[0]]
+            for var in callees(expr):
+                body = module.functions[var]
+                assert isinstance(body, Function)  # `verify` sees to it
+                args = {param: frame.sources[arg] for param, arg in zip(body.params, taken, strict=True)}
+                stack.append(_Frame(body, args, expr, frame))
         elif isinstance(expr, Call):
             called = module.functions.get(expr.op) if isinstance(expr.op, GlobalVar) else expr.op
             frame.sources[expr] = tuple(given)
             if isinstance(called, Function):
-                args: dict[Expr, tuple[int, ...]] = {
-                    param: frame.sources[arg] for param, arg in zip(called.params, expr.args, strict=True)
-                }
-                stack.append(_Frame(called, args, expr))
+                args = {param: frame.sources[arg] for param, arg in zip(called.params, expr.args, strict=True)}
+                stack.append(_Frame(called, args, expr, frame))
         elif not isinstance(expr, Var) or expr not in frame.sources:
             frame.sources[expr] = tuple(given)
     return tuple(found)
@@ -69,12 +76,19 @@ class _Frame:
     Args:
         function: the function.
         sources: the ops that its parameters come from.
-        call: of it, in the function that the frame below has; None of ``main``.
+        call: of it, or of what may run it; None of ``main``.
+        outer: of the function that has this call.
     """
 
-    def __init__(self, function: Function, sources: Mapping[Expr, tuple[int, ...]], call: Call | None) -> None:
-        self.function, self.call = function, call
-        self.sources: dict[Expr, tuple[int, ...]] = {**sources}
+    def __init__(
+        self,
+        function: Function,
+        sources: Mapping[Var, tuple[int, ...]],
+        call: Call | None = None,
+        outer: _Frame | None = None,
+    ) -> None:
+        self.function, self.call, self.outer = function, call, outer
+        self.sources: dict[Expr, tuple[int, ...]] = dict(sources.items())
         self.rest: Iterator[Expr] = iter(post_order(function.body))
 
 

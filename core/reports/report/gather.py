@@ -135,6 +135,7 @@ def _steps(record: ArtifactRecord, profile: Profile | None) -> tuple[StepRow, ..
                 None if time is None or time.is_simulated else time.median_ns / 1e3,
                 cycles,
                 parts,
+                None if time is None else time.times,
             )
         )
     return tuple(rows)

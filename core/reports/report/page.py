@@ -352,6 +352,7 @@ class _Page:
         report = self.report
         has_time = any(step.time_us is not None for step in report.steps)
         has_cycles = any(step.cycles is not None for step in report.steps)
+        has_turns = any(step.times not in (None, 1) for step in report.steps)
         rows = []
         for step in report.steps:
             kernel, names = element("code", None, step.kernel), name_of(", ".join(step.layers), 160)
@@ -365,15 +366,17 @@ class _Page:
             ]
             cells += [number(step.time_us, hundredths(step.time_us))] if has_time else []
             cells += [number(step.cycles)] if has_cycles else []
+            cells += [number(step.times)] if has_turns else []
             rows.append(element("tr", {"id": f"step-{step.number}"}, *cells))
         head = ["step", "layer", "on", "MACs", "bytes", "constants"] + ["us"] * has_time + ["cycles"] * has_cycles
-        widths = [5, 20, 8, 8, 8, 8] + [7] * (has_time + has_cycles)
+        head += ["times"] * has_turns
+        widths = [5, 20, 8, 8, 8, 8] + [7] * (has_time + has_cycles + has_turns)
         about = "What one run does, call by call: a call has the layers that were fused into it, or a whole region."
         filter_ = filter_box("step-table", "steps")
         return [
             element("p", {"class": "about"}, about),
             filter_,
-            table("step-table", head, rows, numbers=(0, 3, 4, 5, 6, 7), widths=widths),
+            table("step-table", head, rows, numbers=(0, 3, 4, 5, 6, 7, 8), widths=widths),
         ]
 
     def _build(self) -> list[Element]:

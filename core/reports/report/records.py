@@ -94,6 +94,7 @@ class StepRow:
     time_us: Annotated[float | None, "Median of some runs; null where it was not measured, or a simulator's."]
     cycles: int | None
     parts: tuple[PartRow, ...]
+    times: Annotated[int | None, "How often it is run in one run; null where it was not measured."] = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""How often the steps of a run are run, where branches and loops are among them, and what these take in all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from .record import CallRecord
+
+if TYPE_CHECKING:
+    from .profile import CallTime
+
+__all__ = ["WayTime", "has_ways", "is_nested", "times_of", "way_times"]
+
+
+@dataclass(frozen=True)
+class WayTime:
+    """What the branches, or the loops, of the same layers take in one run.
+
+    Args:
+        way: which of the two they are.
+        layers: the model's.
+        entered: how often a run comes to them.
+        times: turns of the loops in all; or how often the condition of the branches holds.
+        median_ns: of all steps within them, in all turns, those that decide included; without simulated devices.
+    """
+
+    way: Literal["branch", "loop"]
+    layers: tuple[str, ...]
+    entered: int
+    times: int
+    median_ns: float
+
+
+def has_ways(calls: Sequence[CallRecord]) -> bool:
+    """Whether branches or loops are among the calls."""
+    return any(call.way is not None for call in calls)
+
+
+def is_nested(calls: Sequence[CallRecord]) -> bool:
+    """Whether branches and loops begin and end as they should."""
+    open_: list[str] = []
+    for call in calls:
+        if call.way in ("branch", "loop"):
+            open_.append(call.way)
+        elif call.way is not None:
+            if not open_ or (call.way == "otherwise" and open_[-1] != "branch"):
+                return False
+            open_.pop()
+            if call.way == "otherwise":
+                open_.append(call.way)
+    return not open_
+
+
+def times_of(calls: Sequence[CallRecord], counted: Sequence[int]) -> list[int]:
+    """How often each call is run in one run: of a loop its turns; of a branch how often its condition holds, and of
+    what is for the other case how often it does not.
+
+    Args:
+        calls: well nested ones.
+        counted: how often the step went on to the one behind it. Not said of what ends, nor of what is for the other
+            case of a branch.
+    """
+    times: list[int] = []
+    within = [1]
+    for call, count in zip(calls, counted, strict=True):
+        if call.way in ("branch", "loop"):
+            within.append(count)
+        elif call.way == "otherwise":
+            within[-1] = within[-2] - within[-1]
+        elif call.way == "end":
+            within.pop()
+        times.append(count if call.way is None else within[-1])
+    return times
+
+
+def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tuple[WayTime, ...]:
+    """What branches and loops take in all, in the order in which the first of their layers begin.
+
+    Args:
+        calls: well nested ones.
+        measured: of each of them.
+    """
+    found: dict[tuple[Literal["branch", "loop"], tuple[str, ...]], list[tuple[int, int, float]]] = {}
+    open_: list[tuple[Literal["branch", "loop"], int, int]] = []
+    within = [1]
+    spent_ns = [0.0]
+    for position, (call, time) in enumerate(zip(calls, measured, strict=True)):
+        if call.way in ("branch", "loop"):
+            way: Literal["branch", "loop"] = "loop" if call.way == "loop" else "branch"
+            open_.append((way, position, within[-1]))
+            found.setdefault((way, call.layers), [])
+            spent_ns.append(0.0)
+        spent_ns[-1] += 0.0 if time.is_simulated else time.median_ns
+        if call.way == "end":
+            way, begin, entered = open_.pop()
+            within.pop()
+            took_ns = spent_ns.pop()
+            spent_ns[-1] += took_ns
+            is_counted = any((of, calls[at].layers) == (way, call.layers) for of, at, _ in open_)
+            found[way, call.layers].append((entered, measured[begin].times, 0.0 if is_counted else took_ns))
+        elif call.way == "otherwise":
+            within[-1] = time.times
+        elif call.way is not None:
+            within.append(time.times)
+    made = []
+    for (way, layers), rows in found.items():
+        entered, times = sum(row[0] for row in rows), sum(row[1] for row in rows)
+        made.append(WayTime(way, layers, entered, times, sum(row[2] for row in rows)))
+    return tuple(made)
