@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
+from ..relay.bodies import is_control
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, is_open, tensors_of
 from ..relay.module import IRModule, Signature, func_type
 from ..relay.op import Op
@@ -20,7 +21,6 @@ from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
 from .blame import located
-from .bodies import is_control
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member

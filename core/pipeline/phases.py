@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..contract.passes import PHASES, Phase
-from ..lowering.bodies import bodies_of, is_control
 from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of, regions_of
+from ..relay.bodies import bodies_of, is_control
 from ..relay.expr import Call, Constant, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op

@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from ..errors import ModelError, RequirementError, UsageError
-from ..lowering.bodies import bodies_of
 from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..program import Program
+from ..relay.bodies import bodies_of
 from ..relay.expr import Call, Control, Expr, Function, GlobalVar
 from ..relay.module import IRModule
 from ..relay.op import Op

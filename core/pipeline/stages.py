@@ -16,7 +16,6 @@ from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..lowering.blame import blaming, located
-from ..lowering.bodies import bodies_of, each_body, settled
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
@@ -29,6 +28,7 @@ from ..lowering.work import work_of
 from ..partition import Consent, Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
+from ..relay.bodies import bodies_of, each_body, settled
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import IRModule

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
-from ..lowering.bodies import is_control
 from ..lowering.fuse import is_view
 from ..lowering.members import Members
 from ..lowering.regions import label_of
@@ -20,6 +19,7 @@ from ..program import Call as CallStep
 from ..program import Program, Wait, plan
 from ..program.hazards import finish_positions
 from ..program.program import arguments
+from ..relay.bodies import is_control
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
 from ..relay.op import Bounds

@@ -15,8 +15,10 @@ from uma.errors import ModelError
 from uma.frontends.tflite import from_tflite
 from uma.program import Program
 from uma.relay.evaluate import evaluate
+from uma.relay.expr import Call, Function
 from uma.relay.module import IRModule
 from uma.relay.verify import verify
+from uma.relay.visit import nested_exprs
 
 
 def agrees(data: bytes, *inputs: Any) -> IRModule:
@@ -96,6 +98,49 @@ def test_values_that_change_places_at_once() -> None:
 @pytest.mark.parametrize("first", [0, 4, 5])
 def test_what_is_in_each_other(first: int) -> None:
     agrees(nested_control(), np.array([first], np.int32), X)
+
+
+def quantised(turns: int) -> bytes:
+    """A layer of bytes, as often as a count says; and at last one of two layers, by the count."""
+    b = Builder()
+    q: dict[str, Any] = {"dtype": "int8", "scale": 0.05, "zero_point": -3}
+    n, x = b.input((1,), "int32"), b.input((1, 4), **q)
+
+    def dense(given: int, seed: int) -> int:
+        rng = np.random.default_rng(seed)
+        weights = b.constant(rng.integers(-127, 128, (4, 4), np.int8), scale=0.02, zero_point=0)
+        bias = b.constant(rng.integers(-300, 300, 4, np.int32), scale=0.05 * 0.02, zero_point=0)
+        made = b.tensor((1, 4), **q)
+        b.op("FULLY_CONNECTED", [given, weights, bias], [made], fusedActivationFunction=1)
+        return made
+
+    with b.body() as condition:
+        i, _ = b.input((1,), "int32"), b.input((1, 4), **q)
+        b.gives(b.made("LESS", i, b.constant(np.array([turns], np.int32)), dtype="bool", shape=(1,)))
+    with b.body() as body:
+        i, value = b.input((1,), "int32"), b.input((1, 4), **q)
+        step = b.made("ADD", i, b.constant(np.array([1], np.int32)), dtype="int32", shape=(1,))
+        b.gives(step, dense(value, 1))
+    sides = []
+    for seed in (2, 3):
+        with b.body() as side:
+            b.gives(dense(b.input((1, 4), **q), seed))
+        sides.append(side)
+    results = [b.tensor((1,), "int32"), b.tensor((1, 4), **q)]
+    b.op("WHILE", [n, x], results, condSubgraphIndex=condition, bodySubgraphIndex=body)
+    even = b.made("EQUAL", n, b.constant(np.array([0], np.int32)), dtype="bool", shape=(1,))
+    y = b.tensor((1, 4), **q)
+    b.op("IF", [even, results[1]], [y], thenSubgraphIndex=sides[0], elseSubgraphIndex=sides[1])
+    return b.finish(y)
+
+
+@pytest.mark.parametrize("first", [0, 2, 9])
+def test_layers_of_bytes_are_those_of_bytes_outside(first: int) -> None:
+    x = np.random.default_rng(first).integers(-128, 128, (1, 4), np.int8)
+    module = agrees(quantised(5), np.array([first], np.int32), x)
+    functions = [function for function in module.functions.values() if isinstance(function, Function)]
+    made = [e.op_name for function in functions for e in nested_exprs(function) if isinstance(e, Call)]
+    assert made.count("qnn.dense") == made.count("qnn.requantize") == 3 and "qnn.dequantize" not in made
 
 
 def calling(graph: int | None = None, *, inputs: int = 1, op: str = "ABS", dtype: str = "float32") -> bytes:

@@ -8,9 +8,9 @@ from tests._support.control_flow import EXAMPLE, inputs_of, random_module
 from tests._support.plugins import run
 from tests._support.programs import interpret_program
 
-from uma.lowering.bodies import bodies_of, settled
 from uma.lowering.sequence import traced_sequence
 from uma.program import Call, If, Loop, Program, check_plan, plan, print_program
+from uma.relay.bodies import bodies_of, settled
 from uma.relay.evaluate import evaluate
 from uma.relay.module import IRModule
 from uma.relay.text import parse_module
@@ -61,12 +61,12 @@ STEPS = """\
     copy_1(t4, c1)
     copy_2(in_x, out_0)
     copy_2(in_k, out_1)
-    while t2:
+    while holds(t2, layers=['loop']):
         add(t4, t4)
         less(t4, t2)
         greater(t4, t12)
         multiply(out_0, in_k, t14, layers=['product'])
-        if t12:
+        if holds(t12, layers=['branch']):
             add_1(t14, out_1, t14, layers=['sum'])
         else:
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..bodies import each_body
 from ..expr import Call, Constant, Expr, TupleGetItem, call
 from ..module import IRModule
 from ..op import Bounds, FloatScale
@@ -13,6 +14,7 @@ from ..transform.canonical import arrange
 from ..transform.layout import permutation
 from ..visit import children, post_order, users
 from .averages import average
+from .borders import quantised_borders
 from .fused import KERNELS, fused_kernel, kernel_of
 from .powers_of_two import PowersOfTwo
 from .quantised_type import QuantisedType, StaysFloat, apply, dequantised, quantised_type
@@ -21,7 +23,7 @@ __all__ = ["to_integers"]
 
 
 def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
-    """``module`` with integer arithmetic wherever quantisation allows.
+    """``module`` with integer arithmetic wherever quantisation allows, in ``main`` and in what control flow runs.
 
     1. Ops that move elements or compare them take the integers themselves; between equal scales they are all there is.
     2. A convolution or product with bias and relu or clip before a quantisation becomes sums in int32 and one
@@ -39,8 +41,16 @@ def to_integers(module: IRModule) -> tuple[IRModule, tuple[str, ...]]:
         The module, arranged in the canonical dialect, and for each layer that stays in float though it lies between
         quantised values a note that says why.
     """
-    quantisations = _Quantisations(Rewriter(arrange(module)).rewrite(_on_integers))
-    return quantisations.run(), tuple(quantisations.notes)
+    notes: dict[str, None] = {}
+
+    def on_integers(alone: IRModule, name: str) -> IRModule:
+        quantisations = _Quantisations(Rewriter(arrange(alone)).rewrite(_on_integers))
+        made = quantisations.run()
+        notes.update(dict.fromkeys(quantisations.notes))
+        return made
+
+    bordered = quantised_borders(module)
+    return each_body(on_integers(bordered, "main"), on_integers), tuple(notes)
 
 
 # --- 1: ops that take integers as they are ---------------------------------------------------------------------------

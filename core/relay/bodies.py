@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..relay.expr import Call, Constant, Control, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem
-from ..relay.module import AnyFunction, IRModule, func_type
-from ..relay.rewriter import Rewriter
-from ..relay.visit import callees, global_callees, post_order, rewrite
+from .expr import Call, Constant, Control, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem
+from .module import AnyFunction, IRModule, func_type
+from .rewriter import Rewriter
+from .visit import callees, global_callees, post_order, rewrite
 
 __all__ = ["bodies_of", "each_body", "is_control", "settled"]
 
