@@ -15,7 +15,7 @@ __all__ = ["HEADERS", "Declaration", "declarations", "page"]
 
 _FOLDER = ROOT / "core" / "runtime" / "csrc"
 
-_OF_GENERATED_C = ("uma_math.h", "uma_ticks.h", "uma_vectors.h")
+_OF_GENERATED_C = ("uma_math.h", "uma_steps.h", "uma_ticks.h", "uma_vectors.h")
 """Nobody else knows of these."""
 
 HEADERS = tuple(sorted(file.name for file in _FOLDER.glob("*.h") if file.name not in _OF_GENERATED_C))
