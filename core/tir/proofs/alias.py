@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from math import gcd
 
 from ..form.fields import Access, accesses
 from ..form.nodes import Buffer, Copy, Exec, For, Param, Stmt, Var
@@ -28,9 +30,8 @@ class _Access:
 def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...]:
     """The pairs (output, input) of names that may be one memory, as far as can be shown.
 
-    They have one dtype and size, and each load of the input stands before each store to the output in the text of the
-    loops around both, and what a store writes in one round of these loops no load reads in a later round. What is
-    read by what is only started may be read any time later.
+    They have one dtype and size, and what a store writes in one round of the loops around it and a load no load reads
+    in another round, nor behind it in the same. What is read by what is only started may be read any time later.
     """
     inputs = [param.buffer for param in params if param.role == "input"]
     outputs = [param.buffer for param in params if param.role == "output"]
@@ -77,15 +78,29 @@ def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds) ->
         if access.buffer == out and access.writes:
             written.append(access)
         elif access.buffer == x:
-            if written:
+            if not all(_elsewhere(access, store, known) for store in written):
                 return False
             read.append(access)
     return all(_apart(load, store, known) for load in read for store in written)
 
 
+def _elsewhere(load: _Access, store: _Access, known: Bounds) -> bool:
+    """Whether a load that stands behind a store in the text reads nothing that the same round has written."""
+    common = _common(load, store)
+    if any(load.index.stride(var) is None or load.index.stride(var) != store.index.stride(var) for var in common):
+        return False
+    (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
+    return b + load.reach < c or d + store.reach < a
+
+
+def _common(load: _Access, store: _Access) -> list[Var]:
+    """The loops around both, outermost first."""
+    return [a for a, b in takewhile(lambda pair: pair[0] is pair[1], zip(load.loops, store.loops, strict=False))]
+
+
 def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
     """Whether each round of the loops around both has a part of the memory of its own."""
-    common = [a for a, b in zip(load.loops, store.loops, strict=False) if a is b]
+    common = _common(load, store)
     strides = []
     for var in common:
         stride = load.index.stride(var)
@@ -96,11 +111,25 @@ def _apart(load: _Access, store: _Access, known: Bounds) -> bool:
             strides.append((abs(stride), high - low))
     (a, b), (c, d) = (_rest(access.index, common, known) for access in (load, store))
     span = max(b + load.reach, d + store.reach) - min(a, c) + 1
+    return _is_whole(span, strides) is not None or _interleaved(load, store, common, strides)
+
+
+def _is_whole(span: int, strides: Sequence[tuple[int, int]]) -> int | None:
+    """Over how many elements rounds go that each use ``span`` elements, all others; None where some may be shared."""
     for stride, steps in sorted(strides):
         if stride < span:
-            return False
+            return None
         span += stride * steps
-    return True
+    return span
+
+
+def _interleaved(load: _Access, store: _Access, common: Sequence[Var], strides: Sequence[tuple[int, int]]) -> bool:
+    """Whether each round has elements of its own in each of some lines that all rounds go through, such as a channel of
+    all pixels."""
+    factors = [factor for one in (load, store) for term, factor in one.index.terms.items() if term not in common]
+    line = gcd(*factors, load.index.constant - store.index.constant)
+    whole = _is_whole(1, strides)
+    return not (load.reach or store.reach) and whole is not None and whole <= line
 
 
 def _rest(index: Affine, common: Sequence[Var], known: Bounds) -> Interval:
