@@ -37,7 +37,7 @@ from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts
 from .contract.exporter import Exporter
 from .contract.fusion import Fusion
 from .contract.lowered import Lowered, Refuse, Scheduled, Strategy
-from .contract.passes import Pass
+from .contract.passes import Pass, Tolerance
 from .contract.region import MatchedRegion, TakenMatch, Unmatched
 from .relay.channels import ChannelBounds
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
@@ -80,6 +80,7 @@ __all__ = [
     "Scheduled",
     "Strategy",
     "TakenMatch",
+    "Tolerance",
     "Unmatched",
     "command",
     "estimate_cost",

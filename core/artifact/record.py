@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from ..contract.passes import PHASES
 from ..json_record import Constraint
 from ..machines import Machine
 from ..program.program import ROLES
@@ -315,6 +316,16 @@ class RequantizeRecord:
 
 
 @dataclass(frozen=True)
+class ToleratedRecord:
+    """A plugin's pass that changed what the model says, by consent."""
+
+    name: Annotated[str, "The label of its target and its name: npu.round_weights."]
+    phase: Annotated[str, "When it ran.", Constraint(enum=PHASES)]
+    steps: Annotated[Position, "How many steps an integer may be off, for the same inputs."]
+    relative: Annotated[float, "How far off a float may be, as a part of the largest element."]
+
+
+@dataclass(frozen=True)
 class FileRecord:
     """A file, as it was written."""
 
@@ -352,6 +363,9 @@ class ArtifactRecord:
     requantize: Annotated[
         RequantizeRecord | None,
         "What is rounded otherwise than the model says, by consent; null where nothing may be.",
+    ]
+    tolerated: Annotated[
+        tuple[ToleratedRecord, ...], "The passes that changed what the model says within a tolerance, by consent."
     ]
     compile: Annotated[
         CompileRecord,

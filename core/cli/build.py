@@ -94,7 +94,7 @@ def _amount(name: str, text: str) -> int:
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    for option in ("target", "shape", "state", "constant", "pin", "requantize", "disable_plugin"):
+    for option in ("target", "shape", "state", "constant", "pin", "requantize", "tolerate", "disable_plugin"):
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
     if args.partition != "eager":

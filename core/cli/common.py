@@ -94,6 +94,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "back; may be repeated, the last that fits a layer counts",
     )
     parser.add_argument(
+        "--tolerate",
+        metavar="LABEL.PASS",
+        action="append",
+        default=[],
+        help="let a plugin's pass change results within the tolerance that it declares; 'npu.*' lets all of that "
+        "target; may be repeated",
+    )
+    parser.add_argument(
         "--partition",
         metavar="NAME",
         default="eager",
@@ -205,6 +213,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         constants=_constants(args),
         pins=_pins(args),
         requantize=_requantize(args, members),
+        tolerate=args.tolerate,
     )
     return members, loaded
 
@@ -223,9 +232,10 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        given = (args.target, args.name, args.shape, args.state, args.constant, args.pin, args.requantize)
-        if any(given):
-            hint = "--target, --name, --shape, --constant, --pin, --requantize and --state go with model files"
+        given = (args.target, args.name, args.shape, args.state, args.constant, args.pin)
+        if any((*given, args.requantize, args.tolerate)):
+            options = "--target, --name, --shape, --constant, --pin, --requantize, --tolerate and --state"
+            hint = f"{options} go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)
     try:

@@ -117,6 +117,17 @@ def _requantized(prefix: str, args: argparse.Namespace) -> list[str]:
     return [f"{layer}{sign}{how}" for how in REQUANTIZE]
 
 
+def _tolerated(prefix: str, args: argparse.Namespace) -> list[str]:
+    """The passes of the targets that were given that declare a tolerance."""
+    from ..lowering.members import resolve_targets
+    from ..pipeline.tolerate import passes_with_tolerance
+    from ..plugins import default_host
+    from .common import target_text
+
+    members = resolve_targets([target_text(text) for text in args.target or ()], default_host())
+    return [step.name for step in passes_with_tolerance(members)]
+
+
 def _plugins(prefix: str, args: argparse.Namespace) -> list[str]:
     """Distributions of plugins, and what they serve; imports none."""
     from ..plugins import default_host
@@ -148,6 +159,7 @@ _COMPLETERS: dict[str, Completer] = {
     "kind": _names,
     "pin": _pins,
     "requantize": _requantized,
+    "tolerate": _tolerated,
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "partition": _partitioners,

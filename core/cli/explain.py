@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .common import add_model_arguments, add_output_arguments, read_model
 from .output import Output
 from .requantized import say_consent
+from .tolerated import say_passes
 
 if TYPE_CHECKING:
     from ..contract.cost import Cost
@@ -98,6 +99,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         ("target", "ops", "MACs", "share of MACs", *head), [(*row, *c) for row, c in zip(rows, cells, strict=True)]
     )
     say_consent(found, out)
+    say_passes(found, out)
     for line in end_of_proofs(found.brought):
         out.line(line)
     for stream in found.streams or ():

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ..reports.explain import Explanation
     from ..reports.verification import Verification
 
-__all__ = ["requantized_record", "say_consent", "say_requantized"]
+__all__ = ["part", "requantized_record", "say_consent", "say_requantized"]
 
 
-def _part(equal: int, compared: int) -> str:
+def part(equal: int, compared: int) -> str:
     """A part for people, which is all only where it is."""
     if equal == compared:
         return "100 %"
@@ -56,7 +56,7 @@ def say_requantized(found: Verification, out: Output) -> None:
     measured = [check for check in checks if check.compared]
     if out.verbose:
         for check in checks:
-            told = f"{_part(check.equal, check.compared)} of the elements equal, at most {check.largest} apart"
+            told = f"{part(check.equal, check.compared)} of the elements equal, at most {check.largest} apart"
             told = told if check.compared else "not compared, for a pass rewrote its region"
             out.line(f"  {shorten(', '.join(check.layers), 60)}: {told}, bound {check.bound}")
     compared, equal = sum(check.compared for check in measured), sum(check.equal for check in measured)
@@ -68,11 +68,11 @@ def say_requantized(found: Verification, out: Output) -> None:
     else:
         verdict = f"{beyond} beyond what they may" if beyond else "all within their bounds"
         out.line(
-            f"{count}, each beside what the model says: {_part(equal, compared)} of {compared} elements equal, at most "
+            f"{count}, each beside what the model says: {part(equal, compared)} of {compared} elements equal, at most "
             f"{largest} step{'s' * (largest != 1)} apart, {verdict}"
         )
     for drift in found.drifts:
-        share = f"{_part(drift.equal, drift.compared)} of {drift.compared} elements equal"
+        share = f"{part(drift.equal, drift.compared)} of {drift.compared} elements equal"
         out.line(
             f"{drift.role} {shorten(drift.name, 60)} beside what the model says: {share}, at most {drift.largest:.6g} "
             "apart (told, not judged)"

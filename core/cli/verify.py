@@ -20,6 +20,7 @@ from .common import (
 )
 from .output import Output
 from .requantized import requantized_record, say_requantized
+from .tolerated import say_tolerated, tolerated_record
 
 if TYPE_CHECKING:
     from ..lowering.members import Members
@@ -142,6 +143,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     for against, count in good.items():
         out.line(f"{count} state{'s' if count > 1 else ''} against {_AGAINST[against]}: all agree")
     say_requantized(found, out)
+    say_tolerated(found, out)
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
     if proven := sum(form.channels for form in found.forms if form.form != "integer" and not form.wrong):
@@ -193,6 +195,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
                 for f in found.forms
             ],
             **requantized_record(found),
+            "tolerated": tolerated_record(found),
             "overruns": [{**_as_row(o), "what": o.what} for o in found.overruns],
             "stops": [{**_as_row(s), "reason": s.reason} for s in found.stops],
             "accuracy": [{"output": a.output, "correct": a.correct, "total": a.total} for a in found.accuracy],
@@ -254,6 +257,13 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
             off = f"{beyond.largest} step{'s' * (beyond.largest > 1)} off from what the model says"
             what = f"layer {shorten(', '.join(beyond.layers), 200)} is {off}, where it may be {beyond.bound}"
             return VerificationError(what, where=f"a match of region {beyond.region}, sample {beyond.sample!r}")
+    for one in found.tolerated:
+        if not one.ok:
+            off = f"is off by {one.largest}, where it declares {one.tolerance}"
+            place = f"{f'region {one.region}' if one.region else 'the results of the model'}, sample {one.sample!r}"
+            what = f"pass {one.step} of {one.phase}, of plugin {one.plugin}, {off}"
+            mend = f"without --tolerate {one.step} it is not run; tell its author"
+            return VerificationError(what, where=place, hint=mend)
     wrong = [check for check in found.kernels if not check.difference.ok]
     parts = [part for part in found.parts if not part.difference.ok]
     for part in parts:

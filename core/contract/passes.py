@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import PluginError
@@ -13,7 +14,7 @@ from ..target.kind import shown
 if TYPE_CHECKING:
     from ..relay import IRModule
 
-__all__ = ["PHASES", "Pass", "Phase", "Scope"]
+__all__ = ["PHASES", "Pass", "Phase", "Scope", "Tolerance"]
 
 Phase = Literal[
     "PRE_PARTITIONING",
@@ -46,11 +47,45 @@ target.
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """The points of the build at which a plugin's passes run, in order."""
 
+_WITH_OPS: tuple[Phase, ...] = PHASES[:3]
+"""The phases at which the module is made of ops."""
+
 Scope = Literal["module", "regions"]
 """What a pass is given: the whole module, or the regions of its own target."""
 
 _PASS = re.compile(r"[a-z][a-z0-9_]*")
 _PASS_REFERENCE = re.compile(r"([a-z][a-z0-9_]*\.)?[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far off what a pass gives may be from what it was given, for the same inputs.
+
+    Args:
+        steps: of integers, the largest difference.
+        relative: of floats, the largest difference as a part of the largest element of the array, below 1.
+
+    Raises:
+        PluginError: a field is malformed, or both are 0: a pass that changes no result declares none.
+    """
+
+    steps: int = 0
+    relative: float = 0.0
+
+    def __post_init__(self) -> None:
+        steps: object = self.steps
+        relative: object = self.relative
+        if type(steps) is not int or steps < 0:
+            raise PluginError(f"a tolerance of {shown(steps)} steps", hint="a whole number, 0 or more")
+        if type(relative) not in (int, float) or not math.isfinite(self.relative) or not 0 <= self.relative < 1:
+            what = f"a tolerance of {shown(relative)} of the largest element"
+            raise PluginError(what, hint="a number from 0 to 1, for example 1e-3")
+        if not any(getattr(self, field.name) for field in fields(self)):
+            raise PluginError("a tolerance of nothing", hint="leave tolerance out where no result changes")
+
+    def __str__(self) -> str:
+        told = [f"{self.steps} step{'s' * (self.steps > 1)}"] if self.steps else []
+        return " or ".join([*told, f"{self.relative:g} of the largest element"] if self.relative else told)
 
 
 @dataclass(frozen=True)
@@ -66,6 +101,9 @@ class Pass:
         before, after: passes of the same phase that it must come before or after: ``name`` of its own plugin, or
             ``kind.name`` of another target kind, which counts where that kind is part of the build.
         scope: ``module``, or ``regions`` for the target's own regions; a host has none.
+        tolerance: how far off it may make what ``main`` gives, or with scope ``regions`` what each region gives; None
+            for a pass that changes no result. One that declares it is run where the user consents alone, and is held
+            to it by ``uma verify``. It is for a phase at which there are ops.
 
     Raises:
         PluginError: a field is malformed.
@@ -77,6 +115,7 @@ class Pass:
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     scope: Scope = "module"
+    tolerance: Tolerance | None = None
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -92,6 +131,13 @@ class Pass:
             raise PluginError(
                 f"pass {name!r} is for regions, before there are any", hint="a later phase, or scope module"
             )
+        tolerance: object = self.tolerance
+        if tolerance is not None and not isinstance(tolerance, Tolerance):
+            what = f"tolerance of pass {name!r} is {shown(tolerance)}"
+            raise PluginError(what, hint="for example Tolerance(steps=1)")
+        if tolerance is not None and self.phase not in _WITH_OPS:
+            what = f"pass {name!r} declares a tolerance at {self.phase}, where there are no ops to compare"
+            raise PluginError(what, hint=", ".join(_WITH_OPS))
         if not callable(self.fn):
             raise PluginError(f"fn of pass {name!r} is {shown(self.fn)}, not a function of the module")
         for side in ("before", "after"):

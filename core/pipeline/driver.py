@@ -30,6 +30,7 @@ from ..artifact.record import (
     LibraryRecord,
     RequantizeRecord,
     StateRecord,
+    ToleratedRecord,
 )
 from ..codegen.devices import Device
 from ..codegen.model import emit_model
@@ -58,6 +59,7 @@ from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
 from .requantize import Requantize, consent_to
 from .stages import STAGES, Build, Form
+from .tolerate import Tolerate, tolerated_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,6 +98,7 @@ class LoadedModel:
         constants: inputs of its file that were fixed to a value, by name.
         simplified: what the front-end folded and dropped, in sentences.
         consent: what accelerators may round otherwise than it says; None for nothing.
+        tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
     """
 
     form: Form
@@ -104,6 +107,7 @@ class LoadedModel:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     simplified: tuple[str, ...] = ()
     consent: Consent | None = None
+    tolerate: tuple[str, ...] = ()
 
 
 @overload
@@ -117,6 +121,7 @@ def build(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -136,6 +141,7 @@ def build(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -154,6 +160,7 @@ def build(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -183,6 +190,8 @@ def build(
         requantize: ``fixed-point`` lets accelerators take layers with float scales in fixed points of their own, which
             round otherwise; ``{"conv*": "fixed-point"}`` says so of some layers, by their names or by patterns of
             these, ``float`` takes it back. By default all is computed as the model says.
+        tolerate: plugins' passes that may change results within the tolerance that they declare, as ``label.pass`` or
+            patterns of these. By default none of them is run.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -195,7 +204,8 @@ def build(
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin, the partitioner, a stage or ``requantize`` is wrong.
+        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize`` or
+            ``tolerate`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin, or the partitioner, is at fault.
@@ -219,6 +229,7 @@ def build(
             constants=constants,
             pins=pins,
             requantize=requantize,
+            tolerate=tolerate,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump)
@@ -235,6 +246,7 @@ def load_model(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
 ) -> LoadedModel:
     """Read a model.
 
@@ -269,11 +281,13 @@ def load_model(
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
         loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}, constants or {}))
-    if members is None and (pins or requantize):
-        what = "layers are pinned" if pins else "layers are requantised"
+    if members is None and (pins or requantize or tolerate):
+        what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
         raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
     if members is not None and requantize:
         loaded = replace(loaded, consent=consent_to(loaded.form, requantize, members))
+    if members is not None and tolerate:
+        loaded = replace(loaded, tolerate=tolerated_passes(loaded.form, tolerate, members))
     return replace(loaded, form=pin_layers(loaded.form, pins, members)) if members is not None and pins else loaded
 
 
@@ -379,7 +393,7 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    return Build(loaded.name, members, after, consent=loaded.consent)
+    return Build(loaded.name, members, after, consent=loaded.consent, tolerate=loaded.tolerate)
 
 
 def lower_loaded(
@@ -447,7 +461,13 @@ def finish_build(
     if progress is not None:
         progress("generate")
     work, consent = build.work(program), requantize_record(build.placement)
-    artifact = make_artifact(program, memory, build.members, weights=weights, work=work, consent=consent)
+    rows = tuple(
+        ToleratedRecord(one.step.name, one.step.made.phase, one.tolerance.steps, float(one.tolerance.relative))
+        for one in build.tolerated
+    )
+    artifact = make_artifact(
+        program, memory, build.members, weights=weights, work=work, consent=consent, tolerated=rows
+    )
     for member in build.members.all:
         member.plugin.check_installed()
     return artifact
@@ -462,6 +482,7 @@ def make_artifact(
     stepwise: bool = False,
     work: Mapping[int, Work] = MappingProxyType({}),
     consent: RequantizeRecord | None = None,
+    tolerated: tuple[ToleratedRecord, ...] = (),
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -473,6 +494,7 @@ def make_artifact(
         stepwise: make one of which single steps can be run, for verification.
         work: what steps do of the model, by position, where that is known.
         consent: what is rounded otherwise than the model says.
+        tolerated: the passes that changed what it says.
 
     Raises:
         UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
@@ -531,6 +553,7 @@ def make_artifact(
         devices=tuple(device_record(devices[label], program, memory) for label in devices if label in driven),
         calls=tuple(call_records(program, devices, own, work)),
         requantize=consent,
+        tolerated=tolerated,
         compile=CompileRecord(
             hosts=hosts,
             libraries=tuple(LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in libraries),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ..contract.passes import Pass, Phase
+from ..contract.passes import Pass, Phase, Tolerance
 from ..errors import InternalError, PluginError, UmaError
 from ..lowering.graph import unique_name
 from ..lowering.members import Member, Members
@@ -21,7 +21,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import unproven
 from .phases import phase_faults
 
-__all__ = ["Step", "ordered", "run_passes"]
+__all__ = ["Step", "Tolerated", "ordered", "run_passes"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,22 @@ class Step:
         error = self.member.plugin.fault(f"has pass {self.made.name!r} of {self.made.phase}, which {what}")
         error.hint = hint or error.hint
         return error
+
+
+@dataclass(frozen=True, eq=False)
+class Tolerated:
+    """What a pass that declares a tolerance did.
+
+    Args:
+        step: the pass.
+        tolerance: what it declares.
+        before, after: the module that it was given, and what became of it.
+    """
+
+    step: Step
+    tolerance: Tolerance
+    before: IRModule
+    after: IRModule
 
 
 def ordered(members: Sequence[Member], phase: Phase) -> list[Step]:
@@ -123,7 +139,12 @@ def _referred(step: Step, reference: str, positions: dict[str, list[int]], kinds
 
 
 def run_passes(
-    module: IRModule, members: Members, phase: Phase, after: Callable[[str, IRModule], None] | None = None
+    module: IRModule,
+    members: Members,
+    phase: Phase,
+    after: Callable[[str, IRModule], None] | None = None,
+    tolerate: Collection[str] = (),
+    tolerated: Callable[[Tolerated], None] | None = None,
 ) -> IRModule:
     """``module`` after the passes of ``phase``.
 
@@ -132,16 +153,27 @@ def run_passes(
         members: the targets of the build.
         phase: one of `PHASES`.
         after: told of every pass, as ``label.pass``, and its result.
+        tolerate: the passes, as ``label.pass``, that may change results as they declare; others that would are not run.
+        tolerated: told of those of them that changed anything.
 
     Raises:
         PluginError: a pass is at fault, or gives what must not be at this phase; it names plugin and pass.
         UsageError: raised by a pass on purpose.
     """
     for step in ordered(members.all, phase):
-        module = _run(step, module, members)
+        tolerance = step.made.tolerance
+        if tolerance is not None and step.name not in tolerate:
+            continue
+        before, module = module, _run(step, module, members)
+        if tolerance is not None and tolerated is not None and _differ(before, module):
+            tolerated(Tolerated(step, tolerance, before, module))
         if after is not None:
             after(step.name, module)
     return module
+
+
+def _differ(before: IRModule, after: IRModule) -> bool:
+    return any(before.functions.get(var) is not function for var, function in after.functions.items())
 
 
 def _run(step: Step, module: IRModule, members: Members) -> IRModule:

@@ -8,7 +8,7 @@ A region that its owner refuses to lower sends the build back: what was refused 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -41,7 +41,7 @@ from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import Unproven, unproven
-from .passes import run_passes
+from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
@@ -87,12 +87,14 @@ class Build:
         after: told of what stages give.
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         consent: what accelerators may be offered in forms of their own; None for nothing.
+        tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
         on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
         matches: what the regions of its modules are made of.
+        tolerated: what passes that may change results did, in order.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
     """
 
@@ -104,9 +106,11 @@ class Build:
         *,
         reuse: bool = True,
         consent: Consent | None = None,
+        tolerate: Collection[str] = (),
     ) -> None:
         self.name = name
-        self._consent = consent
+        self._consent, self._tolerate = consent, tolerate
+        self.tolerated: tuple[Tolerated, ...] = ()
         self._reuse = reuse
         self.members = members
         self.placement: Placement | None = None
@@ -205,7 +209,10 @@ class Build:
             if self._after is not None:
                 self._after(stage, made, step)
 
-        made = form if is_past else run_passes(form, self.members, phase, passed)
+        def noted(one: Tolerated) -> None:
+            self.tolerated += (one,)
+
+        made = form if is_past else run_passes(form, self.members, phase, passed, self._tolerate, noted)
         if stage == "fuse":
             self.fused = made
         return made
@@ -310,6 +317,7 @@ class Build:
     def _place_anew(self, refusals: list[Refusal]) -> None:
         placement = self.placement
         assert placement is not None
+        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase == PHASE_AFTER["canonicalise"])
         placed: list[Refusal] = []
         for refusal in refusals:
             if refusal.region not in placement.regions:

@@ -21,6 +21,7 @@ from ..partition import Partitioner
 from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
 from ..pipeline.pins import Pins
 from ..pipeline.requantize import Requantize
+from ..pipeline.tolerate import Tolerate
 from ..plugins import PluginHost
 from ..program import Program
 from ..runtime.open_shapes import OpenShapes
@@ -50,6 +51,7 @@ def explain(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -57,7 +59,7 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -69,7 +71,14 @@ def explain(
     with default_mode():
         members = resolve_targets(target, host, partition)
         loaded = load_model(
-            model, members, shapes=shapes, states=states, constants=constants, pins=pins, requantize=requantize
+            model,
+            members,
+            shapes=shapes,
+            states=states,
+            constants=constants,
+            pins=pins,
+            requantize=requantize,
+            tolerate=tolerate,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -84,6 +93,7 @@ def verify(
     constants: Mapping[str, Fixed] | None = None,
     pins: Pins | None = None,
     requantize: Requantize | None = None,
+    tolerate: Tolerate = (),
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -93,7 +103,7 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -119,7 +129,14 @@ def verify(
     with default_mode():
         members = resolve_targets(target, host, partition)
         loaded = load_model(
-            model, members, shapes=shapes, states=states, constants=constants, pins=pins, requantize=requantize
+            model,
+            members,
+            shapes=shapes,
+            states=states,
+            constants=constants,
+            pins=pins,
+            requantize=requantize,
+            tolerate=tolerate,
         )
         artifact = build_loaded(loaded, members)
         return verify_loaded(

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..artifact.random_inputs import random_inputs
 from ..contract.cost import Cost
+from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.blame import blaming
 from ..lowering.graph import has_loops
@@ -19,8 +20,10 @@ from ..markup import Child, element, html_of, table
 from ..partition import Consent, Consented, OpRecord
 from ..pipeline.driver import LoadedModel, finish_build, start_build
 from ..pipeline.machine_code import machine_code
+from ..pipeline.passes import Step
 from ..pipeline.requantize import has_float_scales
 from ..pipeline.stages import STAGES, Build
+from ..pipeline.tolerate import passes_withheld
 from ..program import Program, plan
 from ..relay.expr import Call, Function
 from ..relay.module import IRModule
@@ -31,7 +34,7 @@ from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
 from .streams import Stream, streams
 
-__all__ = ["Explanation", "Share", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
+__all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
 
 _NAME_CHARS = 60
 
@@ -54,6 +57,48 @@ class Share:
 
 
 @dataclass(frozen=True)
+class TolerantPass:
+    """A plugin's pass that changes results.
+
+    Args:
+        name: ``label.pass``.
+        phase: when it runs.
+        plugin: its distribution and version.
+        scope: ``module`` or ``regions``: what is compared with what there was before.
+        tolerance: what it declares.
+    """
+
+    name: str
+    phase: str
+    plugin: str
+    scope: str
+    tolerance: Tolerance
+
+    @classmethod
+    def of(cls, step: Step) -> TolerantPass:
+        """What a step of a build is; it declares a tolerance."""
+        made, entry = step.made, step.member.plugin.entry
+        assert made.tolerance is not None
+        return cls(step.name, made.phase, f"{entry.distribution} {entry.version}", made.scope, made.tolerance)
+
+    @property
+    def of_what(self) -> str:
+        """Whose results it changes, with the verb."""
+        return "each region gives" if self.scope == "regions" else "the model gives"
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        tolerance = {"steps": self.tolerance.steps, "relative": self.tolerance.relative}
+        return {
+            "pass": self.name,
+            "phase": self.phase,
+            "plugin": self.plugin,
+            "scope": self.scope,
+            "tolerance": tolerance,
+        }
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Where every op of a model goes.
 
@@ -72,6 +117,9 @@ class Explanation:
         simplified: what it folded and dropped, in sentences.
         consented: what is rounded otherwise than the model says, by consent.
         said: how that was consented to; empty where nothing may be rounded otherwise.
+        tolerated: the passes of plugins that change what the model says within a tolerance, by consent.
+        withheld: those that would, and are not run.
+        with_tolerance: the part that accelerators would have if these were; None where it is no more.
         with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
             nobody asked, and where it is no more.
     """
@@ -91,6 +139,9 @@ class Explanation:
     consented: tuple[Consented, ...] = ()
     said: tuple[str, ...] = ()
     with_consent: float | None = None
+    tolerated: tuple[TolerantPass, ...] = ()
+    withheld: tuple[TolerantPass, ...] = ()
+    with_tolerance: float | None = None
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -227,6 +278,11 @@ class Explanation:
                 "layers": [one.record() for one in self.consented],
                 "offloaded_with_consent": self.with_consent,
             },
+            "tolerate": {
+                "passes": [one.record() for one in self.tolerated],
+                "withheld": [one.record() for one in self.withheld],
+                "offloaded_with_tolerance": self.with_tolerance,
+            },
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
         }
 
@@ -257,7 +313,8 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     shown = dict(sorted(forms.items()))
     said = () if placement.consent is None else placement.consent.said
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
-    return replace(found_out, consented=placement.consented, said=said)
+    tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.tolerated))
+    return replace(found_out, consented=placement.consented, said=said, tolerated=tolerated)
 
 
 def explain_loaded(
@@ -290,6 +347,12 @@ def explain_loaded(
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
+    withheld = passes_withheld(members, loaded.tolerate)
+    found = replace(
+        found,
+        withheld=tuple(TolerantPass.of(step) for step in withheld),
+        with_tolerance=_with_tolerance(found, loaded, members, [step.name for step in withheld], progress),
+    )
     if count:
         if progress is not None:
             progress("count")
@@ -312,7 +375,26 @@ def _with_consent(
         return None
     if progress is not None:
         progress("offer fixed points")
-    build = Build(loaded.name, members, consent=Consent())
+    return _would_have(found, loaded, Build(loaded.name, members, consent=Consent(), tolerate=loaded.tolerate))
+
+
+def _with_tolerance(
+    found: Explanation,
+    loaded: LoadedModel,
+    members: Members,
+    withheld: list[str],
+    progress: Callable[[str], None] | None,
+) -> float | None:
+    """The part that accelerators would have if passes were run that change results; None where it is no more."""
+    if not withheld:
+        return None
+    if progress is not None:
+        progress("run passes with a tolerance")
+    tolerate = (*loaded.tolerate, *withheld)
+    return _would_have(found, loaded, Build(loaded.name, members, consent=loaded.consent, tolerate=tolerate))
+
+
+def _would_have(found: Explanation, loaded: LoadedModel, build: Build) -> float | None:
     try:
         build.run(loaded.form, "lower")
     except UmaError:  # whoever asks for it is told why; what is explained here is another build

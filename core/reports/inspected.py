@@ -98,6 +98,7 @@ class Inspected:
 
     Attributes:
         placement: what went where; None where the model was lowered already.
+        tolerated: what passes did that may change results, in order.
         units: in the order in which they are computed.
         inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
         skipped: those that nothing can stand beside.
@@ -115,10 +116,11 @@ class Inspected:
         reuse: bool = False,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
-        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent)
+        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, tolerate=loaded.tolerate)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused, self.placement = program, build.fused, build.placement
+        self.tolerated = build.tolerated
         self.buffers_of = build.buffers_of
         self._members = members
         self.memory = plan(self.program, reuse=reuse, guarded=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .requantized import ConsentCheck, Drift
+    from .tolerated import ToleranceCheck
 
 __all__ = [
     "TOLERANCE",
@@ -268,7 +269,9 @@ class Verification:
         parts_skipped: the matches that are not among them.
         forms: each requantisation and quantised sum of the hosts', with the proof of what it is computed in.
         consented: the matches that are rounded otherwise by consent, beside what the model says.
-        drifts: the outputs and states of a model with such matches, beside what the model says.
+        drifts: the outputs and states of a model with such matches, or with passes that change results, beside what
+            the model says.
+        tolerated: what passes that declare a tolerance changed, beside what they were given.
     """
 
     kernels: tuple[KernelCheck, ...]
@@ -284,6 +287,7 @@ class Verification:
     forms: tuple[FormCheck, ...] = ()
     consented: tuple[ConsentCheck, ...] = ()
     drifts: tuple[Drift, ...] = ()
+    tolerated: tuple[ToleranceCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -292,7 +296,7 @@ class Verification:
             check.difference for check in self.outputs
         ]
         unproven = any(form.wrong for form in self.forms)
-        within = all(check.ok for check in self.consented)
+        within = all(check.ok for check in self.consented) and all(check.ok for check in self.tolerated)
         return within and all(one.ok for one in differences) and not self.overruns and not self.stops and not unproven
 
     @property

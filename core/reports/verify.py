@@ -8,7 +8,8 @@ before the kernels changed its meaning).
 
 What the user let be rounded otherwise is in the references that kernels and outputs are compared with: an accelerator
 has to compute its fixed points exactly. How far these are off from what the model says is looked at apart, match by
-match on the same operands, and is within the bound that was computed beforehand, or it is wrong.
+match on the same operands, and is within the bound that was computed beforehand, or it is wrong. So is what a plugin's
+pass changes that declares a tolerance: within that it may, and what is compared elsewhere has it in it.
 
 It is fed several samples, the ends of its inputs' ranges among them, and at the end the first one again: what a driver
 keeps from one run to the next shows there. Then each kernel is driven by itself to the ends of its operands' ranges. In
@@ -32,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..artifact import Artifact
+from ..contract.passes import PHASES
 from ..errors import UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
@@ -46,12 +48,15 @@ from .oracles import Oracle
 from .parts import Parts
 from .requantized import ConsentChecks, Drifts
 from .samples import Sample, Score, rolled
+from .tolerated import ToleranceChecks
 from .verification import KernelChecks, OutputCheck, StepStop, Verification, check_outputs
 from .verify_loops import verify_lowered
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..partition import Placement
+    from ..pipeline.passes import Tolerated
     from ..runtime.isolated import Isolation, Stopped
 
 __all__ = ["verify"]
@@ -139,6 +144,7 @@ class _Comparison:
         self.runs = runs_of(artifact, isolation)
         self.checks, self.score, self.drifts = KernelChecks(), Score(), Drifts()
         self.consented = ConsentChecks(self.inspected)
+        self.tolerated = ToleranceChecks(self.inspected.tolerated)
         self.outputs: list[OutputCheck] = []
         self._own_states: dict[str, np.ndarray] = {}
         self.stops: list[StepStop] = []
@@ -167,7 +173,7 @@ class _Comparison:
             given = list(sample.inputs.values())
             self.outputs += check_outputs(got, found, "inspected", frame=number)
             self.outputs += check_outputs(after, found_states, "inspected", "state", number)
-            said = self._check_meaning(given, before, got, after, number)
+            said = self._check_meaning(given, before, got, after, number, sample.name)
             if oracle is not None:
                 theirs = dict(zip(got, oracle[1](given), strict=True))
                 self.outputs += check_outputs(said, theirs, oracle[0], frame=number)
@@ -192,6 +198,7 @@ class _Comparison:
             tuple(check_forms(inspected.fused)),
             self.consented.all,
             self.drifts.all,
+            self.tolerated.all,
         )
 
     def _check_meaning(
@@ -201,16 +208,27 @@ class _Comparison:
         got: Mapping[str, np.ndarray],
         after: Mapping[str, np.ndarray],
         frame: int,
+        sample: str,
     ) -> Mapping[str, np.ndarray]:
         """Compare outputs and new states with the references of the model; gives the outputs that another runtime
         should give: the artifact's, unless something in it is rounded otherwise by consent."""
         said, placement = _References(self.form, given, before), self.inspected.placement
-        if not self.consented.all or placement is None:
+        if not (self.consented.all or self.tolerated.all) or placement is None:
             self.outputs += said.check(got, after, frame)
             return got
-        placed, canonical = (_References(form, given, before) for form in (placement.module, placement.source))
-        self.outputs += placed.check(got, after, frame, "consented")
-        self.outputs += said.check(*canonical.named(got, after), frame, "canonical")
+        known = {id(self.form): said}
+
+        def references(form: IRModule) -> _References:
+            if id(form) not in known:
+                known[id(form)] = _References(form, given, before)
+            return known[id(form)]
+
+        equals, last = _unchanged(self.form, placement, self.inspected.tolerated)
+        self.outputs += references(last).check(got, after, frame, "consented")
+        for earlier, later in equals:
+            checks = references(earlier).check(*references(later).named(got, after), frame, "canonical")
+            self.outputs += checks
+        self.tolerated.check(said.given, sample)
         outputs, states = said.named(got, after)
         self.drifts.add("output", got, outputs)
         self.drifts.add("state", after, states)
@@ -264,6 +282,29 @@ class _Comparison:
         self._ended(self.runs.finish(), "the end")
 
 
+def _unchanged(
+    form: IRModule, placement: Placement, tolerated: Sequence[Tolerated]
+) -> tuple[list[tuple[IRModule, IRModule]], IRModule]:
+    """The forms of a model of which the later has to give what the earlier does: all stages but those that were
+    consented to; and the last form, whose results the artifact has to give.
+
+    Args:
+        form: as it was imported.
+        placement: where its ops went, some of them in another form.
+        tolerated: what passes changed, before that and after.
+    """
+    pairs: list[tuple[IRModule, IRModule]] = []
+    current = form
+    early = [one for one in tolerated if one.step.made.phase == PHASES[0]]
+    for before, after in [(one.before, one.after) for one in early] + [(placement.source, placement.module)]:
+        pairs.append((current, before))
+        current = after
+    for one in tolerated[len(early) :]:
+        pairs.append((current, one.before))
+        current = one.after
+    return pairs, current
+
+
 def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in arrays.items()}
 
@@ -276,9 +317,9 @@ class _References:
         main = form.main
         self._signature = form.signature or Signature.of(main)
         params = self._signature.of_inputs(main.params)
-        self._given = {param.name: array for param, array in zip(params, inputs, strict=True)}
-        self._given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
-        self._results = evaluate(form, self._given)
+        self.given = {param.name: array for param, array in zip(params, inputs, strict=True)}
+        self.given |= {main.params[state.input].name: states[state.name] for state in self._signature.states}
+        self._results = evaluate(form, self.given)
         self._rounded: tuple[np.ndarray, ...] | None = None
 
     def named(
@@ -315,5 +356,5 @@ class _References:
     def _again(self) -> tuple[np.ndarray, ...]:
         """The same of inputs that are off in their last bits."""
         if self._rounded is None:
-            self._rounded = evaluate(self._form, rounded(self._given))
+            self._rounded = evaluate(self._form, rounded(self.given))
         return self._rounded

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
 from ..artifact.random_inputs import random_inputs
+from ..errors import UsageError
 from ..pipeline.driver import LoadedModel
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
@@ -47,10 +48,14 @@ def verify_open(
         tell: told of each part of the work that begins.
 
     Raises:
+        UsageError: a pass may change results.
         ModelError: an input does not fit.
         ToolchainError: the model cannot be compiled or loaded.
     """
     assert isinstance(loaded.form, IRModule)
+    if loaded.tolerate:
+        what = f"pass {loaded.tolerate[0]}, which may change results, is compared at one extent alone"
+        raise UsageError(what, hint="--shape NAME=NUMBER")
     form, rows = loaded.form, artifact.record.inputs
     signature = form.signature or Signature.of(form.main)
     peer = None if oracle is None else (oracle[0], oracle[1]())

@@ -43,6 +43,7 @@ def metadata_of(
         "devices": [plain(device_record(known[label], program, memory)) for label in program.devices],
         "calls": plain(tuple(call_records(program, known, "c"))),
         "requantize": None,
+        "tolerated": [],
         "compile": {
             "hosts": [
                 {

@@ -124,6 +124,7 @@ METADATA: dict[str, Any] = {
     ],
     "devices": [],
     "requantize": None,
+    "tolerated": [],
     "calls": [
         {
             "kernel": "scale_mul_0",

@@ -139,6 +139,7 @@ why layers are not on accelerators:
             "notes",
             "simplified",
             "requantize",
+            "tolerate",
         ]
         assert list(record) == keys
         assert (record["name"], record["host"], record["offloaded"], record["notes"]) == ("m", "plain", 0.25, [])

@@ -1,0 +1,64 @@
+"""What commands say of plugins' passes that change results within a tolerance, by consent."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .output import Output
+from .requantized import part
+
+if TYPE_CHECKING:
+    from ..reports.explain import Explanation
+    from ..reports.verification import Verification
+
+__all__ = ["say_passes", "say_tolerated", "tolerated_record"]
+
+
+def say_passes(found: Explanation, out: Output) -> None:
+    """The passes that change what the model says; or what those that are not run would bring."""
+    for one in found.tolerated:
+        out.line(f"pass {one.name} ({one.plugin}) changes what {one.of_what}, by at most {one.tolerance}")
+    for one in found.withheld:
+        out.line(
+            f"pass {one.name} ({one.plugin}) is not run: what {one.of_what} would be off by at most "
+            f"{one.tolerance}; --tolerate {one.name} runs it"
+        )
+    if found.with_tolerance is not None:
+        of_what = "MACs" if found.macs else "ops"
+        share = f"{math.floor(found.with_tolerance * 1000) / 10:g} %"  # rounded up it might look like all
+        options = " ".join(f"--tolerate {one.name}" for one in found.withheld)
+        out.line(f"accelerators would have {share} of the {of_what} with {options}")
+
+
+def say_tolerated(found: Verification, out: Output) -> None:
+    """Of each such pass how what it gave is beside what it was given."""
+    for check in found.tolerated:
+        of = f"of region {check.region}" if check.region else "of the model"
+        if not check.compared:
+            out.line(f"pass {check.step}: the results {of} were not compared")
+            continue
+        verdict = f"within {check.tolerance}" if check.ok else f"beyond {check.tolerance}"
+        out.line(
+            f"pass {check.step}, results {of} beside those without it: {part(check.equal, check.compared)} of "
+            f"{check.compared} elements equal, off by at most {check.largest}, {verdict}"
+        )
+
+
+def tolerated_record(found: Verification) -> list[dict[str, Any]]:
+    """The same for JSON; what is infinite is null."""
+    return [
+        {
+            "pass": check.step,
+            "phase": check.phase,
+            "plugin": check.plugin,
+            "region": check.region or None,
+            "tolerance": {"steps": check.tolerance.steps, "relative": check.tolerance.relative},
+            "compared": check.compared,
+            "equal": check.equal,
+            "steps": check.steps,
+            "relative": check.relative if math.isfinite(check.relative) else None,
+            "ok": check.ok,
+        }
+        for check in found.tolerated
+    ]
