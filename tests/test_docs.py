@@ -26,7 +26,10 @@ from uma.machines import RUNNERS
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *ROOT.glob("plugins/uma-[!c]*/README.md")])
 DIGITS = ROOT / "examples" / "digits"
-TOOLS = {"cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make")}
+TOOLS = {
+    "cross.md": ("arm-none-eabi-gcc", "qemu-system-arm", "make"),
+    "microcontrollers.md": ("arm-none-eabi-gcc", "qemu-system-arm"),
+}
 """What pages need besides Python and a C compiler."""
 PACKAGES = {"ethosu.md": "ethosu"}
 """What pages need besides of Python: Arm's compiler Vela."""

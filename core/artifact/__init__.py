@@ -3,7 +3,7 @@
 from ..runtime.peaks import Peaks
 from .artifact import Artifact, load
 from .footprint import Footprint, MemoryPeak, memory_peaks
-from .profile import CallTime, PartCounts, Profile, Ticks
+from .profile import CallTime, PartCounts, Profile, RunCounts, Ticks
 from .record import (
     ArtifactRecord,
     BufferRecord,
@@ -45,6 +45,7 @@ __all__ = [
     "Peaks",
     "Profile",
     "QuantizationRecord",
+    "RunCounts",
     "StateRecord",
     "TensorRecord",
     "Ticks",

@@ -9,6 +9,7 @@ what you trust.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import json_record
 from ..arguments import path_of, told
-from ..contract.drivers import Clock
 from ..errors import InternalError, ModelError, UsageError
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
@@ -32,7 +32,7 @@ from .export.cmake import cmake_text
 from .export.makefile import makefile_text
 from .folder import MAX_METADATA_BYTES, file_table, read_folder, write_folder
 from .footprint import Footprint, footprint
-from .profile import Profile, TicksSince, call_times
+from .profile import Profile, TicksSince, call_times, clocks_of
 from .record import ArtifactRecord
 from .soundness import problem
 from .turns import has_ways, times_of, way_times
@@ -297,12 +297,15 @@ class Artifact:
 
         These runs begin as after `reset`, and those of `run` do not see them.
 
+        A model in an emulator runs once, and the instructions of each call are counted: the emulator does not take the
+        time that the machine takes. Times are estimates then, see `CallTime`.
+
         Args:
             inputs: as for `run`.
-            repeat: how many runs to measure, after one that is not.
+            repeat: how many runs to measure, after one that is not. In an emulator all runs are alike.
 
         Raises:
-            UsageError: `repeat` is not positive, or the model is for another machine.
+            UsageError: `repeat` is not positive, or the model is for another machine and names no emulator.
             ModelError, ToolchainError, DeviceError: as for `run`.
         """
         import numpy as np
@@ -314,12 +317,11 @@ class Artifact:
         if repeat < 1:
             raise UsageError(f"{repeat} runs cannot be measured", hint="measure one or more")
         if not self.is_native:
-            raise UsageError(
-                f"a model for {self._compiled.machine} cannot be timed here: emulators do not take the time that it "
-                "takes",
-                where=self.name,
-                hint="build it for this machine to compare layers, or time it on the machine",
-            )
+            from .counted import counted_profile
+
+            with self._lock, contextlib.closing(self._compiled.emulated(counted=True).session()) as emulated:
+                emulated.open_shapes = self._open_shapes()
+                return counted_profile(self.record, emulated, emulated.run(inputs))
         calls = self.record.calls
         with self._lock:
             model = self._compiled.load(self._compiled.library("profile"))
@@ -355,15 +357,12 @@ class Artifact:
             what = f"the model counts {len(counts)} things in its steps, its metadata says {expected}"
             raise ModelError(what, where=self.name)
         medians_ns = (np.median(np.diff(totals, axis=0), axis=0) * 1e9 / ticks.hz).tolist()
-        clocks = {
-            row.label: Clock(row.clock.hz, row.clock.cycles, row.clock.busy) for row in self.record.devices if row.clock
-        }
         times: list[int] = []
         if turns:
             counted = np.sort(np.diff(turns, axis=0), axis=0)[(repeat - 1) // 2]
             times = times_of(calls, counted.tolist())
         measured = call_times(self.record, medians_ns, counts, devices, times)
-        return Profile(measured, outputs, counters, clocks, ticks, way_times(calls, measured))
+        return Profile(measured, outputs, counters, clocks_of(self.record), ticks, way_times(calls, measured))
 
     def peaks(self) -> Mapping[str, Peaks]:
         """What one core of this machine does of multiply-accumulates and nothing else, by the label of each host, whose

@@ -125,8 +125,11 @@ class Compiled:
             )
         return model
 
-    def emulated(self) -> EmulatedModel:
+    def emulated(self, *, counted: bool = False) -> EmulatedModel:
         """The model in a program for the emulator that its first host names.
+
+        Args:
+            counted: with marks by which its instructions are counted, step by step.
 
         Raises:
             ToolchainError, UsageError: as `Artifact.session`.
@@ -145,9 +148,14 @@ class Compiled:
                 hint=f"compile what Artifact.save writes for that machine{emulated}",
             )
         self._check_devices()
-        parts = self._parts([*first.sources, record.compile.library_entry])
+        profiled = record.compile.profile
+        # Those that the model that times its steps includes.
+        hooks = [name for name in first.sources if name not in profiled][::-1] if counted else None
+        sources = [name for name in first.sources if hooks is None or name not in hooks]
+        parts = self._parts([*sources, record.compile.library_entry])
         runner = find_runner(first.runner, machine)
-        image = make_image(parts, self._files, runner, self._libraries(parts[0]), where=self._where)
+        libraries = self._libraries(parts[0])
+        image = make_image(parts, self._files, runner, libraries, where=self._where, counted=hooks)
         return EmulatedModel(
             image,
             runner,
@@ -160,6 +168,7 @@ class Compiled:
             record.parts,
             record.arena_bytes,
             None if record.state is None else record.state.model,
+            counted,
         )
 
     def image(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..runtime.devices import DeviceInfo
     from ..runtime.native import NativeModel
 
-__all__ = ["CallTime", "PartCounts", "Profile", "Ticks", "TicksSince", "call_times"]
+__all__ = ["CallTime", "PartCounts", "Profile", "RunCounts", "Ticks", "TicksSince", "call_times", "clocks_of"]
 
 _LEAST_COUNTED_S = 0.02
 """In so long a time a counter is compared with the system's clock to a part in ten thousand."""
@@ -61,6 +61,9 @@ class CallTime:
         is_simulated: a simulator stands in for the device, and the time is that of the simulator on this machine.
         times: how often it is run in one run, which all else is of: of a loop its turns, of a branch how often its
             condition holds, of what is for the other case how often it does not. Of several runs the median.
+        instructions: of the machine that the model is compiled for, counted in its emulator; None where they were not,
+            as for a model that runs on this machine, and for a simulator.
+        cycles: roughly, of these instructions (`runtime.mnemonics`). Then the time is this at the host's ``clock_hz``.
     """
 
     kernel: str
@@ -76,6 +79,8 @@ class CallTime:
     constant_bytes: int = 0
     is_simulated: bool = False
     times: int = 1
+    instructions: int | None = None
+    cycles: int | None = None
 
     @property
     def gops(self) -> float | None:
@@ -141,6 +146,34 @@ class TicksSince:
 
 
 @dataclass(frozen=True)
+class RunCounts:
+    """The instructions of one run in an emulator, from the call of the model to its return, without simulators'.
+
+    Args:
+        runner: the emulator.
+        instructions: how many; those of the calls, and of the way into the run, between them and out of it.
+        cycles: roughly, by the table of `runtime.mnemonics`.
+        clock_hz: of the host, as its target says: by it cycles are seconds.
+        functions: instructions by the function of C, the most first.
+        mnemonics: the same by what they are; ``?`` and bytes for what the emulator has no name for.
+        stack_bytes: of the stack, what the run took, where the emulated machine has no operating system; else None.
+    """
+
+    runner: str
+    instructions: int
+    cycles: int
+    clock_hz: float
+    functions: Mapping[str, int]
+    mnemonics: Mapping[str, int]
+    stack_bytes: int | None
+
+    @property
+    def seconds(self) -> float:
+        """Roughly, what the run takes on the machine."""
+        return self.cycles / self.clock_hz
+
+
+@dataclass(frozen=True)
 class Profile:
     """What `Artifact.profile` found.
 
@@ -151,6 +184,8 @@ class Profile:
         clocks: what the cycles of devices are in time, by label, where their plugins say so.
         ticks: by what the calls were timed; None where that is not known.
         ways: the branches and loops, and what they take in all.
+        counts: of a model in an emulator, the instructions of the whole run.
+        uncounted: of such a model, why they were not counted; else None. Then its calls have no times either.
     """
 
     calls: tuple[CallTime, ...]
@@ -159,6 +194,18 @@ class Profile:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     ticks: Ticks | None = None
     ways: tuple[WayTime, ...] = ()
+    counts: RunCounts | None = None
+    uncounted: str | None = None
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether it is of a model in an emulator, so that no time was measured."""
+        return self.counts is not None or self.uncounted is not None
+
+    @property
+    def instructions(self) -> int | None:
+        """Of the whole run, by the machine that the model is compiled for; None where they were not counted."""
+        return None if self.counts is None else self.counts.instructions
 
     def _repr_html_(self) -> str:
         from .shown import profile_html
@@ -166,10 +213,16 @@ class Profile:
         return profile_html(self)
 
 
+def clocks_of(record: ArtifactRecord) -> dict[str, Clock]:
+    """What the cycles of devices are in time, by label, where their plugins say so."""
+    rows = ((row.label, row.clock) for row in record.devices)
+    return {label: Clock(clock.hz, clock.cycles, clock.busy) for label, clock in rows if clock is not None}
+
+
 def call_times(
     record: ArtifactRecord,
     medians_ns: Sequence[float],
-    counts: Sequence[int],
+    counts: Sequence[int] | None,
     devices: Mapping[str, DeviceInfo],
     times: Sequence[int] = (),
 ) -> tuple[CallTime, ...]:
@@ -178,7 +231,8 @@ def call_times(
     Args:
         record: of the artifact.
         medians_ns: of each call.
-        counts: for each call of a device its counters, those of parts behind the others: see `NativeModel.step_counts`.
+        counts: for each call of a device its counters, those of parts behind the others: see `NativeModel.step_counts`;
+            None where that is known of whole runs only.
         devices: by label.
         times: how often each call is run in a run; by default once.
     """
@@ -188,7 +242,7 @@ def call_times(
     for call, ns, often in zip(record.calls, medians_ns, times or [1] * len(record.calls), strict=True):
         counted: Mapping[str, int] = {}
         parts: tuple[PartCounts, ...] = ()
-        if call.device is not None:
+        if call.device is not None and counts is not None:
             info = devices[call.device]
             behind = first + info.n_counters
             counted, parts = _named(info, call.parts, counts[first:behind])

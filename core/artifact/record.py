@@ -250,6 +250,11 @@ class HostRecord:
         tuple[Annotated[str, Constraint(pattern="^[A-Za-z0-9_.+-]{1,64}$")], ...],
         "What its loops count on in its CPU, in alphabetical order; of `mcpu=native`, what this machine's had.",
     ]
+    clock_hz: Annotated[
+        float | None,
+        "Cycles of its CPU in a second, by which cycles that are estimated are seconds; null where nobody said.",
+        Constraint(minimum=1),
+    ]
 
     @property
     def own_machine(self) -> Machine | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolchainError
 from ..target.values import shorten
+from .counted import counts_record, show_counts
 from .output import Output
 
 if TYPE_CHECKING:
@@ -49,22 +50,25 @@ def _share_of_peak(call: CallTime, peaks: Mapping[str, Peaks]) -> float | None:
 
 
 def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, Any]:
-    """A profile as plain data, for JSON."""
+    """A profile as plain data, for JSON. Of a model in an emulator there is no time that was measured."""
+    is_timed = not profile.is_emulated
     rows = [
         {
             "layers": list(call.layers),
             "kernel": call.kernel,
             "host": call.host,
             "device": call.device,
-            "median_us": None if call.is_simulated else call.median_ns / 1e3,
-            "simulator_us": call.median_ns / 1e3 if call.is_simulated else None,
+            "median_us": None if call.is_simulated or not is_timed else call.median_ns / 1e3,
+            "simulator_us": call.median_ns / 1e3 if call.is_simulated and is_timed else None,
             "macs": call.macs,
-            "gops": call.gops,
+            "gops": call.gops if is_timed else None,
             "share_of_peak": _share_of_peak(call, peaks),
             "bytes": call.nbytes,
             "constant_bytes": call.constant_bytes,
             "times": call.times,
             "counted": dict(call.counted),
+            "instructions": call.instructions,
+            "cycles": call.cycles,
             "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
         }
         for call in profile.calls
@@ -91,11 +95,26 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
         "clocks": clocks,
         "ticks": None if profile.ticks is None else dataclasses.asdict(profile.ticks),
         "peaks": {label: dataclasses.asdict(one) for label, one in peaks.items()},
+        **counts_record(profile),
     }
 
 
 def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> None:
-    """A profile for people: a row for each call, by what it was timed, and what the devices counted."""
+    """A profile for people: a row for each call, by what it was timed or counted, and what the devices counted."""
+    if profile.is_emulated:
+        show_counts(profile, out)
+    else:
+        _show_times(profile, peaks, out)
+    for label, counted in profile.counters.items():
+        if counted:
+            clock = profile.clocks.get(label)
+            out.line(f"{label} counted in one run:")
+            out.table({name: f"{value:,}{_in_time(name, counted, clock)}" for name, value in counted.items()})
+            _show_parts([part for call in profile.calls if call.device == label for part in call.parts], clock, out)
+
+
+def _show_times(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> None:
+    """A row for each call, and by what it was timed."""
     timed = [call for call in profile.calls if not call.is_simulated]
     total_ns = sum(call.median_ns for call in timed)
     rows = []
@@ -141,12 +160,6 @@ def show_profile(profile: Profile, peaks: Mapping[str, Peaks], out: Output) -> N
         out.line(
             f"timed by {ticks.what}: {ticks.hz / 1e6:.0f} MHz; each call has one reading in it, {ticks.cost_ns:.1f} ns"
         )
-    for label, counted in profile.counters.items():
-        if counted:
-            clock = profile.clocks.get(label)
-            out.line(f"{label} counted in one run:")
-            out.table({name: f"{value:,}{_in_time(name, counted, clock)}" for name, value in counted.items()})
-            _show_parts([part for call in profile.calls if call.device == label for part in call.parts], clock, out)
 
 
 def _shown_way(one: WayTime, total_ns: float) -> tuple[str, ...]:

@@ -53,7 +53,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--profile",
         action="store_true",
-        help=f"time every layer instead: medians of --repeat runs (default: {_PROFILED_RUNS})",
+        help=f"time every layer instead: medians of --repeat runs (default: {_PROFILED_RUNS}); in an emulator, count "
+        "its instructions",
     )
     parser.add_argument(
         "--trace",
@@ -75,7 +76,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     artifact, members, costs = _artifact(args, out)
     inputs = make_inputs(args, artifact.record.inputs)
     profiled = args.profile or args.trace is not None
-    if args.repeat is not None and not profiled and artifact.emulator is not None:
+    if args.repeat is not None and artifact.emulator is not None:
         what = f"--repeat measures runs, and those in {artifact.emulator} do not take the time that the machine takes"
         raise UsageError(what, hint="leave it out")
     result: dict[str, Any] = {"name": artifact.name}
@@ -89,8 +90,14 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             profile = artifact.profile(inputs, args.repeat or _PROFILED_RUNS)
         outputs = dict(profile.outputs)
         estimates = estimated(costs, profile)
-        peaks = peaks_of(artifact, out)
-        result.update(runs=args.repeat or _PROFILED_RUNS, **profile_record(profile, peaks), estimates=estimates)
+        peaks = peaks_of(artifact, out) if artifact.is_native else {}
+        if profile.uncounted is not None:
+            out.complain(f"uma: warning: instructions are not counted: {profile.uncounted}")
+        result.update(
+            runs=1 if artifact.emulator else args.repeat or _PROFILED_RUNS,
+            **profile_record(profile, peaks),
+            estimates=estimates,
+        )
     else:
         with blaming_sources(members):
             session = artifact.session()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,6 +52,8 @@ class Code:
             run in one process or image, others do not. For hosts alone: the loops of an accelerator run on its host.
         runner: the emulator that runs the code here, one of `uma.machines.RUNNERS`; only with ``machine``. For hosts
             alone.
+        clock_hz: cycles of the machine's CPU in a second, by which cycles that are estimated of code in an emulator are
+            seconds; only with ``machine``. For hosts alone.
 
     Raises:
         PluginError: a field is malformed.
@@ -65,6 +68,7 @@ class Code:
     objects: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     libraries: tuple[Library, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    clock_hz: float | None = None
 
     def __post_init__(self) -> None:
         cflags: object = self.cflags
@@ -81,6 +85,12 @@ class Code:
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise PluginError(f"Code.{name} is {shown(value)}, not a text")
+        clock_hz: object = self.clock_hz
+        if clock_hz is not None:
+            if isinstance(clock_hz, bool) or not isinstance(clock_hz, (int, float)) or not 1 <= clock_hz < math.inf:
+                raise PluginError(f"Code.clock_hz is {shown(clock_hz)}, not a number of at least 1")
+            if self.machine is None:
+                raise PluginError("Code.clock_hz is for another machine, and none is named")
         try:
             machine = None if self.machine is None else Machine.parse(self.machine)
             if self.runner is not None:

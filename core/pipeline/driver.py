@@ -533,6 +533,7 @@ def make_artifact(
             files.objects.get(None if label == own else label, ()),
             tuple(code.symbols),
             tuple(sorted(members[label].features)),
+            code.clock_hz,
         )
         for label, code in codes.items()
     )

@@ -87,7 +87,12 @@ def machine_code(program: Program, members: Members) -> MachineCode:
     for label, code in given.items():
         # What an accelerator leaves open is as its host has it.
         codes[label] = replace(
-            code, cflags=code.cflags or first.cflags, cc=code.cc or first.cc, machine=first.machine, runner=first.runner
+            code,
+            cflags=code.cflags or first.cflags,
+            cc=code.cc or first.cc,
+            machine=first.machine,
+            runner=first.runner,
+            clock_hz=first.clock_hz,
         )
     for label, code in codes.items():
         _check_objects(code, members[label])
@@ -114,7 +119,7 @@ def _asked(member: Member, program: Program, functions: Mapping[str, PrimFunc]) 
         raise entry.fault(f"wants the compiler flag {refused[0]!r}, which is not allowed", remedy)
     if code.cc is not None and not KNOWN_COMPILERS.fullmatch(code.cc):
         raise entry.fault(f"wants the compiler {code.cc!r}, which is not a known one", remedy)
-    if not member.target.kind.is_host and (code.machine, code.runner) != (None, None):
+    if not member.target.kind.is_host and (code.machine, code.runner, code.clock_hz) != (None,) * 3:
         raise member.plugin.fault("says of an accelerator's loops what machine runs them: that is the host's to say")
     if not member.target.kind.is_host and code.headers:
         header = next(iter(code.headers))

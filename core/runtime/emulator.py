@@ -18,6 +18,7 @@ from ..errors import InternalError, ModelError, RequirementError, ToolchainError
 from ..machines import Runner
 from ..toolchain.tools import ending, excerpt, run
 from .abi import Array, abi
+from .counting import Counts, place_plugin, read_counts
 from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
 from .state import SessionState, check_state
@@ -31,7 +32,7 @@ _FAULT = 99
 
 # As in uma_emulated.c.
 _REQUEST = struct.Struct("<3Q")
-_RESPONSE = struct.Struct("<Q4q2Q")
+_RESPONSE = struct.Struct("<Q4q3Q")
 _CLOSING = struct.Struct("<2q")
 _WORD = struct.Struct("<Q")
 _NO_MEMORY, _ANOTHER_MODEL, _NOT_OPENED, _NOT_INITIALISED = range(1, 5)
@@ -54,6 +55,7 @@ class EmulatedModel:
         parts: of each step, the layers of the parts that its device tells apart; for errors.
         arena_bytes: working memory of a run.
         model_digest: of the model that it was built from, by which states know it.
+        is_counted: the program has marks by which its instructions are counted, see `counting`.
     """
 
     image: Path
@@ -67,6 +69,7 @@ class EmulatedModel:
     parts: tuple[tuple[str, ...], ...]
     arena_bytes: int
     model_digest: str | None = None
+    is_counted: bool = False
 
     def session(self) -> EmulatedSession:
         """A context of the model."""
@@ -84,6 +87,10 @@ class EmulatedSession(ModelSession):
 
     Attributes:
         model: as given.
+        counts: the instructions of the last run; None where they are not counted.
+        uncounted: why they could not be, in words; else None.
+        stack_bytes: of the stack, what the last run took, painted before and looked at after; None where nobody knows,
+            as with Linux.
 
     Raises:
         ToolchainError: the emulator is not installed.
@@ -99,6 +106,9 @@ class EmulatedSession(ModelSession):
         self._states: dict[str, Array] | None = None  # what the model says they are before the first run
         self._memory = np.zeros(model.arena_bytes, np.uint8)
         self._counted: dict[str, dict[str, int]] | None = None
+        self.counts: Counts | None = None
+        self.uncounted: str | None = None
+        self.stack_bytes: int | None = None
 
     def invoke(self) -> None:
         if self._broken:
@@ -146,7 +156,7 @@ class EmulatedSession(ModelSession):
     def _emulate(self, runs: int) -> None:
         """One start of the program, which runs the model so many times: once, or not at all to see its states."""
         response = _Reader(self._respond(self._request(runs)), self._where)
-        outcome, status, device, step, code, needed, room = response.words(_RESPONSE)
+        outcome, status, device, step, code, needed, room, stack = response.words(_RESPONSE)
         if outcome == _NO_MEMORY:
             raise RequirementError(
                 f"the model needs {needed:,} bytes of RAM for what it works on, and {self.model.runner.name} has "
@@ -174,6 +184,7 @@ class EmulatedSession(ModelSession):
         response.end()
         if runs:
             self._counted = counted
+            self.stack_bytes = stack or None
             self._memory = np.frombuffer(arena, np.uint8)
         if status != 0:
             # A run that was stopped before its first step changed nothing.
@@ -198,12 +209,19 @@ class EmulatedSession(ModelSession):
         """What the program answers; ToolchainError where it does not."""
         runner = self.model.runner
         try:
-            with tempfile.TemporaryDirectory(prefix="uma-emulate-", ignore_cleanup_errors=True) as name:
-                folder = Path(name)
-                folder.joinpath("request").write_bytes(request)
-                status, text = run(self._command, cwd=folder, timeout_s=_TIMEOUT_S)
-                if status == 0:
-                    return folder.joinpath("response").read_bytes()
+            if self.model.is_counted:
+                status, text, answer = self._start(request, counting=True)
+                if answer is not None:
+                    return answer
+                refusal = excerpt(text, 1).strip() or ending(status)
+                status, text, answer = self._start(request)
+                if answer is not None:  # so it was the plugin
+                    name = Path(self._command[0]).name
+                    self.counts, self.uncounted = None, f"{name} does not take the plugin that counts: {refusal}"
+            else:
+                status, text, answer = self._start(request)
+            if answer is not None:
+                return answer
         except OSError as error:
             raise ToolchainError(
                 f"cannot write what the emulator reads, or read what it writes: {error.strerror}",
@@ -215,6 +233,33 @@ class EmulatedSession(ModelSession):
             what = f"a fault stopped the CPU of {runner.name}"
             hint = f"its stack has {runner.board.stack_bytes:,} bytes, which may be too few for the model"
         raise ToolchainError(f"{what}\n{excerpt(text)}".rstrip(), where=self._where, hint=hint)
+
+    def _start(self, request: bytes, counting: bool = False) -> tuple[int, str, bytes | None]:
+        """One start of the emulator: its exit status, what it printed, and the response if it ended well.
+
+        Raises:
+            ToolchainError: it cannot be started, or hung.
+            OSError: the folder for temporary files has no room.
+        """
+        program, *arguments = self._command
+        with tempfile.TemporaryDirectory(prefix="uma-emulate-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            folder.joinpath("request").write_bytes(request)
+            image = self.model.image.read_bytes() if counting else b""
+            plugin: tuple[str, ...] = ()
+            if counting:
+                self.counts = None
+                try:
+                    plugin = place_plugin(folder, image)
+                except ToolchainError as error:
+                    self.uncounted = f"the emulator's plugin that counts cannot be made: {error.what}"
+            status, text = run((program, *plugin, *arguments), cwd=folder, timeout_s=_TIMEOUT_S)
+            if status != 0:
+                return status, text, None
+            if plugin:
+                self.counts = read_counts(folder, image)
+                self.uncounted = None if self.counts is not None else "the emulator counted no whole run"
+            return status, text, folder.joinpath("response").read_bytes()
 
     def _read_counters(self, info: DeviceInfo, response: _Reader) -> list[int]:
         """All that a device counts: the counters that have names, those of parts, and where it found a fault."""

@@ -19,7 +19,8 @@ from .abi import abi
 __all__ = ["make_image"]
 
 _FOLDER = Path(__file__).with_name("emulation")
-_HEADERS = ("uma_emulated.h", "uma_emulated_board.h")
+_HEADERS = ("uma_counted.h", "uma_emulated.h", "uma_emulated_board.h")
+_COUNTED = "uma_counted_steps.c"
 _BOARD = "uma_emulated_board.c"
 _COMMON = "uma_emulated.c"
 _SCRIPT = "uma_emulated.ld"
@@ -37,6 +38,7 @@ def make_image(
     libraries: Sequence[Path] = (),
     *,
     where: str,
+    counted: Sequence[str] | None = None,
 ) -> Path:
     """The program, from the cache.
 
@@ -46,6 +48,8 @@ def make_image(
         runner: what it is for.
         libraries: files of libraries that it needs.
         where: names the model in errors.
+        counted: the files with the hooks of the model's steps, in the order in which one file includes them; then the
+            program has marks by which its instructions are counted, see `counting`. They are no sources of ``parts``.
 
     Raises:
         ModelError: the model was generated for another version of the ABI.
@@ -62,7 +66,11 @@ def make_image(
         )
     own, sources, flags = _surroundings(runner)
     files = {**files, **own}
-    parts = [*parts, replace(parts[0], sources=sources)]
+    if counted is not None:
+        files[_COUNTED] = _counted_text(counted).encode()
+        marked = (*parts[0].flags, "-DUMA_COUNTED")
+        parts = [replace(parts[0], sources=(_COUNTED, *parts[0].sources), flags=marked), *parts[1:]]
+    parts = [*parts, replace(parts[0], sources=sources, objects=())]
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
     def build(output: Path) -> None:
@@ -85,6 +93,16 @@ def _surroundings(runner: Runner) -> tuple[dict[str, bytes], tuple[str, ...], tu
         return files, sources, ("-static",)
     files[_SCRIPT] = _script(runner.board).encode()
     return files, sources, ("-nostartfiles", "-T", _SCRIPT)
+
+
+def _counted_text(included: Sequence[str]) -> str:
+    """The model with marks where its steps end. The interpreter of a table of steps goes from one to the next; that of
+    branches and loops knows their numbers when it runs only, and is counted as a whole."""
+    lines = ["/* A model, its instructions to be counted. */", '#include "uma_counted.h"']
+    if "uma_ways.c" not in included:
+        ends = "UMA_MARK_NEXT()" if "uma_graph.c" in included else "UMA_MARK(step)"
+        lines += ["#define UMA_RUN_BEGINS() UMA_MARK_OUTSIDE()", f"#define UMA_STEP_ENDS(step) {ends}"]
+    return "\n".join([*lines, *(f'#include "{name}"' for name in included), ""])
 
 
 def _script(board: EmulatedBoard) -> str:
@@ -110,6 +128,7 @@ SECTIONS
     uma_data_load = LOADADDR(.data);
     .bss (NOLOAD) : ALIGN(8)
     {{ uma_bss_begin = .; *(.bss .bss.* .sbss .sbss.*) *(COMMON) . = ALIGN(8); uma_bss_end = .; }} > RAM
+    .uma_marks 0 : {{ KEEP(*(.uma_marks)) }}
     uma_heap_begin = uma_bss_end;
     uma_heap_end = {end:#x};
 }}

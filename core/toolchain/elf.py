@@ -1,4 +1,5 @@
-"""What ELF files say of themselves: their machine, and how much code they hold (System V ABI, chapters 4 and 5)."""
+"""What ELF files say of themselves: their machine, their functions, and how much code they hold (System V ABI, chapters
+4 and 5)."""
 
 from __future__ import annotations
 
@@ -15,13 +16,16 @@ __all__ = [
     "Segment",
     "check_machine",
     "code_bytes",
+    "functions",
     "is_object_for",
     "object_calls",
+    "section_bytes",
     "segments",
     "symbol_value",
     "text_bytes",
 ]
 
+_ARM = 40
 _EXECINSTR = 4
 _PT_LOAD = 1
 _SYMTAB, _RELA, _REL = 2, 4, 9
@@ -108,6 +112,40 @@ def symbol_value(path: Path, name: str) -> int | None:
         return next((symbol.value for symbol in file.symbols(file.sections()) if symbol.name == name), None)
     except (struct.error, OverflowError, ValueError, IndexError) as error:
         raise ToolchainError(f"cannot read the symbols of the library: {error}", where=str(path)) from error
+
+
+def functions(data: bytes) -> list[tuple[int, int, str]]:
+    """The functions of a program: address, size in bytes and name, by address; without the lowest bit of Thumb code's.
+
+    Raises:
+        ToolchainError: it is not ELF, or is cut short.
+    """
+    try:
+        file = _File(data)
+        clear = ~1 if file.machine == _ARM else ~0
+        found = {
+            (symbol.value & clear, symbol.size, symbol.name)
+            for symbol in file.symbols(file.sections())
+            if symbol.kind == _FUNC and symbol.section != _UNDEFINED
+        }
+        return sorted(found)
+    except (struct.error, OverflowError, ValueError, IndexError) as error:
+        raise ToolchainError(f"cannot tell the functions of a program: {error}") from error
+
+
+def section_bytes(data: bytes, name: str) -> bytes | None:
+    """What the section of that name holds in a file; None where there is no such section.
+
+    Raises:
+        ToolchainError: it is not ELF, or is cut short.
+    """
+    try:
+        section = next((one for one in _File(data).sections() if one.name == name), None)
+        if section is not None and section.offset + section.size > len(data):
+            raise ValueError("it is cut short")
+    except (struct.error, OverflowError, ValueError) as error:
+        raise ToolchainError(f"cannot read the sections of a program: {error}") from error
+    return None if section is None else data[section.offset : section.offset + section.size]
 
 
 def check_machine(data: bytes, machine: Machine, where: str) -> None:
@@ -197,6 +235,7 @@ class _Symbol(NamedTuple):
     binding: int
     section: int
     value: int
+    size: int
 
 
 class _File:
@@ -236,10 +275,10 @@ class _File:
         found = []
         for at in range(table.offset, table.offset + table.size, 24 if self.wide else 16):
             if self.wide:
-                name, info, section, value = self._unpack("IBxHQ", at)
+                name, info, section, value, size = self._unpack("IBxHQQ", at)
             else:
-                name, value, info, section = self._unpack("II4xBxH", at)
-            found.append(_Symbol(self._name(names + name), info & 15, info >> 4, section, value))
+                name, value, size, info, section = self._unpack("IIIBxH", at)
+            found.append(_Symbol(self._name(names + name), info & 15, info >> 4, section, value, size))
         return found
 
     def related(self, section: _Section) -> Iterator[int]:

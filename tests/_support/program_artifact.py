@@ -52,6 +52,7 @@ def metadata_of(
                     "flags": ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror"],
                     "machine": None,
                     "runner": None,
+                    "clock_hz": None,
                     "sources": list(files.sources),
                     "objects": [],
                     "brought": [],

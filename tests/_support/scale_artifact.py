@@ -150,6 +150,7 @@ METADATA: dict[str, Any] = {
                 "flags": ["-O3", "-march=native", "-std=c99", "-Wall", "-Wextra", "-Werror"],
                 "machine": None,
                 "runner": None,
+                "clock_hz": None,
                 "sources": ["scale.c"],
                 "objects": [],
                 "brought": [],

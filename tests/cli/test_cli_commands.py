@@ -269,6 +269,7 @@ class TestTargets:
             "opt": "3",
             "cflags": None,
             "runner": None,
+            "clock_hz": 100e6,
         }
 
     def test_the_kind_of_the_core(self, uma: Uma) -> None:
@@ -325,6 +326,7 @@ class TestTargets:
         assert lines[0] == "c -mcpu=x86-64-v3 -opt=2"
         rest = dict(line.split(None, 1) for line in lines[1:])
         assert rest.pop("-mcpu") == "x86-64-v3 (given)" and rest.pop("-opt") == "2 (given)"
+        assert rest.pop("-clock_hz") == "100000000.0 (default)"
         assert rest == dict.fromkeys(["-mtriple", "-cc", "-cflags", "-runner"], "not given")
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"

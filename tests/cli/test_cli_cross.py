@@ -26,17 +26,45 @@ def test_it_does_not_run_here(uma: Uma, files: None) -> None:
     assert "-runner=qemu-mps2-an386" in text
 
 
-@pytest.mark.parametrize(
-    ("option", "what"),
-    [
-        (["--profile"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
-        (["--trace", "t.json"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
-        (["--repeat", "3"], "--repeat measures runs, and those in qemu-mps2-an386 do not take the time"),
-        (["--repeat", "3", "--profile"], "a model for arm-none-eabi cortex-m4f cannot be timed here"),
-    ],
-)
-def test_times_are_not_to_be_had(option: list[str], what: str, uma: Uma, files: None) -> None:
-    assert uma("run", "net.py", "--target", EMULATED, *option).error(2).startswith(what)
+@pytest.mark.parametrize("option", [[], ["--profile"], ["--trace", "t.json"]])
+def test_times_are_not_to_be_had(option: list[str], uma: Uma, files: None) -> None:
+    what = "--repeat measures runs, and those in qemu-mps2-an386 do not take the time"
+    assert uma("run", "net.py", "--target", EMULATED, "--repeat", "3", *option).error(2).startswith(what)
+
+
+def test_instructions_are_counted(uma: Uma, folder: Path) -> None:
+    needs_arm()
+    outputs = uma("run", "pair.py", "--target", "c", "--json").json["outputs"]
+    told = uma("run", "pair.py", "--target", f"{EMULATED} -clock_hz=2e6", "--profile", "--json").json
+    assert (told["outputs"], told["runs"], told["uncounted"]) == (outputs, 1, None)
+    counts, rows = told["counts"], told["profile"]
+    assert all(row["instructions"] > 0 and row["cycles"] >= row["instructions"] for row in rows)
+    assert all(row["median_us"] is row["gops"] is None for row in rows)
+    assert 0 < counts["instructions"] - sum(row["instructions"] for row in rows) < 100
+    assert counts["seconds"] == counts["cycles"] / 2e6 and counts["runner"] == "qemu-mps2-an386"
+    assert sum(counts["functions"].values()) == sum(counts["mnemonics"].values()) == counts["instructions"]
+    shown = uma("run", "pair.py", "--target", EMULATED, "--profile").out
+    assert "per MAC" in shown and f"{counts['instructions']} " in shown and "around the calls" in shown
+    assert "at 1e+08 Hz (-clock_hz)" in shown and "bytes of stack" in shown
+    uma("run", "pair.py", "--target", EMULATED, "--trace", "t.json")
+    assert (folder / "t.json").is_file()
+
+
+def test_an_emulator_that_refuses_the_plugin(uma: Uma, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_arm()
+    script = 'case "$*" in *-plugin*) echo plugins of version 9 only; exit 1;; esac; exec "$REAL" "$@"'
+    path = folder / "bin" / "qemu-system-arm"
+    path.parent.mkdir()
+    path.write_text(f"#!{shutil.which('sh')}\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("REAL", str(shutil.which("qemu-system-arm")))
+    monkeypatch.setenv("PATH", str(path.parent), prepend=":")
+    done = uma("run", "pair.py", "--target", EMULATED, "--profile")
+    assert "not counted: qemu-system-arm does not take the plugin that counts: plugins of version 9 only" in done.err
+    told = uma("run", "pair.py", "--target", EMULATED, "--profile", "--json").json
+    assert told["counts"] is None and "plugins of version 9 only" in told["uncounted"]
+    assert told["outputs"] == uma("run", "pair.py", "--target", "c", "--json").json["outputs"]
+    assert all(row["instructions"] is row["median_us"] is None for row in told["profile"])
 
 
 def test_run_and_build(uma: Uma, folder: Path) -> None:

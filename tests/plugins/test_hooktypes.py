@@ -116,6 +116,15 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Code, {"machine": 3}, "Code.machine is 3, not a text"),
         (Code, {"machine": "/bin/sh"}, "Code: '/bin/sh' names no machine"),
         (Code, {"machine": "s390x-linux-gnu"}, "Code: 's390x-linux-gnu' is a machine that stores the highest byte"),
+        (Code, {"clock_hz": 80e6}, "Code.clock_hz is for another machine, and none is named"),
+        *(
+            (
+                Code,
+                {"machine": "aarch64-linux-gnu", "clock_hz": hz},
+                f"Code.clock_hz is {hz}, not a number of at least 1",
+            )
+            for hz in (0.5, True, float("nan"), float("inf"))
+        ),
         (Code, {"runner": "qemu-arm"}, "Code: 'qemu-arm' is for another machine, and none is named"),
         (Code, {"machine": "aarch64-linux-gnu", "runner": "qemu-arm"}, "Code: qemu-arm runs what is compiled for arm"),
         (Code, {"cc": "/usr/bin/gcc"}, "Code.cc: '/usr/bin/gcc' is no name of a compiler"),

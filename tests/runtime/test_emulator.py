@@ -249,7 +249,7 @@ def answering(fake_emulator: Fake, tmp_path: Path, response: bytes, model: Emula
 PLAIN = EmulatedModel(
     Path("image"), BOARD, "net", (TensorInfo("x", "int32", (4,)),), (TensorInfo("y", "int32", (4,)),), (), (), (), (), 0
 )
-GOOD = struct.pack("<Q4q2Q", 0, 0, 0, 0, 0, 64, 128) + X.tobytes() + struct.pack("<2q", 0, 0)
+GOOD = struct.pack("<Q4q3Q", 0, 0, 0, 0, 0, 64, 128, 0) + X.tobytes() + struct.pack("<2q", 0, 0)
 
 
 class TestEmulators:
@@ -274,7 +274,7 @@ class TestEmulators:
     def test_bad_news(
         self, outcome: int, status: int, error: type[Exception], what: str, fake_emulator: Fake, tmp_path: Path
     ) -> None:
-        response = struct.pack("<Q4q2Q", outcome, status, 0, 0, 0, 64, 128) + GOOD[56:]
+        response = struct.pack("<Q4q3Q", outcome, status, 0, 0, 0, 64, 128, 0) + GOOD[64:]
         with pytest.raises(error, match=what):
             answering(fake_emulator, tmp_path, response, PLAIN).run(X)
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "uma_counted.h"
 #include "uma_device.h"
 
 /* Exit statuses. */
@@ -34,6 +35,7 @@ typedef struct response {
     int64_t code;
     uint64_t needed_bytes; /* of memory */
     uint64_t room_bytes;
+    uint64_t stack_bytes; /* that the run took; 0 where there is no telling */
 } response;
 
 typedef struct closing {
@@ -189,7 +191,11 @@ static void run_model(run *all)
 {
     const uma_model *model = all->model;
 
+    uma_system_paint();
+    UMA_MARK_BEGIN();
     all->response.status = model->invoke(all->context, (const void *const *)all->inputs, all->outputs);
+    UMA_MARK_END();
+    all->response.stack_bytes = uma_system_painted();
     if (all->response.status == UMA_ERR_DEVICE) {
         const uma_fault *fault = model->fault(all->context);
 

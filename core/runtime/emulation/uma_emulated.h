@@ -14,6 +14,11 @@ int uma_system_read(void *data, size_t bytes);
 int uma_system_write(const void *data, size_t bytes);
 int uma_system_close(void);
 
+/* Marks the stack below the caller; and how much of it was used since, 0 where there is no telling. Both are to be called
+ * from one function. */
+void uma_system_paint(void);
+size_t uma_system_painted(void);
+
 /* How many bytes uma_system_take can give, all together. */
 size_t uma_system_room(void);
 /* Memory aligned to UMA_SYSTEM_ALIGNMENT; never given back. Null where there is none. */

@@ -23,6 +23,9 @@
 /* What the bytes below the stack hold. */
 #define UNTOUCHED 0xa5
 
+/* Of the function that marks the stack: at most so many bytes, which it leaves alone. */
+#define OWN_FRAME 64
+
 extern unsigned char uma_guard_begin[], uma_stack_begin[];
 extern unsigned char uma_data_load[], uma_data_begin[], uma_data_end[], uma_bss_begin[], uma_bss_end[];
 extern unsigned char uma_heap_begin[], uma_heap_end[];
@@ -79,6 +82,24 @@ int uma_system_close(void)
         if (*guard != UNTOUCHED) leave(FAULT);
     }
     return uma_semihosting(SYS_CLOSE, &asked) != 0 || uma_semihosting(SYS_CLOSE, &answer) != 0;
+}
+
+/* The frame's address is where the caller's stack ended, but for what a function saves first. */
+__attribute__((noinline)) void uma_system_paint(void)
+{
+    unsigned char *const end = (unsigned char *)__builtin_frame_address(0);
+    volatile unsigned char *at;
+
+    for (at = uma_stack_begin; at < end - OWN_FRAME; at++) *at = UNTOUCHED;
+}
+
+__attribute__((noinline)) size_t uma_system_painted(void)
+{
+    const unsigned char *const end = (const unsigned char *)__builtin_frame_address(0);
+    const volatile unsigned char *at = uma_stack_begin;
+
+    while (at < end && *at == UNTOUCHED) at++;
+    return (size_t)(end - (const unsigned char *)at);
 }
 
 static unsigned char *heap(void)

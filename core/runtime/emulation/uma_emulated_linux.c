@@ -29,6 +29,15 @@ int uma_system_close(void)
     return fclose(asked) != 0 || fclose(answer) != 0;
 }
 
+void uma_system_paint(void)
+{
+}
+
+size_t uma_system_painted(void)
+{
+    return 0;
+}
+
 /* What there is of memory, only taking it tells. */
 size_t uma_system_room(void)
 {

@@ -43,7 +43,7 @@ def test_it_is_a_host_for_cpus(host: PluginHost) -> None:
     kind = host.kind("c")
     assert (kind.name, kind.device_type, kind.is_host) == ("c", "cpu", True)
     assert [attribute.name for attribute in kind.attributes] == [
-        "mcpu", "mtriple", "cc", "opt", "cflags", "runner",
+        "mcpu", "mtriple", "cc", "opt", "cflags", "runner", "clock_hz",
     ]  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[
         cflags=("-O3", "-funroll-loops", f"-mcpu={mcpu}", *MATH, *flags),
         cc="arm-none-eabi-gcc",
         machine=f"arm-none-eabi {asked}",
+        clock_hz=100e6,
     )
 
 
@@ -149,7 +150,8 @@ def test_a_microcontrollers_loops_are_small_by_themselves(level: str, wanted: st
     ],
 )
 def test_other_machines(text: str, wanted: Code, host: PluginHost) -> None:
-    assert code(host, text) == wanted
+    assert code(host, text) == replace(wanted, clock_hz=100e6)
+    assert code(host, f"{text} -clock_hz=32768").clock_hz == 32768
 
 
 def test_more_flags_for_this_machine_come_last(host: PluginHost, monkeypatch: pytest.MonkeyPatch) -> None:

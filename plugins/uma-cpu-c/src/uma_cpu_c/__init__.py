@@ -47,6 +47,16 @@ KIND = TargetKind(
         Attribute("opt", ("0", "1", "2", "3", "s"), default="3", help="optimisation level; s is for size"),
         Attribute("cflags", ListOf(str), help="more flags of the C compiler, of those that docs/cross.md lists"),
         Attribute("runner", tuple(RUNNERS), help="emulator that runs here what is compiled for another machine"),
+        Attribute(
+            "clock_hz",
+            float,
+            default=100e6,
+            low=1e3,
+            high=1e11,
+            unit="Hz",
+            help="clock of another machine's CPU, by which cycles that are estimated in its emulator are seconds; the "
+            "default is a round number",
+        ),
     ),
     help="a CPU, through C99; runs every op",
     device_type="cpu",
@@ -99,5 +109,6 @@ def tir_to_runtime(target: Target) -> Code:
         cc=target.get_attr("cc"),
         machine=machine_of(target),
         runner=target.get_attr("runner"),
+        clock_hz=None if machine_of(target) is None else target.get_attr("clock_hz"),
         headers={file.name: file.read_text(encoding="utf-8") for file in sorted(_CSRC.glob("*.h"))},
     )
