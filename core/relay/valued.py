@@ -12,7 +12,7 @@ from .op import Op
 from .types import TensorType, TupleType, Type
 from .visit import children, post_order, with_children
 
-__all__ = ["with_extents"]
+__all__ = ["valued_function", "with_extents"]
 
 
 def with_extents(module: IRModule, values: Mapping[str, int]) -> IRModule:
@@ -20,10 +20,11 @@ def with_extents(module: IRModule, values: Mapping[str, int]) -> IRModule:
 
     It has the same parameters, those that hold the extents too.
     """
-    return IRModule.of({"main": _function(module.main, values)})
+    return IRModule.of({"main": valued_function(module.main, values)})
 
 
-def _function(function: Function, values: Mapping[str, int]) -> Function:
+def valued_function(function: Function, values: Mapping[str, int]) -> Function:
+    """``function``, which calls no function of a module with open extents, where these have ``values``."""
     params = [Var(param.name, _type(param.type, values)) for param in function.params]
     done: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     for expr in post_order(function.body):
@@ -34,7 +35,7 @@ def _function(function: Function, values: Mapping[str, int]) -> Function:
             attrs = {name: _attr(value, values) for name, value in expr.attrs.items}
             done[expr] = Call(expr.op, parts, attrs, expr.pin)
         elif isinstance(expr, Call) and isinstance(expr.op, Function):
-            done[expr] = Call(_function(expr.op, values), parts, pin=expr.pin)
+            done[expr] = Call(valued_function(expr.op, values), parts, pin=expr.pin)
         else:
             done[expr] = with_children(expr, parts)
     return Function(params, done[function.body], dict(function.attrs))

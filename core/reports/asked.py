@@ -196,7 +196,9 @@ def verify_loaded(
         if against != "builtin":
             make = against, partial(ORACLES[against], file, [row.shape for row in declared], [], loaded.constants)
         with blaming_sources(members):
-            return verify_open(loaded, artifact, open_shapes, inputs, make, progress or (lambda what: None))
+            return verify_open(
+                loaded, artifact, members, open_shapes, inputs, make, progress or (lambda what: None), step_limit_s
+            )
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
         samples = max(SAMPLES_EMULATED, len(given))

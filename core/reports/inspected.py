@@ -21,9 +21,13 @@ from ..program.hazards import finish_positions
 from ..program.program import arguments
 from ..relay.bodies import is_control
 from ..relay.evaluate import evaluate
-from ..relay.expr import Call, Constant, Expr, Function, GlobalVar
+from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, is_open, tensors_of
+from ..relay.module import Signature
 from ..relay.op import Bounds
+from ..relay.types import TensorType
+from ..relay.valued import valued_function
 from ..relay.visit import post_order
+from ..tir.form.extents import valued
 from .operands import ranges, rounded
 from .verification import KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop, compare
 
@@ -103,6 +107,8 @@ class Inspected:
         inner: of branches and of loops' bodies, for each place where one is run: of what it did there last.
         skipped: those that nothing can stand beside.
         ranges: what is proven of the values of the model's ``main``.
+        extents: what the open extents of its module are in the run, by their symbols; a run is given inputs as the C
+            takes them.
         overruns: what was written beside buffers, each once.
         stops: the steps that crashed or hung, each once.
     """
@@ -140,8 +146,10 @@ class Inspected:
             found, skipped = self._units(function, buffers_of, reason)
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
+        self.extents: Mapping[str, int] = {}
         given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
-        self.ranges = ranges(main, self.fused.functions, given)
+        has_open = any(map(is_open, main.params))
+        self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
         self._seen: dict[str, tuple[float, float]] = {}
         self._broken: set[Unit] = set()
         self._dead = False  # nothing can be run: what crashes is no kernel's and no region's
@@ -175,7 +183,7 @@ class Inspected:
             if unit not in self._broken:
                 self._noting(self.runs.run(unit.steps), sample)
             if unit in self._broken:
-                self._put(unit.results, self._expected(unit, self.operands(unit)))
+                self._put(unit.results, self._whole(unit, self._expected(unit, self.operands(unit))))
         owned = {step for unit in self.units for step in unit.steps}
         rest = [step for step in range(len(self.program.steps)) if step not in owned]
         if rest:
@@ -332,14 +340,16 @@ class Inspected:
             return expr.data
         buffers = (buffers_of or self.buffers_of)(expr)
         assert buffers is not None
-        return self._array(buffers[0]).reshape(expr.shape)
+        return self._cut(self._array(buffers[0]), expr.tensor)
 
     def _compare(self, unit: Unit, inputs: tuple[np.ndarray, ...], checks: KernelChecks, sample: str) -> None:
         """Add the results of a unit that was given ``inputs``, beside what they should be."""
         given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
-        for number, expected in enumerate(evaluate(unit.function, given)):
-            again = lambda at=number: evaluate(unit.function, rounded(given))[at]  # noqa: E731 - as short as its use
+        function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
+        for number, expected in enumerate(evaluate(function, given)):
+            again = lambda at=number: evaluate(function, rounded(given))[at]  # noqa: E731 - as short as its use
             got = self._array(unit.results[number])
+            got = self._cut(got, types[number]) if types[number].is_open else got
             got = got.reshape(expected.shape) if got.size == expected.size else got
             difference = compare(got, expected, again)
             sides = None if difference.ok else Sides(tuple(array.copy() for array in inputs), got.copy(), expected)
@@ -347,17 +357,42 @@ class Inspected:
             checks.add(unit.results[number], check)
 
     def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        return evaluate(unit.function, dict(zip((p.name for p in unit.function.params), inputs, strict=True)))
+        names = (param.name for param in unit.function.params)
+        return evaluate(self._valued(unit.function), dict(zip(names, inputs, strict=True)))
+
+    def _valued(self, function: Function) -> Function:
+        return valued_function(function, self.extents) if self.extents else function
+
+    def _cut(self, array: np.ndarray, type_: TensorType) -> np.ndarray:
+        """A value of ``type_`` of what its buffer holds: of open extents these are the first elements."""
+        if not type_.is_open:
+            return array.reshape(type_.shape)
+        return array.reshape(type_.bound.shape)[tuple(map(slice, valued(type_.shape, self.extents)))]
+
+    def _whole(self, unit: Unit, results: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What a unit gives, as its buffers hold it."""
+        import numpy as np
+
+        made = []
+        for result, type_ in zip(results, tensors_of(unit.function.body.type), strict=True):
+            whole = np.zeros(type_.bound.shape, result.dtype) if type_.is_open else result
+            self._cut(whole, type_)[...] = result.reshape(valued(type_.shape, self.extents))
+            made.append(whole)
+        return made
 
     def _copies(self, sample: str) -> Iterator[tuple[str, KernelCheck]]:
         """The outputs for which no op stands: copies of what is an input, a constant or another output."""
-        sources = self.buffers_of(self.fused.main.body) or ()
-        if sources and self.fused.signature is not None:
-            sources = self.fused.signature.of_outputs(sources)
-        for output, source in zip(self.program.outputs, sources, strict=bool(sources)):
+        main = self.fused.main
+        signature = self.fused.signature or Signature.of(main)
+        types = signature.of_outputs(tensors_of(main.body.type))
+        sources = self.buffers_of(main.body) or ()
+        sources = signature.of_outputs(sources) if sources else ()
+        for output, source, type_ in zip(self.program.outputs, sources, types, strict=bool(sources)):
             if output.name != source:
                 step = next(step for _, step in self.program.calls if output.name in step.args)
                 got, expected = self._array(output.name), self._array(source)
+                if type_.is_open:
+                    got, expected = self._cut(got, type_), self._cut(expected, type_)
                 got = got.reshape(expected.shape) if got.size == expected.size else got
                 difference = compare(got, expected)
                 sides = None if difference.ok else Sides((), got.copy(), expected.copy())

@@ -1,6 +1,8 @@
-"""Verification of a model with open extents: its outputs at several extents, beside the references of its ops there.
+"""Verification of a model with open extents: at several extents its kernels and its outputs, beside the references of
+its ops there.
 
-Its kernels are not compared one by one: that is done at one extent, of a build that has it fixed.
+What lies behind the extents in memory, nobody reads, and it is not looked at. Kernels are not driven to the ends of
+their operands' ranges: that is done at one extent, of a build that has it fixed.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from typing import TYPE_CHECKING
 from ..artifact import Artifact
 from ..artifact.random_inputs import random_inputs
 from ..errors import UsageError
+from ..lowering.members import Members
 from ..pipeline.driver import LoadedModel
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.valued import with_extents
+from .inspected import Inspected
 from .operands import rounded
 from .oracles import Oracle
-from .verification import OutputCheck, Skipped, Verification, check_outputs
+from .verification import KernelChecks, OutputCheck, Verification, check_outputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,32 +30,37 @@ if TYPE_CHECKING:
 
 __all__ = ["verify_open"]
 
-_REASON = "its extents are open: compare it at one of them, --shape NAME=NUMBER"
-
 
 def verify_open(
     loaded: LoadedModel,
     artifact: Artifact,
+    members: Members,
     open_shapes: OpenShapes,
     inputs: Mapping[str, np.ndarray],
     oracle: tuple[str, Callable[[], Oracle]] | None,
     tell: Callable[[str], None],
+    step_limit_s: float | None = None,
 ) -> Verification:
-    """Compare the outputs of an artifact at the least, the largest and a middle value of each extent.
+    """Compare every kernel of a compiled model, and the outputs of its artifact, at the least, the largest and a middle
+    value of each extent.
 
     Args:
         loaded: the model, as it was imported.
         artifact: what was made of it.
+        members: what it was built for.
         open_shapes: of the artifact.
         inputs: one sample, which comes first: arrays by name. All are random else.
         oracle: name of another runtime, and what makes the model ready to run there.
         tell: told of each part of the work that begins.
+        step_limit_s: how long one step may take, in seconds; by default `STEP_LIMIT_S`.
 
     Raises:
         UsageError: a pass may change results.
         ModelError: an input does not fit.
         ToolchainError: the model cannot be compiled or loaded.
     """
+    from ..runtime.isolated import STEP_LIMIT_S, Isolation
+
     assert isinstance(loaded.form, IRModule)
     if loaded.tolerate:
         what = f"pass {loaded.tolerate[0]}, which may change results, is compared at one extent alone"
@@ -64,13 +73,19 @@ def verify_open(
     for number, part in enumerate((0.0, 0.5, 1.0)):
         extents = {symbol.name: int(symbol.low + part * (symbol.high - symbol.low)) for symbol in symbols}
         samples.append(random_inputs(rows, extents=extents, seed=number))
-    names, checks = [], list[OutputCheck]()
+    names, checks, kernels = [], list[OutputCheck](), KernelChecks()
     first: dict[str, np.ndarray] = {}
-    with artifact.session() as session:
+    tell("compile without reuse of memory")
+    limit_s = STEP_LIMIT_S if step_limit_s is None else step_limit_s
+    with Isolation(limit_s) as isolation, artifact.session() as session:
+        inspected = Inspected(loaded, members, isolation)
         for number, sample in enumerate(samples):
             extents = open_shapes.extents({name: array.shape for name, array in sample.items()}, {})
             names.append(", ".join(f"{name} = {value}" for name, value in extents.items()))
             tell(names[-1])
+            inspected.extents = extents
+            inspected.run(open_shapes.widened(sample), {}, names[-1])
+            inspected.check(kernels, names[-1])
             got = session.run(sample)
             first = first or got
             whole = open_shapes.held(extents) | sample
@@ -85,5 +100,11 @@ def verify_open(
                 theirs = peer[1]([sample[row.name] for row in rows if row.holds is None])
                 checks += check_outputs(got, dict(zip(got, theirs, strict=True)), peer[0], frame=number)
         checks += check_outputs(session.run(samples[0]), first, "first run", frame=len(samples))
-    skipped = tuple(Skipped(None, layers, _REASON) for layers in artifact.record.layers)
-    return Verification((), skipped, tuple(checks), tuple(names))
+    return Verification(
+        kernels.all,
+        inspected.skipped,
+        tuple(checks),
+        tuple(names),
+        overruns=inspected.overruns,
+        stops=tuple(inspected.stops),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.networks.open_shapes import bert_tiny
 import uma
 from uma.artifact import Artifact
 from uma.errors import ModelError, UsageError
+from uma.lowering.loops import simplify_all
 from uma.program import Program, print_program
 from uma.program.text import parse_program
 from uma.relay import print_module
@@ -222,16 +224,38 @@ def test_a_model_is_quantised_at_fixed_shapes(tmp_path: Path) -> None:
     assert "a model is quantised at fixed shapes" in caught.value.what
 
 
-def test_verification_compares_the_outputs_at_several_extents() -> None:
+def test_verification_compares_layers_and_outputs_at_several_extents() -> None:
     model = bert_tiny(layers=1, width=8)
     shapes: dict[str, Any] = {"batch": 1, "tokens": "1..6"}
-    found = uma.verify(model, "c -opt=1", shapes=shapes)
+    found = uma.verify(model, "c -opt=1", words(model, 1, 5), shapes=shapes)
     assert found.ok
-    assert found.samples == ("tokens = 1", "tokens = 3", "tokens = 6")
-    assert {skipped.reason for skipped in found.skipped} == {
-        "its extents are open: compare it at one of them, --shape NAME=NUMBER"
-    }
-    assert uma.verify(model, "c -opt=1", words(model, 1, 5), shapes=shapes).samples[0] == "tokens = 5"
+    assert found.samples == ("tokens = 5", "tokens = 1", "tokens = 3", "tokens = 6")
+    assert not found.skipped and len(found.kernels) > 10
+    assert {kernel.compared for kernel in found.kernels} == {4}
+
+
+@pytest.mark.parametrize("wrong", ["tanh", pytest.param("sigmoid", marks=pytest.mark.soak)])
+def test_verification_names_the_layer_that_is_wrong_at_open_extents(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that computes what another one should; behind the extents nothing is compared."""
+    b = OnnxBuilder()
+    product = b.node("MatMul", b.input("x", ("n", 2)), b.constant(np.eye(2, dtype=np.float32)), name="product")
+    shares = b.node("Softmax", product, axis=1, name="shares")
+    both = b.node("Concat", b.node("Tanh", shares, name="tanh"), b.node("Sigmoid", shares, name="sigmoid"), axis=1)
+    model = onnx.load_from_string(b.model(both).SerializeToString())
+    assert uma.verify(model, "c", shapes={"n": "2..5"}).ok
+
+    def spoiled(module: IRModule) -> IRModule:
+        made = simplify_all(module)
+        functions = dict(made.functions)
+        right = "sigmoid" if wrong == "tanh" else "tanh"
+        functions[made.global_var(wrong)] = made[right]
+        return replace(made, functions=functions)
+
+    monkeypatch.setattr("uma.pipeline.stages.simplify_all", spoiled)
+    found = uma.verify(model, "c", shapes={"n": "2..5"})
+    assert [kernel.layers for kernel in found.kernels if kernel.differing == 3] == [(wrong,)]
 
 
 def test_a_lowered_form_with_open_extents_is_not_verified(tmp_path: Path) -> None:

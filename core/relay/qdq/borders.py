@@ -88,7 +88,7 @@ def _change(module: IRModule, outer: Function, site: Call) -> _Change:
             continue
         if position >= carried:
             given[position] = arg
-        elif is_taken_apart:
+        elif is_taken_apart and fields[0]:
             after = dequantised(fields[0][position])
             if after is not None and quantised_type(arg) == after[1]:
                 given[position], results[position] = arg, after[1]
