@@ -372,6 +372,10 @@ class ArtifactRecord:
     tolerated: Annotated[
         tuple[ToleratedRecord, ...], "The passes that changed what the model says within a tolerance, by consent."
     ]
+    hybrid: Annotated[
+        Annotated[str, Constraint(pattern="^litert$")] | None,
+        "As what layers of float32 with weights of integers are computed; null where the weights are dequantised.",
+    ]
     compile: Annotated[
         CompileRecord,
         "How this machine makes the shared library; the Makefile leaves out flags that name its CPU 'native'.",

@@ -97,6 +97,8 @@ def _explain_command(args: argparse.Namespace) -> str:
     for option in ("target", "shape", "state", "constant", "pin", "requantize", "tolerate", "disable_plugin"):
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
+    if args.hybrid is not None:
+        words += ["--hybrid", args.hybrid]
     if args.partition != "eager":
         words += ["--partition", args.partition]
     return shlex.join(words)

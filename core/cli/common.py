@@ -102,6 +102,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         "target; may be repeated",
     )
     parser.add_argument(
+        "--hybrid",
+        metavar="HOW",
+        help="how layers of float32 with weights of integers, as TFLite files have them, are computed: float (the "
+        "default) dequantises the weights, litert quantises the data when the model runs, as LiteRT does",
+    )
+    parser.add_argument(
         "--partition",
         metavar="NAME",
         default="eager",
@@ -214,6 +220,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         pins=_pins(args),
         requantize=_requantize(args, members),
         tolerate=args.tolerate,
+        hybrid=_hybrid(args),
     )
     return members, loaded
 
@@ -232,10 +239,10 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        given = (args.target, args.name, args.shape, args.state, args.constant, args.pin)
-        if any((*given, args.requantize, args.tolerate)):
-            options = "--target, --name, --shape, --constant, --pin, --requantize, --tolerate and --state"
-            hint = f"{options} go with model files"
+        options = ("target", "name", "shape", "constant", "pin", "requantize", "tolerate", "hybrid", "state")
+        if any(getattr(args, option) for option in options):
+            *most, last = (f"--{option}" for option in options)
+            hint = f"{', '.join(most)} and {last} go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)
     try:
@@ -368,6 +375,27 @@ def _requantize(args: argparse.Namespace, members: Members) -> dict[str, str] | 
     # A layer's name may have a = in it, what is said of it has none.
     parts = (text.rpartition("=") if "=" in text else ("*", "=", text) for text in args.requantize)
     return _pairs("requantize", "a layer and how to requantise it", "fixed-point, or LAYER=fixed-point", parts)
+
+
+def _hybrid(args: argparse.Namespace) -> str | None:
+    """How ``--hybrid`` has layers computed; else as the project says, where the model is a TFLite file.
+
+    Raises:
+        UsageError: the project's setting is wrong.
+    """
+    from ..frontends import is_tflite
+    from ..pipeline.hybrid import project_hybrid
+
+    if args.hybrid is not None:
+        return str(args.hybrid)
+    how = project_hybrid()
+    if how is None:
+        return None
+    try:
+        with open_plain(args.model) as file:
+            return how if is_tflite(file.read(8)) else None
+    except (OSError, ValueError):  # which is told of where the model is read
+        return None
 
 
 def _pairs(option: str, what: str, form: str, given: Iterable[tuple[str, str, str]]) -> dict[str, str]:

@@ -128,6 +128,12 @@ def _tolerated(prefix: str, args: argparse.Namespace) -> list[str]:
     return [step.name for step in passes_with_tolerance(members)]
 
 
+def _hybrid(prefix: str, args: argparse.Namespace) -> Iterable[str]:
+    from ..frontends import HYBRID
+
+    return HYBRID
+
+
 def _plugins(prefix: str, args: argparse.Namespace) -> list[str]:
     """Distributions of plugins, and what they serve; imports none."""
     from ..plugins import default_host
@@ -160,6 +166,7 @@ _COMPLETERS: dict[str, Completer] = {
     "pin": _pins,
     "requantize": _requantized,
     "tolerate": _tolerated,
+    "hybrid": _hybrid,
     "plugin": _plugins,
     "disable_plugin": _plugins,
     "partition": _partitioners,

@@ -10,10 +10,10 @@ from ..errors import ModelError, UsageError
 from ..plain_files import open_plain, size_of
 from ..relay.custom import FindImporter, no_importer
 from .fixed import Fixed
-from .model import MAX_FILE_BYTES, ImportedModel
+from .model import HYBRID, MAX_FILE_BYTES, ImportedModel
 from .open_shapes import AskedShape, read_extent
 
-__all__ = ["ImportedModel", "import_model"]
+__all__ = ["HYBRID", "ImportedModel", "import_model", "is_tflite"]
 
 
 def import_model(
@@ -23,6 +23,7 @@ def import_model(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
+    hybrid: str = HYBRID[0],
 ) -> ImportedModel:
     """Import a model file, TFLite or ONNX, told by its content.
 
@@ -35,21 +36,27 @@ def import_model(
         constants: values that inputs are fixed to, which are inputs no more: arrays of their type, or numbers that fill
             them.
         custom: finds importers of operators that are not the core's.
+        hybrid: one of `HYBRID`; but for the first it is for TFLite files only.
 
     Raises:
         UsageError: there is no such file, it cannot be read, what its format needs is not installed, or ``shapes``,
-            ``states`` or ``constants`` do not fit it.
+            ``states``, ``constants`` or ``hybrid`` do not fit it.
         ModelError: the file is empty, too large, malformed, of no known format, or has unsupported operators.
     """
     if isinstance(model, bytes):
-        return _import(model, shapes, states or {}, constants or {}, custom, None)
+        return _import(model, shapes, states or {}, constants or {}, custom, None, hybrid)
     path = Path(model)
     data = _read(path)
     try:
-        return _import(data, shapes, states or {}, constants or {}, custom, path.parent)
+        return _import(data, shapes, states or {}, constants or {}, custom, path.parent, hybrid)
     except ModelError as error:
         where = str(path) if error.where is None else f"{path}: {error.where}"
         raise ModelError(error.what, where=where, hint=error.hint) from error
+
+
+def is_tflite(data: bytes) -> bool:
+    """Whether a file that begins so says of itself that it is a TFLite file."""
+    return data[4:8] == b"TFL3"
 
 
 def _read(path: Path) -> bytes:
@@ -75,13 +82,17 @@ def _import(
     constants: Mapping[str, Fixed],
     custom: FindImporter,
     folder: Path | None,
+    hybrid: str,
 ) -> ImportedModel:
     if not data:
         raise ModelError("the model file is empty")
-    if data[4:8] == b"TFL3":
+    if is_tflite(data):
         from .tflite import from_tflite
 
-        return from_tflite(data, shapes=_fixed_shapes(shapes or {}), states=states, constants=constants, custom=custom)
+        fixed = _fixed_shapes(shapes or {})
+        return from_tflite(data, shapes=fixed, states=states, constants=constants, custom=custom, hybrid=hybrid)
+    if hybrid != HYBRID[0]:
+        raise UsageError(f"hybrid={hybrid!r} is for TFLite files, and this is none", hint="leave it out")
     from .onnx import from_onnx
 
     # ONNX has no mark: protobuf shows what it is by parsing.

@@ -13,7 +13,11 @@ from ..relay.module import IRModule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["MAX_FILE_BYTES", "ImportedModel", "clean_text", "variable_names"]
+__all__ = ["HYBRID", "MAX_FILE_BYTES", "ImportedModel", "clean_text", "variable_names"]
+
+HYBRID = ("float", "litert")
+"""How layers of float32 whose weights are integers are computed: with the weights dequantised, or as LiteRT does, which
+quantises their data when the model runs."""
 
 MAX_FILE_BYTES = 2**31 - 1
 """Of a model file, and of those that it keeps beside it."""

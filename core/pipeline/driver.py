@@ -38,6 +38,7 @@ from ..codegen.names import c_identifier
 from ..errors import ModelError, NoCompilerError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
+from ..frontends.model import HYBRID
 from ..frontends.open_shapes import AskedShape
 from ..frontends.states import keep_states
 from ..frontends.torch import exported_content, is_exported
@@ -55,6 +56,7 @@ from ..version import __version__
 from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
+from .hybrid import check_hybrid
 from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
 from .requantize import Requantize, consent_to
@@ -99,6 +101,7 @@ class LoadedModel:
         simplified: what the front-end folded and dropped, in sentences.
         consent: what accelerators may round otherwise than it says; None for nothing.
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
+        hybrid: how layers of float32 with weights of integers are computed; None where the weights are dequantised.
     """
 
     form: Form
@@ -108,6 +111,7 @@ class LoadedModel:
     simplified: tuple[str, ...] = ()
     consent: Consent | None = None
     tolerate: tuple[str, ...] = ()
+    hybrid: str | None = None
 
 
 @overload
@@ -122,6 +126,7 @@ def build(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -142,6 +147,7 @@ def build(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -161,6 +167,7 @@ def build(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -192,6 +199,9 @@ def build(
             these, ``float`` takes it back. By default all is computed as the model says.
         tolerate: plugins' passes that may change results within the tolerance that they declare, as ``label.pass`` or
             patterns of these. By default none of them is run.
+        hybrid: how layers of float32 with weights of integers, as TFLite files have them, are computed: ``float``
+            dequantises the weights, ``litert`` quantises the data when the model runs, as LiteRT does. By default
+            ``float``.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -204,8 +214,8 @@ def build(
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize`` or
-            ``tolerate`` is wrong.
+        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate`` or
+            ``hybrid`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin, or the partitioner, is at fault.
@@ -230,6 +240,7 @@ def build(
             pins=pins,
             requantize=requantize,
             tolerate=tolerate,
+            hybrid=hybrid,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump)
@@ -247,6 +258,7 @@ def load_model(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
 ) -> LoadedModel:
     """Read a model.
 
@@ -257,10 +269,11 @@ def load_model(
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
         pins, requantize: as for `build`; they need ``members``.
+        hybrid: as for `build`.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants``, ``pins`` or ``requantize`` do not fit the model.
+            ``states``, ``constants``, ``pins``, ``requantize`` or ``hybrid`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -280,7 +293,8 @@ def load_model(
     if constants is not None:
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
-        loaded = _identified(_loaded(model, CustomImporters(members), name, shapes, states or {}, constants or {}))
+        importers, how = CustomImporters(members), check_hybrid(hybrid)
+        loaded = _identified(_loaded(model, importers, name, shapes, states or {}, constants or {}, how))
     if members is None and (pins or requantize or tolerate):
         what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
         raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
@@ -298,6 +312,7 @@ def _loaded(
     shapes: Shapes | None,
     states: Mapping[str, str],
     constants: Mapping[str, Fixed],
+    hybrid: str,
 ) -> LoadedModel:
     content = None if isinstance(model, IRModule) else _proto_content(model)
     path = Path("model") if isinstance(model, IRModule) or content is not None else path_of(model, "a model")
@@ -307,6 +322,9 @@ def _loaded(
         if constants:
             what = "constants were given for a module or a text form"
             raise UsageError(what, hint="give them with the model file that it was made of")
+        if hybrid != HYBRID[0]:
+            what = f"hybrid={hybrid!r} was given for a module or a text form"
+            raise UsageError(what, hint="give it with the TFLite file that it was made of")
         form, fallback = (model, "model") if isinstance(model, IRModule) else (read_dump(path), path.stem)
         if isinstance(form, Program):
             if states:
@@ -317,9 +335,14 @@ def _loaded(
     from ..frontends import import_model
 
     given = path if content is None else content
-    imported = import_model(given, shapes=shapes, states=states, constants=constants, custom=custom)
+    imported = import_model(given, shapes=shapes, states=states, constants=constants, custom=custom, hybrid=hybrid)
     return LoadedModel(
-        imported.module, name or c_identifier(path.stem), imported.notes, imported.constants, imported.simplified
+        imported.module,
+        name or c_identifier(path.stem),
+        imported.notes,
+        imported.constants,
+        imported.simplified,
+        hybrid=None if hybrid == HYBRID[0] else hybrid,
     )
 
 
@@ -466,7 +489,14 @@ def finish_build(
         for one in build.tolerated
     )
     artifact = make_artifact(
-        program, memory, build.members, weights=weights, work=work, consent=consent, tolerated=rows
+        program,
+        memory,
+        build.members,
+        weights=weights,
+        work=work,
+        consent=consent,
+        tolerated=rows,
+        hybrid=loaded.hybrid,
     )
     for member in build.members.all:
         member.plugin.check_installed()
@@ -483,6 +513,7 @@ def make_artifact(
     work: Mapping[int, Work] = MappingProxyType({}),
     consent: RequantizeRecord | None = None,
     tolerated: tuple[ToleratedRecord, ...] = (),
+    hybrid: str | None = None,
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -495,6 +526,7 @@ def make_artifact(
         work: what steps do of the model, by position, where that is known.
         consent: what is rounded otherwise than the model says.
         tolerated: the passes that changed what it says.
+        hybrid: as for `LoadedModel`.
 
     Raises:
         UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
@@ -555,6 +587,7 @@ def make_artifact(
         calls=tuple(call_records(program, devices, own, work)),
         requantize=consent,
         tolerated=tolerated,
+        hybrid=hybrid,
         compile=CompileRecord(
             hosts=hosts,
             libraries=tuple(LibraryRecord(one.name, one.package, tuple(one.symbols)) for one in libraries),

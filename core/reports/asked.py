@@ -52,6 +52,7 @@ def explain(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -59,7 +60,8 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, partition, plugins: as for
+            `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -79,6 +81,7 @@ def explain(
             pins=pins,
             requantize=requantize,
             tolerate=tolerate,
+            hybrid=hybrid,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -94,6 +97,7 @@ def verify(
     pins: Pins | None = None,
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
+    hybrid: str | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -103,7 +107,8 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, partition, plugins: as for
+            `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -137,6 +142,7 @@ def verify(
             pins=pins,
             requantize=requantize,
             tolerate=tolerate,
+            hybrid=hybrid,
         )
         artifact = build_loaded(loaded, members)
         return verify_loaded(

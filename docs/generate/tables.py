@@ -76,8 +76,9 @@ def operators() -> str:
             f"{len(tflite)} operators.\n",
             "Integers of 8 and 16 bits are quantised where something is computed of them, and come out as LiteRT's "
             "reference kernels have them, bit for bit. Weights of `int8`, `uint8` or `int4` beside `float32` are "
-            "dequantised. Of what TFLite Micro has and this table has not, LiteRT has no kernel to compare with: "
-            "`ADD_N`, `CUMSUM` and `DIV` of `int8`, `SUM` of `int16`, an LSTM of `int16`.\n",
+            "dequantised, or, of `int8`, [computed with as LiteRT does](build.md#hybrid-layers). Of what TFLite Micro "
+            "has and this table has not, LiteRT has no kernel to compare with: `ADD_N`, `CUMSUM` and `DIV` of `int8`, "
+            "`SUM` of `int16`, an LSTM of `int16`.\n",
             table(
                 ("operator", "of", "data"),
                 [(code(name), tflite[name], ", ".join(DTYPES_OF.get(name, ()))) for name in sorted(tflite)],

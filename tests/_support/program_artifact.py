@@ -44,6 +44,7 @@ def metadata_of(
         "calls": plain(tuple(call_records(program, known, "c"))),
         "requantize": None,
         "tolerated": [],
+        "hybrid": None,
         "compile": {
             "hosts": [
                 {

@@ -125,6 +125,7 @@ METADATA: dict[str, Any] = {
     "devices": [],
     "requantize": None,
     "tolerated": [],
+    "hybrid": None,
     "calls": [
         {
             "kernel": "scale_mul_0",

@@ -18,7 +18,7 @@ from ...relay.types import TensorType
 from ...relay.visit import children
 from ...tir.form.dtype import is_integer
 from ..fixed import Fixed, check_fixed, fixed_array
-from ..model import ImportedModel, variable_names
+from ..model import HYBRID, ImportedModel, variable_names
 from ..simplified import Simplified
 from ..states import keep_states
 from .along import ALONG
@@ -78,6 +78,7 @@ def from_tflite(
     states: Mapping[str, str] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     custom: FindImporter = no_importer,
+    hybrid: str = HYBRID[0],
 ) -> ImportedModel:
     """Import a TFLite model.
 
@@ -90,6 +91,7 @@ def from_tflite(
         states: as for `keep_states`; the model's variables are its states anyway.
         constants: values that inputs are fixed to, by their names in the file.
         custom: finds importers of operators that are not the core's.
+        hybrid: one of `HYBRID`: how weights of integers beside float32 are computed with.
 
     Raises:
         UsageError: the packages of the extra ``tflite`` are not installed, or ``shapes``, ``states`` or
@@ -100,7 +102,7 @@ def from_tflite(
     names = [graph.tensors[index].name for index in graph.inputs]
     known = {tensor.name for tensor in graph.tensors.values() if tensor.data is not None}
     check_fixed(constants or {}, names, states or {}, known)
-    imported = _Converter(graph, shapes or {}, constants or {}, custom).model()
+    imported = _Converter(graph, shapes or {}, constants or {}, custom, hybrid == HYBRID[1]).model()
     return replace(imported, module=keep_states(imported.module, states or {}))
 
 
@@ -110,13 +112,19 @@ class _Unknown(ModelError):
 
 class _Converter:
     def __init__(
-        self, graph: Graph, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Fixed], custom: FindImporter
+        self,
+        graph: Graph,
+        shapes: Mapping[str, Sequence[int]],
+        constants: Mapping[str, Fixed],
+        custom: FindImporter,
+        hybrid: bool,
     ) -> None:
         self.constants: dict[str, np.ndarray] = {}
         """What inputs were fixed to."""
         self._fixed = constants
         self._graph = graph
         self._custom = custom
+        self._hybrid = hybrid
         self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self._values: dict[int, Expr | None] = {}  # None where something failed before
         self._constants: dict[int, np.ndarray] = {}
@@ -307,7 +315,7 @@ class _Converter:
         outputs = [self._graph.tensors[index] for index in operator.outputs]
         if operator.name == "VAR_HANDLE":
             outputs = []  # it stands for a variable, and has no value
-        layer = Layer(operator, self._graph.tensors, self._value, self._constant)
+        layer = Layer(operator, self._graph.tensors, self._value, self._constant, self._hybrid)
         values: Sequence[Expr | None]
         try:
             values = made = self._results(operator, layer, outputs)

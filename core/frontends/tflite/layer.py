@@ -85,6 +85,7 @@ class Layer:
         tensors: of the graph.
         value_of: the expression of a tensor that is computed or an input; for constants `constant_of` is asked.
         constant_of: the contents of a constant tensor, None for another.
+        hybrid: whether weights of integers beside float32 are computed with as LiteRT does.
     """
 
     def __init__(
@@ -93,7 +94,9 @@ class Layer:
         tensors: Mapping[int, Tensor],
         value_of: Callable[[Tensor], Expr],
         constant_of: Callable[[Tensor], np.ndarray | None],
+        hybrid: bool = False,
     ) -> None:
+        self.hybrid = hybrid
         self.options: Mapping[str, Any] = operator.options
         self.remarks: list[str] = []
         self.kept: dict[int, Expr] = {}
@@ -105,7 +108,8 @@ class Layer:
     def reordered(self, *positions: int) -> Layer:
         """The layer with its operands in another order, of which one that is not there stays absent."""
         inputs = tuple(self._operator.inputs[p] if self.has(p) else -1 for p in positions)
-        made = Layer(replace(self._operator, inputs=inputs), self._tensors, self._value_of, self._constant_of)
+        operator = replace(self._operator, inputs=inputs)
+        made = Layer(operator, self._tensors, self._value_of, self._constant_of, self.hybrid)
         made.remarks, made.kept = self.remarks, self.kept
         return made
 
@@ -200,14 +204,21 @@ class Layer:
         return call("transpose", self.value(position), axes=axes)
 
     def float_weight(self, position: int) -> Expr:
-        """A float operand; one that is stored in int8 or uint8 is dequantised now."""
+        """A float operand; one that is stored in int8 or uint8 is dequantised now, if that is how it is to be."""
         tensor = self.tensor(position)
         if tensor.dtype not in QUANTISED:
             return self.value(position)
-        array = self.constant(position)
+        if self.hybrid:
+            what = f"{tensor.name!r} is {tensor.dtype} beside float32, which is not computed with as LiteRT does"
+            raise ModelError(what, hint="without --hybrid litert it is dequantised")
+        self.remarks.append("integer weights beside float activations were dequantised")
+        return self.dequantised(position)
+
+    def dequantised(self, position: int) -> Expr:
+        """What numbers of int8 or uint8 that are known stand for."""
+        tensor, array = self.tensor(position), self.constant(position)
         if array is None:
             raise ModelError(f"{tensor.name!r} is {tensor.dtype} beside float32, and no constant")
-        self.remarks.append("integer weights beside float activations were dequantised")
         scales, zero_points = quantisations(tensor)
         attrs = {"scale": scales, "zero_point": zero_points, "axis": channel_axis(tensor)}
         real = call("qnn.dequantize", const(array), **attrs)

@@ -9,7 +9,7 @@ what is added up here are int32, which all sums that there may be must fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, Var, call, const
@@ -17,6 +17,7 @@ from ...relay.op import Bounds, FixedPoint
 from ...relay.scaling import fixed_point, prove_fixed_point
 from ...relay.transform.value_range import value_range
 from ...tir.form.dtype import bounds
+from .hybrid import dense_sums, finished, is_hybrid, quantised_rows, scaled_back, weight_scales
 from .layer import QUANTISED, Importer, Layer, channel_axis, quantisation, quantisations
 
 __all__ = [
@@ -159,13 +160,17 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     data = layer.value(0)
     if len(data.shape) != 4 or len(layer.value(1).shape) != 4:
         raise ModelError("its data and weight must have 4 dimensions")
-    weight = _float_permuted(layer, weight_axes) if dtype == "float32" else layer.permuted(1, weight_axes)
+    hybrid = is_hybrid(layer)
+    in_floats = dtype == "float32" and not hybrid
+    weight = _float_permuted(layer, weight_axes) if in_floats else layer.permuted(1, weight_axes)
     height, width, depth, _ = weight.shape
     dilation = (layer.options["dilation_h"], layer.options["dilation_w"])
     groups = data.shape[3] if depthwise else max(1, data.shape[3] // depth)
     attrs = window(layer, data.shape[1:3], (height, width), dilation)
     attrs.update(dilation=dilation, groups=groups)
-    if dtype == "float32":
+    if hybrid:
+        return _hybrid_convolution(layer, data, weight, depthwise, attrs)
+    if in_floats:
         product = call("nn.conv2d", data, weight, **attrs)
         return layer.activated(biased(layer, product, product))
     factors, weight_zero = factors_of(layer, dtype, channel_axis=3 if depthwise else 0)
@@ -173,6 +178,23 @@ def _convolve(layer: Layer, weight_axes: tuple[int, ...], depthwise: bool) -> Ex
     sums = call("qnn.conv2d", data, weight, input_zero_point=zero_point, kernel_zero_point=weight_zero, **attrs)
     scale = fixed_point(factors, "double")
     return requantised(layer, biased(layer, sums, sums), of_15_bits(scale) if dtype == "int16" else scale)
+
+
+def _hybrid_convolution(layer: Layer, data: Expr, weight: Expr, depthwise: bool, attrs: Mapping[str, object]) -> Expr:
+    """Each image is quantised by itself: with a zero point where the weight has a scale per channel."""
+    channels = weight.shape[3]
+    scales = weight_scales(layer, 3, (0, 1, 2)) if depthwise else weight_scales(layer, 0, (1, 2, 3))
+    each = depthwise or len(scales) > 1
+    if depthwise and len(scales) != channels:
+        raise ModelError("its weight has one scale for all channels, of which LiteRT has no kernel")
+    if not depthwise and not each and attrs["groups"] != 1:
+        raise ModelError("it has groups and one scale for all channels, of which LiteRT has no kernel")
+    codes = quantised_rows(data, with_zero_point=each)
+    sums = call("qnn.conv2d", codes.centred, weight, **attrs)
+    own = const(list(scales), "float32")
+    if depthwise:
+        return finished(layer, scaled_back(sums, call("multiply", own, codes.scale)))
+    return finished(layer, scaled_back(sums, *((own, codes.scale) if each else (call("multiply", own, codes.scale),))))
 
 
 def of_15_bits(scale: FixedPoint) -> FixedPoint:
@@ -205,6 +227,10 @@ def _fully_connected(layer: Layer) -> Expr:
         raise ModelError(f"its weight takes {depth} inputs, its data has {data.tensor.size} elements")
     if not layer.options["keep_num_dims"] or data.shape[-1] != depth:
         data = call("reshape", data, newshape=(data.tensor.size // depth, depth))
+    if is_hybrid(layer):
+        rows = call("reshape", data, newshape=(data.tensor.size // depth, depth))
+        made = finished(layer, dense_sums(layer, rows, layer.value(1)))
+        return call("reshape", made, newshape=(*data.shape[:-1], shape[0]))
     if dtype == "float32":
         product = call("nn.dense", data, layer.float_weight(1))
         return layer.activated(biased(layer, product, product))
@@ -240,9 +266,11 @@ def _any(value: Expr) -> Expr:
 def _batch_matmul(layer: Layer) -> Expr:
     if layer.tensor(0).dtype == layer.tensor(1).dtype == layer.output().dtype == "int16":
         return _batch_matmul_int16(layer)
-    dtype = operand_dtypes(layer, bias=3)
+    dtype, hybrid = operand_dtypes(layer, bias=3), is_hybrid(layer)
     lhs = _adjoint(layer, 0, layer.options["adj_x"])
     rhs = _adjoint(layer, 1, layer.options["adj_y"])
+    if hybrid:
+        return _hybrid_matmul(layer, lhs, rhs)
     if dtype == "float32":
         return call("matmul", lhs, rhs)
     (lhs_scale, lhs_zero), (rhs_scale, rhs_zero) = (quantisation(layer.tensor(i)) for i in (0, 1))
@@ -252,6 +280,19 @@ def _batch_matmul(layer: Layer) -> Expr:
     _, zero_point = quantisation(layer.output())
     attrs = {"scale": fixed_point([factor], "double"), "output_zero_point": zero_point, "dtype": dtype}
     return call("qnn.requantize", sums, **attrs)
+
+
+def _hybrid_matmul(layer: Layer, lhs: Expr, rhs: Expr) -> Expr:
+    """Each row of the data is quantised by itself."""
+    rank, swapped = len(rhs.shape), layer.options["adj_y"]
+    scales = weight_scales(layer, rank - 1 - swapped, (rank - 2 + swapped,))
+    if len(scales) != 1:
+        raise ModelError(f"its weight has {len(scales)} scales, of which LiteRT has no kernel")
+    rows = call("reshape", lhs, newshape=(lhs.tensor.size // lhs.shape[-1], lhs.shape[-1]))
+    codes = quantised_rows(rows, with_zero_point=layer.options["asymmetric"])
+    sums = call("qnn.matmul", call("reshape", codes.centred, newshape=lhs.shape), rhs)
+    scale = call("multiply", codes.scale, const(scales[0], "float32"))
+    return scaled_back(sums, call("reshape", scale, newshape=(*lhs.shape[:-1], 1)))
 
 
 def _batch_matmul_int16(layer: Layer) -> Expr:
@@ -288,7 +329,8 @@ def _adjoint(layer: Layer, position: int, swap: bool) -> Expr:
     rank = len(layer.value(position).shape)
     if rank < 2:
         raise ModelError(f"operand {position} has {rank} dimensions")
-    value = layer.float_weight(position) if layer.output().dtype == "float32" else layer.value(position)
+    in_floats = layer.output().dtype == "float32" and not (position == 1 and is_hybrid(layer))
+    value = layer.float_weight(position) if in_floats else layer.value(position)
     axes = (*range(rank - 2), rank - 1, rank - 2)
     return call("transpose", value, axes=axes) if swap else value
 

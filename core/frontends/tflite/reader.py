@@ -120,6 +120,7 @@ class Graph:
 
 
 _ACTIVATION = {"activation": "FusedActivationFunction"}
+_DYNAMIC = {"asymmetric": "AsymmetricQuantizeInputs"}
 _WINDOW = {**_ACTIVATION, "padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW"}
 _WINDOW_OF_TRANSPOSED = {"padding": "Padding", "stride_h": "StrideH", "stride_w": "StrideW", **_ACTIVATION}
 _DILATION = {"dilation_h": "DilationHFactor", "dilation_w": "DilationWFactor"}
@@ -129,7 +130,7 @@ _REDUCER = {"keep_dims": "KeepDims"}
 OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "ADD": ("AddOptions", _ACTIVATION),
     "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
-    "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY"}),
+    "BATCH_MATMUL": ("BatchMatMulOptions", {"adj_x": "AdjX", "adj_y": "AdjY", **_DYNAMIC}),
     "CALL": ("CallOptions", {"graph": "Subgraph"}),
     "CALL_ONCE": ("CallOnceOptions", {"init_subgraph": "InitSubgraphIndex"}),
     "CONCATENATION": ("ConcatenationOptions", {**_ACTIVATION, "axis": "Axis"}),
@@ -140,7 +141,7 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "DIV": ("DivOptions", _ACTIVATION),
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",
-        {**_ACTIVATION, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
+        {**_ACTIVATION, **_DYNAMIC, "weights_format": "WeightsFormat", "keep_num_dims": "KeepNumDims"},
     ),
     "GATHER": ("GatherOptions", {"axis": "Axis", "batch_dims": "BatchDims"}),
     "GELU": ("GeluOptions", {"approximate": "Approximate"}),
@@ -181,13 +182,13 @@ OPTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "offset": "Offset",
         },
     ),
-    "SVDF": ("SVDFOptions", {"rank": "Rank", **_ACTIVATION}),
+    "SVDF": ("SVDFOptions", {"rank": "Rank", **_ACTIVATION, **_DYNAMIC}),
     "SUB": ("SubOptions", _ACTIVATION),
     "SUM": ("ReducerOptions", _REDUCER),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW_OF_TRANSPOSED),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (
         "UnidirectionalSequenceLSTMOptions",
-        {**_ACTIVATION, "cell_clip": "CellClip", "proj_clip": "ProjClip", "time_major": "TimeMajor"},
+        {**_ACTIVATION, **_DYNAMIC, "cell_clip": "CellClip", "proj_clip": "ProjClip", "time_major": "TimeMajor"},
     ),
     "UNPACK": ("UnpackOptions", {"axis": "Axis"}),
     "VAR_HANDLE": ("VarHandleOptions", {"container": "Container", "shared_name": "SharedName"}),

@@ -11,6 +11,7 @@ from ...relay.expr import Constant, Expr, TupleGetItem, call, const
 from ...relay.op import FixedPoint
 from ...relay.ops.int16_curves import near_log2
 from ...relay.scaling import fixed_point
+from .hybrid import dense_sums, is_hybrid
 from .layer import Importer, Layer, quantisation
 
 __all__ = ["RECURRENT"]
@@ -42,9 +43,13 @@ def _svdf(layer: Layer) -> Expr:
     dtype = layer.tensor(0).dtype
     if dtype not in ("float32", "int8") or layer.output().dtype != dtype:
         raise ModelError(f"it turns {dtype} into {layer.output().dtype}", hint="supported: float32, int8")
-    in_floats = dtype == "float32"
+    in_floats, hybrid = dtype == "float32", is_hybrid(layer)
     data = layer.value(0)
-    feature, time = (layer.float_weight(i) if in_floats else layer.value(i) for i in (1, 2))
+    if hybrid:
+        # The state is of floats, and so is what becomes of it.
+        feature, time = layer.value(1), layer.dequantised(2)
+    else:
+        feature, time = (layer.float_weight(i) if in_floats else layer.value(i) for i in (1, 2))
     rank = layer.options["rank"]
     if len(data.shape) != 2 or len(feature.shape) != 2 or len(time.shape) != 2:
         raise ModelError("its data and weights must have 2 dimensions")
@@ -52,10 +57,13 @@ def _svdf(layer: Layer) -> Expr:
     if rank < 1 or filters % rank:
         raise ModelError(f"its rank {rank} does not divide its {filters} filters")
     units = filters // rank
-    _expect("weight of features", feature, (filters, data.shape[1]), dtype)
+    _expect("weight of features", feature, (filters, data.shape[1]), "int8" if hybrid else dtype)
     _expect("weight of time", time, (filters, memory), "float32" if in_floats else "int16")
     state = _fits("state", given.value(3), (batch, filters, memory), "float32" if in_floats else "int16")
-    made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature)
+    if hybrid:
+        made = dense_sums(layer, data, feature)
+    else:
+        made = call("nn.dense", data, feature) if in_floats else _features(layer, data, feature)
     made = call("reshape", made, newshape=(batch, filters, 1))
     if memory > 1:
         later = call("strided_slice", state, begin=(0, 0, 1), end=(batch, filters, memory), strides=(1, 1, 1))
