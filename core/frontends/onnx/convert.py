@@ -32,6 +32,7 @@ from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .control import branches, loop, scan_loop
 from .custom import convert_custom
+from .determinants import DETERMINANTS
 from .einsum import EINSUM
 from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
 from .fourier import FOURIER
@@ -71,6 +72,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **ARITH,
     **COMPOSED,
     **EINSUM,
+    **DETERMINANTS,
     **FOURIER,
     **FRAMING,
     **INTEGERS,

@@ -36,8 +36,9 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
         data: [..., extent, ..., 1 or 2], floats.
         axis: along which it goes.
         length: of the transform: what is missing is zeros, what is too much is left out. None for the extent.
-        inverse: whether it is the inverse one, which divides by the length, and gives real numbers.
-        onesided: whether the second half of the frequencies is left out: of the result, or of the inverse one's data.
+        inverse: whether it is the inverse one, which divides by the length.
+        onesided: whether the second half of the frequencies is left out: of the result, or of the inverse one's data,
+            which then gives real numbers.
     """
     import numpy as np
 
@@ -48,14 +49,13 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
     if axis == rank - 1:
         raise ModelError(f"it goes along axis {axis}, that of real and imaginary parts")
     extent = data.shape[axis]
-    if inverse and not onesided:
-        raise ModelError("it is an inverse transform that gives pairs of numbers; real ones are supported")
-    if inverse and parts != 2:
+    real = inverse and onesided
+    if real and parts != 2:
         raise ModelError("it makes real numbers of what are no pairs")
-    count = length if length is not None else 2 * (extent - 1) if inverse else extent
-    used = min(extent, count // 2 + 1 if inverse else count)
+    count = length if length is not None else 2 * (extent - 1) if real else extent
+    used = min(extent, count // 2 + 1 if real else count)
     bins = count // 2 + 1 if onesided and not inverse else count
-    made = 1 if inverse else 2
+    made = 1 if real else 2
     if count < 1 or bins * made * used * parts > MAX_ELEMENTS:
         raise ModelError(f"it is a transform of {count} elements, which is none, or too large")
     c.reserve(2, bins, made, used, parts)
@@ -63,9 +63,11 @@ def _transformed(c: Context, data: Expr, axis: int, length: int | None, inverse:
     angle = (2 if inverse else -2) * math.pi * turns / count
     cos, sin = np.cos(angle), np.sin(angle)
     matrix = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)[:, :made, :, :parts]
-    if inverse:  # each frequency but the first and the middle one stands for two
+    if inverse:
+        matrix = matrix / count
+    if real:  # each frequency but the first and the middle one stands for two
         twice = np.where((np.arange(used) == 0) | (2 * np.arange(used) == count), 1.0, 2.0)
-        matrix = matrix * twice[:, None] / count
+        matrix = matrix * twice[:, None]
     order = [d for d in range(rank - 1) if d != axis]
     last = c.permute(data, (*order, axis, rank - 1))
     outer = last.shape[:-2]

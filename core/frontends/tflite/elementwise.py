@@ -7,13 +7,13 @@ from ...relay.expr import Call, Expr, call, const
 from ...relay.op import get_op
 from ...tir.form.dtype import is_integer
 from .layer import Importer, Layer, quantisation
+from .quotients import quotient_of_uint8
 
 __all__ = ["ELEMENTWISE", "named", "operands"]
 
 _NAMES = {
     "CEIL": "ceil",
     "COS": "cos",
-    "DIV": "divide",
     "FLOOR": "floor",
     "FLOOR_MOD": "floor_mod",
     "LOGICAL_AND": "logical_and",
@@ -59,6 +59,13 @@ def _square(layer: Layer) -> Call:
     return call("multiply", *operands(layer, 1) * 2)
 
 
+def _divide(layer: Layer) -> Expr:
+    tensors = layer.tensor(0), layer.tensor(1), layer.output()
+    if all(tensor.dtype == "uint8" and tensor.quantisation is not None for tensor in tensors):
+        return quotient_of_uint8(layer)
+    return layer.activated(call("divide", *operands(layer, 2)))
+
+
 def _floor_div(layer: Layer) -> Call:
     a, b = operands(layer, 2)
     if not is_integer(a.dtype):
@@ -81,6 +88,7 @@ def _sum_of_several(layer: Layer) -> Expr:
 ELEMENTWISE: dict[str, Importer] = {
     **{name: named(op) for name, op in _NAMES.items()},
     "ADD_N": _sum_of_several,
+    "DIV": _divide,
     "FLOOR_DIV": _floor_div,
     "NEG": _negative,
     "SQUARE": _square,

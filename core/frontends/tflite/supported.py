@@ -19,7 +19,7 @@ DTYPES_OF: dict[str, tuple[str, ...]] = {
     **_each("COS FLOOR CEIL ROUND SIN SQUARE POW L2_POOL_2D", *_F),
     **_each("ADD SUB MUL MAXIMUM MINIMUM", *_F, *_CODES, *_WHOLE),
     **_each("ADD_N", *_F, *_WHOLE),
-    **_each("DIV", *_F, *_WHOLE),
+    **_each("DIV", *_F, "uint8", *_WHOLE),
     **_each("FLOOR_DIV FLOOR_MOD", *_F, "int8", "int16", *_WHOLE),
     **_each("NEG", *_F, "int8", "int16", *_WHOLE),
     **_each("ABS", *_F, "int8", "int16", "int32"),
