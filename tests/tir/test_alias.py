@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from uma.tir import Buffer, Expr, For, Load, Param, Stmt, Store, Var, const, seq
+from uma.tir import Bin, Buffer, Expr, For, Load, Param, Stmt, Store, Var, const, seq
 from uma.tir.proofs.alias import may_alias
 
 X, Y, T = Buffer("x", (4096,), "int8"), Buffer("y", (4096,), "int8"), Buffer("t", (1,), "int8", "local")
@@ -67,6 +67,16 @@ def test_a_tail_that_reads_behind_what_was_written() -> None:
     assert found(4, 11, row) and is_safe(4, 11, row)
     assert not found(4, 10, row)
     assert not found(4, 11, [*row[:2], (False, (3,), (1,), 8), row[3]])
+
+
+def test_a_loop_over_two_dimensions_is_seen_through() -> None:
+    x, y = (Buffer(name, (5, 7), "int8") for name in ("x", "y"))
+    i, size = Var("i"), const(7)
+    at = (Bin("floordiv", i, size), Bin("floormod", i, size))
+    params = (Param(x, "input"), Param(y, "output"))
+    assert may_alias(params, For(i, const(35), Store(y, at, Load(x, at)))) == (("y", "x"),)
+    other = (at[0], Bin("floormod", i, const(5)))
+    assert may_alias(params, For(i, const(35), Store(y, at, Load(x, other)))) == ()
 
 
 def random_accesses(rng: random.Random) -> tuple[int, int, list[Access]]:

@@ -8,9 +8,9 @@ from itertools import takewhile
 from math import gcd
 
 from ..form.fields import Access, accesses
-from ..form.nodes import Buffer, Copy, Exec, For, Param, Stmt, Var
+from ..form.nodes import Bin, Buffer, Copy, Exec, For, Imm, Param, Stmt, Var
 from ..form.visit import bodies, operands, walk
-from .affine import Affine, flat_index
+from .affine import Affine, affine, flat_index
 from .bounds import Bounds, Interval
 
 __all__ = ["may_alias", "reach"]
@@ -50,18 +50,32 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
 def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], found: list[_Access]) -> None:
     """Appends the accesses of ``stmt``, in the order of its text."""
     loads = [use for expr in operands(stmt) for part in walk(expr) for use in accesses(part)]
-    found += [_Access(use.buffer, flat_index(use.buffer, use.start), loops, False) for use in loads]
+    found += [_Access(use.buffer, _flat(use), loops, False) for use in loads]
     # What a statement itself reads counts as read after what it writes: it does both in its own order.
     for writes in (True, False):
         for use in accesses(stmt):
             if use.writes if writes else use.reads:
-                index, far = flat_index(use.buffer, use.start), reach(use, Bounds(ranges))
+                index, far = _flat(use), reach(use, Bounds(ranges))
                 found.append(_Access(use.buffer, index, loops, writes, far))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
     for inner in bodies(stmt):
         _collect(inner, loops, ranges, found)
+
+
+def _flat(use: Access) -> Affine:
+    """The first element of a use. What loops over several dimensions at once, ``i // 5`` and ``i % 5``, is ``i`` again
+    where these lie side by side."""
+    index = flat_index(use.buffer, use.start)
+    for term, factor in index.terms.items():
+        if isinstance(term, Bin) and term.op == "floordiv" and isinstance(term.b, Imm):
+            rest, size = Bin("floormod", term.a, term.b), int(term.b.value)
+            if index.terms.get(rest, 0) * size == factor:
+                kept = {other: f for other, f in index.terms.items() if other not in (term, rest)}
+                joined = affine(term.a).scaled(factor // size)
+                index = Affine(kept, index.constant) + joined
+    return index
 
 
 def reach(use: Access, known: Bounds) -> int:

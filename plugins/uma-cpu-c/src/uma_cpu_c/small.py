@@ -7,10 +7,12 @@ the weights, known at build time, are multiplied with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from uma.hookspecs import Fusion, Scheduled
+from uma.relay import TensorType
 from uma.tir import Var
 
 from .products import Operand, Product, product_of
@@ -106,6 +108,7 @@ def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Sche
         pixels, pixel = s.split(outer.pop(), tile.pixels, tail="peel")
         inner = [pixel, channel]
         s.reorder(*outer, pixels, at, *inner)
+        _in_place(nest, fusion, product, pixels)
     _borders(nest, product, outer)
     start = s.decompose_reduction(nest.product, inner[0])
     s.reorder(*reduction, *inner)
@@ -115,6 +118,17 @@ def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Sche
         for loop in s.loops(label)[-len(inner) :]:
             s.unroll(loop)
     return nest.scheduled()
+
+
+def _in_place(nest: Nest, fusion: Fusion, product: Product, pixels: Var) -> None:
+    """The pixels of a tile, copied where the result can take the place of the data then, which costs little."""
+    s, result = nest.schedule, fusion.function.body.type
+    data = [one for one in s.block(nest.product).reads if one in nest.kernel.func.buffers("input")]
+    if len(data) != 1 or product.stages or not isinstance(result, TensorType):
+        return
+    alone = math.prod(product.taps) * math.prod(product.shape[:-1]) == data[0].size
+    if alone and (result.size, result.dtype) == (data[0].size, data[0].dtype):
+        s.set_scope(s.cache_read(nest.product, data[0], "local", at=pixels), "global")
 
 
 def _borders(nest: Nest, product: Product, outer: list[Var]) -> None:

@@ -15,6 +15,7 @@ from .features import features_of
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
 from .small import core_of, small_products
+from .small_planes import small_planes
 from .tiles import choose
 from .units import Unit, unit_of
 from .windows import windows
@@ -62,7 +63,8 @@ def strategies_of(target: Target) -> list[Strategy]:
     features = features_of(target)
     core = core_of(features)
     if core is not None and target.get_attr("opt") != "0":
-        return [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
+        planes = Strategy("qnn.conv2d", lambda fusion, _: small_planes(fusion, core))
+        return [planes, *(Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS)]
     unit = unit_of(str(target.get_attr("mcpu")), features)
     if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
         return []
