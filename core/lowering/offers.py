@@ -20,7 +20,7 @@ from ..relay.transform.layout import reshape
 from ..relay.types import TensorType, TupleType, Type, tensor_type
 from ..target.kind import shown
 from ..tir import te
-from ..tir.form.extents import OpenExtentError, Symbol
+from ..tir.form.extents import OpenExtentError, Symbol, symbols_of
 from ..tir.form.nodes import Param, PrimFunc
 from ..tir.form.verify import verify
 from ..tir.proofs.lanes import register_faults
@@ -80,7 +80,8 @@ def own_loops(fusion: Fusion) -> Loops | None:
     call = fusion.calls[0] if len(fusion.calls) == 1 else None
     if call is None or not isinstance(call.op, Op) or call.op.loops is None or fusion.function.body is not call:
         return None
-    if is_open(call):
+    symbols = symbols_of(dim for arg in call.args for dim in arg.tensor.shape)
+    if symbols and not call.op.open_loops:
         raise OpenExtentError(f"{call.op.name} takes no open extents yet")
     func = call.op.loops(call.attrs, call.type, *(arg.tensor for arg in call.args))
     count = len(call.args)
@@ -98,7 +99,8 @@ def own_loops(fusion: Fusion) -> Loops | None:
             assert isinstance(arg, Var)
             inputs.append(param)
             operands.append(arg)
-    return Loops(replace(func, params=(*inputs, *func.params[count:], *constants)), tuple(operands), tuple(known))
+    made = replace(func, params=(*inputs, *func.params[count:], *constants))
+    return Loops(made, tuple(operands), tuple(known), symbols)
 
 
 def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Loops | None:

@@ -347,6 +347,8 @@ class Op:
         loops: ``loops(attrs, out, *types)`` gives them where elements depend on one another, from step to step: a
             function of the loop form with an input for each argument and an output for each tensor of the result. Such
             an op is a kernel of its own.
+        open_loops: whether ``loops`` takes types with open extents: the symbols of these, by name, are further inputs
+            behind those of the arguments, int32 (1,) each; buffers have the largest extents.
         kind: see `Kind`.
         value_range: ``value_range(attrs, out, types, *bounds)`` gives the `Bounds` of an integer result from the types
             of the inputs and their bounds (None for one that is no integer tensor), as if nothing overflowed; None
@@ -364,6 +366,7 @@ class Op:
     compute: Callable[..., Tensor | tuple[Tensor, ...]] | None
     kind: Kind
     loops: Callable[..., PrimFunc] | None = None
+    open_loops: bool = False
     attrs: tuple[Attr, ...] = ()
     value_range: Callable[..., Bounds | None] | None = None
     macs: Callable[..., Dim] | None = None

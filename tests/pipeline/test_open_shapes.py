@@ -20,9 +20,11 @@ from uma.lowering.loops import simplify_all
 from uma.program import Program, print_program
 from uma.program.text import parse_program
 from uma.relay import print_module
+from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call, Function, GlobalVar, If, Var, call
 from uma.relay.module import IRModule, Spans
 from uma.relay.types import TensorType
+from uma.relay.valued import with_extents
 from uma.tir.form.extents import Extent, Symbol
 
 TOLERANCE = 1e-5
@@ -198,6 +200,49 @@ def test_an_op_whose_loops_know_the_extent_is_refused_by_its_layer() -> None:
         uma.build(model, "c", shapes={"n": "1..4"})
     assert "argmax takes no open extents yet" in caught.value.what
     assert caught.value.where == "cell"
+
+
+@pytest.mark.parametrize("op", ["LSTM", *(pytest.param(op, marks=pytest.mark.soak) for op in ("GRU", "RNN"))])
+def test_a_recurrent_layer_of_as_many_steps_as_a_run_has(op: str) -> None:
+    """Both directions, behind a layer whose extent is twice that of the input."""
+    rows, rng = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], np.random.default_rng(3)
+    b = OnnxBuilder()
+    x = b.input("x", ("n", 2, 3))
+    twice = b.node("Concat", x, b.node("Tanh", x), axis=0)
+    shapes = ((2, rows * 5, 3), (2, rows * 5, 5))
+    weights = [b.constant(rng.uniform(-1, 1, shape).astype(np.float32)) for shape in shapes]
+    b.node(op, twice, *weights, outputs=["y", "last"], hidden_size=5, direction="bidirectional", name="cell")
+    model = onnx.load_from_string(b.model("y", "last").SerializeToString())
+    artifact = uma.build(model, "c", shapes={"n": "1..6"})
+    for n in (6, 1, 4):
+        agrees(artifact, model, {"x": rng.uniform(-1, 1, (n, 2, 3)).astype(np.float32)})
+    assert uma.verify(model, "c", shapes={"n": "1..6"}).ok
+
+
+def test_lengths_beyond_an_open_number_of_steps_are_that() -> None:
+    """As the reference has it, which knows no more steps than there are."""
+    n = Extent.of(Symbol("n", 1, 4))
+    types = {"g": ((n, 1, 2), "float32"), "w": ((2, 2), "float32"), "h": ((1, 2), "float32"), "k": ((1,), "int32")}
+    g, w, h, k = (Var(name, TensorType(*type_)) for name, type_ in types.items())
+    made = call("nn.rnn", g, w, h, k, reverse=True)
+    module = IRModule.of({"main": Function([g, w, h, k, Var("n", TensorType((1,), "int32"))], made)})
+    artifact = uma.build(module, "c")
+    rng = np.random.default_rng(0)
+    for steps in (1, 3):
+        arrays = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((steps, 1, 2), (2, 2), (1, 2))]
+        given = dict(zip("gwhk", [*arrays, np.array([9], np.int32)], strict=True))
+        expected = evaluate(with_extents(module, {"n": steps}), given | {"n": np.array([steps], np.int32)})
+        for got, wanted in zip(artifact.run(given).values(), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_recurrent_layer_of_an_open_batch_is_refused_by_its_layer() -> None:
+    b = OnnxBuilder()
+    weights = [b.constant(np.ones(shape, np.float32)) for shape in ((1, 1, 3), (1, 1, 1))]
+    y = b.node("RNN", b.input("x", (2, "n", 3)), *weights, hidden_size=1, name="cell")
+    model = onnx.load_from_string(b.model(y).SerializeToString())
+    with pytest.raises(ModelError, match="cell"):
+        uma.build(model, "c", shapes={"n": "1..4"})
 
 
 def test_a_branch_with_open_extents_is_refused_by_its_layer() -> None:

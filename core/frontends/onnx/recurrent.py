@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import ModelError
 from ...relay.expr import Constant, Expr
 from ...relay.ops.recurrent import ACTIVATIONS
+from ...tir.form.extents import bounds_of
 from .context import Context, Converter, Value, is_constant
 
 __all__ = ["RECURRENT"]
@@ -129,7 +130,7 @@ def _one_way(
         extra.append(c.reshape(given(7), (3, units)))
     total = c.call("add", own, other)
     inputs = c.reshape(c.call("add", product, total), (time, batch, gates * units))
-    lengths = c.cast(c.expr(4), "int32") if c.has(4) else c.constant(np.full(batch, time, np.int32))
+    lengths = c.cast(c.expr(4), "int32") if c.has(4) else c.constant(np.full(batch, bounds_of(time)[1], np.int32))
     made = c.call(
         layer.op,
         inputs,

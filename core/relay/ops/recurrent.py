@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
+from ...tir.form.extents import Dim, Extent, OpenExtentError, bound, symbols_of
 from ...tir.form.nodes import (
     Alloc,
     Bind,
@@ -33,6 +34,7 @@ from ...tir.form.nodes import (
     minimum,
     seq,
 )
+from ...tir.form.visit import substitute
 from ..op import Attr, Attrs, Boolean, Choice, Op, Real, register_op
 from ..types import TensorType, TupleType
 from .activation import sigmoid, stable_sigmoid
@@ -189,9 +191,10 @@ def _infer(count: int, others: Mapping[int, tuple[int, ...]], states: Sequence[i
     return infer
 
 
-def _macs(count: int) -> Callable[..., int]:
-    def macs(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> int:
-        return int(gates.size * (gates.shape[2] // count))
+def _macs(count: int) -> Callable[..., Dim]:
+    def macs(attrs: Attrs, out: TupleType, gates: TensorType, *others: TensorType) -> Dim:
+        made: Dim = gates.size * (gates.shape[2] // count)
+        return made
 
     return macs
 
@@ -265,12 +268,21 @@ def _lstm_reference(attrs: Attrs, *arrays: np.ndarray) -> tuple[np.ndarray, ...]
 
 
 class _Loops:
-    """The kernel of a layer: parameters, and the loops over the batch and over time around one step."""
+    """The kernel of a layer: parameters, and the loops over the batch and over time around one step.
+
+    How many steps there are may be open: then the symbols of that are inputs behind the others, in order.
+
+    Raises:
+        OpenExtentError: another extent is open.
+    """
 
     def __init__(self, attrs: Attrs, out: TupleType, types: Sequence[TensorType], count: int) -> None:
         self.attrs = attrs
-        self.inputs = [Buffer(f"x{i}", type_.shape, type_.dtype) for i, type_ in enumerate(types)]
-        self.outputs = [Buffer(f"y{i}", field.shape, field.dtype) for i, field in enumerate(out.fields)]
+        if symbols_of([*types[0].shape[1:], *(dim for type_ in types[1:] for dim in type_.shape)]):
+            raise OpenExtentError("of a recurrent layer nothing but the number of steps can be open")
+        self.steps = types[0].shape[0]
+        self.inputs = [Buffer(f"x{i}", bound(type_.shape), type_.dtype) for i, type_ in enumerate(types)]
+        self.outputs = [Buffer(f"y{i}", bound(field.shape), field.dtype) for i, field in enumerate(out.fields)]
         self.time, self.batch, self.units = self.outputs[0].shape
         self.gates = Buffer("g", (count * self.units,), types[0].dtype, "local", 64)
         self.count = count
@@ -314,15 +326,25 @@ class _Loops:
         # (Limits are for the proof that no index leaves the data.)
         turn = maximum(length - 1 - t, 0) if self.attrs.reverse else t
         run = If(t < length, Bind(place, turn, seq(taken, step, given)))
+        symbols = {symbol: Var(f"n{i}") for i, symbol in enumerate(symbols_of([self.steps]))}
+        most: Expr = const(self.time)
+        if isinstance(self.steps, Extent):
+            most = minimum(substitute(self.steps.expression("int32"), dict(symbols.items())), self.time)
         # All of the output is written before it is known how much of it is steps.
         zero = Imm(0.0, y.dtype)
         clear = self.over(self.time, lambda i: self.over(self.units, lambda j: Store(y, (i, b, j), zero)))
-        known = minimum(maximum(lengths[b], 0), self.time)
-        body: Stmt = Bind(length, known, For(t, const(self.time), run))
+        known = minimum(maximum(lengths[b], 0), most)
+        body: Stmt = Bind(length, known, For(t, most, run))
         whole: Stmt = For(b, const(self.batch), seq(begin, clear, body))
         for buffer in (self.gates, *scratch):
             whole = Alloc(buffer, whole)
-        params = [*(Param(x, "input") for x in self.inputs), *(Param(y, "output") for y in self.outputs)]
+        extents: list[Buffer] = []
+        for symbol, var in symbols.items():
+            # Whoever calls it has checked the extent. Clamped, all is proven whatever it was given.
+            extents.append(Buffer(f"{var.name}_given", (1,), "int32"))
+            whole = Bind(var, maximum(minimum(extents[-1][0], symbol.high), symbol.low), whole)
+        inputs = (Param(x, "input") for x in (*self.inputs, *extents))
+        params = [*inputs, *(Param(y, "output") for y in self.outputs)]
         return PrimFunc(tuple(params), whole)
 
 
@@ -408,6 +430,7 @@ def _declare(
             reference=reference,
             compute=None,
             loops=loops,
+            open_loops=True,
             kind="opaque",
             macs=_macs(count),
         )
