@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
 from .common import add_output_arguments, add_plugin_arguments, plugin_host, target_text
+from .forms import forms_of_kind, forms_of_target, kind_forms_record, target_forms_record
 from .output import Output
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def _describe(name: str, host: PluginHost, out: Output) -> int:
         out.line(f"where no host is given, {found.default_host} is added")
     if found.canonicalise is not None:
         out.line("some attributes follow from others: uma targets --explain STRING shows what follows")
+    for line in forms_of_kind(found):
+        out.line(line)
     out.result({"kind": _as_json(found)})
     return 0
 
@@ -106,6 +109,7 @@ def _list(host: PluginHost, out: Output) -> int:
 
 
 def _explain(text: str, host: PluginHost, out: Output) -> int:
+    from ..lowering.members import Member
     from ..target import read_targets
     from ..target.config import CompilationConfig
 
@@ -123,10 +127,13 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
     targets = [one for _, one in members]
     rows = []
     out.line(str(canonical))
+    forms: list[str] = []
     for position, (role, target) in enumerate(members):
+        member = Member(target.name, target, host.plugin_for(target.kind.name))
+        forms += [f"{target.name}: {line}" for line in forms_of_target(member)]
         fields = list(_values(target))
         more = [other.name for other in targets if _refines(target, other)]
-        rows.append(_explained(role, target, fields, more))
+        rows.append({**_explained(role, target, fields, more), **target_forms_record(member)})
         table = {f"-{name}": "not given" if value is None else f"{_shown(value)} ({o})" for name, value, o in fields}
         if len(members) == 1:
             out.table(table)
@@ -137,6 +144,8 @@ def _explain(text: str, host: PluginHost, out: Output) -> int:
         width = max(map(len, table), default=0)
         for name, value in table.items():
             out.line(f"{' ' if last else '│'}    {name:<{width}}  {value}")
+    for line in forms:
+        out.line(line)
     for note in notes:
         out.line(f"note: {note}")
     record = {"target": str(canonical), "kind": canonical.kind.name, "json": canonical.to_json(), "notes": notes}
@@ -207,6 +216,7 @@ def _as_json(kind: TargetKind) -> dict[str, Any]:
         "is_host": kind.is_host,
         "default_host": kind.default_host,
         "derives": kind.canonicalise is not None,
+        **kind_forms_record(kind),
         "attributes": [_attribute_as_json(attribute) for attribute in kind.attributes],
         "common": [_attribute_as_json(attribute) for attribute in kind.common],
     }

@@ -20,7 +20,7 @@ from uma.cli import main
 from uma.pipeline import STAGES
 from uma.plugins import PluginEntry, PluginHost
 from uma.runtime.tensors import random_array
-from uma.target import Alias, Attribute, ListOf, MapOf, Target, read_target
+from uma.target import Alias, Attribute, FixedPointForm, ListOf, MapOf, QuantisedForm, Target, read_target
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,6 +331,42 @@ class TestTargets:
         record = uma("targets", "--explain", "c", "--json").json
         assert record["target"] == record["kind"] == "c"
         assert {"name": "opt", "value": "3", "given": False, "origin": "default"} in record["attributes"]
+
+    def test_forms(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
+        bits = Attribute("bits", int, default=6, help="bits")
+        kinds = [
+            accelerator("npu", quantised=QuantisedForm("power-of-two", symmetric=True, weight_scale=0.5)),
+            accelerator("dsp", fixed_point=FixedPointForm("up", 16, (-8, 0), additions=True, averages=True)),
+            accelerator(
+                "apu",
+                bits,
+                quantised=lambda target: QuantisedForm(per_channel=False, weight_bits=target.get_attr("bits")),
+                fixed_point=lambda target: None if target.get_attr("bits") == 6 else FixedPointForm("even"),
+            ),
+        ]
+        entries = [*entry_of(HOST), *(entry for kind in kinds for entry in entry_of(kind))]
+        monkeypatch.setattr("uma.plugins.default_host", lambda: PluginHost(lambda: entries))
+        made, offered = "uma quantize makes models for it with", "with --requantize fixed-point it is offered"
+        said = f"{made} scales that are powers of two, zero points of 0, a scale for each channel of weights, "
+        said += "8 bits of activations, 8 of weights, 32 of biases, the scale 0.5 for weights"
+        assert uma("targets", "npu").out.splitlines()[-1] == said
+        fixed = "multipliers of 16 bits, shifts of -8 to 0, rounding up, additions, averages"
+        assert uma("targets", "dsp").out.splitlines()[-1] == f"{offered} {fixed}"
+        follows = "what its attributes decide: uma targets --explain STRING shows it"
+        assert uma("targets", "apu").out.splitlines()[-2:] == [f"{made} {follows}", f"{offered} {follows}"]
+        lines = uma("targets", "--explain", "plain -accelerators='apu -bits=4'").out.splitlines()
+        assert lines[-2:] == [
+            f"apu: {made} any scales, any zero points, one scale for all weights, 8 bits of activations, 4 of weights, "
+            "32 of biases",
+            f"apu: {offered} multipliers of 31 bits, shifts of -31 to 30, rounding even",
+        ]
+        assert f"apu: {offered} nothing" in uma("targets", "--explain", "plain -accelerators=apu").out
+        records = {kind["name"]: kind for kind in uma("targets", "--json").json["kinds"]}
+        assert (records["npu"]["quantised"]["weight_scale"], records["npu"]["fixed_point"]) == (0.5, None)
+        assert (records["dsp"]["quantised"], records["dsp"]["fixed_point"]["shifts"]) == (None, [-8, 0])
+        assert (records["apu"]["quantised"], records["apu"]["fixed_point"]) == ("by attributes", "by attributes")
+        row = uma("targets", "--explain", "plain -accelerators=apu", "--json").json["targets"][1]
+        assert (row["quantised"]["weight_bits"], row["fixed_point"]) == (6, None)
 
     def test_explain_a_composite(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         host = PluginHost(lambda: entries)
