@@ -18,6 +18,7 @@ def random_inputs(
     given: Mapping[str, np.ndarray] | None = None,
     *,
     extents: Mapping[str, int] | None = None,
+    below: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """An array for each input that a caller gives: those that are ``given``, and random ones.
@@ -26,6 +27,7 @@ def random_inputs(
         rows: the inputs, as the record of an artifact has them.
         given: by name.
         extents: values of open extents, by name; by default those that ``given`` has, else the largest.
+        below: of inputs that are indices, by name: random ones are at least 0, and below that.
         seed: random arrays of another one are others.
 
     Raises:
@@ -49,5 +51,6 @@ def random_inputs(
     for position, row in enumerate(rows):
         if row.name not in arrays and row.holds is None:
             shape = row.shape if open_shapes is None else open_shapes.shape(row.name, known)
-            arrays[row.name] = random_array(shape, row.dtype, position + seed * len(rows))
+            made = random_array(shape, row.dtype, position + seed * len(rows))
+            arrays[row.name] = made % made.dtype.type(below[row.name]) if below and row.name in below else made
     return arrays

@@ -24,12 +24,14 @@ from ..pipeline.requantize import Requantize
 from ..pipeline.tolerate import Tolerate
 from ..plugins import PluginHost
 from ..program import Program
+from ..relay.module import IRModule
 from ..runtime.open_shapes import OpenShapes
 from ..target import Alias, TargetKind
 from ..target.forms import COMPOSITE_KIND
 from ..target.kind import COMPOSITE
 from ..target.project import project_targets
 from .explain import Explanation, explain_loaded
+from .index_inputs import index_extents
 from .oracles import ORACLES, kept_states
 from .samples import SAMPLES_EMULATED, check_count, data_set, filled
 from .verification import Verification
@@ -208,7 +210,8 @@ def verify_loaded(
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
         samples = max(SAMPLES_EMULATED, len(given))
-    fed = list(filled(given, declared, samples))
+    extents = index_extents(loaded.form) if isinstance(loaded.form, IRModule) else {}
+    fed = list(filled(given, declared, samples, extents))
     oracle = None
     if against != "builtin":
         assert file is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from ..pipeline.stages import Form
 from ..relay.module import IRModule
+from ..target.values import shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +69,7 @@ def litert(
         constants: inputs that always take these.
 
     Raises:
-        UsageError: LiteRT is not installed, or does not take the file.
+        UsageError: LiteRT is not installed, or does not take the file; when it is run, it does not take an input.
     """
     try:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -90,12 +91,22 @@ def litert(
         raise UsageError(f"LiteRT does not take the model: {error}", where=str(model)) from error
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        for name, array in given.items():
-            interpreter.set_tensor(inputs[name], array)
-        interpreter.invoke()
+        try:
+            for name, array in given.items():
+                interpreter.set_tensor(inputs[name], array)
+            interpreter.invoke()
+        except (RuntimeError, ValueError) as error:
+            raise _not_run("LiteRT", error, model) from error
         return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
 
     return _keeping(run, names, kept, constants)
+
+
+def _not_run(runtime: str, error: Exception, model: Path) -> UsageError:
+    """What a runtime says of inputs, or of a model, that it does not take when it runs."""
+    why = " ".join(str(error).split())
+    hint = "give inputs that it takes, --inputs or --input; without --against only the references are compared with"
+    return UsageError(f"{runtime} does not run the model: {shorten(why, 400)}", where=str(model), hint=hint)
 
 
 def _keeping(
@@ -130,7 +141,7 @@ def onnxruntime(
         constants: inputs that always take these.
 
     Raises:
-        UsageError: onnxruntime is not installed, or does not take the file.
+        UsageError: onnxruntime is not installed, or does not take the file; when it is run, it does not take an input.
     """
     try:
         import onnxruntime as ort
@@ -142,7 +153,8 @@ def onnxruntime(
     options.log_severity_level = 3
     # Without this its products of uint8 with int8 saturate in 16 bits on x86 CPUs without VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
-    faults = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented)
+    faults: tuple[type[Exception], ...] = (RuntimeError,)
+    faults += tuple(fault for fault in vars(state).values() if isinstance(fault, type) and issubclass(fault, Exception))
     try:
         session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except faults as error:
@@ -152,7 +164,10 @@ def onnxruntime(
     outputs = [tensor.name for tensor in session.get_outputs()]
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
+        try:
+            return dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
+        except faults as error:
+            raise _not_run("onnxruntime", error, model) from error
 
     return _keeping(run, names, kept, constants)
 

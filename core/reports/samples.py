@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
@@ -44,7 +45,12 @@ class Sample:
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def filled(given: Sequence[Sample], declared: Sequence[TensorRecord], count: int | None = None) -> Iterator[Sample]:
+def filled(
+    given: Sequence[Sample],
+    declared: Sequence[TensorRecord],
+    count: int | None = None,
+    extents: Mapping[str, int] = MappingProxyType({}),
+) -> Iterator[Sample]:
     """Samples of all inputs: those that are given, then generated ones. Floats lie in [-1, 1], but those of ``ends at
     random`` in [-8, 8], which drives most layers to where they clip.
 
@@ -52,6 +58,7 @@ def filled(given: Sequence[Sample], declared: Sequence[TensorRecord], count: int
         given: they may lack inputs, which are random then. The first of them, or a random one, comes first.
         declared: the inputs, as the record of an artifact has them.
         count: how many in all; by default all that are given, and at least `SAMPLES`.
+        extents: of inputs that are indices, by name: they are at least 0, and below that.
     """
     count = max(SAMPLES, len(given)) if count is None else count
     for number in range(count):
@@ -62,20 +69,20 @@ def filled(given: Sequence[Sample], declared: Sequence[TensorRecord], count: int
             if sample is not None and row.name in sample.inputs:
                 arrays[row.name] = sample.inputs[row.name]
             else:
-                arrays[row.name] = _generated(row, kind, position + number * len(declared))
+                arrays[row.name] = _generated(row, kind, position + number * len(declared), extents.get(row.name))
         if sample is not None:
             yield Sample(sample.name, arrays, sample.labels)
         elif declared or number == 0:
             yield Sample(f"random {number}" if kind == "random" else kind, arrays)
 
 
-def _generated(row: TensorRecord, kind: str, seed: int) -> np.ndarray:
+def _generated(row: TensorRecord, kind: str, seed: int, extent: int | None) -> np.ndarray:
     import numpy as np
 
     from ..runtime.tensors import ends, random_array
 
     shape, dtype = row.shape, np.dtype(row.dtype)
-    low, high = ends(row.dtype)
+    low, high = ends(row.dtype) if extent is None else (0, min(extent - 1, np.iinfo(dtype).max))
     match kind:
         case "all lowest":
             return np.full(shape, low, dtype)
@@ -90,6 +97,8 @@ def _generated(row: TensorRecord, kind: str, seed: int) -> np.ndarray:
             if dtype.kind == "f":
                 return 8 * random_array(shape, row.dtype, seed)
             return np.random.default_rng(seed).choice(np.array([low, high], dtype), shape)
+    if extent is not None:
+        return np.random.default_rng(seed).integers(low, high, shape, dtype, endpoint=True)
     return random_array(shape, row.dtype, seed)
 
 

@@ -18,6 +18,7 @@ from ..pipeline.driver import LoadedModel
 from ..relay.evaluate import evaluate
 from ..relay.module import IRModule, Signature
 from ..relay.valued import with_extents
+from .index_inputs import index_extents
 from .inspected import Inspected
 from .operands import rounded
 from .oracles import Oracle
@@ -69,10 +70,11 @@ def verify_open(
     signature = form.signature or Signature.of(form.main)
     peer = None if oracle is None else (oracle[0], oracle[1]())
     symbols = tuple(open_shapes.symbols.values())
-    samples = [random_inputs(rows, inputs)] if inputs else []
+    below = index_extents(form)
+    samples = [random_inputs(rows, inputs, below=below)] if inputs else []
     for number, part in enumerate((0.0, 0.5, 1.0)):
         extents = {symbol.name: int(symbol.low + part * (symbol.high - symbol.low)) for symbol in symbols}
-        samples.append(random_inputs(rows, extents=extents, seed=number))
+        samples.append(random_inputs(rows, extents=extents, below=below, seed=number))
     names, checks, kernels = [], list[OutputCheck](), KernelChecks()
     first: dict[str, np.ndarray] = {}
     tell("compile without reuse of memory")
