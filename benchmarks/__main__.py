@@ -3,6 +3,8 @@
 Several processes measure in turns, see `worker`; what counts is the lower end of the 95 % interval of the median of the
 paired ratios, the best peer's time by ours. Real models come from the folder of the environment variable UMA_MODELS,
 else from ../shared/models beside the checkout. Peers that are not installed are left out, and said.
+
+python -m benchmarks mcu counts instructions and memory of small machines instead; see its --help.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 import uma
 from uma.toolchain.discovery import find_compiler
 
+from . import mcu
 from .cases import EMPTY, OWN, REAL, ROOT, Case, models_folder, own_cases, real_cases, sweep_cases
 from .contenders import contenders
 from .contenders.uma_c import TARGET
@@ -110,7 +113,10 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; gives the exit code."""
-    args = parsed(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["mcu"]:
+        return mcu.main(given[1:])
+    args = parsed(given)
     about = machine()
     print(f"{about['cpu']}, {about['cores']} cores, {about['system']}, Python {about['python']}")
     print(f"{about['compiler']}: {' '.join(about['flags'])}")

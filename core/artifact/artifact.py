@@ -25,7 +25,7 @@ from ..errors import InternalError, ModelError, UsageError
 from ..toolchain.cache import on_trial
 from ..toolchain.compile import STACK_SYMBOL
 from ..toolchain.elf import code_bytes, symbol_value, text_bytes
-from ..toolchain.stack import stack_bytes
+from ..toolchain.stack import stacks_below
 from .archive import is_archive, names_archive, read_archive, write_archive
 from .compiled import Compiled
 from .export.cmake import cmake_text
@@ -164,13 +164,30 @@ class Artifact:
             ToolchainError: the library or the objects cannot be made, or are not ELF.
         """
         if self.objects():
-            how = self.record.compile
-            apart = {host.label for host in how.remote_hosts}
-            made = [one for name, one in self._compiled.objects.items() if name.partition("/")[0] not in apart]
-            return stack_bytes(made, f"{self.name}_run")
+            return self._stacks().get(f"{self.name}_run")
         library = self._compiled.library()
         with on_trial(library):
             return symbol_value(library, STACK_SYMBOL)
+
+    @property
+    def kernel_stack_bytes(self) -> Mapping[str, int]:
+        """Stack that each kernel takes, with what it calls, in bytes, by the kernel's name; otherwise as `stack_bytes`.
+
+        A kernel that the compiler made a part of the run has no stack of its own, and is not among them; nor is any of
+        a model that this machine runs, or where the compiler does not tell.
+
+        Raises:
+            ToolchainError: the objects cannot be made.
+        """
+        found = self._stacks() if self.objects() else {}
+        kernels = dict.fromkeys(call.kernel for call in self.record.calls)
+        return {one: found[symbol] for one in kernels if (symbol := f"{self.name}_k_{one}") in found}
+
+    def _stacks(self) -> dict[str, int]:
+        """Of the run and what it calls, as the objects have them."""
+        apart = {host.label for host in self.record.compile.remote_hosts}
+        made = [one for name, one in self._compiled.objects.items() if name.partition("/")[0] not in apart]
+        return stacks_below(made, f"{self.name}_run")
 
     def footprint(self) -> Footprint:
         """The memory that it takes, compiled on this machine: see `code_bytes` and `stack_bytes`.
@@ -321,7 +338,8 @@ class Artifact:
 
             with self._lock, contextlib.closing(self._compiled.emulated(counted=True).session()) as emulated:
                 emulated.open_shapes = self._open_shapes()
-                return counted_profile(self.record, emulated, emulated.run(inputs))
+                stacks = {} if self.record.compile.remote_hosts else self.kernel_stack_bytes
+                return counted_profile(self.record, emulated, emulated.run(inputs), stacks)
         calls = self.record.calls
         with self._lock:
             model = self._compiled.load(self._compiled.library("profile"))

@@ -21,7 +21,10 @@ __all__ = ["counted_profile"]
 
 
 def counted_profile(
-    record: ArtifactRecord, session: EmulatedSession, outputs: Mapping[str, npt.NDArray[np.generic]]
+    record: ArtifactRecord,
+    session: EmulatedSession,
+    outputs: Mapping[str, npt.NDArray[np.generic]],
+    stacks: Mapping[str, int],
 ) -> Profile:
     """What a session counted in its last run.
 
@@ -29,6 +32,7 @@ def counted_profile(
         record: of the artifact.
         session: of the model with marks.
         outputs: of the run.
+        stacks: what kernels take of the stack, by name, in bytes.
     """
     devices = {info.label: info for info in session.model.devices}
     counters, clocks = session.counters(), clocks_of(record)
@@ -37,7 +41,8 @@ def counted_profile(
     if counts is not None and counts.steps and has_ways(record.calls):
         passed = [counts.steps[at].times if at in counts.steps else 0 for at in range(len(record.calls))]
         times = times_of(record.calls, passed)
-    bare = call_times(record, [0.0] * len(record.calls), None, devices, times)
+    plain = call_times(record, [0.0] * len(record.calls), None, devices, times)
+    bare = tuple(dataclasses.replace(call, stack_bytes=stacks.get(call.kernel)) for call in plain)
     if counts is None:
         return Profile(bare, outputs, counters, clocks, uncounted=session.uncounted)
     clock_hz = record.compile.hosts[0].clock_hz or 1.0

@@ -64,6 +64,8 @@ class CallTime:
         instructions: of the machine that the model is compiled for, counted in its emulator; None where they were not,
             as for a model that runs on this machine, and for a simulator.
         cycles: roughly, of these instructions (`runtime.mnemonics`). Then the time is this at the host's ``clock_hz``.
+        stack_bytes: what the kernel takes of that machine's stack, with what it calls, as the compiler tells it; None
+            where it does not, or made the kernel a part of the run.
     """
 
     kernel: str
@@ -81,6 +83,7 @@ class CallTime:
     times: int = 1
     instructions: int | None = None
     cycles: int | None = None
+    stack_bytes: int | None = None
 
     @property
     def gops(self) -> float | None:

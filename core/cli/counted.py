@@ -37,16 +37,17 @@ def show_counts(profile: Profile, out: Output) -> None:
                 shorten(call.kernel, 24),
                 call.device or call.host,
                 *_numbers(call.instructions or 0, call.cycles or 0, call.macs, profile, known),
+                "-" if call.stack_bytes is None else str(call.stack_bytes),
             )
         )
     known_calls = [call for call in profile.calls if call.instructions is not None]
     if known_calls:
         rest = counts.instructions - sum(call.instructions or 0 for call in known_calls)
         rest_cycles = counts.cycles - sum(call.cycles or 0 for call in known_calls)
-        rows.append(("around the calls", "", "", *_numbers(rest, rest_cycles, None, profile)))
+        rows.append(("around the calls", "", "", *_numbers(rest, rest_cycles, None, profile), "-"))
     macs = sum(call.macs or 0 for call in profile.calls if not call.is_simulated)
-    rows.append(("all", "", "", *_numbers(counts.instructions, counts.cycles, macs, profile)))
-    head = ("layer", "kernel", "on", "instructions", "share", "MACs", "per MAC", "~cycles", "~us")
+    rows.append(("all", "", "", *_numbers(counts.instructions, counts.cycles, macs, profile), "-"))
+    head = ("layer", "kernel", "on", "instructions", "share", "MACs", "per MAC", "~cycles", "~us", "stack")
     out.columns(head, rows)
     if not known_calls:
         out.line("calls are counted together: the interpreter of branches and loops does not tell them apart")

@@ -69,6 +69,7 @@ def profile_record(profile: Profile, peaks: Mapping[str, Peaks]) -> dict[str, An
             "counted": dict(call.counted),
             "instructions": call.instructions,
             "cycles": call.cycles,
+            "stack_bytes": call.stack_bytes,
             "parts": [{"layer": part.layer, "counted": dict(part.counted)} for part in call.parts],
         }
         for call in profile.calls

@@ -18,6 +18,7 @@ __all__ = [
     "code_bytes",
     "functions",
     "is_object_for",
+    "loaded_bytes",
     "object_calls",
     "section_bytes",
     "segments",
@@ -26,9 +27,9 @@ __all__ = [
 ]
 
 _ARM = 40
-_EXECINSTR = 4
+_ALLOC, _EXECINSTR = 2, 4
 _PT_LOAD = 1
-_SYMTAB, _RELA, _REL = 2, 4, 9
+_SYMTAB, _RELA, _NOBITS, _REL = 2, 4, 8, 9
 _LOCAL = 0
 _NOTYPE, _FUNC, _SECTION = 0, 2, 3
 _UNDEFINED, _FIRST_RESERVED = 0, 0xFF00
@@ -64,6 +65,20 @@ def code_bytes(data: bytes) -> int:
         return sum(section.size for section in _File(data).sections() if section.flags & _EXECINSTR)
     except (struct.error, OverflowError, ValueError) as error:
         raise ToolchainError(f"cannot tell the size of the code in an object: {error}") from error
+
+
+def loaded_bytes(data: bytes) -> int:
+    """Size in bytes of all sections of an object that are loaded from a file, or a flash: code, constants and the data
+    that variables begin with.
+
+    Raises:
+        ToolchainError: it is not ELF, or is cut short.
+    """
+    try:
+        sections = _File(data).sections()
+    except (struct.error, OverflowError, ValueError) as error:
+        raise ToolchainError(f"cannot tell what of an object is loaded: {error}") from error
+    return sum(section.size for section in sections if section.flags & _ALLOC and section.kind != _NOBITS)
 
 
 def object_calls(data: bytes) -> dict[str, tuple[bool, set[str]]]:

@@ -18,7 +18,7 @@ from ..errors import ToolchainError
 from .discovery import Compiler
 from .elf import object_calls
 
-__all__ = ["Measured", "measuring_flags", "stack_bytes"]
+__all__ = ["Measured", "measuring_flags", "stack_bytes", "stacks_below"]
 
 _CLANG_VERSION = re.compile(r"clang version ([0-9]+)")
 _INTERPRETERS, _INTERPRETED = ("uma_graph_run", "uma_ways_run"), ("uma_step_", "uma_way_")
@@ -60,6 +60,14 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
         None where that is not known: the function is not there, a compiler told nothing of an object with functions, a
         frame has no bound, or functions call themselves.
     """
+    return stacks_below(objects, function).get(function)
+
+
+def stacks_below(objects: Iterable[Measured], function: str) -> dict[str, int]:
+    """The same of ``function`` and of all functions that it leads to, by name; nothing where its own is not known.
+
+    A function that the compiler made a part of its caller is not among them: its frame is its caller's.
+    """
     frames: dict[tuple[int, str], int | None] = {}
     calls: dict[tuple[int, str], set[str]] = {}
     shared: dict[str, tuple[int, str]] = {}
@@ -67,9 +75,9 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
         try:
             found = object_calls(one.content)
         except ToolchainError:  # no ELF: nobody knows who calls whom
-            return None
+            return {}
         if one.frames is None and found:
-            return None
+            return {}
         for name, size in _frames(one.frames or ""):
             before = frames.get((number, name), 0)
             frames[number, name] = None if size is None or before is None else before + size
@@ -80,7 +88,7 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
                 shared[base] = number, base
     start = shared.get(function)
     if start is None:
-        return None
+        return {}
     graph: dict[tuple[int, str], set[tuple[int, str]]] = {}
     waiting = [start]
     while waiting:
@@ -98,11 +106,11 @@ def stack_bytes(objects: Iterable[Measured], function: str) -> int | None:
         for caller in TopologicalSorter(graph).static_order():
             frame = frames.get(caller)
             if frame is None:
-                return None
+                return {}
             depths[caller] = frame + max((depths[called] for called in graph[caller]), default=0)
     except CycleError:
-        return None
-    return depths[start]
+        return {}
+    return {name: depth for (_, name), depth in depths.items()}
 
 
 def _base(name: str) -> str:

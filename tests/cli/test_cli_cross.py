@@ -45,6 +45,7 @@ def test_instructions_are_counted(uma: Uma, folder: Path) -> None:
     assert sum(counts["functions"].values()) == sum(counts["mnemonics"].values()) == counts["instructions"]
     shown = uma("run", "pair.py", "--target", EMULATED, "--profile").out
     assert "per MAC" in shown and f"{counts['instructions']} " in shown and "around the calls" in shown
+    assert any(row["stack_bytes"] is not None for row in rows) and "~us  stack" in shown
     assert "at 1e+08 Hz (-clock_hz)" in shown and "bytes of stack" in shown
     uma("run", "pair.py", "--target", EMULATED, "--trace", "t.json")
     assert (folder / "t.json").is_file()

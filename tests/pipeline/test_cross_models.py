@@ -244,6 +244,20 @@ def test_it_does_not_run_here(plugins: PluginHost) -> None:
         artifact.profile(frames(1)[0])
 
 
+def test_the_stack_of_each_kernel(plugins: PluginHost) -> None:
+    """Each is within that of the run, and a run takes what is said, but for what is around it."""
+    needs_arm()
+    artifact = build(small(), "c -mcpu=cortex-m4 -opt=2 -runner=qemu-mps2-an386", plugins=plugins)
+    whole, kernels = artifact.stack_bytes, artifact.kernel_stack_bytes
+    assert whole is not None and kernels and {*kernels} <= {call.kernel for call in artifact.record.calls}
+    assert all(0 <= each < whole for each in kernels.values())
+    profile = artifact.profile(frames(1)[0])
+    assert [call.stack_bytes for call in profile.calls] == [kernels.get(call.kernel) for call in profile.calls]
+    assert profile.counts is not None and profile.counts.stack_bytes is not None
+    assert whole - 32 <= profile.counts.stack_bytes <= whole + 64
+    assert build(small(), "c", plugins=plugins).kernel_stack_bytes == {}
+
+
 def test_a_triple_that_is_this_machines(plugins: PluginHost) -> None:
     triple = sysconfig.get_config_var("MULTIARCH")
     if not triple:

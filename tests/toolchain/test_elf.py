@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from uma.errors import ToolchainError
-from uma.toolchain.compile import Part, compile_shared
+from uma.machines import Machine
+from uma.toolchain.compile import Part, compile_objects, compile_shared
 from uma.toolchain.discovery import find_compiler
-from uma.toolchain.elf import text_bytes
+from uma.toolchain.elf import functions, loaded_bytes, section_bytes, text_bytes
 
 
 def elf(*, wide: bool, order: str, text: bytes = b".text\0", table: int | None = None) -> bytes:
@@ -67,3 +68,33 @@ def test_what_is_not_a_library_with_code(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ToolchainError, match="cannot tell the size of the code") as error:
         text_bytes(path)
     assert error.value.where == str(path)
+
+
+def test_functions_and_sections_of_a_program() -> None:
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    source = "int g(int x);\nint v = 3, z;\nint g(int x) { return x * v + z; }\n"
+    compiler = find_compiler("arm-none-eabi-gcc", Machine.parse("arm-none-eabi cortex-m4"))
+    flags = ("-O2", "-mcpu=cortex-m4", "-mthumb")
+    [made] = compile_objects([Part(compiler, ["x.c"], flags)], {"x.c": source}).values()
+    [(address, size, name)] = functions(made.content)
+    assert (address, name) == (0, "g"), "without the bit that tells Thumb code"
+    assert 4 < size <= 32
+    assert section_bytes(made.content, ".data") == b"\3\0\0\0"
+    assert section_bytes(made.content, ".nothing") is None
+    assert size + 4 <= loaded_bytes(made.content) <= size + 16, "code and data, not what begins with zeros"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", elf(wide=True, order="<", table=10**6)])
+def test_what_is_no_program(data: bytes) -> None:
+    with pytest.raises(ToolchainError, match="cannot tell the functions of a program"):
+        functions(data)
+    with pytest.raises(ToolchainError, match="cannot read the sections of a program"):
+        section_bytes(data, ".text")
+    with pytest.raises(ToolchainError, match="cannot tell what of an object is loaded"):
+        loaded_bytes(data)
+
+
+def test_a_section_that_is_cut_short() -> None:
+    with pytest.raises(ToolchainError, match="cannot read the sections of a program: it is cut short"):
+        section_bytes(elf(wide=True, order="<"), ".text")
