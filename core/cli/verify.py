@@ -146,7 +146,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     say_tolerated(found, out)
     for accuracy in found.accuracy:
         out.line(f"output {shorten(accuracy.output, 60)} is right for {accuracy}")
-    if proven := sum(form.channels for form in found.forms if form.form != "integer" and not form.wrong):
+    if proven := sum(form.channels for form in found.forms if form.form not in ("integer", "short") and not form.wrong):
         out.line(f"{proven} channels are requantised in floats: proven to give what is asked for")
     if args.dump is not None:
         for position, kernel in enumerate(wrong):
@@ -250,8 +250,9 @@ def _error(found: Verification, members: Members, noted: bool, dumped: bool) -> 
     for form in found.forms:
         if form.wrong:
             of = f"the {form.form} form of {form.wrong} of its {form.channels} channels"
-            what = f"layer {shorten(', '.join(form.layers), 200)} is requantised in floats without proof: {of}"
-            return VerificationError(what, hint="without the attribute `form` it is requantised in integers")
+            attr, how = ("narrow", "in few operations") if form.form == "short" else ("form", "in floats")
+            what = f"layer {shorten(', '.join(form.layers), 200)} is requantised {how} without proof: {of}"
+            return VerificationError(what, hint=f"without the attribute `{attr}` it is requantised in integers")
     for beyond in found.consented:
         if not beyond.ok:
             off = f"{beyond.largest} step{'s' * (beyond.largest > 1)} off from what the model says"

@@ -109,7 +109,8 @@ class Explanation:
         ops: in the order in which they are computed, as the canonical form has them.
         costs: of the regions; empty where nobody asked.
         accelerators: those of the labels that are no hosts'.
-        forms: how many channels hosts requantise in ``float32``, ``float64`` and ``integer``, of sums one each.
+        forms: how many channels hosts requantise in ``float32``, ``float64``, ``integer`` and
+            ``short``, which is integers by fewer operations; of sums one each.
         counted_cycles: what devices counted in one run of each region, by its name; empty where nobody asked.
         brought: the kernels that a target's plugin made itself of their loops, by the label of the target.
         streams: what accelerators are fed; None where nobody asked.

@@ -382,6 +382,7 @@ HARMLESS = {
     ("bitcast", "dtype"): "the result is the same memory",
     ("strided_slice", "end"): "where it ends follows from the result's shape",
     ("qnn.requantize", "form"): "another way to the same result, which hosts alone are given",
+    ("qnn.requantize", "narrow"): "another way to the same result, which hosts alone are given",
     ("qnn.add", "form"): "another way to the same result, which hosts alone are given",
     ("qnn.subtract", "form"): "another way to the same result, which hosts alone are given",
 }

@@ -112,9 +112,9 @@ def test_a_clip_of_what_others_use_too_stays() -> None:
     assert [c.op_name for c in ops(made)] == ["qnn.conv2d", "add", "qnn.requantize", "clip"]
 
 
-def test_without_features_nothing_changes() -> None:
+def test_without_features_nothing_becomes_floats() -> None:
     for features in (frozenset(), frozenset({"fma"})):
-        module = of(requantised(sums()), call("qnn.add", A, B, **ADDED))
+        module = of(requantised(sums(), narrow=True), call("qnn.add", A, B, **ADDED))
         assert requantise_in_floats(module, lambda call, given=features: given) is module  # type: ignore[misc]
 
 

@@ -12,7 +12,7 @@ from ...tir.form.dtype import bounds
 from ...tir.form.nodes import Call, Expr, Imm, Select, maximum, minimum
 from ...tir.form.scalar import round_float32
 from ..float_form import FloatForm
-from ..op import Attr, Attrs, AttrType, Bounds, Choice, Dtype, Int, Op, Scale, register_op
+from ..op import Attr, Attrs, AttrType, Boolean, Bounds, Choice, Dtype, Int, Op, Scale, register_op
 from ..scaling import scale_array
 from ..types import TensorType
 from .common import Types, normalise_axis, require_integers
@@ -23,6 +23,7 @@ from .qnn_scale import (
     check_form,
     clip_float,
     form_attr,
+    has_short_form,
     saturate,
     scaled_bounds,
 )
@@ -274,7 +275,8 @@ def _requantize_compute(attrs: Attrs, out: TensorType, data: te.Tensor) -> te.Te
             "requantize",
         )
     # Scaled by 1, what fits a float32 and does not overflow where it is doubled before is what it was.
-    scaler = None if attrs.scale.is_one and data.dtype != "int32" else Scaler(attrs.scale)
+    is_short = attrs.narrow and has_short_form(attrs.scale)
+    scaler = None if attrs.scale.is_one and data.dtype != "int32" else Scaler(attrs.scale, is_narrow=is_short)
 
     def at(*index: Any) -> Expr:
         value = data[index].astype("int32")
@@ -314,6 +316,12 @@ register_op(
             Attr("dtype", Dtype, "int8, uint8, int16 or int32"),
             Attr("axis", Int, "the dimension of the channels", default=-1),
             form_attr(FloatForm),
+            Attr(
+                "narrow",
+                Boolean,
+                "whether what is scaled is proven to be smaller than 2**30 in size: fewer operations do then",
+                neutral=False,
+            ),
         ),
         infer=_infer_requantize,
         reference=_requantize_reference,

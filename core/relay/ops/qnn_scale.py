@@ -19,6 +19,7 @@ __all__ = [
     "check_form",
     "clip_float",
     "form_attr",
+    "has_short_form",
     "in_floats",
     "multiply_add",
     "saturate",
@@ -32,12 +33,13 @@ class Scaler:
     Args:
         scale: one number for all, or one per channel.
         name: of the table, for messages.
+        is_narrow: whether all integers are smaller than 2**30 in size, and the scale `has_short_form`.
     """
 
-    def __init__(self, scale: FixedPoint | FloatScale, name: str = "scale") -> None:
+    def __init__(self, scale: FixedPoint | FloatScale, name: str = "scale", is_narrow: bool = False) -> None:
         import numpy as np
 
-        self._scale = scale
+        self._scale, self._half = scale, None
         if isinstance(scale, FloatScale):
             self._factor = te.constant(np.array(scale.scale, np.float32), name)
             return
@@ -51,6 +53,8 @@ class Scaler:
         table = np.array(rights, np.int32) - (31 if self._high else 0)
         self._right = te.constant(table, f"{name}_shift")
         self._left = te.constant(np.array(lefts, np.int32), f"{name}_left") if any(lefts) else None
+        if is_narrow:
+            self._half = te.constant((1 << (table - 1)).astype(np.int32), f"{name}_half")
 
     def __call__(self, x: Expr, channel: Any = 0) -> Expr:
         """``x``, an int32, scaled and rounded; before rounding to the dtype of a float.
@@ -60,6 +64,8 @@ class Scaler:
         at = channel if len(self._scale) > 1 else 0
         if isinstance(self._scale, FloatScale):
             return Call("round_even", x.astype("float32") * self._factor[at])
+        if self._half is not None:
+            return self._short(x, at)
         if self._left is not None:
             x = x << self._left[at]
         product = x.astype("int64") * self._multiplier[at].astype("int64")
@@ -68,6 +74,19 @@ class Scaler:
         right = self._right[at].astype("int64")
         result = self._round(product, right) >> right
         return result.astype("int32") if self._fits else result
+
+    def _short(self, x: Expr, at: Any) -> Expr:
+        """``double`` or ``up`` of what does not overflow where it is doubled, nor where a half is added to it then: the
+        high half of the product is what its bits 31 and up were, and a half less where it is negative goes away from
+        zero, as a sum whose last place is a half does not reach it."""
+        assert isinstance(self._scale, FixedPoint) and self._half is not None
+        product = (x << 1).astype("int64") * self._multiplier[at].astype("int64")
+        if self._scale.rounding == "up":
+            high = (product >> 32).astype("int32")
+        else:
+            high = ((product + (1 << 31)) >> 32).astype("int32")
+            high = high + (high >> 31)
+        return (high + self._half[at]) >> self._right[at]
 
     def _from_high(self, product: Expr, at: Any) -> Expr:
         """``double`` or ``up`` from bits 31 and up of the product, which fit int32: multipliers are below 2**31."""
@@ -94,6 +113,11 @@ class Scaler:
         if self._scale.rounding == "away":
             return product + half + (product >> 63)
         return product + half
+
+
+def has_short_form(scale: FixedPoint | FloatScale) -> bool:
+    """Whether fewer operations do for integers smaller than 2**30 in size: all are shifted right after multiplying."""
+    return isinstance(scale, FixedPoint) and scale.rounding in ("double", "up") and max(scale.shift) < 0
 
 
 class FloatScaler:

@@ -28,6 +28,8 @@ __all__ = ["FormCheck", "check_forms", "requantise_in_floats"]
 
 _SUMS = ("qnn.add", "qnn.subtract")
 _PRODUCTS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense", "qnn.matmul")
+_NARROW = 2**30
+"""What is smaller in size does not overflow where it is doubled."""
 _DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 
 
@@ -56,7 +58,7 @@ def requantise_in_floats(module: IRModule, features: Callable[[Call], frozenset[
         can = features(made)
         dtypes = tuple(dtype for dtype in _DTYPES if dtype in can)
         if not dtypes:
-            return None
+            return _narrow(made, ranges) if made.op_name == "qnn.requantize" else None
         clip = _only_user(old, used_by)
         clips = _limits(clip) if clip is not None and clip.pin == made.pin else None
         if made.op_name in _SUMS:
@@ -121,6 +123,19 @@ def _in_floats(
         data = _shifted(data, bias, added, call.attrs.axis % len(call.shape))
         rewriter.moved(was, data)
     return Call(call.op, [data], call.attrs.replace(form=form), call.pin)
+
+
+def _narrow(call: Call, ranges: dict[Expr, Bounds]) -> Call | None:
+    """A requantisation in integers by fewer operations; None where it is not proven that they are enough."""
+    if call.attrs.narrow or not _is_narrow(call, ranges):
+        return None
+    return Call(call.op, call.args, call.attrs.replace(narrow=True), call.pin)
+
+
+def _is_narrow(call: Call, ranges: dict[Expr, Bounds]) -> bool:
+    least, greatest = _interval(call.args[0], ranges)
+    zero = call.attrs.input_zero_point
+    return bool(least.min() - zero > -_NARROW and greatest.max() - zero < _NARROW)
 
 
 def _asked(
@@ -250,7 +265,8 @@ class FormCheck:
     Args:
         layers: of the model.
         channels: how many it has; of a sum one.
-        form: what it is computed in, ``integer``, ``float32`` or ``float64``; float32 is what a `FloatScale` asks for.
+        form: what it is computed in, ``integer``, ``short`` (integers, by fewer operations), ``float32`` or
+            ``float64``; float32 is what a `FloatScale` asks for.
         wrong: how many channels are not proven; 0 without a form.
     """
 
@@ -301,6 +317,9 @@ def _checked(expr: Expr, layers: tuple[str, ...], ranges: dict[Expr, Bounds]) ->
         yield FormCheck(layers, channels, form.dtype, channels if proof is None else int((~proof).sum()))
     elif expr.op_name in _SUMS:
         yield FormCheck(layers, 1, "integer")
+    elif expr.attrs.narrow:
+        channels = len(expr.attrs.scale)
+        yield FormCheck(layers, channels, "short", 0 if _is_narrow(expr, ranges) else channels)
     else:
         asked_in = "float32" if isinstance(expr.attrs.scale, FloatScale) else "integer"
         yield FormCheck(layers, len(expr.attrs.scale), asked_in)
