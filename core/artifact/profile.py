@@ -150,7 +150,8 @@ class TicksSince:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """The instructions of one run in an emulator, from the call of the model to its return, without simulators'.
+    """The instructions of one run in an emulator, from the call of the model to its return, without calls of devices
+    that simulators stand in for.
 
     Args:
         runner: the emulator.
