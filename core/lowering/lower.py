@@ -75,7 +75,7 @@ def lower_tracing(
             if made.type is expr.type:
                 return made
             rewriter.spans.add(made, layers)
-            return Tuple([made])  # a PrimFunc with one output gives a tensor, not a tuple of one
+            return _as_type(made, expr.type)
         return None
 
     done = rewriter.rebuild(post_order(main.body), rule)
@@ -104,9 +104,9 @@ def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None)
             made = reshape(parts[0], bound_extents(expr.shape))
         elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
             made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first)
-            if made.type is not _bound(expr.type):
+            if made.type is not (wanted := _bound(expr.type)):
                 rewriter.spans.add(made, layers)
-                made = Tuple([made])  # a PrimFunc with one output gives a tensor, not a tuple of one
+                made = _as_type(made, wanted)
         else:
             made = with_children(expr, parts)
         done[expr] = made
@@ -115,6 +115,13 @@ def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None)
     made_main = Function(params, done[main.body], dict(main.attrs))
     lowered = rewriter.with_functions({"main": made_main, **loops})
     return replace(lowered, signature=_with_shapes(module.signature or Signature.of(main), main)), done
+
+
+def _as_type(call: Call, wanted: Type) -> Expr:
+    """What a kernel gives as a value of the type that its call has: a PrimFunc with one output gives a tensor, not a
+    tuple of one, and a schedule may give it another shape.
+    """
+    return Tuple([call]) if isinstance(wanted, TupleType) else reshape(call, tensor_type(wanted).shape)
 
 
 def _bound(type_: Type) -> Type:
@@ -199,7 +206,7 @@ def _lower_call(
     name = "_".join(_op_names(function.body)) or "copy"
     given = dict(zip(function.params, args, strict=True))
     fusion = Fusion(function, {param: arg for param, arg in given.items() if isinstance(arg, Constant)})
-    loops = None if host is None else lower_match(host, fusion, layers)
+    loops = None if host is None else lower_match(host, fusion, layers, sees_through=True)
     try:
         loops = loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
     except OpenExtentError as error:

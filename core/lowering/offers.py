@@ -103,7 +103,14 @@ def own_loops(fusion: Fusion) -> Loops | None:
     return Loops(made, tuple(operands), tuple(known), symbols)
 
 
-def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: Match | None = None) -> Loops | None:
+def lower_match(
+    member: Member,
+    fusion: Fusion,
+    layers: tuple[str, ...],
+    match: Match | None = None,
+    *,
+    sees_through: bool = False,
+) -> Loops | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
     open, which plugins are not asked about.
 
@@ -124,7 +131,7 @@ def lower_match(member: Member, fusion: Fusion, layers: tuple[str, ...], match: 
         result = _asked(member, what, lower, function, layers)
         if result is None:
             continue
-        loops = _checked(result, fusion)
+        loops = _checked(result, fusion, sees_through)
         if isinstance(loops, str):
             raise located(member.plugin.fault(f"gave {loops} from {what}"), *layers)
         found = unproven(loops.func) or next(register_faults(loops.func, early=True), None)
@@ -205,8 +212,10 @@ def refusal_fault(refusal: Refuse, function: Function) -> str | None:
     return None
 
 
-def _checked(result: object, fusion: Fusion) -> Loops | str:
-    """The loops that a plugin gave for a function; or what is wrong with them."""
+def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
+    """The loops that a plugin gave for a function; or what is wrong with them. Where whoever calls the loops
+    ``sees_through`` it, results may have another shape of as many elements.
+    """
     if not isinstance(result, (Lowered, Scheduled)):
         return f"{type(result).__name__} instead of Lowered or Scheduled"
     try:
@@ -227,7 +236,7 @@ def _checked(result: object, fusion: Fusion) -> Loops | str:
     )
     for side, buffers, types in sides:
         given = [TensorType(buffer.shape, buffer.dtype) for buffer in buffers]
-        viewed = side == "inputs" and _sizes(given) == _sizes(types)
+        viewed = (side == "inputs" or (side == "outputs" and sees_through)) and _sizes(given) == _sizes(types)
         if given != types and not viewed:
             return f"loops with {side} ({', '.join(map(str, given))}), not ({', '.join(map(str, types))})"
     return loops

@@ -248,8 +248,9 @@ class Build:
                 self.on_other_hosts = {
                     kernel: call.pin
                     for kernel, became in self._became.items()
-                    for call in (became.fields if isinstance(became, Tuple) else (became,))
-                    if isinstance(call, Call) and call.pin is not None and not is_view(call)
+                    if not is_view(kernel)
+                    for call in _calls(became)
+                    if call.pin is not None
                 }
                 return made
             case "simplify":
@@ -260,7 +261,7 @@ class Build:
                 made, moved = flatten_all_tracing(module)
                 for name, became in (("main", self._became), *self._became_within.items()):
                     after = moved.get(name, {})
-                    became.update({expr: after.get(now, now) for expr, now in became.items()})
+                    became.update({expr: _moved(now, after) for expr, now in became.items()})
                 return made
         traced = traced_sequence(module, self.name, self._reuse, self._depths(module))
         self._where, self._sites = traced.where, traced.sites
@@ -286,8 +287,7 @@ class Build:
             if found is None:
                 continue
             for kernel, became in self._became.items():
-                calls = became.fields if isinstance(became, Tuple) else (became,)
-                if any(isinstance(c, Call) and isinstance(c.op, GlobalVar) and c.op.name == name for c in calls):
+                if any(isinstance(call.op, GlobalVar) and call.op.name == name for call in _calls(became)):
                     self._blame_ops(kernel, found)
             where = f"{name}, {found.where}" if found.where else name
             if stage == STAGES[0]:
@@ -330,6 +330,22 @@ class Build:
         with blaming(placement.source.spans, self.members.__getitem__):
             self.placement = placement.refuse(placed)
         self.matches.note(self.placement)
+
+
+def _calls(became: Expr) -> Iterator[Call]:
+    """The calls that give a value, which may be seen in another shape."""
+    for part in became.fields if isinstance(became, Tuple) else (became,):
+        while is_view(part):
+            part = children(part)[0]
+        if isinstance(part, Call):
+            yield part
+
+
+def _moved(now: Expr, after: Mapping[Expr, Expr]) -> Expr:
+    """What became of a value, or of what it is another shape of: whoever uses it may see that."""
+    while now not in after and is_view(now):
+        now = children(now)[0]
+    return after.get(now, now)
 
 
 def _buffers_of(expr: Expr, became: Mapping[Expr, Expr], where: Where) -> tuple[str, ...] | None:

@@ -18,13 +18,14 @@ __all__ = ["may_alias", "reach"]
 
 @dataclass(frozen=True)
 class _Access:
-    """Elements from ``index`` to ``reach`` further, of which at least one may be accessed."""
+    """Elements from ``index`` to ``reach`` further, by these ``steps``, of which at least one may be accessed."""
 
     buffer: Buffer
     index: Affine
     loops: tuple[Var, ...]
     writes: bool
     reach: int = 0
+    steps: tuple[int, ...] = ()
 
 
 def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...]:
@@ -58,8 +59,9 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
     for writes in (True, False):
         for use in accesses(stmt):
             if use.writes if writes else use.reads:
-                index, far = _flat(use), reach(use, Bounds(ranges))
-                found.append(_Access(use.buffer, index, loops, writes, far))
+                limits = Bounds(ranges)
+                far, steps = reach(use, limits), _steps(use, limits)
+                found.append(_Access(use.buffer, _flat(use), loops, writes, far, steps))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
@@ -86,6 +88,13 @@ def reach(use: Access, known: Bounds) -> int:
     strides = () if use.view is None else use.view.strides()
     extents = [max(0, known.of(extent)[1] - 1) for extent in use.shape]
     return sum(stride * steps for stride, steps in zip(strides, extents, strict=True))
+
+
+def _steps(use: Access, known: Bounds) -> tuple[int, ...]:
+    """By how much elements of a use lie apart, for each axis along which it has several."""
+    strides = () if use.view is None else use.view.strides()
+    pairs = zip(strides, use.shape, strict=True) if strides else ()
+    return tuple(stride for stride, extent in pairs if known.of(extent)[1] > 1)
 
 
 def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds, in_lanes: bool) -> bool:
@@ -144,9 +153,9 @@ def _interleaved(load: _Access, store: _Access, common: Sequence[Var], strides: 
     """Whether each round has elements of its own in each of some lines that all rounds go through, such as a channel of
     all pixels."""
     factors = [factor for one in (load, store) for term, factor in one.index.terms.items() if term not in common]
-    line = gcd(*factors, load.index.constant - store.index.constant)
+    line = gcd(*factors, *load.steps, *store.steps, load.index.constant - store.index.constant)
     whole = _is_whole(1, strides)
-    return not (load.reach or store.reach) and whole is not None and whole <= line
+    return whole is not None and whole <= line
 
 
 def _rest(index: Affine, common: Sequence[Var], known: Bounds) -> Interval:

@@ -11,6 +11,7 @@ from uma.target import Target
 
 from .copies import transposed
 from .dots import dot
+from .dsp import DSP_OPS, dsp_products
 from .features import features_of
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
@@ -63,8 +64,11 @@ def strategies_of(target: Target) -> list[Strategy]:
     features = features_of(target)
     core = core_of(features)
     if core is not None and target.get_attr("opt") != "0":
+        paired = "dsp" in features and target.get_attr("opt") in ("2", "3")
+        first = [Strategy(name, lambda fusion, _: dsp_products(fusion)) for name in DSP_OPS] if paired else []
         planes = Strategy("qnn.conv2d", lambda fusion, _: small_planes(fusion, core))
-        return [planes, *(Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS)]
+        tiles = [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
+        return [*first, planes, *tiles]
     unit = unit_of(str(target.get_attr("mcpu")), features)
     if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
         return []

@@ -1,0 +1,322 @@
+"""Layers of int8 for cores with the DSP extension of Arm: pixels in blocks and channels in pairs, or, where each
+channel has data of its own, planes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from uma.hookspecs import Fusion, Scheduled
+from uma.tir import (
+    INDEX,
+    Axis,
+    Block,
+    Buffer,
+    Exec,
+    Expr,
+    For,
+    Imm,
+    Param,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    View,
+    minimum,
+    seq,
+    te,
+)
+
+from .dsp_epilogue import epilogue_of
+from .dsp_forms import NUMBERS, PIXELS, expansion, filtering, planing, row, tile, window
+from .dsp_layers import Layer, Refused, layer_of, per_channel
+
+__all__ = ["DSP_OPS", "dsp_products", "paired"]
+
+DSP_OPS = ("qnn.conv1d", "qnn.conv2d", "qnn.dense")
+"""What anchors the layers."""
+
+_PAIRED = 1 << 23
+"""What the sum of the second channel of a pair is smaller than."""
+_ALIGNMENT = 16
+
+
+def dsp_products(fusion: Fusion) -> Scheduled | None:
+    """The loops of a fusion whose anchor is a convolution or a fully connected layer of int8; None where it has no form
+    here.
+    """
+    try:
+        return paired(fusion)
+    except Refused:
+        return None
+
+
+def paired(fusion: Fusion) -> Scheduled:
+    """As `dsp_products`.
+
+    Raises:
+        Refused: it has no form here, and why.
+    """
+    assert fusion.anchor is not None
+    layer = layer_of(fusion)
+    if fusion.anchor.op_name == "qnn.dense":
+        return _dense(fusion, layer)
+    return _convolution(fusion, layer)
+
+
+def _dense(fusion: Fusion, layer: Layer) -> Scheduled:
+    data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
+    depth, groups = data.shape[-1], -(-data.shape[-1] // 4)
+    rows = math.prod(data.shape[:-1])
+    packed = _pairs(
+        fusion, layer, groups, 2 if rows == 1 else 1, lambda k, o: weight[o, minimum(k, Imm(depth - 1, INDEX))], depth
+    )
+    return _by_rows(fusion, layer, rows, depth, packed, _numbers(layer, weight))
+
+
+def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
+    call = layer.call
+    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    attrs, is_picture = call.attrs, len(call.attrs.strides) == 2
+    height, width, channels = (data.shape[1] if is_picture else 1), data.shape[-2], data.shape[-1]
+    rows, columns = (weight.shape[0] if is_picture else 1), weight.shape[-3]
+    down, right = attrs.strides if is_picture else (1, attrs.strides[0])
+    padding = attrs.padding if is_picture else (0, attrs.padding[0], 0, attrs.padding[1])
+    if set(attrs.dilation) != {1}:
+        raise Refused("its window has holes")
+    if attrs.groups == channels == call.shape[-1] > 1:
+        return _planes(fusion, layer)
+    if attrs.groups != 1:
+        raise Refused("its channels are in groups")
+    run = columns * channels
+    groups = -(-run // 4)
+
+    def of_weight(k: Expr, o: Expr) -> Expr:
+        at, r = k % (groups * 4), k // (groups * 4)
+        inside = minimum(at, Imm(run - 1, INDEX)) if run % 4 else at
+        place = (inside // channels, inside % channels, o)
+        value: Expr = weight[(r, *place) if is_picture else place]
+        return Select(at < run, value, Imm(0, "int8")) if run % 4 else value
+
+    pixels = math.prod(call.shape[:-1])
+    even = 2 if pixels == 1 else 1
+    packed = _pairs(fusion, layer, rows * groups, even, of_weight, rows * groups * 4)
+    numbers = _numbers(layer, weight)
+    if rows == columns == down == right == 1 and not any(padding):
+        return _by_rows(fusion, layer, pixels, channels, packed, numbers)
+    if data.shape[0] != 1:
+        raise Refused("it has windows in several pictures")
+    picture = Buffer("x0", (height, width * channels), "int8")
+    gather = window((height, width, channels), (rows, columns), attrs.input_zero_point, PIXELS if pixels > 1 else 1)
+    across = call.shape[-2]
+
+    def filled(block: Buffer, slot: int, pixel: Expr) -> Stmt:
+        y, x = pixel // across * down - padding[0], pixel % across * right - padding[1]
+        whole = View(picture, (_zero(), _zero()), (Axis(0, 1), Axis(1, 1)))
+        return Exec(gather, (_slot(block, slot), whole), (y, x))
+
+    return _by_blocks(fusion, layer, picture, pixels, rows * groups, filled, packed, numbers)
+
+
+def _planes(fusion: Fusion, layer: Layer) -> Scheduled:
+    """A window of three by three for each channel: one after the other in a plane of int16 with its borders, from which
+    two numbers of a row are computed at a time.
+    """
+    call = layer.call
+    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
+    attrs = call.attrs
+    if (
+        len(data.shape) != 4
+        or data.shape[0] != 1
+        or weight.shape[:2] != (3, 3)
+        or attrs.strides not in ((1, 1), (2, 2))
+    ):
+        raise Refused("its window is not three by three, with strides of 1 or 2, over one picture")
+    if layer.result is not fusion.function.body:
+        raise Refused("something follows what is computed in planes")
+    if not layer.is_rounded_twice:
+        raise Refused("its channels have data of their own, and it is rounded once")
+    (_, height, width, channels), (_, down, across, _) = data.shape, call.shape
+    (stride, _), (top, left, _, _), zero = attrs.strides, attrs.padding, attrs.input_zero_point
+    rows = max((down - 1) * stride + 3, top + height)
+    read = across + 2 + across % 2 if stride == 1 else 2 * across + 2
+    pitch = -(-max(read, left + width) // 2) * 2
+    filters = te.compute((channels, 9), lambda o, t: weight[t // 3, t % 3, 0, o], "filters")
+    numbers = _numbers(layer, weight)
+    x, out = Buffer("x0", (height, width, channels), "int8"), Buffer("out0", (down, across, channels), "int8")
+    w = Buffer("w0", filters.shape, "int8", alignment=_ALIGNMENT)
+    m = Buffer("w1", numbers.shape, "int32", alignment=_ALIGNMENT)
+    plane = Buffer("a0", (rows, pitch), "int16", alignment=_ALIGNMENT)
+    n, i, j = Var("i0"), Var("i1"), Var("i2")
+    picture = (Axis(0, 1), Axis(1, 1))
+    clear = For(i, Imm(rows, INDEX), For(j, Imm(pitch, INDEX), Store(plane, (i, j), Imm(zero, "int16"))))
+    take = Exec(
+        planing(height, width, channels, pitch),
+        (View(plane, (Imm(top, INDEX), Imm(left, INDEX)), picture), View(x, (_zero(), _zero(), n), picture)),
+    )
+    give = Exec(
+        filtering(rows, down, across, channels, pitch, stride),
+        (
+            View(out, (_zero(), _zero(), n), picture),
+            _whole(plane),
+            View(w, (n, _zero()), (Axis(1, 1),)),
+            View(m, (n, _zero()), picture),
+        ),
+    )
+    body = Block("planes", seq(clear, For(n, Imm(channels, INDEX), seq(take, give))))
+    return _scheduled(x, out, (w, m), plane, body, (filters, numbers))
+
+
+def _by_rows(fusion: Fusion, layer: Layer, pixels: int, depth: int, packed: te.Tensor, numbers: te.Tensor) -> Scheduled:
+    """Each pixel is a row of the data."""
+    data = Buffer("x0", (pixels, depth), "int8")
+    expand = expansion(depth, PIXELS if pixels > 1 else 1)
+
+    def filled(block: Buffer, slot: int, pixel: Expr) -> Stmt:
+        return Exec(expand, (_slot(block, slot), View(data, (pixel, _zero()), (Axis(1, 1),))))
+
+    return _by_blocks(fusion, layer, data, pixels, -(-depth // 4), filled, packed, numbers)
+
+
+def _by_blocks(
+    fusion: Fusion,
+    layer: Layer,
+    data: Buffer,
+    pixels: int,
+    groups: int,
+    filled: Callable[[Buffer, int, Expr], Stmt],
+    packed: te.Tensor,
+    numbers: te.Tensor,
+) -> Scheduled:
+    """Pixels in blocks, which are filled and then multiplied by all weights.
+
+    Args:
+        fusion, layer: whose result it is.
+        data: the parameter.
+        pixels: of the result.
+        groups: of four numbers of a pixel's sum.
+        filled: given the block, the number of a pixel in it, and that of it in the result: fills this part of it.
+        packed: the weights.
+        numbers: of each channel.
+    """
+    channels, twice = layer.channels, layer.is_rounded_twice
+    wide = PIXELS if pixels > 1 else 1
+    after = epilogue_of(fusion, layer, pixels)
+    out = Buffer("out0", (pixels, channels), "int8") if after is None else Buffer("a1", (wide, channels), "int8")
+    q = Buffer("w0", packed.shape, "int16", alignment=_ALIGNMENT)
+    m = Buffer("w1", numbers.shape, "int32", alignment=_ALIGNMENT)
+    block = Buffer("a0", (groups, 2, wide, 2), "int16", alignment=_ALIGNMENT)
+
+    def tiled(first: Expr, count: int) -> Stmt:
+        parts = [filled(block, slot, first + slot if slot else first) for slot in range(count)]
+        form = row(groups, channels, twice) if wide == 1 else tile(groups, channels, count, twice)
+        there = View(out, (first if after is None else _zero(), _zero()), (Axis(0, 1), Axis(1, 1)))
+        parts.append(Exec(form, (there, _whole(block), _whole(q), _whole(m))))
+        return seq(*parts) if after is None else seq(*parts, after.stores(out, first, count))
+
+    whole, rest = divmod(pixels, wide)
+    at = Var("i0")
+    parts: list[Stmt] = [For(at, Imm(whole, INDEX), tiled(at * wide, wide))] if whole else []
+    if rest:
+        parts.append(tiled(Imm(whole * wide, INDEX), rest))
+    body = Block("tiles", seq(*parts))
+    if after is None:
+        return _scheduled(data, out, (q, m), block, body, (packed, numbers))
+    inputs = [Param(one, "input") for one in after.inputs(data)]
+    constants = [Param(one, "constant") for one in (q, m, *after.constants)]
+    work = [Param(one, "workspace") for one in (block, out)]
+    params = (*inputs, Param(after.out, "output"), *constants, *work)
+    return Scheduled(te.Kernel(PrimFunc(params, body), (packed, numbers, *after.held)))
+
+
+def _scheduled(
+    data: Buffer, out: Buffer, given: Sequence[Buffer], work: Buffer, body: Stmt, held: tuple[te.Tensor, ...]
+) -> Scheduled:
+    """The answer of a strategy: a function of the data, with constants that hold something, and a workspace."""
+    constants = [Param(buffer, "constant") for buffer in given]
+    params = (Param(data, "input"), Param(out, "output"), *constants, Param(work, "workspace"))
+    return Scheduled(te.Kernel(PrimFunc(params, body), held))
+
+
+def _zero() -> Expr:
+    return Imm(0, INDEX)
+
+
+def _whole(buffer: Buffer) -> View:
+    rank = len(buffer.shape)
+    return View(buffer, (_zero(),) * rank, tuple(Axis(dim, 1) for dim in range(rank)))
+
+
+def _slot(block: Buffer, slot: int) -> View:
+    """One pixel of a block."""
+    return View(block, (_zero(), _zero(), Imm(slot, INDEX), _zero()), (Axis(0, 1), Axis(1, 1), Axis(3, 1)))
+
+
+def _pairs(
+    fusion: Fusion, layer: Layer, groups: int, even: int, element: Callable[[Expr, Expr], Expr], depth: int
+) -> te.Tensor:
+    """The weights of two channels in each half word, by pair, group, half and word.
+
+    Args:
+        fusion, layer: whose weights they are.
+        groups: of four numbers of a pixel's sum.
+        even: the pairs are a multiple of it.
+        element: the weight of number k of a sum, and a channel.
+        depth: how many numbers there are.
+
+    Raises:
+        Refused: they do not fit.
+    """
+    channels = layer.channels
+    bounds = fusion.bounds[layer.call.args[1]]
+    if min(per_channel(bounds.least, channels)[1::2], default=0) < -127:
+        raise Refused("a weight is -128, and shares a half word")
+    most = max(per_channel(bounds.magnitude, channels)[1::2], default=0) * 128
+    if most >= _PAIRED:
+        raise Refused(f"a sum of two that share a word may be {int(most)}, which is not below 2**23")
+    pairs = -(-channels // (2 * even)) * even
+
+    def packed(pair: Expr, k: Expr, h: Expr, j: Expr) -> Expr:
+        number = k * 4 + j * 2 + h
+
+        def weight(o: Expr) -> Expr:
+            value = element(number, minimum(o, Imm(channels - 1, INDEX))).astype("int32")
+            there = (o < channels) & (number < depth)
+            return Select(there, value, Imm(0, "int32"))
+
+        return (weight(pair * 2 + 1) * 256 + weight(pair * 2)).astype("int16")
+
+    return te.compute((pairs, groups, 2, 2), packed, "pairs")
+
+
+def _numbers(layer: Layer, weight: te.Tensor) -> te.Tensor:
+    """What is known of each channel, for a multiple of four of them: zeros beyond the last one. What the zero point of
+    the data adds to the sums is part of the bias.
+    """
+    import numpy as np
+
+    channels, zero = layer.channels, layer.call.attrs.input_zero_point
+    table = np.array([layer.excess, layer.multiplier, layer.add, layer.shift], np.int32).T
+    scales, bias = te.constant(np.ascontiguousarray(table), "scales"), layer.bias
+    taps = weight.shape[1:] if layer.call.op_name == "qnn.dense" else weight.shape[:-1]
+    axes = tuple(te.reduce_axis(extent, f"z{number}") for number, extent in enumerate(taps))
+
+    def total(o: Expr) -> te.Reduction:
+        value = weight[(o, *axes) if layer.call.op_name == "qnn.dense" else (*axes, o)]
+        return te.sum(value.astype("int32"), axes)
+
+    sums = te.compute((channels,), total, "weight_sums")
+
+    def number(o: Expr, which: Expr) -> Expr:
+        last = minimum(o, Imm(channels - 1, INDEX))
+        added: Expr = Imm(0, "int32")
+        if bias is not None:
+            added = bias[(*(0 for _ in bias.shape[1:]), last)]
+        if zero:
+            added = added - sums[last] * zero
+        value = Select(which < 1, added - scales[last, 0], scales[last, which])
+        return Select(o < channels, value, Imm(0, "int32"))
+
+    return te.compute((-(-channels // 4) * 4, NUMBERS), number, "numbers")
