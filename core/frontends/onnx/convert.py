@@ -48,6 +48,7 @@ from .older import modern, modern_op
 from .open_shapes import Open, leaves_open, proposed, resolved
 from .open_values import OPEN_CONVERTERS, computed, is_open_value
 from .optional import OPTIONAL
+from .pooled_regions import POOLED_REGIONS
 from .proto import OPSETS, Graph, Input, Node, read_graph, with_arguments
 from .quant import QUANT, Parameters, are_known, parameters
 from .recurrent import RECURRENT
@@ -80,6 +81,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **GATHER,
     **MOVES,
     **NORM,
+    **POOLED_REGIONS,
     **OPTIONAL,
     **QUANT,
     **RECURRENT,
