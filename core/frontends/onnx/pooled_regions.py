@@ -64,10 +64,10 @@ def _parts(c: Context, begin: Expr, end: Expr, parts: int, extent: int) -> tuple
     one = c.constant(np.ones(1, np.int32))
     length = c.call("maximum", c.call("add", c.call("subtract", end, begin), one), one)
     step = c.call("divide", c.cast(length, "float32"), c.constant(np.array([parts], np.float32)))
-    step, first = c.reshape(step, (count, 1)), c.reshape(begin, (count, 1))
+    steps, first = c.reshape(step, (count, 1)), c.reshape(begin, (count, 1))
 
     def edge(rounding: str, numbers: np.ndarray) -> Expr:
-        at = c.call(rounding, c.call("multiply", step, c.constant(numbers.astype(np.float32))))
+        at = c.call(rounding, c.call("multiply", steps, c.constant(numbers.astype(np.float32))))
         return c.call("clip", c.call("add", c.cast(at, "int32"), first), a_min=0, a_max=extent)
 
     low, high = edge("floor", np.arange(parts)), edge("ceil", np.arange(1, parts + 1))

@@ -13,6 +13,7 @@ from ...relay.ops.common import normalise_axes
 from ...tir.form.dtype import is_float
 from .computed_resize import computed_resize
 from .context import Context, Converter
+from .integer_resize import between_integers
 from .moves import repeated
 from .windows import channels_first, channels_last
 
@@ -72,6 +73,14 @@ def _resize(c: Context) -> Expr:
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy not in _POLICIES:
         raise ModelError(f"it has the unknown keep_aspect_ratio_policy {policy!r}")
+    if mode == "linear" and data.dtype in ("int8", "uint8", "int32"):
+        axes = _axes(c, data.shape, coordinates)
+        plain = all(axis.count == axis.extent and axis.scale == 1 for axis in axes[:-2])
+        if len(axes) not in (2, 4) or not plain:
+            raise ModelError(f"it interpolates {data.dtype}, and not between rows and columns, the last dimensions")
+        if coordinates in ("tf_crop_and_resize", "half_pixel_symmetric"):
+            raise ModelError(f"it interpolates {data.dtype} by {coordinates!r}; floats are supported")
+        return between_integers(c, data, [_coordinates(axis, coordinates) for axis in axes[-2:]])
     if mode != "nearest" and not is_float(data.dtype):
         raise ModelError(f"it interpolates {data.dtype}; floats are supported")
     read = (1, 2, 3) if coordinates == "tf_crop_and_resize" else (2, 3)
