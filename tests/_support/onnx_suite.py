@@ -73,11 +73,26 @@ def load(kinds: Iterable[str] = KINDS) -> list[Case]:
 
 def _case(test: Any) -> Case:
     if test.model is not None:
-        return Case(test.name, test.model, test.data_sets, test.rtol, test.atol)
+        sets = test.data_sets
+        if [node.op_type for node in test.model.graph.node] == ["DFT"]:
+            sets = [(inputs, _in_float64(test.model, inputs, outputs)) for inputs, outputs in sets]
+        return Case(test.name, test.model, sets, test.rtol, test.atol)
     folder = Path(test.model_dir)
     model = onnx.load(folder / "model.onnx")
     sets = [(_stored(data, "input"), _stored(data, "output")) for data in sorted(folder.glob("test_data_set_*"))]
     return Case(test.name, model, sets, test.rtol, test.atol)
+
+
+def _in_float64(model: onnx.ModelProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[np.ndarray]:
+    """What ONNX's reference gives for floats of twice the width. (numpy 2 transforms float32 in float32: where 0 is
+    right it has 2e-7, which is more than the suite tolerates.)
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    names = [value.name for value in model.graph.input]
+    wide = [array.astype(np.float64) if array.dtype == np.float32 else array for array in inputs]
+    made = ReferenceEvaluator(model).run(None, dict(zip(names, wide, strict=True)))
+    return [one.astype(given.dtype) for one, given in zip(made, outputs, strict=True)]
 
 
 def _stored(folder: Path, what: str) -> list[onnx.TensorProto]:
