@@ -31,11 +31,18 @@ class Core:
     Args:
         pixels, channels: of a tile; more than these, and compilers keep sums in memory.
         alone: channels of a tile where there is one pixel.
+        is_brief: whether code is to take little room before all else.
     """
 
     pixels: int
     channels: int
     alone: int
+    is_brief: bool = False
+
+    def pixels_of(self, row: int) -> int:
+        """Pixels of a tile of a row; where code is to be brief, all tiles are alike."""
+        most = min(row, self.pixels)
+        return next(count for count in range(most, 0, -1) if row % count == 0) if self.is_brief else most
 
 
 CORES: Mapping[str, Core] = {
@@ -46,16 +53,18 @@ CORES: Mapping[str, Core] = {
 """By the feature that tells the class of a core."""
 
 
-def core_of(features: Collection[str]) -> Core | None:
+def core_of(features: Collection[str], is_brief: bool = False) -> Core | None:
     """The class of a core; None of one that has vectors, or is not known."""
-    return next((core for feature, core in CORES.items() if feature in features), None)
+    found = next((core for feature, core in CORES.items() if feature in features), None)
+    return replace(found, is_brief=True) if found is not None and is_brief else found
 
 
 def tile_of(core: Core, pixels: int, channels: int) -> Tile:
     """The tile by which a core multiplies, of channels that are not many more than there are."""
-    widest = core.alone if pixels == 1 else core.channels
+    held = core.pixels_of(pixels)
+    widest = core.alone if held == 1 else core.channels
     width = min((w for w in range(1, widest + 1)), key=lambda w: (-(-channels // w) * w * (1 + 1 / w), -w))
-    return Tile(min(pixels, core.pixels), width, 1)
+    return Tile(held, width, 1)
 
 
 def small_products(fusion: Fusion, core: Core) -> Scheduled | None:

@@ -68,14 +68,14 @@ def small_planes(fusion: Fusion, core: Core) -> Scheduled | None:
     s.set_scope(s.store_at(nest.kernel.buffers[plane], c)[0], "global")
     last = s.loops(nest.last)
     s.reorder(last[0], last[3], last[1], last[2])
-    at, pixel = s.split(x, min(core.pixels, call.shape[2]), tail="peel")
+    at, pixel = s.split(x, core.pixels_of(call.shape[2]), tail="peel")
     start = s.decompose_reduction(nest.product, pixel)
     s.reorder(*reduction, pixel)
     s.reverse_compute_at(nest.last, at)
     s.cache_write(nest.product, nest.sums, "register", at=at)
     for label in (start, nest.product, nest.last):
         s.unroll(s.loops(label)[-1])
-    if rows * columns <= _MOST_TAPS and core.pixels > 1:
+    if rows * columns <= _MOST_TAPS and core.pixels > 1 and not core.is_brief:
         for loop in reduction:
             s.unroll(loop)
     return nest.scheduled()

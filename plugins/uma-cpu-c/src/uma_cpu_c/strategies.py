@@ -62,7 +62,7 @@ _REQUANTISED = 4.0
 def strategies_of(target: Target) -> list[Strategy]:
     """The strategies for a CPU: none where it has no vector unit that is known, or where size is what counts."""
     features = features_of(target)
-    core = core_of(features)
+    core = core_of(features, is_brief=target.get_attr("opt") == "s")
     if core is not None and target.get_attr("opt") != "0":
         paired = "dsp" in features and target.get_attr("opt") in ("2", "3")
         first = [Strategy(name, lambda fusion, _: dsp_products(fusion)) for name in DSP_OPS] if paired else []
