@@ -63,7 +63,7 @@ def features(host: PluginHost, text: str) -> frozenset[str]:
         ("-mcpu=cortex-m7 -cflags=-mfloat-abi=hard,-mfpu=fpv5-d16", FLOATS | {"fma", "thumb2", "dsp"}),
         ("-mtriple=arm-none-eabi -mcpu=cortex-m33+nodsp", {"thumb2"}),
         ("-mcpu=cortex-m55", {"float32", "fma", "thumb2", "dsp", "mve"}),
-        ("-mtriple=arm-none-eabi -mcpu=cortex-m55+nomve", {"thumb2", "dsp"}),
+        ("-mcpu=cortex-m55+nomve", FLOATS | {"fma", "thumb2", "dsp"}),
         ("-mtriple=riscv64-linux-gnu", FLOATS | {"fma"}),
         ("-mtriple=riscv32-unknown-elf -mcpu=generic", {"riscv"}),
         ("-mtriple=riscv32-unknown-elf -mcpu=generic -cflags=-march=rv32imac_zicsr,-mabi=ilp32", {"riscv"}),

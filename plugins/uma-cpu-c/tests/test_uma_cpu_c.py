@@ -27,7 +27,12 @@ def host() -> PluginHost:
 
 def code(host: PluginHost, text: str) -> Code:
     found = host.plugin_for("c").call("tir_to_runtime", module=object(), prefix="m_on_x", target=host.target(text))
-    assert isinstance(found, Code) and set(found.headers) == {"uma_dots.h", "uma_transpose.h"}
+    assert isinstance(found, Code) and set(found.headers) == {
+        "uma_dots.h",
+        "uma_dsp.h",
+        "uma_mve.h",
+        "uma_transpose.h",
+    }
     return replace(found, headers={})
 
 
@@ -87,6 +92,8 @@ SOFT, FPV4, FPV5 = (
         ("cortex-m33", "cortex-m33", SOFT),
         ("cortex-m33f", "cortex-m33", FPV5),
         ("cortex-m55", "cortex-m55", ("-mthumb", "-mfloat-abi=hard")),
+        ("cortex-m55+nomve", "cortex-m55+nomve", ("-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard")),
+        ("cortex-m85", "cortex-m85", ("-mthumb", "-mfloat-abi=hard")),
     ],
 )
 def test_a_microcontrollers_cpu_says_it_all(asked: str, mcpu: str, flags: tuple[str, ...], host: PluginHost) -> None:

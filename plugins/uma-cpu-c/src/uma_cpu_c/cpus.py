@@ -14,6 +14,7 @@ __all__ = ["CORTEX_M", "canonicalise", "cpu_flags", "machine_of"]
 
 _SOFT = ("-mthumb", "-mfloat-abi=soft")
 _FPV4 = ("-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
+_HARD = ("-mthumb", "-mfloat-abi=hard")
 _FPV5 = ("-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard")
 
 CORTEX_M: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -28,7 +29,10 @@ CORTEX_M: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "cortex-m23": ("cortex-m23", _SOFT),
     "cortex-m33": ("cortex-m33", _SOFT),
     "cortex-m33f": ("cortex-m33", _FPV5),
-    "cortex-m55": ("cortex-m55", ("-mthumb", "-mfloat-abi=hard")),
+    "cortex-m55": ("cortex-m55", _HARD),
+    "cortex-m55+nomve": ("cortex-m55+nomve", ("-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard")),
+    "cortex-m85": ("cortex-m85", _HARD),
+    "cortex-m85+nomve": ("cortex-m85+nomve", ("-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard")),
 }
 """What compilers call a microcontroller's CPU, and its flags. An ``f`` at the end, which compilers do not know, says
 that it has a floating-point unit."""

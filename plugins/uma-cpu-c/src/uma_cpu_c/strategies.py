@@ -13,6 +13,7 @@ from .copies import transposed
 from .dots import dot
 from .dsp import DSP_OPS, dsp_products
 from .features import features_of
+from .mve import mve
 from .products import Operand, Product, product_of
 from .schedules import is_known, tiled
 from .small import core_of, small_products
@@ -65,10 +66,11 @@ def strategies_of(target: Target) -> list[Strategy]:
     core = core_of(features, is_brief=target.get_attr("opt") == "s")
     if core is not None and target.get_attr("opt") != "0":
         paired = "dsp" in features and target.get_attr("opt") in ("2", "3")
-        first = [Strategy(name, lambda fusion, _: dsp_products(fusion)) for name in DSP_OPS] if paired else []
+        vectors = [Strategy(name, lambda fusion, _: mve(fusion, features)) for name in _INTEGERS]
+        pairs = [Strategy(name, lambda fusion, _: dsp_products(fusion)) for name in DSP_OPS]
         planes = Strategy("qnn.conv2d", lambda fusion, _: small_planes(fusion, core))
         tiles = [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
-        return [*first, planes, *tiles]
+        return [*(vectors if "mve" in features else []), *(pairs if paired else []), planes, *tiles]
     unit = unit_of(str(target.get_attr("mcpu")), features)
     if unit is None or "fma" not in features or target.get_attr("opt") not in ("2", "3"):
         return []
