@@ -82,7 +82,7 @@ class TensorRecord:
         "Of what has open extents, those of a run, each with its least and largest value: 1, tokens[1:128], 64; the "
         "shape has the largest. Null where all extents are fixed.",
     ] = None
-    holds: Annotated[Identifier | None, "The open extent, by its name, that this input holds; else null."] = None
+    holds: Annotated[Identifier | None, "The open extent, by its name, that this one holds; else null."] = None
 
 
 @dataclass(frozen=True)

@@ -122,12 +122,17 @@ def _open_problems(record: ArtifactRecord) -> Iterator[str]:
         for symbol in symbols_of(extents):
             if found.setdefault(symbol.name, symbol) is not symbol:
                 yield f"extent {symbol.name!r} has other bounds in {row.name!r}"
-    held = [row.holds for row in record.inputs if row.holds is not None]
+    held = [row.holds for row in (*record.inputs, *record.outputs) if row.holds is not None]
     if sorted(held) != sorted(found):
-        yield f"inputs hold the extents {sorted(held)}, and there are {sorted(found)}"
+        yield f"inputs and outputs hold the extents {sorted(held)}, and there are {sorted(found)}"
+    computed = {row.holds for row in record.outputs}
     for row in record.inputs:
-        if row.holds is not None and (row.dtype, row.shape) != ("int32", (1,)):
-            yield f"input {row.name!r}, which holds an extent, is {row.dtype} {list(row.shape)}"
+        if row.extents is not None and any(f"{name}[" in row.extents for name in computed if name):
+            yield f"input {row.name!r} has an extent that an output holds: {row.extents}"
+    for role, rows in (("input", record.inputs), ("output", record.outputs)):
+        for row in rows:
+            if row.holds is not None and (row.dtype, row.shape) != ("int32", (1,)):
+                yield f"{role} {row.name!r}, which holds an extent, is {row.dtype} {list(row.shape)}"
 
 
 def _host_problems(host: HostRecord) -> Iterator[str]:

@@ -194,13 +194,19 @@ _BOUNDS = re.compile(r"\[\d+:\d+\]")
 
 def _run_open(program: Program) -> str:
     """What is to be known of open extents."""
-    if not program.symbols:
+    if not program.symbols and not program.computed:
         return ""
     identifiers = {port.buffer.name: port.identifier for port in ports(program.inputs)}
     lines = [
         f" * inputs->{identifiers[buffer.name]}[0] is the extent {symbol.name} of this run, {symbol.low} to "
         f"{symbol.high}: else UMA_ERR_ARGUMENT is given."
         for symbol, buffer in program.symbols
+    ]
+    identifiers = {port.buffer.name: port.identifier for port in ports(program.outputs)}
+    lines += [
+        f" * outputs->{identifiers[buffer.name]}[0] becomes the extent {symbol.name}, which this run computes: "
+        f"{symbol.low} to {symbol.high}."
+        for symbol, buffer in program.computed
     ]
     return "\n".join(
         [

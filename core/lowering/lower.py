@@ -9,6 +9,7 @@ from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
 from ..errors import ModelError, RequirementError
 from ..relay.bodies import is_control
+from ..relay.cuts import cut_of
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, is_open, tensors_of
 from ..relay.module import IRModule, Signature, func_type
 from ..relay.op import Op
@@ -85,14 +86,15 @@ def lower_tracing(
 
 def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower_tracing`, of a module with open extents: what comes of it has the largest of them everywhere, as
-    tensors lie in memory, and kernels are given the parameters of ``main`` that hold the extents of this run."""
+    tensors lie in memory, and kernels are given the parameters of ``main`` that hold the extents of this run, and what
+    computes those that are computed."""
     main = module.main
     rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
     taken = {var.name for var in module.functions}
     params = [Var(param.name, _bound(param.type)) for param in main.params]
     done: dict[Expr, Expr] = dict(zip(main.params, params, strict=True))
-    extents = {param.name: param for param in params}
+    extents: dict[str, Expr] = {param.name: param for param in params}
     for expr in post_order(main.body):
         if expr in done:
             continue
@@ -100,6 +102,9 @@ def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None)
         if is_control(expr) and is_open(expr):
             what = "a branch or a loop takes no open extents yet"
             raise ModelError(what, where=", ".join(layers) or None, hint="fix the extent, --shape NAME=NUMBER")
+        cut = cut_of(expr)
+        if cut is not None:
+            extents[cut[0].name] = done.get(cut[1], cut[1])
         if is_view(expr):
             made = reshape(parts[0], bound_extents(expr.shape))
         elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
@@ -205,7 +210,9 @@ def _lower_call(
         args = tuple(dict(zip(call.args, args, strict=True)).values())
     name = "_".join(_op_names(function.body)) or "copy"
     given = dict(zip(function.params, args, strict=True))
-    fusion = Fusion(function, {param: arg for param, arg in given.items() if isinstance(arg, Constant)})
+    # (What a constant is cut to is no constant.)
+    fixed = {param: arg for param, arg in given.items() if isinstance(arg, Constant) and arg.type is param.type}
+    fusion = Fusion(function, fixed)
     loops = None if host is None else lower_match(host, fusion, layers, sees_through=True)
     try:
         loops = loops or own_loops(fusion) or bound(fusion.kernel(), fusion)

@@ -99,7 +99,10 @@ def own_loops(fusion: Fusion) -> Loops | None:
             assert isinstance(arg, Var)
             inputs.append(param)
             operands.append(arg)
-    made = replace(func, params=(*inputs, *func.params[count:], *constants))
+    rest = func.params[count:]
+    before = [param for param in rest if param.role in ("input", "output")]
+    behind = [param for param in rest if param.role not in ("input", "output")]
+    made = replace(func, params=(*inputs, *before, *constants, *behind))
     return Loops(made, tuple(operands), tuple(known), symbols)
 
 

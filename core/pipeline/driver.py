@@ -578,7 +578,7 @@ def make_artifact(
         targets=tuple(str(member.target) for member in members.all),
         notes=(*members.notes, *derivations(member.target for member in members.all)),
         inputs=tensor_records(program.inputs, files.identifiers, {b.name: s.name for s, b in program.symbols}),
-        outputs=tensor_records(program.outputs, files.identifiers),
+        outputs=tensor_records(program.outputs, files.identifiers, {b.name: s.name for s, b in program.computed}),
         arena_bytes=memory.arena_bytes,
         constant_bytes=files.constant_bytes,
         state=_state(program, memory, files.identifiers),

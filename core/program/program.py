@@ -77,7 +77,8 @@ class Buffer:
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
         extents: of an input or output with open extents, those that it has in a run: the first so many elements along
-            each dimension. The name of a symbol with ``in_`` before it is that of the input that holds its value.
+            each dimension. The name of a symbol with ``in_`` before it is that of the input that holds its value;
+            where there is none, its name is that of the model for the output that does.
     """
 
     name: str
@@ -264,10 +265,21 @@ class Program:
 
     @property
     def symbols(self) -> tuple[tuple[Symbol, Buffer], ...]:
-        """The open extents of inputs and outputs, by name, each with the input that holds its value."""
-        named = {buffer.name: buffer for buffer in self.inputs}
+        """The open extents of inputs and outputs that the caller gives, by name, each with the input that holds its
+        value."""
+        return self._held({buffer.name: buffer for buffer in self.inputs})
+
+    @property
+    def computed(self) -> tuple[tuple[Symbol, Buffer], ...]:
+        """The open extents of outputs that the model computes, by name, each with the output that holds its value."""
+        given = {buffer.name for buffer in self.inputs}
+        held = {f"in_{buffer.tensor}": buffer for buffer in self.outputs if buffer.tensor is not None}
+        return self._held({name: buffer for name, buffer in held.items() if name not in given})
+
+    def _held(self, by_name: Mapping[str, Buffer]) -> tuple[tuple[Symbol, Buffer], ...]:
         found = symbols_of(extent for buffer in self.buffers for extent in buffer.extents or ())
-        return tuple((symbol, named[f"in_{symbol.name}"]) for symbol in found)
+        named = ((symbol, by_name.get(f"in_{symbol.name}")) for symbol in found)
+        return tuple((symbol, buffer) for symbol, buffer in named if buffer is not None)
 
     @property
     def states(self) -> tuple[Buffer, ...]:

@@ -169,12 +169,17 @@ def _own_faults(program: Program) -> Iterator[Fault]:
 def _symbol_faults(program: Program, named: Mapping[str, Buffer]) -> Iterator[str]:
     """What is wrong with open extents."""
     known: dict[str, Symbol] = {}
+    held = {buffer.tensor: buffer for buffer in program.outputs}
     for buffer in program.buffers:
         for symbol in symbols_of(buffer.extents or ()):
             if known.setdefault(symbol.name, symbol) is not symbol:
                 yield f"extent {symbol.name!r} has other bounds in {buffer.name!r}"
             given = named.get(f"in_{symbol.name}")
-            if given is None or (given.role, given.shape, given.dtype) != ("input", (1,), "int32"):
+            if given is None and buffer.role == "output" and symbol.name in held:
+                made = held[symbol.name]
+                if (made.shape, made.dtype) != ((1,), "int32"):
+                    yield f"output {made.name!r}, which holds the extent {symbol.name!r}, is no int32 (1,)"
+            elif given is None or (given.role, given.shape, given.dtype) != ("input", (1,), "int32"):
                 yield f"there is no input int32 (1,) called 'in_{symbol.name}' for the extent {symbol.name!r}"
 
 
@@ -215,7 +220,8 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
     if buffer.extents is not None:
         if buffer.role not in ("input", "output"):
             yield f"{buffer.role} {name!r} has open extents, which only inputs and outputs have"
-        if bound(buffer.extents) != buffer.shape or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < 1:
+        least = 0 if any(symbol.low == 0 for symbol in symbols_of(buffer.extents)) else 1
+        if bound(buffer.extents) != buffer.shape or min(map(bounds_of, buffer.extents), default=(1, 1))[0] < least:
             yield f"{buffer.role} {name!r} has shape {buffer.shape}, and extents {shown(buffer.extents)}"
 
 

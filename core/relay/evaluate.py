@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
 from ..errors import InternalError, ModelError
-from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var
+from ..tir.form.extents import Extent
+from .expr import Call, Constant, Expr, Function, GlobalVar, If, Loop, Tuple, TupleGetItem, Var, tensors_of
 from .module import IRModule
-from .op import Op
-from .types import TensorType, TupleType, Type
+from .op import Attrs, Op
+from .types import Type
 from .visit import children, post_order
 
 if TYPE_CHECKING:
@@ -21,12 +23,15 @@ Value = Union["np.ndarray", tuple[Any, ...]]
 """An array, or a tuple of values."""
 
 
-def evaluate(model: IRModule | Function, inputs: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+def evaluate(
+    model: IRModule | Function, inputs: Mapping[str, np.ndarray], extents: Mapping[str, int] = MappingProxyType({})
+) -> tuple[np.ndarray, ...]:
     """The results of a model.
 
     Args:
         model: a module, of which ``main`` is run, or a function that calls no global one.
         inputs: an array for each parameter, by its name.
+        extents: values of open extents that the model does not compute, by the names of their symbols.
 
     Returns:
         The fields of the result where it is a tuple, else the one array.
@@ -36,7 +41,8 @@ def evaluate(model: IRModule | Function, inputs: Mapping[str, np.ndarray]) -> tu
             is missing, not of the graph form, or under way already.
     """
     main, run = _prepare(model)
-    result = run.values(main, _arguments(main, inputs), keep=False)[main.body]
+    run.extents.update(extents)
+    result = run.values(main, _arguments(main, inputs, extents), keep=False)[main.body]
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -50,7 +56,9 @@ def _prepare(model: IRModule | Function) -> tuple[Function, _Run]:
     return (model.main, _Run(model)) if isinstance(model, IRModule) else (model, _Run(IRModule({})))
 
 
-def _arguments(main: Function, inputs: Mapping[str, np.ndarray]) -> list[Value]:
+def _arguments(
+    main: Function, inputs: Mapping[str, np.ndarray], extents: Mapping[str, int] = MappingProxyType({})
+) -> list[Value]:
     names = [param.name for param in main.params]
     for name in inputs:
         if name not in names:
@@ -61,8 +69,9 @@ def _arguments(main: Function, inputs: Mapping[str, np.ndarray]) -> list[Value]:
             raise ModelError(f"input {param.name!r} is missing")
         array = inputs[param.name]
         given = f"{tuple(array.shape)} {array.dtype.name}"
-        if given != f"{param.shape} {param.dtype}":
-            raise ModelError(f"input {param.name!r} is {given}, not {param.shape} {param.dtype}")
+        shape = _with_values(param.shape, extents)
+        if given != f"{shape} {param.dtype}":
+            raise ModelError(f"input {param.name!r} is {given}, not {shape} {param.dtype}")
         arguments.append(array)
     return arguments
 
@@ -71,6 +80,7 @@ class _Run:
     def __init__(self, module: IRModule) -> None:
         self._module = module
         self._active: list[Function] = []
+        self.extents: dict[str, int] = {}
 
     def values(self, function: Function, arguments: list[Value], keep: bool) -> dict[Expr, Value]:
         """Values of the expressions of ``function``: all of them, or the result only."""
@@ -108,10 +118,19 @@ class _Run:
             return self._loop(expr.op, given)
         if not isinstance(expr.op, Op):
             return self._call(expr.op, given)
-        result = expr.op.reference(expr.attrs, *given)
+        result = expr.op.reference(self._valued(expr, given), *given)
         result = tuple(map(np.asarray, result)) if isinstance(result, tuple) else np.asarray(result)
-        _check(result, expr.type, expr.op.name)
+        _check(result, expr.type, expr.op.name, self.extents)
         return result
+
+    def _valued(self, call: Call, given: list[Value]) -> Attrs:
+        """The attributes of a call of an op where extents that the model computes have their values."""
+        if call.op_name == "cut" and isinstance(call.attrs.extent, Extent):
+            symbol = call.attrs.extent.symbols[0]
+            self.extents[symbol.name] = min(max(int(given[1][0]), symbol.low), symbol.high)
+        if not self.extents:
+            return call.attrs
+        return Attrs(tuple((name, _with_values(value, self.extents)) for name, value in call.attrs.items))
 
     def _loop(self, loop: Loop, given: list[Value]) -> Value:
         carried, others = tuple(given[: loop.carried]), given[loop.carried :]
@@ -131,10 +150,17 @@ class _Run:
         return result
 
 
-def _check(result: Value, type_: Type, op: str) -> None:
+def _with_values(value: Any, extents: Mapping[str, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_with_values(part, extents) for part in value])
+    return value.with_values(extents) if isinstance(value, Extent) else value
+
+
+def _check(result: Value, type_: Type, op: str, extents: Mapping[str, int]) -> None:
     """InternalError where a reference does not give what the type relation promises."""
     fields = result if isinstance(result, tuple) else (result,)
-    found = [TensorType(tuple(field.shape), field.dtype.name) for field in fields]
-    promised = list(type_.fields) if isinstance(type_, TupleType) else [type_]
+    found = [(tuple(field.shape), field.dtype.name) for field in fields]
+    promised = [(_with_values(field.shape, extents), field.dtype) for field in tensors_of(type_)]
     if found != promised:
-        raise InternalError(f"the reference of {op} gives {', '.join(map(str, found))}, not {type_}")
+        given = ", ".join(f"Tensor[{shape}, {dtype}]" for shape, dtype in found)
+        raise InternalError(f"the reference of {op} gives {given}, not {type_}")

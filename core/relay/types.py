@@ -31,7 +31,7 @@ class TensorType(Type):
 
     Args:
         shape: positive extents, `MAX_RANK` at most; ``()`` is a scalar. Those that are open are
-            `uma.tir.form.extents.Extent`.
+            `uma.tir.form.extents.Extent`; one of symbols that may be 0 may be 0.
         dtype: one of `uma.tir.form.dtype.DTYPES`.
 
     Raises:
@@ -47,7 +47,7 @@ class TensorType(Type):
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"a tensor of {len(self.shape)} dimensions: over {MAX_RANK}")
         for extent in self.shape:
-            if (type(extent) is not int or extent <= 0) and not (isinstance(extent, Extent) and extent.low > 0):
+            if not (isinstance(extent, Extent) and _is_extent(extent)) and (type(extent) is not int or extent <= 0):
                 raise ModelError(f"shape {self.shape} has an extent that is not a positive integer")
         if self.nbytes > MAX_BYTES:
             raise ModelError(f"a tensor of shape {self.shape} and {self.dtype} needs {self.nbytes} bytes: over 2 GiB")
@@ -113,6 +113,11 @@ class FuncType(Type):
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.params))}) -> {self.result}"
+
+
+def _is_extent(extent: Extent) -> bool:
+    """Whether a tensor can have it, whatever its symbols are: it is 0 only where one of them may be."""
+    return extent.low > 0 or (extent.low == 0 and any(symbol.low == 0 for symbol in extent.symbols))
 
 
 def tensor_type(type_: Type, what: str = "a value") -> TensorType:

@@ -11,6 +11,7 @@ from ..tir.form.dtype import bounds, is_integer
 from ..tir.form.extents import Symbol, bound, shown, symbols_of
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.verify import verify as verify_prim_func
+from .cuts import cut_of, cut_symbols, unfounded
 from .expr import Call, Constant, Control, Function, GlobalVar, Var, tensors_of
 from .module import IRModule, Signature, StateInfo, TensorInfo, func_type
 from .types import TensorType, TupleType, Type
@@ -80,6 +81,7 @@ def faults(module: IRModule) -> Iterator[Fault]:
     main = next((function for var, function in module.functions.items() if var.name == "main"), None)
     if isinstance(main, Function):
         yield from _symbol_faults(main, module.signature)
+        yield from _cut_faults(module, main)
     if module.signature is not None:
         if isinstance(main, Function):
             yield from _signature_faults(main, module.signature)
@@ -170,17 +172,42 @@ def _signature_faults(main: Function, signature: Signature) -> Iterator[Fault]:
 
 
 def _symbol_faults(main: Function, signature: Signature | None) -> Iterator[Fault]:
-    """What is wrong with open extents: each is the value of a parameter."""
+    """What is wrong with open extents: each is the value of a parameter, or of a result of its name."""
     params = {param.name: param.type for param in main.params}
-    types = [tensor.shape for value in (*main.params, main.body) for tensor in tensors_of(value.type)]
-    infos = () if signature is None else (*signature.inputs, *signature.outputs)
-    shapes = [*types, *(info.shape for info in infos if info.shape is not None)]
+    results = tensors_of(main.body.type)
+    inputs, outputs = ((), ()) if signature is None else (signature.inputs, signature.outputs)
     known: dict[str, Symbol] = {}
-    for symbol in (symbol for shape in shapes for symbol in symbols_of(shape)):
-        if known.setdefault(symbol.name, symbol) is not symbol:
-            yield Fault(f"the extent {symbol} is {known[symbol.name]} elsewhere")
-        if params.get(symbol.name) is not TensorType((1,), "int32"):
-            yield Fault(f"there is no parameter {symbol.name!r} of int32 (1,) for the extent {symbol}")
+    holders: dict[str, Type] = {}
+    if signature is not None and len(outputs) == len(signature.of_outputs(results)):
+        holders = {i.name: type_ for i, type_ in zip(outputs, signature.of_outputs(results), strict=True)}
+    given = [tensor for param in main.params for tensor in tensors_of(param.type)]
+    sides = ((given, inputs, dict[str, Type]()), (results, outputs, holders))
+    for types, infos, held in sides:
+        shapes = [*(type_.shape for type_ in types), *(info.shape for info in infos if info.shape is not None)]
+        for symbol in (symbol for shape in shapes for symbol in symbols_of(shape)):
+            if known.setdefault(symbol.name, symbol) is not symbol:
+                yield Fault(f"the extent {symbol} is {known[symbol.name]} elsewhere")
+            if TensorType((1,), "int32") not in (params.get(symbol.name), held.get(symbol.name)):
+                where = " or result" if held else ""
+                yield Fault(f"there is no parameter{where} {symbol.name!r} of int32 (1,) for the extent {symbol}")
+
+
+def _cut_faults(module: IRModule, main: Function) -> Iterator[Fault]:
+    """What is wrong with the extents that ``main`` computes."""
+    order = post_order(main.body)
+    computed = cut_symbols(order)
+    if not computed:
+        return
+    params = {param.name for param in main.params}
+    for expr in order:
+        cut = cut_of(expr)
+        if cut is not None and cut[0].name in params:
+            yield Fault(f"the extent {cut[0]} is a parameter and is computed", "main", module.spans[expr])
+        elif cut is not None and cut != computed[cut[0].name]:
+            yield Fault(f"the extent {cut[0]} is computed twice", "main", module.spans[expr])
+        for symbol in unfounded(expr, computed):
+            what = f"nothing that it is made of has the extent {symbol}, which is computed"
+            yield Fault(what, "main", module.spans[expr])
 
 
 def _state_faults(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..tir.form.extents import bound
 from .expr import Call, Expr
 
 __all__ = ["FREE_OPS", "is_view", "without_views"]
@@ -11,8 +12,13 @@ FREE_OPS = ("reshape", "squeeze")
 
 
 def is_view(expr: Expr) -> bool:
-    """Whether ``expr`` is its argument's memory under another shape."""
-    return isinstance(expr, Call) and expr.op_name in FREE_OPS
+    """Whether ``expr`` is its first argument's memory under another shape.
+
+    So is a cut of what has memory for no more than that.
+    """
+    if not isinstance(expr, Call):
+        return False
+    return expr.op_name in FREE_OPS or (expr.op_name == "cut" and bound(expr.shape) == bound(expr.args[0].shape))
 
 
 def without_views(expr: Expr) -> Expr:

@@ -20,6 +20,7 @@ from ..program import Program, Wait, plan
 from ..program.hazards import finish_positions
 from ..program.program import arguments
 from ..relay.bodies import is_control
+from ..relay.cuts import cut_symbols
 from ..relay.evaluate import evaluate
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, is_open, tensors_of
 from ..relay.module import Signature
@@ -147,6 +148,7 @@ class Inspected:
             self.inner, self.skipped = (*self.inner, *found), (*self.skipped, *skipped)
         main = self.fused.main
         self.extents: Mapping[str, int] = {}
+        self._cuts = cut_symbols(post_order(self.fused.main.body))
         given: dict[Expr, Bounds] = {param: known[param.name] for param in main.params if param.name in known}
         has_open = any(map(is_open, main.params))
         self.ranges = {} if has_open else ranges(main, self.fused.functions, given)
@@ -346,8 +348,9 @@ class Inspected:
         """Add the results of a unit that was given ``inputs``, beside what they should be."""
         given = {param.name: array for param, array in zip(unit.function.params, inputs, strict=True)}
         function, types = self._valued(unit.function), tensors_of(unit.function.body.type)
-        for number, expected in enumerate(evaluate(function, given)):
-            again = lambda at=number: evaluate(function, rounded(given))[at]  # noqa: E731 - as short as its use
+        computed = self._computed()
+        for number, expected in enumerate(evaluate(function, given, computed)):
+            again = lambda at=number: evaluate(function, rounded(given), computed)[at]  # noqa: E731 - as short as its use
             got = self._array(unit.results[number])
             got = self._cut(got, types[number]) if types[number].is_open else got
             got = got.reshape(expected.shape) if got.size == expected.size else got
@@ -358,16 +361,27 @@ class Inspected:
 
     def _expected(self, unit: Unit, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         names = (param.name for param in unit.function.params)
-        return evaluate(self._valued(unit.function), dict(zip(names, inputs, strict=True)))
+        return evaluate(self._valued(unit.function), dict(zip(names, inputs, strict=True)), self._computed())
 
     def _valued(self, function: Function) -> Function:
         return valued_function(function, self.extents) if self.extents else function
+
+    def _computed(self) -> dict[str, int]:
+        """The values that the last run computed of open extents, by their symbols."""
+        made = {}
+        for name, (symbol, count) in self._cuts.items():
+            made[name] = min(max(int(self.value(count).reshape(-1)[0]), symbol.low), symbol.high)
+        return made
+
+    def _values(self) -> dict[str, int]:
+        """The values of open extents in the last run, by their symbols."""
+        return {**self.extents, **self._computed()}
 
     def _cut(self, array: np.ndarray, type_: TensorType) -> np.ndarray:
         """A value of ``type_`` of what its buffer holds: of open extents these are the first elements."""
         if not type_.is_open:
             return array.reshape(type_.shape)
-        return array.reshape(type_.bound.shape)[tuple(map(slice, valued(type_.shape, self.extents)))]
+        return array.reshape(type_.bound.shape)[tuple(map(slice, valued(type_.shape, self._values())))]
 
     def _whole(self, unit: Unit, results: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What a unit gives, as its buffers hold it."""
@@ -376,7 +390,7 @@ class Inspected:
         made = []
         for result, type_ in zip(results, tensors_of(unit.function.body.type), strict=True):
             whole = np.zeros(type_.bound.shape, result.dtype) if type_.is_open else result
-            self._cut(whole, type_)[...] = result.reshape(valued(type_.shape, self.extents))
+            self._cut(whole, type_)[...] = result.reshape(valued(type_.shape, self._values()))
             made.append(whole)
         return made
 

@@ -7,7 +7,7 @@ their operands' ranges: that is done at one extent, of a build that has it fixed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..artifact import Artifact
@@ -83,7 +83,8 @@ def verify_open(
         inspected = Inspected(loaded, members, isolation)
         for number, sample in enumerate(samples):
             extents = open_shapes.extents({name: array.shape for name, array in sample.items()}, {})
-            names.append(", ".join(f"{name} = {value}" for name, value in extents.items()))
+            shown = ", ".join(f"{name} = {value}" for name, value in extents.items())
+            names.append(shown or f"sample {number}")
             tell(names[-1])
             inspected.extents = extents
             inspected.run(open_shapes.widened(sample), {}, names[-1])
@@ -93,9 +94,9 @@ def verify_open(
             whole = open_shapes.held(extents) | sample
             given = {p.name: whole[i.name] for p, i in zip(form.main.params, signature.inputs, strict=True)}
             fixed = with_extents(form, extents)
-            expected = dict(zip(got, evaluate(fixed, given), strict=True))
-            again = lambda name, fixed=fixed, given=given, got=got: dict(  # noqa: E731 - as short as its use
-                zip(got, evaluate(fixed, rounded(given)), strict=True)
+            expected = _by_name(got, evaluate(fixed, given))
+            again = lambda name, fixed=fixed, given=given, got=got: _by_name(  # noqa: E731 - as short as its use
+                got, evaluate(fixed, rounded(given))
             )[name]
             checks += check_outputs(got, expected, "references", frame=number, rounded=again)
             if peer is not None:
@@ -110,3 +111,8 @@ def verify_open(
         overruns=inspected.overruns,
         stops=tuple(inspected.stops),
     )
+
+
+def _by_name(names: Iterable[str], values: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """The values of outputs; those that hold extents, which a caller is not given, are the last ones."""
+    return dict(zip(names, values, strict=False))

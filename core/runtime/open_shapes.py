@@ -40,14 +40,16 @@ class OpenShapes:
     """What is open of a model's inputs and outputs.
 
     An array of a caller has the extents of the run. In C it has the largest extents, of which a run uses the first
-    elements along each dimension; and for each open extent there is one more input, which holds it.
+    elements along each dimension; and for each open extent there is one more input, which holds it, or one more output
+    where the model computes it.
 
     Args:
         model: its name.
         inputs, outputs: of the C, in order.
 
     Attributes:
-        symbols: the open extents, by the names of the inputs that hold them.
+        symbols: the open extents that a caller gives, by the names of the inputs that hold them.
+        computed: those that the model computes, by the names of the outputs that hold them.
     """
 
     def __init__(self, model: str, inputs: Sequence[Row], outputs: Sequence[Row]) -> None:
@@ -55,9 +57,12 @@ class OpenShapes:
         self._inputs = _open_of(inputs)
         self._outputs = _open_of(outputs)
         self._shapes = {row.name: row.shape for row in inputs}
-        names = {row.holds: row.name for row in inputs if row.holds is not None}
         found = symbols_of(extent for shape in (*self._inputs.values(), *self._outputs.values()) for extent in shape)
-        self.symbols: dict[str, Symbol] = {names[symbol.name]: symbol for symbol in found}
+        named = {symbol.name: symbol for symbol in found}
+        self.symbols, self.computed = (
+            dict[str, Symbol]((row.name, named[row.holds]) for row in rows if row.holds in named)
+            for rows in (inputs, outputs)
+        )
 
     @staticmethod
     def of(model: str, inputs: Sequence[Row], outputs: Sequence[Row]) -> OpenShapes | None:
@@ -141,9 +146,11 @@ class OpenShapes:
         return made
 
     def cut(self, outputs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """What the C gave for ``inputs``, which `widened` made, without what is beyond the extents of the run."""
+        """What the C gave for ``inputs``, which `widened` made, without what is beyond the extents of the run, and
+        without the outputs that hold extents."""
         extents = {symbol.name: int(inputs[name][0]) for name, symbol in self.symbols.items()}
-        made = dict(outputs)
+        extents |= {symbol.name: int(outputs[name][0]) for name, symbol in self.computed.items()}
+        made = {name: array for name, array in outputs.items() if name not in self.computed}
         for name, shape in self._outputs.items():
             made[name] = outputs[name][tuple(map(slice, valued(shape, extents)))].copy()
         return made

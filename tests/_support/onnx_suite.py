@@ -18,8 +18,12 @@ from uma.errors import ModelError
 from uma.frontends import import_model
 from uma.frontends.model import ImportedModel
 from uma.relay import Function, IRModule, Tuple
+from uma.relay.cuts import cut_symbols
 from uma.relay.expr import Expr, Var
-from uma.relay.visit import substitute
+from uma.relay.module import Signature, TensorInfo
+from uma.relay.valued import with_extents
+from uma.relay.visit import post_order, substitute
+from uma.tir.form.extents import Extent, Symbol
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -221,15 +225,28 @@ def _together(group: Sequence[_Imported], target: str, outcomes: Outcomes) -> No
             outcomes.faults[one.case.name] = difference
 
 
+def _apart(one: _Imported, number: int) -> tuple[Function, list[str]]:
+    """``main`` of a case, with extents that no other one has; and the names of the results that hold these."""
+    computed = cut_symbols(post_order(one.model.module.main.body))
+    new = {name: Symbol(f"{name}_{number}", symbol.low, symbol.high) for name, (symbol, _) in computed.items()}
+    if not new:
+        return one.model.module.main, []
+    assert one.model.module.signature is not None
+    held = [new[info.name].name for info in one.model.module.signature.outputs if info.name in new]
+    extents = {name: Extent.of(symbol) for name, symbol in new.items()}
+    return with_extents(one.model.module, extents).main, held
+
+
 def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np.ndarray]]]:
     """Of each case, for each of its data sets, the results."""
     params: list[Var] = []
     results: list[Expr] = []
+    names: list[str] = []
     counts: list[int] = []
     others: dict[str, Any] = {}
     for number, one in enumerate(group):
-        main = one.model.module.main
-        own = {var.name: function for var, function in one.model.module.functions.items() if function is not main}
+        main, held = _apart(one, number)
+        own = {var.name: function for var, function in one.model.module.functions.items() if var.name != "main"}
         if not others.keys().isdisjoint(own):
             raise ValueError("two have functions of one name: each is built by itself")
         others.update(own)
@@ -238,8 +255,12 @@ def _run_one_image(group: Sequence[_Imported], target: str) -> list[list[list[np
         body = substitute(main.body, dict(renamed))
         fields = body.fields if isinstance(body, Tuple) else (body,)
         results += fields
-        counts.append(len(fields))
-    artifact = uma.build(IRModule.of({**others, "main": Function(params, Tuple(results))}), target, name="suite")
+        # (Those that hold extents are not among what a run gives.)
+        counts.append(len(fields) - len(held))
+        names += [*(f"y{number}_{i}" for i in range(counts[-1])), *held]
+    main = Function(params, Tuple(results))
+    signature = Signature(tuple(TensorInfo(param.name) for param in params), tuple(map(TensorInfo, names)))
+    artifact = uma.build(IRModule.of({**others, "main": main}, signature=signature), target, name="suite")
     found: list[list[list[np.ndarray]]] = [[] for _ in group]
     with artifact.session() as session:
         for turn in range(max(len(one.case.sets) for one in group)):

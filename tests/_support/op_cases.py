@@ -330,6 +330,26 @@ def take(c: Choice, name: str) -> Call:
     return on(name, (data, c.of(*DTYPES)), (shape(c, 0, 2, 3), c.of("int32", "int64")), axis=axis(c, data))
 
 
+@case("cut")
+def cut(c: Choice, name: str) -> Call:
+    data = shape(c, 1, 3)
+    at = axis(c, data)
+    return on(name, (data, c.of(*DTYPES)), ((1,), "int32"), axis=at, extent=c.number(1, data[at]))
+
+
+@case("nonzero")
+def nonzero(c: Choice, name: str) -> Call:
+    return on(name, (shape(c, 1, 3), c.of(*COMPUTED)))
+
+
+@case("nn.non_max_suppression")
+def non_max_suppression(c: Choice, name: str) -> Call:
+    batch, classes, boxes = c.number(1, 2), c.number(1, 2), c.number(1, 5)
+    types = ((batch, boxes, 4), "float32"), ((batch, classes, boxes), "float32"), ((1,), "int64")
+    one = ((1,), "float32")
+    return on(name, *types, one, one, limit=c.number(1, boxes), center=c.of(False, True))
+
+
 @case("concatenate")
 def concatenate(c: Choice, name: str) -> Call:
     data, dtype = list(shape(c, 1)), c.of(*DTYPES)

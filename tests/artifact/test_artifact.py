@@ -98,8 +98,9 @@ class TestUnsound:
             ("inputs.0.extents", "n[5:4]", "'x:0': 'n[5:4]' is no extent"),
             ("inputs.0.extents", "n[1:5]", "'x:0' has shape [4] and the extents n[1:5]"),
             ("inputs.0.extents", "2*n[1:2]", "the extents of input 'x:0' are computed: 2*n[1:2]"),
-            ("outputs.0.extents", "n[1:4]", "inputs hold the extents [], and there are ['n']"),
-            ("inputs.0.holds", "n", "inputs hold the extents ['n'], and there are []"),
+            ("outputs.0.extents", "n[1:4]", "inputs and outputs hold the extents [], and there are ['n']"),
+            ("inputs.0.holds", "n", "inputs and outputs hold the extents ['n'], and there are []"),
+            ("outputs.0.holds", "n", "inputs and outputs hold the extents ['n'], and there are []"),
             (
                 "inputs",
                 [{**METADATA["inputs"][0], "holds": "n"}, {**SECOND, "extents": "n[1:4]"}],

@@ -139,7 +139,6 @@ GATHER_FAULTS: dict[str, tuple[str, Inputs, dict[str, Any]]] = {
         {},
     ),
     "its lengths of shape (4,) do not fit data of shape (4, 3)": ("ReverseSequence", [floats(4, 3), below(1, 4)], {}),
-    "its condition is computed at run time": ("Compress", [floats(3), below(2, 3) > 0], {}),
     "it takes the elements (4,) of 3": ("Compress", [floats(3), Known([0, 0, 0, 0, 1], "bool")], {}),
     "its update of shape (2, 7) does not fit a cache of shape (2, 6)": (
         "TensorScatter",

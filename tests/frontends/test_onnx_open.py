@@ -215,10 +215,6 @@ def picked(b: OnnxBuilder, x: str) -> str:
     return str(b.node("Range", b.constant(0, "int64"), extent(b, x, 1), b.constant(2, "int64"), name="even"))
 
 
-def found(b: OnnxBuilder, x: str) -> str:
-    return str(b.node("NonZero", x, name="search"))
-
-
 def beyond(b: OnnxBuilder, x: str) -> str:
     return str(b.node("Slice", x, ints(b, 3), ints(b, 9), ints(b, 1), name="rest"))
 
@@ -260,7 +256,6 @@ def test_a_quotient_that_is_no_extent_is_computed() -> None:
 REFUSED = (
     (merged, "merge"),
     (picked, "even"),
-    (found, "search"),
     (beyond, "rest"),
     (twice, "fill"),
     (several, "count"),

@@ -41,6 +41,11 @@ def test_an_input_holds_what_is_open() -> None:
         (with_extents((), x=(N,)), "there is no input int32 (1,) called 'in_n' for the extent 'n'"),
         (with_extents((Buffer("in_n", "input", (1,), "int64"),), x=(N,)), "there is no input int32 (1,) called 'in_n'"),
         (with_extents((HELD, OTHER), x=(N,)), "extent 'n' has other bounds in 'z'"),
+        (
+            with_extents((Buffer("o", "output", (1,), "int64", tensor="n"),), y=(N,)),
+            "output 'o', which holds the extent 'n', is no int32 (1,)",
+        ),
+        (with_extents((Buffer("o", "output", (1,), "int32", tensor="n"),), x=(N,)), "there is no input int32 (1,)"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(program: Program, what: str) -> None:

@@ -124,7 +124,7 @@ def test_what_depends_on_the_value_is_refused(asked: Callable[[], object], what:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "n", "n[1]", "n[4:1]", "n[0:4]", "n[1:99999999999]", "n[1:4]+1", "1 + n[1:4]", "n[1:4]*2", "é[1:4]", "-"],
+    ["", "n", "n[1]", "n[4:1]", "n[-1:4]", "n[1:99999999999]", "n[1:4]+1", "1 + n[1:4]", "n[1:4]*2", "é[1:4]", "-"],
 )
 def test_what_is_no_extent_is_refused(text: str) -> None:
     with pytest.raises(ModelError) as caught:
@@ -140,7 +140,7 @@ def test_extents_are_one_text() -> None:
     assert "has no open extent" in caught.value.what
 
 
-@pytest.mark.parametrize("bounds", [(0, 4), (4, 4), (5, 4), (1, 2**31)])
+@pytest.mark.parametrize("bounds", [(-1, 4), (4, 4), (5, 4), (1, 2**31)])
 def test_a_symbol_has_several_values(bounds: tuple[int, int]) -> None:
     with pytest.raises(InternalError) as caught:
         Symbol("n", *bounds)

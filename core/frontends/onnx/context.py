@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Union
 from ...errors import ModelError
 from ...relay.expr import Call, Constant, Expr, TupleGetItem, call, const
 from ...relay.qdq import constant_value
+from ...tir.form.extents import Dim
+from .counts import Counts
 from .proto import Node
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Context:
         uses: how often each tensor of the model is used.
         constants: expressions of the model's tensors that are arrays, filled as they are asked for.
         budget: for constants that are not the model's own.
+        counts: extents that the model computes.
         declared: the shape of each of its outputs, None for one that the file leaves open.
         built: expressions that this node became, in order.
         replaced: pairs of an expression of an earlier node and what took its place.
@@ -65,6 +68,7 @@ class Context:
     uses: Mapping[str, int]
     constants: dict[str, Expr]
     budget: Budget
+    counts: Counts
     declared: Sequence[tuple[int, ...] | None] = ()
     built: list[Expr] = field(default_factory=list)
     replaced: list[tuple[Expr, Expr]] = field(default_factory=list)
@@ -141,6 +145,12 @@ class Context:
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
         """A call that this node becomes."""
         made = call(op, *args, **attrs)
+        self.built.append(made)
+        return made
+
+    def cut(self, data: Expr, axis: int, extent: Dim) -> Expr:
+        """The first elements of ``data`` along an axis, as many as the model computes: see `Counts.cut`."""
+        made = self.counts.cut(data, axis, extent)
         self.built.append(made)
         return made
 

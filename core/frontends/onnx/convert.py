@@ -18,6 +18,7 @@ from ...relay.expr import Expr, Function, GlobalVar, Tuple, Var, const
 from ...relay.module import IRModule, Signature, Spans, TensorInfo, func_type
 from ...relay.qdq import to_integers
 from ...relay.types import TensorType
+from ...relay.visit import rewrite
 from ...tir.form.extents import OpenExtentError, bound, is_open, symbols_of
 from ..fixed import Fixed, check_fixed, fixed_array
 from ..model import ImportedModel, clean_text, variable_names
@@ -31,7 +32,9 @@ from .asked import Asked
 from .composed import COMPOSED
 from .context import Budget, Context, Converter, Value
 from .control import branches, loop, scan_loop
+from .counts import Counts
 from .custom import convert_custom
+from .detection import DETECTION
 from .determinants import DETERMINANTS
 from .einsum import EINSUM
 from .fold import FOLD_LIMIT_BYTES, FOLDERS, OF_SHAPES, fold, limited
@@ -72,6 +75,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **AREAS,
     **ARITH,
     **COMPOSED,
+    **DETECTION,
     **EINSUM,
     **DETERMINANTS,
     **FOURIER,
@@ -202,6 +206,7 @@ class _Importer:
         # Of tensors that are of a narrow type.
         self._narrow: dict[str, Narrow] = {}
         self._spans = Spans()
+        self._counts = Counts(())
         self._uses = Counter([name for node in graph.nodes for name in (*node.inputs, *node.captured)])
         self._uses.update(graph.outputs)
         # Of QuantizeLinear by its output, of DequantizeLinear by its input; None where two disagree.
@@ -218,17 +223,29 @@ class _Importer:
         """The module, quantisation taken literally."""
         params = self._params()
         self._taken_params = {param.name for param in params}
+        self._counts = Counts((*self._taken_params, *self._taken, *self._graph.outputs))
         self._convert_all()
         results = [self._result(name) for name in self._graph.outputs]
+        computed = self._counts.of(*(result.tensor for result in results))
+        results = self._with_counts([*results, *map(self._counts.value, computed)])
         body = results[0] if len(results) == 1 else Tuple(results)
         signature = Signature(
             (
                 *(self._info(value.name) for value in self._graph.inputs if value.name not in self._fixed),
                 *map(TensorInfo, self._symbols),
             ),
-            tuple(self._info(name) for name in self._graph.outputs),
+            (*(self._info(name) for name in self._graph.outputs), *(TensorInfo(symbol.name) for symbol in computed)),
         )
         return IRModule.of({"main": Function(params, body), **self._functions}, self._spans, signature)
+
+    def _with_counts(self, results: list[Expr]) -> list[Expr]:
+        """``results`` with what computes extents in the place of the variables that stand for these."""
+        known: dict[Expr, Expr] = {}
+        for var, count in self._counts.values.items():
+            known[var] = rewrite(count, lambda old: known.get(old), self._spans.moved)
+        return (
+            [rewrite(result, lambda old: known.get(old), self._spans.moved) for result in results] if known else results
+        )
 
     def _params(self) -> list[Var]:
         import numpy as np
@@ -396,12 +413,14 @@ class _Importer:
             raise ModelError(f"bodies are within bodies, over {MAX_DEPTH} deep")
         formals, results = tuple(map(self._fresh, body.inputs)), tuple(map(self._fresh, body.outputs))
         self._values.update(zip(formals, given, strict=True))
+        self._counts.apart += 1
         nodes = expanded(replace(node, inputs=formals, outputs=results), body, self._fresh, is_apart=True)
         with_arguments(nodes, self._declared)
         self._uses.update(name for n in nodes for name in n.needs)
         self._uses.update(results)
         self._spend(nodes)
         faults = self._convert_nodes(nodes)
+        self._counts.apart -= 1
         if faults:
             raise ModelError(f"in its body {next(iter(faults.values())).strip()}")
         return [self._value(name) for name in results]
@@ -484,12 +503,13 @@ class _Importer:
 
     def _convert(self, node: Node, converter: Converter | None) -> None:
         declared = [self._declared.get(name) for name in node.outputs]
-        context = Context(node, self._inputs(node), self._uses, self._constants, self._budget, declared)
+        context = Context(node, self._inputs(node), self._uses, self._constants, self._budget, self._counts, declared)
         if not node.domain:
             context = modern(context)
             converter = at_run_time(context, converter)
         kinds = narrow_results(node, list(map(self._narrow.get, node.inputs)))
         made = self._made(context, converter)
+        self._counts.require_founded(context.built)
         made = [fitted(context, value, kind) for value, kind in zip(made, kinds)]  # noqa: B905 - results are left out
         self._narrow.update((name, kind) for name, kind in zip(node.outputs, kinds, strict=True) if kind is not None)
         for position, name in enumerate(node.outputs[len(made) :], len(made)):

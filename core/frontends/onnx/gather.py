@@ -211,24 +211,7 @@ def _tensor_scatter(c: Context) -> Expr:
     return c.call("where", mask, taken, past)
 
 
-def _compress(c: Context) -> Expr:
-    """The slices for which a condition holds, which is known at import."""
-    import numpy as np
-
-    data = c.expr(0)
-    if isinstance(c.value(1), Expr) and not isinstance(c.value(1), Constant):
-        raise ModelError("its condition is computed at run time: the shape of its result depends on data")
-    taken = np.flatnonzero(c.known(1))
-    if not c.node.has("axis"):
-        data = c.reshape(data, (math.prod(data.shape),))
-    axis = normalise_axis(c.node.integer("axis", 0), len(data.shape))
-    if not len(taken) or taken[-1] >= data.shape[axis]:
-        raise ModelError(f"it takes the elements {tuple(map(int, taken))} of {data.shape[axis]}")
-    return c.call("take", data, c.constant(taken.astype(np.int32)), axis=axis)
-
-
 GATHER: Mapping[str, Converter] = {
-    "Compress": _compress,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "MaxUnpool": _max_unpool,

@@ -164,7 +164,13 @@ def _repeated(c: Context) -> Value:
     value = c.node.array("value") if c.node.has("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise ModelError(f"it repeats {value.size} values, not one")
-    return c.call("broadcast_to", const(value.reshape(())), shape=c.known_integers(0))
+    shape = c.known_integers(0)
+    computed_axes = [axis for axis, extent in enumerate(shape) if c.counts.has(extent)]
+    most = [bounds_of(extent)[1] if axis in computed_axes else extent for axis, extent in enumerate(shape)]
+    made: Expr = c.call("broadcast_to", const(value.reshape(())), shape=most)
+    for axis in computed_axes:
+        made = c.cut(made, axis, shape[axis])
+    return made
 
 
 def _range(c: Context) -> Value:
@@ -176,11 +182,16 @@ def _range(c: Context) -> Value:
         raise ModelError("it takes three numbers")
     first, by = start.reshape(()).item(), step.reshape(()).item()
     count = limit.reshape(()).item() - first
-    if isinstance(by, Extent) or by != 1 or bounds_of(count)[0] < 1:
+    is_computed = c.counts.has(count)
+    if isinstance(by, Extent) or by != 1 or bounds_of(count)[0] < (0 if is_computed else 1):
         raise ModelError(f"it counts from {first} to {limit.reshape(()).item()} by {by}: with open extents by 1 only")
     most = bounds_of(count)[1]
     c.reserve(most)
-    numbers = c.call("strided_slice", const(np.arange(most)), begin=(0,), end=(count,), strides=(1,))
+    whole = const(np.arange(most))
+    if is_computed:
+        numbers: Expr = c.cut(whole, 0, count)
+    else:
+        numbers = c.call("strided_slice", whole, begin=(0,), end=(count,), strides=(1,))
     if not isinstance(first, Extent) and first == 0:
         return numbers
     return c.call("add", numbers, computed(array_of(first)))

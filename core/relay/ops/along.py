@@ -10,7 +10,7 @@ from ...tir import te
 from ...tir.form.nodes import Bin, Expr, Imm, Select, maximum, minimum
 from ..op import Attr, Attrs, Boolean, Choice, Int, Op, register_op
 from ..types import TensorType, TupleType
-from .common import normalise_axis
+from .common import normalise_axis, require_elements
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +39,7 @@ def _with(index: tuple[Any, ...], axis: int, at: Any) -> tuple[Any, ...]:
 def _infer_place(attrs: Attrs, data: TensorType) -> TensorType:
     """Numbers of any dtype; the result is of ``dtype``, without the axis, or with extent 1 in its place."""
     axis = _numbers(attrs, data)
+    require_elements(data.shape[axis])
     kept = (1,) if attrs.keepdims else ()
     return TensorType((*data.shape[:axis], *kept, *data.shape[axis + 1 :]), attrs.dtype)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...tir.form.dtype import is_float, is_integer
-from ...tir.form.extents import Extent
+from ...tir.form.extents import Dim, Extent, OpenExtentError, may_be_empty
 from ...tir.form.nodes import Bin, Expr, Imm, const
 from ..types import TensorType
 
@@ -19,6 +19,7 @@ __all__ = [
     "inside",
     "normalise_axes",
     "normalise_axis",
+    "require_elements",
     "require_float",
     "require_integers",
     "same_dtype",
@@ -121,6 +122,13 @@ def windows(
 def as_float(count: Any, dtype: str) -> Expr:
     """A number of elements, perhaps open, as a float."""
     return const(count, dtype) if isinstance(count, Extent) else Imm(float(count), dtype)
+
+
+def require_elements(*extents: Dim) -> None:
+    """OpenExtentError where one of some extents may be 0: nothing is defined of no elements."""
+    for extent in extents:
+        if may_be_empty(extent):
+            raise OpenExtentError(f"it needs one of {extent} elements, of which there may be none")
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:

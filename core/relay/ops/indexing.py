@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
 from ...tir import te
+from ...tir.form.extents import may_be_empty
 from ...tir.form.nodes import Expr, Imm, Select, const, maximum, minimum
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
-from .common import Types, broadcast_shapes, normalise_axis, require_integers
+from .common import Types, broadcast_shapes, normalise_axis, require_elements, require_integers
 from .rows import broadcast_load
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def _infer_take(attrs: Attrs, data: TensorType, indices: TensorType) -> TensorTy
     """Data of any dtype, which the result has; indices are int32 or int64. Their shape takes the place of the axis."""
     require_integers(indices, within=("int32", "int64"))
     axis = normalise_axis(attrs.axis, len(data.shape))
+    if not any(map(may_be_empty, indices.shape)):
+        require_elements(data.shape[axis])
     return TensorType((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype)
 
 
@@ -42,7 +45,9 @@ def _take_compute(attrs: Attrs, out: TensorType, data: te.Tensor, indices: te.Te
     def at(*index: Any) -> Expr:
         given = indices[index[axis:behind]]
         place = Select(given < 0, given + extent, given)
-        return data[(*index[:axis], minimum(maximum(place, first), last).astype("int32"), *index[behind:])]
+        # (Where there may be nothing to take, the first place is still one of the memory's.)
+        near = maximum(minimum(place, last), first) if may_be_empty(extent) else minimum(maximum(place, first), last)
+        return data[(*index[:axis], near.astype("int32"), *index[behind:])]
 
     return te.compute(out.shape, at, "take")
 

@@ -10,7 +10,7 @@ from ...tir import te
 from ...tir.form.nodes import Call, Expr, Imm
 from ..op import Attr, Attrs, Boolean, Bounds, Int, Ints, Op, register_op
 from ..types import TensorType
-from .common import Types, as_float, normalise_axes, normalise_axis, require_float
+from .common import Types, as_float, normalise_axes, normalise_axis, require_elements, require_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +47,19 @@ def _infer_sum(attrs: Attrs, data: TensorType) -> TensorType:
     return TensorType(reduced_shape(attrs, data), data.dtype)
 
 
+def _infer_extremum(attrs: Attrs, data: TensorType) -> TensorType:
+    """Any dtype but bool, which the result has; without the reduced axes, or with extent 1 in their places. There are
+    elements along the axes.
+    """
+    require_elements(*(data.shape[axis] for axis in normalise_axes(attrs.axis, len(data.shape))))
+    return _infer_sum(attrs, data)
+
+
 def _infer_mean(attrs: Attrs, data: TensorType) -> TensorType:
-    """A float dtype, which the result has; without the reduced axes, or with extent 1 in their places."""
+    """A float dtype, which the result has; without the reduced axes, or with extent 1 in their places. There are
+    elements along the axes.
+    """
+    require_elements(*(data.shape[axis] for axis in normalise_axes(attrs.axis, len(data.shape))))
     return TensorType(reduced_shape(attrs, data), require_float(data))
 
 
@@ -133,8 +144,8 @@ def _declare(
 _declare("sum", "Sum over axes. Integers wrap around.", _infer_sum, _total, _sum_range)
 _declare("mean", "Mean over axes, for floats.", _infer_mean, _mean_compute)
 _declare("prod", "Product over axes. Integers wrap around.", _infer_sum, _folded(te.prod, "prod"))
-_declare("max", "The largest element over axes.", _infer_sum, _folded(te.max, "max"), _extremum_range)
-_declare("min", "The smallest element over axes.", _infer_sum, _folded(te.min, "min"), _extremum_range)
+_declare("max", "The largest element over axes.", _infer_extremum, _folded(te.max, "max"), _extremum_range)
+_declare("min", "The smallest element over axes.", _infer_extremum, _folded(te.min, "min"), _extremum_range)
 
 
 def _infer_softmax(attrs: Attrs, data: TensorType) -> TensorType:

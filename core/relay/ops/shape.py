@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ModelError
 from ...tir import te
 from ...tir.form.dtype import bounds, is_float
-from ...tir.form.extents import Extent, OpenExtentError, equal
+from ...tir.form.extents import Extent, OpenExtentError, equal, is_open
 from ...tir.form.nodes import Expr, Imm, Var, const
 from ...tir.form.scalar import round_float32
 from ..op import Attr, Attrs, Bounds, Int, Ints, Op, Real, Text, register_op
@@ -300,14 +300,16 @@ register_op(
 
 
 def _infer_slice(attrs: Attrs, data: TensorType) -> TensorType:
-    """Any dtype, which the result has; its extents are ``len(range(begin, end, stride))``, and none is 0."""
+    """Any dtype, which the result has; its extents are ``len(range(begin, end, stride))``, and none is 0; of what
+    may be 0 all is taken."""
     rank = len(data.shape)
     if not len(attrs.begin) == len(attrs.end) == len(attrs.strides) == rank:
         raise ModelError(f"begin, end and strides must name all {rank} dimensions")
     shape = []
     for d, (begin, end, stride) in enumerate(zip(attrs.begin, attrs.end, attrs.strides, strict=True)):
         extent = data.shape[d]
-        forward = stride > 0 and 0 <= begin < end <= extent
+        whole = is_open([extent]) and (begin, end, stride) == (0, extent, 1)
+        forward = whole or (stride > 0 and 0 <= begin < end <= extent)
         backward = stride < 0 and extent > begin > end >= -1
         if not (forward or backward):
             raise ModelError(f"slice {begin}:{end}:{stride} of dimension {d} leaves its {extent} elements or is empty")

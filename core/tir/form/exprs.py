@@ -339,10 +339,15 @@ class Buffer(Node):
     scope: str = "global"
     alignment: int = 0
 
+    @property
+    def _largest(self) -> tuple[int, ...]:
+        """The shape that it has memory for."""
+        return self.shape
+
     def __post_init__(self) -> None:
         require(self.name.isidentifier(), f"{self.name!r} is not a name")
         require(self.dtype in DTYPES, f"buffer {self.name!r} has unknown dtype {self.dtype!r}")
-        require(all(extent > 0 for extent in self.shape), f"buffer {self.name!r} has shape {self.shape}")
+        require(all(extent > 0 for extent in self._largest), f"buffer {self.name!r} has shape {self.shape}")
         alignment = self.alignment or itemsize(self.dtype)
         require(
             alignment >= itemsize(self.dtype) and alignment & (alignment - 1) == 0,

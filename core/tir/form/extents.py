@@ -1,10 +1,10 @@
 """Extents that are known when a model runs: numbers between bounds, and what is computed of them.
 
-A `Symbol` stands for the number that the caller gives, an `Extent` is a polynomial of symbols. An extent does what an
-integer does as far as that holds for every value that its symbols can have: it is added, multiplied, divided where
-nothing is left over, and ordered where all values are ordered alike. All else is an `OpenExtentError`. Two extents are
-equal where they are the same polynomial: what may be equal for some values is not. So a computation with shapes that
-ends is right for the whole range: it never saw a value.
+A `Symbol` stands for a number that the caller gives or the model computes, an `Extent` is a polynomial of symbols. An
+extent does what an integer does as far as that holds for every value that its symbols can have: it is added,
+multiplied, divided where nothing is left over, and ordered where all values are ordered alike. All else is an
+`OpenExtentError`. Two extents are equal where they are the same polynomial: what may be equal for some values is not.
+So a computation with shapes that ends is right for the whole range: it never saw a value.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "bounds_of",
     "equal",
     "is_open",
+    "may_be_empty",
     "parse_extent",
     "parse_extents",
     "shown",
@@ -45,11 +46,11 @@ class OpenExtentError(ModelError):
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class Symbol(Var):
-    """A number that the caller of a model gives: ``low`` .. ``high``, both included.
+    """A number that the caller of a model gives, or the model computes: ``low`` .. ``high``, both included.
 
     Args:
-        name: an identifier, the name of the parameter that has it.
-        low: 1 at least.
+        name: an identifier, the name of the parameter that has it; or that of what is computed, as ``cut`` names it.
+        low: 0 at least; 1 where the caller gives it.
         high: more than ``low``; what can have one value only is no symbol.
     """
 
@@ -58,7 +59,7 @@ class Symbol(Var):
 
     def __init__(self, name: str, low: int, high: int) -> None:
         Var.__init__(self, name, INDEX)
-        require(1 <= low < high <= MAX_BOUND, f"extent {name!r} is {low} to {high}")
+        require(0 <= low < high <= MAX_BOUND, f"extent {name!r} is {low} to {high}")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -118,6 +119,16 @@ class Extent(Symbolic):
     def at(self, values: Mapping[str, int]) -> int:
         """Its value where the symbols have theirs, by name."""
         return sum(factor * prod(values[s.name] for s in symbols) for symbols, factor in self.terms.items())
+
+    def with_values(self, values: Mapping[str, Dim]) -> Dim:
+        """It where some of the symbols have values, by name, open ones among them."""
+        total: Dim = 0
+        for symbols, factor in self.terms.items():
+            product: Dim = factor
+            for symbol in symbols:
+                product = product * values.get(symbol.name, Extent.of(symbol))
+            total = total + product
+        return total
 
     def expression(self, dtype: str) -> Expr:
         """It as an expression of the loop form, of type int32 and cast from there."""
@@ -303,6 +314,11 @@ def is_open(extents: Iterable[object]) -> bool:
     return any(isinstance(extent, Extent) for extent in extents)
 
 
+def may_be_empty(extent: Dim) -> bool:
+    """Whether an extent can be 0."""
+    return bounds_of(extent)[0] < 1
+
+
 def bounds_of(extent: Dim) -> tuple[int, int]:
     """The least and the largest value."""
     return (extent.low, extent.high) if isinstance(extent, Extent) else (extent, extent)
@@ -360,7 +376,7 @@ def parse_extent(text: str) -> Dim:
             symbol = _SYMBOL.fullmatch(factor)
             if symbol is not None:
                 name, low, high = symbol[1], int(symbol[2]), int(symbol[3])
-                if not 1 <= low < high <= MAX_BOUND:
+                if not 0 <= low < high <= MAX_BOUND:
                     raise wrong
                 product = product * Extent.of(Symbol(name, low, high))
             elif _NUMBER.fullmatch(factor):

@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ...errors import InternalError
 from ..form.extents import Symbol, bound, is_open
 from ..form.nodes import (
-    INDEX,
     Alloc,
-    Bind,
     Block,
     Buffer,
     Expr,
@@ -28,14 +26,13 @@ from ..form.nodes import (
     Update,
     Var,
     const,
-    maximum,
-    minimum,
     seq,
 )
 from ..form.visit import rewrite
 from ..proofs.alias import may_alias
 from .folding import fold_constant_terms
 from .layouts import seen_through
+from .open_loops import bound_to
 from .stages import Nest, identity_of, knows, nests, plan_stages, still_read, symbols_in
 from .tensors import PARAM_ALIGNMENT, Definition, IterVar, Kernel, Placeholder, Reduce, Reshape, Tensor
 
@@ -110,11 +107,8 @@ class _Plain:
         for tensor in reversed(inner):
             body = Alloc(self.buffers[tensor], body)
         for symbol, var in self.symbols.items():
-            # Whoever calls it has checked the extent. Clamped, all is proven whatever it was given.
-            given = Buffer(f"{var.name}_given", (1,), INDEX)
+            given, body = bound_to(symbol, var, body)
             self.params["input"].append(given)
-            value = maximum(minimum(given[0], symbol.high), symbol.low)
-            body = Bind(var, value, body)
         params = tuple(Param(buffer, role) for role, buffers in self.params.items() for buffer in buffers)
         partial = tuple(b.name for t, b in self.buffers.items() if b in self.params["output"] and is_open(t.shape))
         func = PrimFunc(params, body, may_alias(params, body), partial=partial)

@@ -69,7 +69,7 @@ class IterVar(Var):
 
     def __init__(self, name: str, extent: Dim) -> None:
         Var.__init__(self, name, INDEX)
-        _require(extent > 0, f"axis {name!r} has extent {extent}")
+        _require(bounds_of(extent)[1] > 0, f"axis {name!r} has extent {extent}")
         object.__setattr__(self, "extent", extent)
 
     @property
@@ -171,6 +171,10 @@ class Tensor(Buffer):
         object.__setattr__(self, "alignment", 0)
         object.__setattr__(self, "definition", definition)
         Buffer.__post_init__(self)
+
+    @property
+    def _largest(self) -> tuple[int, ...]:
+        return bound(self.shape)
 
     @property
     def most(self) -> int:
@@ -324,17 +328,22 @@ Box = tuple[tuple[Any, Any], ...]
 
 
 def _outside(box: Box, hole: Box) -> list[Box]:
-    """``box`` without ``hole``, as boxes."""
+    """``box`` without ``hole``, as boxes; where extents are open perhaps more, and some that may be empty."""
     parts = []
     for axis, ((low, high), (hole_low, hole_high)) in enumerate(zip(box, hole, strict=True)):
-        if hole_low >= high or hole_high <= low:
+        if builtins.max(bounds_of(hole_low - high)[0], bounds_of(low - hole_high)[0]) >= 0:
             return [box]
         for part in ((low, hole_low), (hole_high, high)):
-            if part[0] < part[1]:
+            if bounds_of(part[1] - part[0])[1] > 0:
                 both = zip(box[:axis], hole[:axis], strict=True)
-                inner = tuple((builtins.max(a, c), builtins.min(b, d)) for (a, b), (c, d) in both)
+                inner = tuple((_larger(a, c), -_larger(-b, -d)) for (a, b), (c, d) in both)
                 parts.append((*inner, part, *box[axis + 1 :]))
     return parts
+
+
+def _larger(a: Dim, b: Dim) -> Dim:
+    """The larger of two limits of a box; of open ones ``a`` where either may be it, which is not too large."""
+    return b if bounds_of(b - a)[0] > 0 else a
 
 
 def _reduction(op: str, value: Expr, axes: IterVar | Sequence[IterVar], where: Expr | None) -> Reduction:
