@@ -167,7 +167,8 @@ def test_many_layers(seed: int) -> None:
     if shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     m7 = "c -mcpu=cortex-m7f -opt=3 -runner=qemu-mps2-an500"
-    Drawn(seed).check(50, HERE, f"{TARGET} {BOARD}", m7)
+    others = [f"{TARGET} {BOARD} -cc=clang"] if shutil.which("clang") else []
+    Drawn(seed).check(50, HERE, f"{TARGET} {BOARD}", m7, *others)
 
 
 @pytest.mark.parametrize(

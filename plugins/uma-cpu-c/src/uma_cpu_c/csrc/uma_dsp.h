@@ -197,7 +197,14 @@ typedef struct {
     int32_t s[2][3];
 } uma_dsp_sums;
 
-#if UMA_DSP
+/* The sum of the second channel of a pair, from that of whole half words and that of low bytes. */
+UMA_DSP_INLINE int32_t uma_dsp_second(int32_t both, int32_t low)
+{
+    return (int32_t)((uint32_t)both - (uint32_t)low) >> 8;
+}
+
+/* Loops in assembler take 13 registers, which clang does not always have. */
+#if UMA_DSP && !defined(__clang__)
 #define UMA_DSP_HALF                                                                                                   \
     "ldr %[a], [%[q]], #4\n\t"                                                                                         \
     "ldrd %[v], %[t], [%[e]], #8\n\t"                                                                                  \
@@ -223,17 +230,32 @@ typedef struct {
         (sums).s[0][0] = a0;                                                                                           \
         (sums).s[0][1] = a1;                                                                                           \
         (sums).s[0][2] = a2;                                                                                           \
-        (sums).s[1][0] = (b0 - a0) >> 8;                                                                               \
-        (sums).s[1][1] = (b1 - a1) >> 8;                                                                               \
-        (sums).s[1][2] = (b2 - a2) >> 8;                                                                               \
+        (sums).s[1][0] = uma_dsp_second(b0, a0);                                                                       \
+        (sums).s[1][1] = uma_dsp_second(b1, a1);                                                                       \
+        (sums).s[1][2] = uma_dsp_second(b2, a2);                                                                       \
     } while (0)
 #else
 #define UMA_DSP_SUMS(sums, block, pairs, count, pixels) uma_dsp_sum(&(sums), block, 3, pairs, count, pixels)
 #endif
 /* Sums of pixels of a block of `wide` pixels. */
-UMA_DSP_CALLED void uma_dsp_sum(uma_dsp_sums *sums, const int16_t *e, int32_t wide, const int16_t *q, int32_t groups,
+UMA_DSP_INLINE void uma_dsp_sum(uma_dsp_sums *sums, const int16_t *e, int32_t wide, const int16_t *q, int32_t groups,
                                 int32_t pixels)
 {
+#if UMA_DSP
+    int32_t low[3] = {0, 0, 0}, both[3] = {0, 0, 0};
+    for (int32_t k = 0; k < groups * 2; ++k, q += 2, e += 2 * wide) {
+        const int32_t w = uma_dsp_pair(q), even = uma_dsp_even(w);
+        for (int32_t p = 0; p < wide; ++p) {
+            const int32_t x = uma_dsp_pair(e + p * 2);
+            low[p] = uma_dsp_smlad(x, even, low[p]);
+            both[p] = uma_dsp_smlad(x, w, both[p]);
+        }
+    }
+    for (int32_t p = 0; p < pixels; ++p) {
+        sums->s[0][p] = low[p];
+        sums->s[1][p] = uma_dsp_second(both[p], low[p]);
+    }
+#else
     for (int32_t p = 0; p < pixels; ++p) {
         uint32_t low = 0, both = 0;
         for (int32_t k = 0; k < groups; ++k) {
@@ -244,8 +266,9 @@ UMA_DSP_CALLED void uma_dsp_sum(uma_dsp_sums *sums, const int16_t *e, int32_t wi
             }
         }
         sums->s[0][p] = (int32_t)low;
-        sums->s[1][p] = (int32_t)(both - low) >> 8;
+        sums->s[1][p] = uma_dsp_second((int32_t)both, (int32_t)low);
     }
+#endif
 }
 
 /* All channels of up to three pixels, from a block of three. */
@@ -271,7 +294,7 @@ UMA_DSP_TILE(twice, uma_dsp_twice)
 UMA_DSP_TILE(once, uma_dsp_once)
 
 /* All channels of one pixel, from a block of one: four at a time. The pairs are an even number. */
-#if UMA_DSP
+#if UMA_DSP && !defined(__clang__)
 #define UMA_DSP_FOUR(sums, block, pairs, groups)                                                                       \
     do {                                                                                                               \
         int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, a, b, u, v, t, left = (groups);                                        \
@@ -300,9 +323,9 @@ UMA_DSP_TILE(once, uma_dsp_once)
                          :                                                                                             \
                          : "cc", "memory");                                                                            \
         (sums)[0] = s0;                                                                                                \
-        (sums)[1] = (s1 - s0) >> 8;                                                                                    \
+        (sums)[1] = uma_dsp_second(s1, s0);                                                                            \
         (sums)[2] = s2;                                                                                                \
-        (sums)[3] = (s3 - s2) >> 8;                                                                                    \
+        (sums)[3] = uma_dsp_second(s3, s2);                                                                            \
     } while (0)
 #else
 #define UMA_DSP_FOUR(sums, block, pairs, groups)                                                                       \
