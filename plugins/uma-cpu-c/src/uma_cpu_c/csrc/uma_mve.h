@@ -114,6 +114,18 @@ UMA_MVE_FUNCTION void uma_mve_dots(int32_t *acc, int32_t acc_stride, const int8_
             acc[o + 3] = s[3];
         }
     }
+    if (pixels == 3) {
+        int32_t *first = acc, *second = acc + acc_stride, *third = second + acc_stride;
+        for (; o + 2 <= channels; o += 2, w += 2 * k, first += 2, second += 2, third += 2) {
+            uma_mve_three_by_two(s, a, a1, a2, w, w + k, k);
+            first[0] = s[0];
+            first[1] = s[1];
+            second[0] = s[2];
+            second[1] = s[3];
+            third[0] = s[4];
+            third[1] = s[5];
+        }
+    }
     for (; o < channels; o += 2, w += 2 * k) {
         int32_t *to = acc + o;
         const int32_t is_pair = o + 1 < channels;
