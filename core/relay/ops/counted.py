@@ -83,6 +83,7 @@ register_op(
         reference=_cut_reference,
         compute=_cut_compute,
         kind="opaque",
+        stored=True,
         value_range=_same_range,
     )
 )
