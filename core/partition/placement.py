@@ -20,6 +20,7 @@ from .explain import explained, require_pins
 from .materialise import materialised
 from .plan import Partitioner, decide, label_of_partitioner
 from .record import Candidate, Note, OpRecord, Owner, Refusal, Region, Withdrawn
+from .together import Together, put_together
 
 __all__ = ["Placement", "place"]
 
@@ -29,7 +30,8 @@ class Placement:
     """What went where.
 
     Args:
-        source: the module that was placed; what it gave away itself are functions of it.
+        source: the module that was placed; what it gave away itself are functions of it, and what an owner takes whole
+            is put together.
         owners: the accelerators, in order of priority.
         partitioner: who decided it.
         claims: the candidates that were chosen, in the order in which they were found.
@@ -41,6 +43,7 @@ class Placement:
             ``Composite`` (the pattern's name). Constants are inside of these; a region that has several results gives
             a tuple.
         consent: what may be rounded otherwise; None for nothing.
+        together: what was put together in ``source``; None for nothing.
     """
 
     source: IRModule
@@ -52,6 +55,7 @@ class Placement:
     regions: Mapping[str, Region]
     module: IRModule
     consent: Consent | None = None
+    together: Together | None = field(default=None, repr=False)
 
     def refuse(self, refusals: Iterable[Refusal]) -> Placement:
         """The placement without some of the matches: no owner is offered again what it gave back.
@@ -86,7 +90,7 @@ class Placement:
             spans=self.source.spans,
             consent=self.consent,
         )
-        return _placed(self.source, problem, self.partitioner, self.notes)
+        return _placed(self.source, problem, self.partitioner, self.notes, self.together)
 
     def records(self, *, reasons: bool = True) -> tuple[OpRecord, ...]:
         """Where each op of the model went, and why not elsewhere, in the order in which ``main`` computes them.
@@ -139,8 +143,10 @@ def place(
             raise UsageError(f"two targets have the label {label!r}", hint="give one of them another label")
     _check_labels(module, [*labels, *hosts], hosts)
     source = adopted(module, {owner.label: owner for owner in owners})
+    together = put_together(source, owners)
+    source = source if together is None else together.module
     problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent)
-    return _placed(source, problem, partitioner, {})
+    return _placed(source, problem, partitioner, {}, together)
 
 
 def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str]) -> None:
@@ -162,30 +168,62 @@ def _check_labels(module: IRModule, labels: Sequence[str], hosts: Sequence[str])
 
 
 def _placed(
-    source: IRModule, problem: Problem, partitioner: Partitioner, noted: Mapping[tuple[str, Expr], Note]
+    source: IRModule,
+    problem: Problem,
+    partitioner: Partitioner,
+    noted: Mapping[tuple[str, Expr], Note],
+    together: Together | None = None,
 ) -> Placement:
-    owners, withdrawn = problem.owners, problem.withdrawn
     order = decide(partitioner, problem)
-    module, regions = materialised(source, problem.graph, order, problem.limits)
     notes = {**noted, **problem.notes}
+    while together is not None and (fewer := together.without_left(order)) is not None:
+        # What nobody takes whole is offered in pieces, and all the rest anew.
+        source, notes = fewer.module, together.notes(notes, fewer)
+        problem = Problem(
+            Graph(source.main),
+            problem.owners,
+            withdrawn=together.withdrawn(problem.withdrawn, fewer),
+            spans=source.spans,
+            consent=problem.consent,
+        )
+        order, together = decide(partitioner, problem), fewer
+        notes |= problem.notes
+    owners, withdrawn = problem.owners, problem.withdrawn
+    module, regions = materialised(source, problem.graph, order, problem.limits)
     try:
         require_pins(source, owners, regions, withdrawn, notes, problem.consent)
     except RequirementError as error:
-        _blame_choice(source, problem, partitioner, error)
+        _blame_choice(source, problem, partitioner, error, together)
         raise
     chosen = {claim for region in regions for claim in region.claims}
     claims = tuple(candidate for candidate in problem.found if candidate in chosen)
     by_name = MappingProxyType({region.name: region for region in regions})
-    noted_now = MappingProxyType(notes)
-    return Placement(source, owners, partitioner, claims, withdrawn, noted_now, by_name, module, problem.consent)
+    return Placement(
+        source,
+        owners,
+        partitioner,
+        claims,
+        withdrawn,
+        MappingProxyType(notes),
+        by_name,
+        module,
+        problem.consent,
+        together,
+    )
 
 
-def _blame_choice(source: IRModule, problem: Problem, partitioner: Partitioner, error: RequirementError) -> None:
+def _blame_choice(
+    source: IRModule,
+    problem: Problem,
+    partitioner: Partitioner,
+    error: RequirementError,
+    together: Together | None,
+) -> None:
     """Raises PluginError where what is pinned could have been had: the eager partitioner, for one, finds a way."""
     if partitioner is eager:
         return
     try:
-        _placed(source, problem, eager, {})
+        _placed(source, problem, eager, {}, together)
     except RequirementError:
         return
     who, hint = label_of_partitioner(partitioner), "the partitioner 'eager' finds a place for all of it"

@@ -281,6 +281,15 @@ def norm(c: Choice, name: str) -> Call:
     return on(name, (data, c.of(*FLOATS)), axis=axes, epsilon=c.of(1e-5, 0.25))
 
 
+@case("nn.attention")
+def attention(c: Choice, name: str) -> Call:
+    (m, n, d, width), outer = c.numbers(4, 1, 4), shape(c, 0, 2, 2)
+    shapes = [(*broadcastable(c, outer), *last) for last in ((m, d), (n, d), (n, width))]
+    shapes += [broadcastable(c, (*outer, m, n))] if c.of(True, False) else []
+    dtype = c.of(*FLOATS)
+    return on(name, *((one, dtype) for one in shapes), scale=c.of(1.0, 0.5))
+
+
 # --- movements -------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from . import (
     activation,
     along,
+    attention,
     conv,
     counted,
     dense,
@@ -26,6 +27,7 @@ from . import (
 __all__ = [
     "activation",
     "along",
+    "attention",
     "conv",
     "counted",
     "dense",
