@@ -21,6 +21,7 @@ from ..tir.form.extents import OpenExtentError
 from ..tir.form.extents import bound as bound_extents
 from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
+from ..tir.rewrites.local_alignment import least_aligned
 from .blame import located
 from .fuse import is_view
 from .graph import as_function, unique_name
@@ -223,14 +224,18 @@ def _lower_call(
     except ModelError as error:
         error.where = error.where or ", ".join(layers) or None
         raise
-    return Call(_named(_contracted(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
+    return Call(_named(_for_cpu(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
 
 
-def _contracted(func: PrimFunc, host: Member | None) -> PrimFunc:
-    """``func`` with one rounding in sums of products, of the floats for which the CPU has an instruction for that."""
-    if host is None or "fma" not in host.features:
+def _for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:
+    """``func`` by what the host's CPU can: with one rounding in sums of products, of the floats for which it has an
+    instruction for that; and with arrays on the stack that are aligned as the CPU gains by it.
+    """
+    if host is None:
         return func
-    return contract(func, host.features & {"float32", "float64"})
+    if "fma" in host.features:
+        func = contract(func, host.features & {"float32", "float64"})
+    return least_aligned(func) if "small_stack" in host.features else func
 
 
 def _named(func: PrimFunc, name: str, kernels: dict[PrimFunc, GlobalVar], taken: set[str]) -> GlobalVar:

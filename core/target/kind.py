@@ -50,8 +50,9 @@ class TargetKind:
         canonicalise: gives the attributes that follow from those that were given, and those that go before what was
             given: ``mtriple``, ``mcpu=cortex-m7`` for ``-mcpu=cortex-m7f``. It is a function of the target alone.
         features: gives of a host's target what its CPU can, which loops for it may count on; None for nothing. The core
-            knows ``fma`` (a * b + c rounded once is an instruction, of the floats that the CPU has) and ``float32`` and
-            ``float64`` (the CPU computes with these); other names are the kind's own.
+            knows ``fma`` (a * b + c rounded once is an instruction, of the floats that the CPU has), ``float32`` and
+            ``float64`` (the CPU computes with these), and ``small_stack`` (arrays on the stack are aligned as their
+            elements, not to a cache line); other names are the kind's own.
         quantised: how models are quantised for an accelerator, or what says so of a target; None for one that says
             nothing of it, for which models are quantised as `QuantisedForm` is by default.
         fixed_point: the arithmetic by which an accelerator scales sums, or what says so of a target: with

@@ -51,7 +51,8 @@ _ARM_32_FMA = re.compile(r"cortex-a(5|7|12|15|17|32|35|53|55|57|72|73|75|76)")
 
 def features_of(target: Target) -> frozenset[str]:
     """What loops for ``target`` may count on, as Linux calls it in ``/proc/cpuinfo`` (``avx2``, ``avx512_vnni``,
-    ``asimddp``), and what `uma.target.TargetKind` says of ``fma``, ``float32`` and ``float64``.
+    ``asimddp``), and what `uma.target.TargetKind` says of ``fma``, ``float32``, ``float64``
+    and ``small_stack``.
 
     Of a CPU of x86-64 or AArch64 that is not known here by its name, the compiler says what it can, once in a process.
     Where that does not know it either, it can what all of its architecture can.
@@ -113,8 +114,13 @@ def _of_cortex_m(mcpu: str) -> frozenset[str]:
     all of Thumb (``thumb2``), the DSP extension (``dsp``), vectors (``mve``)."""
     name, *extensions = mcpu.split("+")
     if name in _ARM_THUMB1:
-        return frozenset({"thumb1"})
-    found = {"thumb2", *(("dsp",) if _ARM_DSP.fullmatch(name) else ()), *(("mve",) if _ARM_MVE.fullmatch(name) else ())}
+        return frozenset({"thumb1", "small_stack"})
+    found = {
+        "thumb2",
+        "small_stack",
+        *(("dsp",) if _ARM_DSP.fullmatch(name) else ()),
+        *(("mve",) if _ARM_MVE.fullmatch(name) else ()),
+    }
     return frozenset(found - {"dsp", "mve"} if "nodsp" in extensions else found - {ext[2:] for ext in extensions})
 
 
@@ -131,4 +137,4 @@ def _of_riscv(machine: str, triple: str, target: Target) -> frozenset[str]:
 
 def _of_riscv_integers(machine: str) -> frozenset[str]:
     """``riscv`` of the small ones, with 32 bits."""
-    return frozenset({"riscv"}) if machine == "riscv32" else frozenset()
+    return frozenset({"riscv", "small_stack"}) if machine == "riscv32" else frozenset()
