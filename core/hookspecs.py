@@ -36,7 +36,7 @@ from .contract.cost import Cost
 from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
 from .contract.exporter import Exporter
 from .contract.fusion import Fusion
-from .contract.lowered import Lowered, Refuse, Scheduled, Strategy
+from .contract.lowered import Declined, Lowered, Refuse, Scheduled, Strategy
 from .contract.passes import Pass, Tolerance
 from .contract.region import MatchedRegion, TakenMatch, Unmatched
 from .relay.channels import ChannelBounds
@@ -60,6 +60,7 @@ __all__ = [
     "CustomLayer",
     "CustomOp",
     "CustomTensor",
+    "Declined",
     "Exporter",
     "Extern",
     "Failed",

@@ -14,6 +14,7 @@ from ..errors import NoCompilerError, UsageError
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
+from .declined import say_declined
 from .output import Output
 from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
@@ -187,6 +188,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         out.line(line)
     if out.verbose:
         say_map(memory_map(record), out)
+    say_declined(build.declined, out)
     out.notes(loaded.notes, loaded.simplified)
     out.result(
         {

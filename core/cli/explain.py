@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .common import add_model_arguments, add_output_arguments, read_model
+from .declined import say_declined
 from .output import Output
 from .requantized import say_consent
 from .tolerated import say_passes
@@ -83,6 +84,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if out.verbose and found.forms:
         shown = ", ".join(f"{count} in {form}" for form, count in found.forms.items())
         out.line(f"channels that hosts requantise, by what they compute in: {shown}")
+    say_declined(found.declined, out)
     regions = [(one.region, one.label, one.cost) for one in found.costs]
     if any(cost is not None for _, _, cost in regions) or counted:
         out.line("estimates of what one run of each region takes:")

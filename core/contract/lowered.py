@@ -1,4 +1,4 @@
-"""What lowering gives: loops for a function, strategies that make them, and refusals."""
+"""What lowering gives: loops for a function, strategies that make them or say why not, and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..relay.expr import Expr
     from .fusion import Fusion
 
-__all__ = ["Lowered", "Lowering", "Refuse", "Scheduled", "Strategy"]
+__all__ = ["Declined", "Lowered", "Lowering", "Refuse", "Scheduled", "Strategy"]
 
 
 class Refuse(Exception):
@@ -92,7 +92,21 @@ class Scheduled:
             raise PluginError(f"Scheduled.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
 
 
-Lowering = Callable[["Fusion", Target], "Lowered | Scheduled | None"]
+@dataclass(frozen=True)
+class Declined:
+    """What a strategy answers that has no loops for a kernel, and why: the next one is asked, as after None.
+
+    Where the kernel is a host's in the end, `uma explain -v` and `uma build -v` say the reason.
+
+    Args:
+        reason: one sentence for the user: what the loops cannot do, and the value that shows it. One that is no text,
+            or empty, is the plugin's fault.
+    """
+
+    reason: str
+
+
+Lowering = Callable[["Fusion", Target], "Lowered | Scheduled | Declined | None"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ class Strategy:
     Args:
         name: of the pattern (``my_device.conv2d_relu``), or of the op that is the anchor (``qnn.conv2d``).
         lower: is given the `Fusion`, prologue and epilogue included, and the target; gives loops for all of it, as
-            `Lowered` or `Scheduled`, or None where this one is not for it. It may raise `Refuse`.
+            `Lowered` or `Scheduled`; or `Declined` or None where this one is not for it. It may raise `Refuse`.
 
     Raises:
         PluginError: a field is malformed.

@@ -23,6 +23,7 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.rewrites.contract import contract
 from ..tir.rewrites.local_alignment import least_aligned
 from .blame import located
+from .declines import Decline
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
@@ -55,12 +56,16 @@ def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None =
 
 
 def lower_tracing(
-    module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None
+    module: IRModule,
+    hosts: Sequence[Member] = (),
+    first: Member | None = None,
+    noted: list[Decline] | None = None,
 ) -> tuple[IRModule, dict[Expr, Expr]]:
-    """As `lower`; also what each expression of ``main`` became."""
+    """As `lower`; also what each expression of ``main`` became. ``noted`` gets why strategies of the hosts that run
+    kernels left them to lesser loops."""
     main = module.main
     if any(map(is_open, (*main.params, *post_order(main.body)))):
-        return _lower_open(module, hosts, first)
+        return _lower_open(module, hosts, first, noted)
     rewriter = Rewriter(module)
     kernels = {function: var for var, function in module.functions.items() if isinstance(function, PrimFunc)}
     taken = {var.name for var in module.functions}
@@ -73,7 +78,7 @@ def lower_tracing(
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt) and not is_control(rebuilt):
-            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first)
+            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first, noted)
             if made.type is expr.type:
                 return made
             rewriter.spans.add(made, layers)
@@ -85,7 +90,9 @@ def lower_tracing(
     return rewriter.with_functions({"main": rewriter.function(main, done[main.body]), **loops}), done
 
 
-def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None) -> tuple[IRModule, dict[Expr, Expr]]:
+def _lower_open(
+    module: IRModule, hosts: Sequence[Member], first: Member | None, noted: list[Decline] | None
+) -> tuple[IRModule, dict[Expr, Expr]]:
     """As `lower_tracing`, of a module with open extents: what comes of it has the largest of them everywhere, as
     tensors lie in memory, and kernels are given the parameters of ``main`` that hold the extents of this run, and what
     computes those that are computed."""
@@ -109,7 +116,7 @@ def _lower_open(module: IRModule, hosts: Sequence[Member], first: Member | None)
         if is_view(expr):
             made = reshape(parts[0], bound_extents(expr.shape))
         elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
-            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first)
+            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first, noted)
             if made.type is not (wanted := _bound(expr.type)):
                 rewriter.spans.add(made, layers)
                 made = _as_type(made, wanted)
@@ -158,21 +165,25 @@ def _on_host(
     layers: tuple[str, ...],
     hosts: Sequence[Member],
     first: Member | None,
+    noted: list[Decline] | None,
 ) -> Call:
     """``call``, of ``args`` and with open ``extents``, as a call of loops, by the host that it is pinned to or the
     first one that can run it."""
     if not hosts:
-        return _lower_call(call, args, extents, kernels, taken, layers, None)
+        return _lower_call(call, args, extents, kernels, taken, layers, None, [])
     failures: list[tuple[Member, str, Exception]] = []
     for host in hosts:
         if call.pin not in (None, host.label):
             continue
+        declined: list[Decline] = []
         given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
         try:
-            made = _lower_call(given, args, extents, kernels, taken, layers, host)
+            made = _lower_call(given, args, extents, kernels, taken, layers, host, declined)
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
+            if noted is not None:
+                noted += declined
             return made.pinned(None if host is (first or hosts[0]) else host.label)
     computed = call.op_name or ", ".join(_op_names(call.op.body) if isinstance(call.op, Function) else ())
     where = ", ".join(layers) or None
@@ -204,8 +215,10 @@ def _lower_call(
     taken: set[str],
     layers: tuple[str, ...],
     host: Member | None,
+    noted: list[Decline],
 ) -> Call:
-    """``call`` as a call of loops. Raises Refuse as the plugin of the host does."""
+    """``call`` as a call of loops; ``noted`` gets why strategies declined. Raises Refuse as the plugin of the host
+    does."""
     function = call.op if isinstance(call.op, Function) else as_function(call)
     if not isinstance(call.op, Function):
         args = tuple(dict(zip(call.args, args, strict=True)).values())
@@ -214,7 +227,7 @@ def _lower_call(
     # (What a constant is cut to is no constant.)
     fixed = {param: arg for param, arg in given.items() if isinstance(arg, Constant) and arg.type is param.type}
     fusion = Fusion(function, fixed)
-    loops = None if host is None else lower_match(host, fusion, layers, sees_through=True)
+    loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
     try:
         loops = loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
     except OpenExtentError as error:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..contract.fusion import Fusion
-from ..contract.lowered import Lowered, Refuse, Scheduled
+from ..contract.lowered import Declined, Lowered, Refuse, Scheduled
 from ..errors import InternalError, PluginError
 from ..relay.expr import Constant, Expr, Function, Var, const, is_open
 from ..relay.extern import Extern
@@ -27,6 +27,7 @@ from ..tir.proofs.lanes import register_faults
 from ..tir.proofs.proof import unproven
 from ..tir.te.finish import finished
 from .blame import located
+from .declines import Decline, decline_fault
 from .graph import parts_of
 from .matches import match_alone
 from .members import Member
@@ -113,6 +114,7 @@ def lower_match(
     match: Match | None = None,
     *,
     sees_through: bool = False,
+    noted: list[Decline] | None = None,
 ) -> Loops | None:
     """The loops that a target's plugin gives for one match, or one op; None where it gives none, and where extents are
     open, which plugins are not asked about.
@@ -122,6 +124,8 @@ def lower_match(
         fusion: just that; where a pattern took it, the attribute ``Composite`` of its function is the pattern's name.
         layers: of the model, for errors.
         match: what the function is a match of; by default that is looked for.
+        sees_through: whether results may have another shape of as many elements.
+        noted: gets what those said that were asked first, and declined.
 
     Raises:
         Refuse: the plugin refuses.
@@ -133,6 +137,13 @@ def lower_match(
     for what, lower in _lowerings(member, fusion, layers, match):
         result = _asked(member, what, lower, function, layers)
         if result is None:
+            continue
+        if isinstance(result, Declined):
+            wrong = decline_fault(result)
+            if wrong is not None:
+                raise located(member.plugin.fault(f"{wrong} in {what}"), *layers)
+            if noted is not None:
+                noted.append(Decline(layers, member.label, what, result.reason))
             continue
         loops = _checked(result, fusion, sees_through)
         if isinstance(loops, str):

@@ -24,6 +24,7 @@ from ..relay.visit import children, post_order, with_children
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import unproven
 from .blame import located
+from .declines import Decline
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .matches import Matches
@@ -199,18 +200,20 @@ class _Region:
         match = one if isinstance(one, TakenMatch) else None
         key = self.member.label, function, tuple(match.captures.items()) if match else ()
         if key not in self.done:
+            declined: list[Decline] = []
             try:
                 made: Loops | Extern | Refuse | None = None
                 if match is not None:
                     made = extern_of(self.member, function, layers, match)
                 if made is None:
-                    made = lower_match(self.member, Fusion(function), layers, match)
+                    made = lower_match(self.member, Fusion(function), layers, match, noted=declined)
             except Refuse as refusal:
                 made = refusal
             if made is None and isinstance(one, Unmatched) and call.op is function:
                 made = Refuse(one.reason)
             if made is None:
-                hooks = "any hook nor by its pattern"
+                said = "; ".join(f"{one.by} declined: {one.reason}" for one in declined)
+                hooks = f"any hook nor by its pattern{said and f' ({said})'}"
                 raise self.fault(f"took {name!r} and lowers it by nothing: neither", hooks, layers)
             self.done[key] = made
         return self.done[key], name.rpartition(".")[2]

@@ -16,6 +16,7 @@ from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..lowering.blame import blaming, located
+from ..lowering.declines import Decline
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
@@ -93,6 +94,7 @@ class Build:
         placement: what went where, and why; None before the stage ``partition``.
         fused: the module as it was before it was lowered; None before.
         on_other_hosts: the kernels, calls of the ``main`` of ``fused``, that the first host does not run, and who does.
+        declined: why strategies left kernels that hosts run to lesser loops, in the order of the kernels.
         matches: what the regions of its modules are made of.
         tolerated: what passes that may change results did, in order.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
@@ -117,6 +119,7 @@ class Build:
         self.fused: IRModule | None = None
         self.rewriters: tuple[str, ...] = ()
         self.on_other_hosts: dict[Expr, str] = {}
+        self.declined: list[Decline] = []
         self._became: dict[Expr, Expr] = {}
         self._became_within: dict[str, dict[Expr, Expr]] = {}
         self._where: Where = {}
@@ -243,7 +246,8 @@ class Build:
                 lowered, refusals = self._lower_regions(module)
                 if refusals:
                     raise _Refused(refusals)
-                made, self._became = lower_tracing(lowered, self.members.takers, self.members.host)
+                self.declined = []
+                made, self._became = lower_tracing(lowered, self.members.takers, self.members.host, self.declined)
                 made = each_body(made, self._lowered_body)
                 self.on_other_hosts = {
                     kernel: call.pin
@@ -269,7 +273,8 @@ class Build:
 
     def _lowered_body(self, alone: IRModule, name: str) -> IRModule:
         """A module whose ``main`` is what control flow runs as ``name``, lowered."""
-        made, self._became_within[name] = lower_tracing(alone, self.members.takers, self.members.host)
+        hosts, first = self.members.takers, self.members.host
+        made, self._became_within[name] = lower_tracing(alone, hosts, first, self.declined)
         return made
 
     def _fused(self, module: IRModule, hosts: list[Owner]) -> IRModule:

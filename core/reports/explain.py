@@ -14,6 +14,7 @@ from ..contract.cost import Cost
 from ..contract.passes import Tolerance
 from ..errors import RequirementError, UmaError, UsageError
 from ..lowering.blame import blaming
+from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
@@ -121,6 +122,7 @@ class Explanation:
         tolerated: the passes of plugins that change what the model says within a tolerance, by consent.
         withheld: those that would, and are not run.
         with_tolerance: the part that accelerators would have if these were; None where it is no more.
+        declined: why strategies left kernels that hosts run to lesser loops.
         with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
             nobody asked, and where it is no more.
     """
@@ -143,6 +145,7 @@ class Explanation:
     tolerated: tuple[TolerantPass, ...] = ()
     withheld: tuple[TolerantPass, ...] = ()
     with_tolerance: float | None = None
+    declined: tuple[Decline, ...] = ()
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -271,6 +274,7 @@ class Explanation:
             "reasons": [one.record() for one in self.reasons()],
             "layers": layers,
             "ops": ops,
+            "declined": [one.record() for one in self.declined],
             "brought": {label: list(names) for label, names in self.brought.items()},
             "notes": list(self.notes),
             "simplified": list(self.simplified),
@@ -315,7 +319,8 @@ def explain(build: Build, *, costs: bool = False, reasons: bool = True) -> Expla
     said = () if placement.consent is None else placement.consent.said
     found_out = Explanation(build.name, members.host.label, labels, records, asked, accelerators, shown)
     tolerated = tuple(dict.fromkeys(TolerantPass.of(one.step) for one in build.tolerated))
-    return replace(found_out, consented=placement.consented, said=said, tolerated=tolerated)
+    declined = tuple(build.declined)
+    return replace(found_out, consented=placement.consented, said=said, tolerated=tolerated, declined=declined)
 
 
 def explain_loaded(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests._support import fake_device
-from tests._support.plugins import HOST, accelerator, entry_of, taking, toy
+from tests._support.plugins import HOST, accelerator, entry_of, host_kind, taking, toy
 from tests._support.small_models import Uma
 from tests._support.stream_plugin import lowering, plugin
 from tests._support.te_lowerings import as_declared, kernel_of, lowered
@@ -21,7 +21,7 @@ from uma.artifact import CallTime, PartCounts, Profile
 from uma.cli.output import Output
 from uma.cli.profile import _show_parts
 from uma.codegen.kernel import kernel_source
-from uma.hookspecs import Clock, Code, Cost, Lowered, Pattern, Refuse
+from uma.hookspecs import Clock, Code, Cost, Declined, Lowered, Pattern, Refuse, Strategy
 from uma.plugins import PluginEntry, PluginHost
 from uma.relay import Call, Function, IRModule
 from uma.relay.pattern import Clause, Failed, Match, op, wildcard
@@ -119,6 +119,20 @@ why layers are not on accelerators:
         }
         assert uma("verify", "m.py", "--target", "npu", "--target", "plain", "-q").code == 0
 
+    def test_what_strategies_declined(self, uma: Uma, install: Install) -> None:
+        """Told where one asks for more, and in JSON."""
+        why = "six elements are no multiple of four"
+        strategies = [Strategy("add", lambda fusion, target: Declined(why))]
+        install(entry_of(host_kind("mine"), strategies=lambda: strategies))
+        said = f"layers that hosts compute by lesser loops, and why:\n  fc1/add: mine, strategy 'add': {why}\n"
+        for command in (["explain"], ["build", "--no-compile"]):
+            done = uma(*command, "m.py", "--target", "mine", "-v")
+            assert done.code == 0 and said in done.out, done
+            quiet = uma(*command, "m.py", "--target", "mine")
+            assert quiet.code == 0 and why not in quiet.out + quiet.err
+        record = {"layers": ["fc1/add"], "target": "mine", "by": "strategy 'add'", "reason": why}
+        assert uma("explain", "m.py", "--target", "mine", "--json").json["declined"] == [record]
+
     def test_json(self, uma: Uma, install: Install) -> None:
         install(npu("nn.relu"), toy("dsp", "add"))
         done = uma("explain", "m.py", *TARGETS, "--json")
@@ -135,6 +149,7 @@ why layers are not on accelerators:
             "reasons",
             "layers",
             "ops",
+            "declined",
             "brought",
             "notes",
             "simplified",

@@ -5,6 +5,7 @@ at the limits of what they are for.
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests._support.built_layers import PLUGINS, same
 from tests._support.random_layers import reference
 
 import uma
+from uma.cli import main
 from uma.hookspecs import Fusion
 from uma.relay import (
     Constant,
@@ -262,8 +264,8 @@ REFUSED = {
         ones(1, 1, 4, 2), numbers={"form": FloatForm("float32", (0.01,), (3.0,), (), 0, 127, False)}
     ),
     "other elements than its own": beside,
-    "not int8": lambda: fusion(ones(1, 1, 4, 2).astype(np.uint8)),
-    "around 0": lambda: fusion(ones(1, 1, 4, 2), kernel_zero_point=3),
+    "uint8 around 0; not int8": lambda: fusion(ones(1, 1, 4, 2).astype(np.uint8)),
+    "int8 around 3; not int8 around 0": lambda: fusion(ones(1, 1, 4, 2), kernel_zero_point=3),
     "by another rounding": lambda: fusion(ones(1, 1, 4, 2), scale=FloatScale((0.01,))),
     "or another type": lambda: fusion(ones(1, 1, 4, 2), numbers={"dtype": "uint8"}),
     "shift 0": lambda: fusion(ones(1, 1, 4, 2), exponent=0),
@@ -273,7 +275,7 @@ REFUSED = {
     "a weight is -128": lambda: fusion(large(-128)),
     "not below 2\\*\\*23": lambda: fusion(large(127, 517), (1, 2, 2, 517)),
     "has holes": lambda: fusion(ones(2, 2, 4, 2), (1, 5, 5, 4), dilation=(2, 2)),
-    "in groups": lambda: fusion(ones(1, 1, 2, 2), groups=2),
+    "in 2 groups": lambda: fusion(ones(1, 1, 2, 2), groups=2),
     "several pictures": lambda: fusion(ones(2, 2, 4, 2), (2, 3, 3, 4)),
     "three by three": lambda: fusion(ones(2, 2, 1, 4), (1, 3, 3, 4), groups=4),
     "rounded once": lambda: fusion(ones(3, 3, 1, 4), (1, 3, 3, 4), groups=4, rounding="up"),
@@ -292,6 +294,24 @@ REFUSED = {
 def test_what_has_no_form(reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         paired(REFUSED[reason]())
+
+
+def test_explain_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With ``-v`` alone; of the layer that has no form alone."""
+    (tmp_path / "m.py").write_text(
+        "@function\ndef main(x: Tensor[(1, 2, 2, 2), int8]) -> Tensor[(1, 2, 2, 2), int8]:\n"
+        "    v0: ('odd',) = qnn.conv2d(x, const([1, -128, 1, 1], (1, 1, 2, 2), int8))\n"
+        "    v1: ('odd',) = qnn.requantize(v0, scale=FixedPoint((1073741824,), (-2,), 'double'), dtype='int8')\n"
+        "    v2: ('even',) = qnn.conv2d(v1, const([-128, 1, 1, 1], (1, 1, 2, 2), int8))\n"
+        "    v3: ('even',) = qnn.requantize(v2, scale=FixedPoint((1073741824,), (-2,), 'double'), dtype='int8')\n"
+        "    return v3\n"
+    )
+    command = ["explain", str(tmp_path / "m.py"), "--target", "c -mcpu=cortex-m4f -opt=2"]
+    why = "no form for the DSP extension: a weight is -128, and shares a half word"
+    assert main(command) == 0 and why not in capsys.readouterr().out
+    assert main([*command, "-v"]) == 0
+    told = capsys.readouterr().out
+    assert f"and why:\n  odd: c, strategy 'qnn.conv2d': {why}\n" in told and "even: c" not in told
 
 
 def test_limits_that_still_fit() -> None:

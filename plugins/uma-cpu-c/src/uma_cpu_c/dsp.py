@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.tir import (
     INDEX,
     Axis,
@@ -43,14 +43,14 @@ _PAIRED = 1 << 23
 _ALIGNMENT = 16
 
 
-def dsp_products(fusion: Fusion) -> Scheduled | None:
-    """The loops of a fusion whose anchor is a convolution or a fully connected layer of int8; None where it has no form
+def dsp_products(fusion: Fusion) -> Scheduled | Declined:
+    """The loops of a fusion whose anchor is a convolution or a fully connected layer of int8; or why it has no form
     here.
     """
     try:
         return paired(fusion)
-    except Refused:
-        return None
+    except Refused as refused:
+        return Declined(f"no form for the DSP extension: {refused}")
 
 
 def paired(fusion: Fusion) -> Scheduled:
@@ -89,7 +89,7 @@ def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
     if attrs.groups == channels == call.shape[-1] > 1:
         return _planes(fusion, layer)
     if attrs.groups != 1:
-        raise Refused("its channels are in groups")
+        raise Refused(f"its channels are in {attrs.groups} groups")
     run = columns * channels
     groups = -(-run // 4)
 

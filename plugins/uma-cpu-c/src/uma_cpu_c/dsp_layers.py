@@ -61,7 +61,8 @@ def layer_of(fusion: Fusion) -> Layer:
     data, weight = call.args
     attrs = call.attrs
     if not data.dtype == weight.dtype == "int8" or attrs.kernel_zero_point:
-        raise Refused("its data and weights are not int8, with weights around 0")
+        zero = attrs.kernel_zero_point
+        raise Refused(f"its data is {data.dtype}, its weights are {weight.dtype} around {zero}; not int8 around 0")
     if not isinstance(data, Var) or data in fusion.known or weight not in fusion.known:
         raise Refused("its weights are not known, or its data is computed in its kernel")
     chain = list(fusion.epilogue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.relay import Constant, Var
 from uma.tir.schedule import ScheduleError
 
@@ -15,9 +15,9 @@ from .schedules import is_known
 __all__ = ["mve"]
 
 
-def mve(fusion: Fusion, features: Collection[str]) -> Scheduled | None:
-    """The loops of a fusion whose anchor is a convolution, or a product with a matrix, of int8 by known weights; None
-    where it has another form, or needs floats that the CPU has not.
+def mve(fusion: Fusion, features: Collection[str]) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor is a convolution, or a product with a matrix, of int8 by known weights; or why
+    it has no form here, None where its op has none.
 
     Args:
         fusion: whose anchor it is.
@@ -25,19 +25,30 @@ def mve(fusion: Fusion, features: Collection[str]) -> Scheduled | None:
     """
     call = fusion.anchor
     assert call is not None
-    if "float32" not in features or not is_known(fusion) or call.attrs.kernel_zero_point:
+    data, weight = call.args
+    if call.op_name == "qnn.matmul" or len(call.shape) < 2:
         return None
-    if not call.args[0].dtype == call.args[1].dtype == "int8" or len(call.shape) < 2:
-        return None
-    weight = call.args[1]
+    if "float32" not in features:
+        return _declined("the CPU has no floats of 32 bits")
+    if not is_known(fusion):
+        return _declined("its weights are not known when the model is built")
+    zero = call.attrs.kernel_zero_point
+    if not data.dtype == weight.dtype == "int8" or zero:
+        return _declined(f"its data is {data.dtype}, its weights are {weight.dtype} around {zero}; not int8 around 0")
     if isinstance(weight, Var):
         weight = fusion.known[weight]
     assert isinstance(weight, Constant)
     groups = dict(call.attrs.items).get("groups", 1)
     try:
         if groups == call.shape[-1] == call.args[0].shape[-1] > 1:
-            return mve_windows(fusion, weight.data)
-        return mve_products(fusion) if groups == 1 else None
+            made = mve_windows(fusion, weight.data)
+        else:
+            made = mve_products(fusion) if groups == 1 else f"its channels are in {groups} groups"
     except ScheduleError:
         # Loops that simplify to something else, such as those of one iteration, are no instruction.
-        return None
+        made = "its loops simplify to others than the instructions have"
+    return _declined(made) if isinstance(made, str) else made
+
+
+def _declined(reason: str) -> Declined:
+    return Declined(f"no form for vectors (MVE): {reason}")

@@ -24,9 +24,9 @@ _FEWEST_CHANNELS = 16
 """Of a tile, where there are more."""
 
 
-def mve_products(fusion: Fusion) -> Scheduled | None:
+def mve_products(fusion: Fusion) -> Scheduled | str:
     """The loops of a fusion whose anchor is a convolution, or a product with a matrix of weights, of int8 by weights
-    that are known and have no zero point; None where it has another form.
+    that are known and have no zero point; or why it has no form here.
 
     Raises:
         ScheduleError: loops are no instruction.
@@ -34,8 +34,6 @@ def mve_products(fusion: Fusion) -> Scheduled | None:
     call = fusion.anchor
     assert call is not None
     name = (call.op_name or "").rpartition(".")[2]
-    if name not in ("conv1d", "conv2d", "dense"):
-        return None
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     if name == "dense":
         taps, strip = data.shape[-1], None
@@ -63,17 +61,17 @@ def _scheduled(
     taps: int,
     stages: list[te.Tensor],
     strip: Strip | None,
-) -> Scheduled | None:
-    """The loops of sums and what follows, by tiles; None where what follows has more stages, or needs no sums."""
+) -> Scheduled | str:
+    """The loops of sums and what follows, by tiles; or why not."""
     kernel = found.kernel(fusion, [*stages, sums])
     rest = [tensor for tensor in kernel.labels if tensor is not sums and tensor not in stages]
     is_plain = sums in kernel.labels and len(rest) == 2 - found.is_last and rest[-1].shape == sums.shape
     if not is_plain or not all(stage in kernel.labels for stage in stages):
-        return None
+        return "what follows it has stages of its own, or needs no sums"
     channels = sums.shape[-1]
     block = max(n for n in range(1, _MOST_CHANNELS + 1) if channels % n == 0)
     if block < min(channels, _FEWEST_CHANNELS):
-        return None
+        return f"its {channels} channels go {block} at a time, which is not {_FEWEST_CHANNELS} to {_MOST_CHANNELS}"
     s = Schedule(kernel.func)
     labels, buffers = kernel.labels, kernel.buffers
     *outer, pixel, channel, _ = s.loops(labels[sums])

@@ -23,10 +23,10 @@ _FEWEST = 5
 """Channels at a time: with fewer, other loops are as good."""
 
 
-def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | None:
+def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | str:
     """The loops of a fusion whose anchor is a convolution of int8 with one filter for each channel, so many channels at
-    a time, a row by one instruction; None where few channels would go at once, a weight is -128, or what follows is not
-    one requantisation of which there is a form.
+    a time, a row by one instruction; or why not: few channels would go at once, a weight is -128, or what follows is
+    not one requantisation of which there is a form.
 
     Args:
         fusion: whose anchor it is.
@@ -39,8 +39,10 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | None:
     assert call is not None
     attrs, channels = call.attrs, call.shape[-1]
     lanes = max(n for n in range(1, LANES + 1) if channels % n == 0)
-    if lanes < min(channels, _FEWEST) or weights.min() < _LEAST:
-        return None
+    if lanes < min(channels, _FEWEST):
+        return f"its {channels} channels go {lanes} at a time, which is not {_FEWEST} to {LANES}"
+    if weights.min() < _LEAST:
+        return f"a weight is {weights.min()}, and two products with bytes do not fit 16 bits"
     data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
     strip, is_picture = Strip.of(call, data, weight), len(attrs.strides) == 2
     rows, columns = weight.shape[0] if is_picture else 1, weight.shape[-3]
@@ -70,12 +72,12 @@ def mve_windows(fusion: Fusion, weights: np.ndarray) -> Scheduled | None:
     sums = te.compute(call.shape, total, "sums")
     found = requantised(fusion, sums, (rows, columns), own, attrs.input_zero_point, lanes)
     if found.rounding is None or not found.is_last:
-        return None
+        return "what follows it is not one requantisation to int8 that has a form"
     kernel = found.kernel(fusion, [sums, *([] if strip.padded is None else [strip.padded])])
     labels, buffers = kernel.labels, kernel.buffers
     last = [tensor for tensor in labels if tensor not in (sums, strip.padded)]
     if sums not in labels or len(last) != 1:
-        return None
+        return "what follows it has stages of its own, or needs no sums"
     s = Schedule(kernel.func)
     *outer, pixel, channel, _, _ = s.loops(labels[sums])
     block, lane = s.split(channel, lanes)

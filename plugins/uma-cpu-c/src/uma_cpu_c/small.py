@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.relay import TensorType
 from uma.tir import Var
 
@@ -67,9 +67,9 @@ def tile_of(core: Core, pixels: int, channels: int) -> Tile:
     return Tile(held, width, 1)
 
 
-def small_products(fusion: Fusion, core: Core) -> Scheduled | None:
-    """The loops of a fusion whose anchor is a convolution, or a product of matrices, of small integers; None where it
-    has another form.
+def small_products(fusion: Fusion, core: Core) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor is a convolution, or a product of matrices, of small integers; or why it has
+    no form here.
 
     Args:
         fusion: whose anchor it is.
@@ -79,15 +79,24 @@ def small_products(fusion: Fusion, core: Core) -> Scheduled | None:
     assert call is not None
     data, weight = (arg.dtype for arg in call.args)
     zero, weight_zero = call.attrs.input_zero_point, call.attrs.kernel_zero_point
-    if data not in _OPERANDS or weight not in _OPERANDS or not is_known(fusion):
-        return None
+    if data not in _OPERANDS or weight not in _OPERANDS:
+        return _declined(f"its data is {data}, its weights are {weight}; not {', '.join(_OPERANDS)}")
+    if not is_known(fusion):
+        return _declined("its weights are not known when the model is built")
     product = product_of(fusion, Operand(data, 0, zero, rows=True))
-    if product is None or product.is_depthwise or product.groups > 1:
+    if product is None:
         return None
+    if product.is_depthwise or product.groups > 1:
+        return _declined(f"its channels are in {call.attrs.groups} groups")
     if weight_zero:
         product = replace(product, weight=product.less(weight_zero, "int16" if weight != "int16" else "int32"))
     pixels = product.shape[-2] if len(product.shape) > 1 else 1
-    return small_tiles(fusion, product, tile_of(core, pixels, product.shape[-1]), zero)
+    made = small_tiles(fusion, product, tile_of(core, pixels, product.shape[-1]), zero)
+    return made or _declined("what follows it has stages of its own, or needs no product")
+
+
+def _declined(reason: str) -> Declined:
+    return Declined(f"no tiles whose sums stay in registers: {reason}")
 
 
 def small_tiles(fusion: Fusion, product: Product, tile: Tile, zero: int) -> Scheduled | None:

@@ -7,7 +7,7 @@ the place of the data.
 
 from __future__ import annotations
 
-from uma.hookspecs import Fusion, Scheduled
+from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.tir import Expr, Imm, Select, te
 
 from .schedules import is_known, planned
@@ -19,9 +19,9 @@ _MOST_TAPS = 16
 """Of a window that is written out: a larger one stays a loop over its rows."""
 
 
-def small_planes(fusion: Fusion, core: Core) -> Scheduled | None:
-    """The loops of a fusion whose anchor is a convolution of two dimensions with one filter for each channel; None
-    where it has another form.
+def small_planes(fusion: Fusion, core: Core) -> Scheduled | Declined | None:
+    """The loops of a fusion whose anchor is a convolution of two dimensions with one filter for each channel; or why it
+    has no form here, None where it is none of these.
 
     Args:
         fusion: whose anchor it is.
@@ -33,8 +33,10 @@ def small_planes(fusion: Fusion, core: Core) -> Scheduled | None:
     channels = data.shape[-1]
     if not (is_known(fusion) and len(attrs.strides) == 2 and attrs.groups == channels == call.shape[-1] > 1):
         return None
-    if data.dtype not in ("int8", "uint8", "int16") or attrs.kernel_zero_point:
-        return None
+    if data.dtype not in ("int8", "uint8", "int16"):
+        return Declined(f"no planes of channels: its data is {data.dtype}, not int8, uint8, int16")
+    if attrs.kernel_zero_point:
+        return Declined(f"no planes of channels: its weights are around {attrs.kernel_zero_point}, not 0")
     (batch, height, width, _), (rows, columns) = data.shape, weight.shape[:2]
     top, left, bottom, right = attrs.padding
     zero, (down, along), (far, apart) = attrs.input_zero_point, attrs.strides, attrs.dilation
@@ -61,7 +63,7 @@ def small_planes(fusion: Fusion, core: Core) -> Scheduled | None:
 
     nest = planned(fusion, sums, te.compute(call.shape, centred, "centred"), packed, (plane,), None)
     if nest is None:
-        return None
+        return Declined("no planes of channels: what follows it has stages of its own, or needs no sums")
     s = nest.schedule
     _, c, _, x, *reduction = s.loops(nest.product)
     s.compute_at(nest.kernel.labels[plane], c)
