@@ -11,8 +11,10 @@ import pytest
 from benchmarks import __main__ as bench
 from benchmarks import mcu
 
+import uma
 from uma.errors import ToolchainError
 from uma.plugins import default_host
+from uma.toolchain.elf import loaded_bytes
 
 ROW = mcu.Measured("M4F", "kws_int8", 3_848_500, 5_000_000, 53_422, 12_156, 8_000, 300, 320, True)
 
@@ -94,3 +96,18 @@ def test_a_model_on_every_core(core: str, models: Path) -> None:
         assert found.instructions < found.cycles
         assert found.stack_bytes is not None and found.painted_bytes is not None
         assert -32 <= found.painted_bytes - found.stack_bytes <= 64
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("core", ["M4F", "M55"])
+@pytest.mark.parametrize(
+    "file", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8"], ids=["ad", "kws", "resnet8", "vww"]
+)
+def test_the_option_for_flash_takes_no_more_of_it(core: str, file: str, models: Path) -> None:
+    target = mcu.CORES[core]
+    if shutil.which(str(default_host().target(target).get_attr("cc"))) is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    path = models / "mlperf-tiny" / f"{file}.tflite"
+    made = {opt: uma.build(path, f"{target} -opt={opt}", name="m") for opt in "2s"}
+    fast, small = (sum(map(loaded_bytes, made[opt].objects().values())) for opt in "2s")
+    assert small <= fast

@@ -191,6 +191,17 @@ def test_what_may_be_in_place(shape: tuple[int, ...], attrs: dict[str, Any], in_
     assert bool(func.may_alias) == in_place
 
 
+@pytest.mark.parametrize(
+    ("opt", "channels", "taken"), [("2", 40, True), ("s", 4, True), ("s", 40, False), ("1", 4, False)]
+)
+def test_where_flash_counts_few_channels_are_paired(opt: str, channels: int, taken: bool) -> None:
+    """Sixteen bytes a channel are more than a bias where all have one scale."""
+    made = fusion(np.ones((1, 1, 4, channels), np.int8), (1, 5, 5, 4), scale=FixedPoint((2**30,), (-9,), "double"))
+    module = IRModule.of({"main": Function(made.function.params[:1], made_of(made))})
+    artifact = uma.build(module, f"c -mcpu=cortex-m4 -opt={opt}", name="m", plugins=PLUGINS)
+    assert ("uma_dsp_tile_twice(" in artifact.files["m.c"].decode()) == taken
+
+
 def made_of(one: Fusion) -> Expr:
     """The body of a layer with its constants in it."""
     x, w, b = one.function.params

@@ -43,14 +43,36 @@ _PAIRED = 1 << 23
 _ALIGNMENT = 16
 
 
-def dsp_products(fusion: Fusion) -> Scheduled | Declined:
+_LOOPS_BYTES = 300
+"""Code of loops of a layer's own, which a call of these forms does without."""
+
+
+def dsp_products(fusion: Fusion, is_brief: bool = False) -> Scheduled | Declined:
     """The loops of a fusion whose anchor is a convolution or a fully connected layer of int8; or why it has no form
     here.
+
+    Args:
+        fusion: whose anchor it is.
+        is_brief: whether flash is to be small before all else: then it has no form either where the numbers of the
+            channels take more than loops of the layer's own would.
     """
     try:
-        return paired(fusion)
+        made = paired(fusion)
+        more = _more_bytes(fusion, made)
+        if is_brief and more > _LOOPS_BYTES:
+            raise Refused(f"its constants take {more} bytes more, and code is to be small")
     except Refused as refused:
         return Declined(f"no form for the DSP extension: {refused}")
+    return made
+
+
+def _more_bytes(fusion: Fusion, made: Scheduled) -> int:
+    """By how much the constants of ``made`` are larger than those of loops that multiply as the model says: its
+    constants, and two numbers for each scale unless there is one for all channels.
+    """
+    scales = len(next(call for call in fusion.epilogue if call.op_name == "qnn.requantize").attrs.scale)
+    plain = sum(one.data.nbytes for one in fusion.known.values()) + (8 * scales if scales > 1 else 0)
+    return sum(buffer.nbytes for buffer in made.kernel.func.buffers("constant")) - plain
 
 
 def paired(fusion: Fusion) -> Scheduled:

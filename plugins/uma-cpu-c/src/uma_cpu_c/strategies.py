@@ -65,9 +65,9 @@ def strategies_of(target: Target) -> list[Strategy]:
     features = features_of(target)
     core = core_of(features, is_brief=target.get_attr("opt") == "s")
     if core is not None and target.get_attr("opt") != "0":
-        paired = "dsp" in features and target.get_attr("opt") in ("2", "3")
+        paired = "dsp" in features and target.get_attr("opt") in ("2", "3", "s")
         vectors = [Strategy(name, lambda fusion, _: mve(fusion, features)) for name in _INTEGERS]
-        pairs = [Strategy(name, lambda fusion, _: dsp_products(fusion)) for name in DSP_OPS]
+        pairs = [Strategy(name, lambda fusion, _: dsp_products(fusion, core.is_brief)) for name in DSP_OPS]
         planes = Strategy("qnn.conv2d", lambda fusion, _: small_planes(fusion, core))
         tiles = [Strategy(name, lambda fusion, _: small_products(fusion, core)) for name in _INTEGERS]
         return [*(vectors if "mve" in features else []), *(pairs if paired else []), planes, *tiles]
