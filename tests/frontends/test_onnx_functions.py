@@ -317,3 +317,40 @@ SCAN_FAULTS = {
 @pytest.mark.parametrize("message", SCAN_FAULTS)
 def test_scans_that_are_wrong(message: str) -> None:
     assert message in refused(SCAN_FAULTS[message])
+
+
+def test_names_that_are_no_utf_8() -> None:
+    """Bytes within branches and functions are names like others: of values, of attributes."""
+    text = """
+        main (float[2] x, bool c) => (float[2] y) {
+            fixed = Constant <value = bool {1}> ()
+            y = If (fixed) <
+                then_branch = chosen () => (float[2] qa) { qb = Relu (x) qa = mine.scaled <qp = 3.0> (qb) },
+                else_branch = other () => (float[2] qd) { qd = Neg (x) }
+            >
+        }
+        <domain: "mine", opset_import: ["": 18]> scaled <qp> (qe) => (qf) {
+            qf = ThresholdedRelu <alpha: float = @qp> (qe)
+        }
+    """
+    (given,) = ours(parsed(text).replace(b"q", b"\xa9"), {"x": np.float32([2.0, 4.0]), "c": np.bool_(True)})
+    assert given.tolist() == [0.0, 4.0]
+
+
+def test_an_attribute_of_a_branch_whose_name_is_no_utf_8() -> None:
+    text = """
+        main (bool c, float[2] x) => (float[2] y) {
+            fixed = Constant <value = bool {1}> ()
+            y = If (fixed) <
+                then_branch = chosen () => (float[2] r) {
+                    r = If (fixed) <
+                        then_branch = inner () => (float[2] s) { s = Relu (x) },
+                        else_branch = outer () => (float[2] t) { t = Neg (x) }
+                    >
+                },
+                else_branch = other () => (float[2] u) { u = Neg (x) }
+            >
+        }
+    """
+    data = parsed(text)
+    assert "it needs the attribute 'then_branch'" in refused(data.replace(b"then_branch", b"then_branc\xe6"))

@@ -13,7 +13,7 @@ from ...relay.ops.common import normalise_axis
 from ...relay.types import TensorType
 from .context import Value
 from .narrow import Narrow
-from .proto import Node, element_type, needed, read_nodes
+from .proto import Node, as_text, element_type, needed, read_nodes
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
@@ -70,16 +70,17 @@ def function_body(node: Node, function: FunctionProto, opsets: Mapping[str, int]
     Raises:
         ModelError: the call has an attribute that the function has not, or lacks one that it needs.
     """
-    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
+    defaults = {as_text(attribute.name): attribute for attribute in function.attribute_proto}
+    required = tuple(map(as_text, function.attribute))
     for name in node.attributes:
-        if name not in function.attribute and name not in defaults:
+        if name not in required and name not in defaults:
             raise ModelError(f"its function has no attribute {name!r}")
-    for name in function.attribute:
+    for name in required:
         if name not in node.attributes:
             raise ModelError(f"it needs the attribute {name!r}")
     own = {("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in function.opset_import}
     attributes = {**defaults, **node.attributes}
-    inputs, outputs = tuple(function.input), tuple(function.output)
+    inputs, outputs = tuple(map(as_text, function.input)), tuple(map(as_text, function.output))
     return Body(node.described, function.node, inputs, outputs, {**opsets, **own}, attributes)
 
 
@@ -170,7 +171,7 @@ def branch(node: Node, holds: bool, opsets: Mapping[str, int]) -> Body:
     graph = node.graph("then_branch" if holds else "else_branch")
     if graph.input:
         raise ModelError("its branches take no inputs")
-    outputs = tuple(value.name for value in graph.output)
+    outputs = tuple(as_text(value.name) for value in graph.output)
     return Body(node.described, _with_constants(graph), node.inputs, outputs, opsets, {})
 
 
@@ -236,8 +237,8 @@ def scan(node: Node, form: ScanForm, opsets: Mapping[str, int], fresh: Callable[
     from onnx import helper
 
     graph, states, turns, made = node.graph("body"), form.states, form.turns, len(form.out_axes)
-    body, formals = _with_constants(graph), [value.name for value in graph.input]
-    results = [value.name for value in graph.output]
+    body, formals = _with_constants(graph), [as_text(value.name) for value in graph.input]
+    results = [as_text(value.name) for value in graph.output]
     current, parts = list(node.inputs[:states]), [[""] * turns for _ in range(made)]
     nodes: list[NodeProto] = []
     for turn in range(turns):
@@ -263,7 +264,7 @@ def scan(node: Node, form: ScanForm, opsets: Mapping[str, int], fresh: Callable[
 
 def graph_body(node: Node, graph: GraphProto, opsets: Mapping[str, int]) -> Body:
     """A graph of a node's as its body: of a branch, or of a turn."""
-    inputs, outputs = tuple(v.name for v in graph.input), tuple(v.name for v in graph.output)
+    inputs, outputs = (tuple(as_text(value.name) for value in side) for side in (graph.input, graph.output))
     return Body(node.described, _with_constants(graph), inputs, outputs, {**opsets, node.domain: node.opset}, {})
 
 
@@ -281,7 +282,7 @@ def _with_constants(graph: GraphProto) -> list[NodeProto]:
 
     if graph.sparse_initializer:
         raise ModelError("sparse initialisers are not supported")
-    return [*(helper.make_node("Constant", [], [t.name], value=t) for t in graph.initializer), *graph.node]
+    return [*(helper.make_node("Constant", [], [as_text(t.name)], value=t) for t in graph.initializer), *graph.node]
 
 
 def expanded(node: Node, body: Body, fresh: Callable[[str], str], is_apart: bool = False) -> tuple[Node, ...]:
@@ -328,7 +329,7 @@ def _instances(
     """Copies of nodes under the names of those around them, whose attributes stand where they are referred to."""
     nodes = list(nodes)
     for node in nodes:
-        for name in node.output:
+        for name in map(as_text, node.output):
             if name and name not in names:
                 names[name] = fresh(name)
     made = []
@@ -336,15 +337,15 @@ def _instances(
         copy = type(node)()
         copy.CopyFrom(node)
         del copy.input[:], copy.output[:], copy.attribute[:]
-        copy.input.extend(names.get(name, name) for name in node.input)
-        copy.output.extend(names.get(name, name) for name in node.output)
+        copy.input.extend(names.get(name, name) for name in map(as_text, node.input))
+        copy.output.extend(names.get(name, name) for name in map(as_text, node.output))
         for attribute in node.attribute:
-            given = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+            given = attributes.get(as_text(attribute.ref_attr_name)) if attribute.ref_attr_name else attribute
             if given is None:
                 continue
             own = copy.attribute.add()
             own.CopyFrom(given)
-            own.name = attribute.name
+            own.name = as_text(attribute.name)
             if own.type == _GRAPH:
                 _instantiate(own.g, names, fresh, attributes)
         made.append(copy)
@@ -355,10 +356,11 @@ def _instantiate(
     graph: GraphProto, names: Mapping[str, str], fresh: Callable[[str], str], attributes: Mapping[str, AttributeProto]
 ) -> None:
     """A graph that a node has, under the names of what is around it, in place."""
-    own = {value.name: fresh(value.name) for value in (*graph.input, *graph.initializer)}
+    own = {name: fresh(name) for name in (as_text(value.name) for value in (*graph.input, *graph.initializer))}
     inner = {**names, **own}
     nodes = _instances(graph.node, inner, fresh, attributes)
     del graph.node[:]
     graph.node.extend(nodes)
     for value in (*graph.input, *graph.initializer, *graph.output):
-        value.name = inner.get(value.name, value.name)
+        name = as_text(value.name)
+        value.name = inner.get(name, name)

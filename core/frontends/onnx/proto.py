@@ -26,6 +26,7 @@ __all__ = [
     "Graph",
     "Input",
     "Node",
+    "as_text",
     "dtype_name",
     "element_type",
     "needed",
@@ -370,7 +371,7 @@ def _from_values(values: Iterable[Any], name: str, what: str) -> np.ndarray:
     return made
 
 
-def _text(value: str | bytes) -> str:
+def as_text(value: str | bytes) -> str:
     """A string of the file; protobuf gives bytes for one that is not UTF-8."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
@@ -382,16 +383,16 @@ def _graph(model: ModelProto, kept: Collection[str], external: Mapping[str, Stor
         raise ModelError("sparse initialisers are not supported")
     initializers: dict[str, TensorProto] = {}
     for tensor in graph.initializer:
-        name = _text(tensor.name)
+        name = as_text(tensor.name)
         if name in initializers:
             raise ModelError(f"two initialisers are called {name!r}")
         initializers[name] = tensor
     # Before IR version 4 every initialiser was listed as an input too.
-    listed = ((_text(value.name), value) for value in graph.input)
+    listed = ((as_text(value.name), value) for value in graph.input)
     inputs = tuple(_input(value) for name, value in listed if name in kept or name not in initializers)
     if len({value.name for value in inputs}) != len(inputs):
         raise ModelError("two inputs share a name")
-    listed_outputs = Counter(_text(value.name) for value in graph.output)
+    listed_outputs = Counter(as_text(value.name) for value in graph.output)
     outputs = tuple(listed_outputs)
     if not outputs:
         raise ModelError("the model has no outputs")
@@ -414,7 +415,7 @@ def _declared(graph: GraphProto) -> Iterable[tuple[str, tuple[int, ...]]]:
         tensor = value.type.tensor_type
         extents = tuple(dim.dim_value for dim in tensor.shape.dim[: MAX_RANK + 1])
         if tensor.HasField("shape") and min(extents, default=1) > 0 and math.prod(extents) <= MAX_TENSOR_BYTES:
-            yield _text(value.name), extents
+            yield as_text(value.name), extents
 
 
 def with_arguments(nodes: Sequence[Node], shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -431,7 +432,7 @@ def _functions(model: ModelProto) -> dict[tuple[str, str, str], FunctionProto]:
     found: dict[tuple[str, str, str], FunctionProto] = {}
     for function in model.functions:
         # (Overloads came with IR version 10.)
-        key = (_domain(function.domain), _text(function.name), _text(getattr(function, "overload", "")))
+        key = (_domain(function.domain), as_text(function.name), as_text(getattr(function, "overload", "")))
         if key in found:
             raise ModelError(f"two functions are called {clean_text(key[1])!r}")
         found[key] = function
@@ -454,12 +455,12 @@ def _opsets(model: ModelProto) -> dict[str, int]:
 
 
 def _domain(value: str | bytes) -> str:
-    domain = _text(value)
+    domain = as_text(value)
     return "" if domain == "ai.onnx" else domain
 
 
 def _input(value: ValueInfoProto) -> Input:
-    name = _text(value.name)
+    name = as_text(value.name)
     what = f"input {name!r}"
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"{what} is not a tensor")
@@ -472,7 +473,7 @@ def _input(value: ValueInfoProto) -> Input:
         raise ModelError(f"{what} has {len(tensor.shape.dim)} dimensions")
     dims: list[int | str | None] = []
     for dim in tensor.shape.dim:
-        dims.append(dim.dim_value if dim.dim_value > 0 else _text(dim.dim_param) or None)
+        dims.append(dim.dim_value if dim.dim_value > 0 else as_text(dim.dim_param) or None)
     return Input(name, dtype, tuple(dims), narrow)
 
 
@@ -489,16 +490,16 @@ def read_nodes(protos: Iterable[NodeProto], opsets: Mapping[str, int]) -> list[N
     nodes = []
     for proto in protos:
         domain = _domain(proto.domain)
-        op, inputs, outputs = _text(proto.op_type), map(_text, proto.input), tuple(map(_text, proto.output))
-        layer = clean_text(_text(proto.name) or next(filter(None, outputs), op))
+        op, inputs, outputs = as_text(proto.op_type), map(as_text, proto.input), tuple(map(as_text, proto.output))
+        layer = clean_text(as_text(proto.name) or next(filter(None, outputs), op))
         if domain not in opsets:
             raise ModelError(f"the model names no version of the operator set {domain or 'ai.onnx'!r}", where=layer)
-        attributes = {_text(attribute.name): attribute for attribute in proto.attribute}
+        attributes = {as_text(attribute.name): attribute for attribute in proto.attribute}
         if len(attributes) != len(proto.attribute):
             raise ModelError(f"{clean_text(op)} has an attribute twice", where=layer)
         if op in _SHARED.get(domain, ()) and "" in opsets:
             domain = ""
-        overload = _text(getattr(proto, "overload", ""))
+        overload = as_text(getattr(proto, "overload", ""))
         captured = tuple(_captured(proto))
         nodes.append(Node(op, domain, opsets[domain], layer, tuple(inputs), outputs, attributes, overload, captured))
     return nodes
@@ -509,13 +510,13 @@ def _captured(node: NodeProto) -> dict[str, None]:
     found: dict[str, None] = {}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            own = {_text(value.name) for value in (*graph.input, *graph.initializer)}
+            own = {as_text(value.name) for value in (*graph.input, *graph.initializer)}
             used: dict[str, None] = {}
             for inner in graph.node:
-                used.update(dict.fromkeys(map(_text, filter(None, inner.input))))
+                used.update(dict.fromkeys(map(as_text, filter(None, inner.input))))
                 used.update(_captured(inner))
-                own.update(map(_text, inner.output))
-            used.update(dict.fromkeys(_text(value.name) for value in graph.output))
+                own.update(map(as_text, inner.output))
+            used.update(dict.fromkeys(as_text(value.name) for value in graph.output))
             found.update((name, None) for name in used if name not in own)
     return found
 
