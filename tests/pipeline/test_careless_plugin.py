@@ -336,8 +336,8 @@ UNITS = [
         Other("axis", (0,)),
         Other("epsilon", 4.0),
     ), exact=False) for name in ("nn.layer_norm", "nn.rms_norm")),
-    Unit("nn.attention", (*(var("float32", *SQUARE) for _ in range(3)),), {"scale": 1.0}, (
-        Other("scale", 4.0),
+    Unit("nn.attention", (*(var("float32", *SQUARE) for _ in range(3)),), {"scale": 1 / 64}, (
+        Other("scale", 1 / 16),
     ), exact=False),
     Unit("nn.leaky_relu", (var("float32", *SQUARE),), {"alpha": 0.25}, (Other("alpha", 0.5),)),
     Unit("nn.gelu", (var("float64", *SQUARE),), {"approximate": "none"}, (Other("approximate", "tanh"),), exact=False),
