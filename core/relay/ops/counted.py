@@ -54,7 +54,9 @@ def _infer_cut(attrs: Attrs, data: TensorType, count: TensorType) -> TensorType:
     axis, extent = normalise_axis(attrs.axis, len(data.shape)), attrs.extent
     if isinstance(extent, Extent) and extent != Extent.of(extent.symbols[0]):
         raise ModelError(f"the extent {extent} is computed of others; it must be one symbol")
-    if bounds_of(extent)[1] > bounds_of(data.shape[axis])[1]:
+    least, most = bounds_of(data.shape[axis])
+    # What a run computes is a part of what there is; a number must be that for every extent.
+    if bounds_of(extent)[1] > (most if isinstance(extent, Extent) else least):
         raise ModelError(f"{extent} elements are no part of the {data.shape[axis]} of the data")
     return TensorType((*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype)
 
