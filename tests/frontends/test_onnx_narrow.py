@@ -249,3 +249,16 @@ def test_onnxruntimes_own_operators_take_no_narrow_types() -> None:
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(ModelError, match="nothing is known of its types"):
         import_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "expected"),
+    [
+        ("DequantizeLinear", {}, "its input 1 is missing"),
+        ("Constant", {"value_int": 1}, "it takes no inputs, and is given 1"),
+    ],
+)
+def test_nodes_that_are_given_another_number_of_inputs(op: str, attrs: dict[str, Any], expected: str) -> None:
+    b = OnnxBuilder(21)
+    with pytest.raises(ModelError, match=expected):
+        import_model(graph("INT4", b, b.node(op, "x", **attrs)).SerializeToString())

@@ -52,8 +52,9 @@ def narrow_results(node: Node, given: Kinds) -> list[Narrow | None]:
     asked = next((node.integer(name) for name in _ASKED if node.has(name)), 0)
     if asked and not node.domain:
         made = NARROW.get(asked)
-        if node.op == "BitCast" and (made or given[0]):
-            raise ModelError(f"it reads no {(made or given[0]).name} as another type")  # type: ignore[union-attr]
+        other = made or next(iter(given), None)
+        if node.op == "BitCast" and other is not None:
+            raise ModelError(f"it reads no {other.name} as another type")
         return [made, *none[1:]]
     if node.op in ("Constant", "ConstantOfShape") and node.has("value"):
         return [NARROW.get(node.attributes["value"].t.data_type), *none[1:]]
@@ -65,10 +66,12 @@ def narrow_results(node: Node, given: Kinds) -> list[Narrow | None]:
     if node.op in _LIKE:
         return [given[0], *none[1:]]
     formals, results = _type_names(node.op, node.opset)
+    if not formals:
+        raise ModelError(f"it takes no inputs, and is given {len(given)}")
     names = [formals[min(position, len(formals) - 1)] for position in range(len(given))]
     by_name = {name: kind for name, kind in zip(names, given, strict=True) if kind is not None}
     if node.op == "DequantizeLinear":  # from opset 23 on its result has a type of its own
-        by_name.setdefault("T3", given[1] or _NO)
+        by_name.setdefault("T3", next(iter(given[1:]), None) or _NO)
     wanted = [results[min(position, len(results) - 1)] for position in range(len(node.outputs))]
     return [kind if (kind := by_name.get(name)) is not _NO else None for name in wanted]
 
