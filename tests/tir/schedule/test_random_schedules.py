@@ -92,9 +92,9 @@ def step(s: Schedule, draw: Draw) -> None:
     """A call of a primitive, legal or not."""
     func = s._state.func
     loops = [part.var.name for part in walk(func.body) if isinstance(part, For)]
-    if not loops:
-        return  # each has been unrolled, or had one step
     labels = [part.label for part in walk(func.body) if isinstance(part, Block)]
+    if not loops or not labels:
+        return  # each loop has been unrolled, or had one step; each block has been inlined
     buffers = [param.buffer.name for param in func.params]
     buffers += [part.buffer.name for part in walk(func.body) if isinstance(part, Alloc)]
     number = draw(st.integers(0, len(labels) - 1))
