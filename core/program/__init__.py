@@ -3,7 +3,7 @@
 from .check import check_plan
 from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
-from .program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, Wait
+from .program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Rows, Step, Wait
 from .relocate import relocate
 from .text import parse_program, print_program
 from .verify import verify
@@ -19,6 +19,7 @@ __all__ = [
     "Program",
     "Quantisation",
     "Queue",
+    "Rows",
     "Step",
     "Wait",
     "check_plan",

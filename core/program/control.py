@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .program import Buffer, Call, Else, End, If, Loop, Program, Step, Wait, arguments
+from .program import Buffer, Call, Else, End, If, Loop, Program, Rows, Step, Wait, arguments
 
 __all__ = [
     "Block",
@@ -23,19 +23,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Block:
-    """A branch or a loop.
+    """A branch, a loop, or calls that run row by row.
 
     Args:
-        begin: position of its `If` or `Loop`.
+        begin: position of its `If`, `Loop` or `Rows`.
         middle: position of its `Else`; None where it has none.
         end: position of its `End`.
-        is_loop: which of the two it is.
+        is_loop: whether it is a loop.
+        is_rows: whether its calls run row by row.
     """
 
     begin: int
     middle: int | None
     end: int
     is_loop: bool
+    is_rows: bool = False
 
 
 def has_control(program: Program) -> bool:
@@ -44,17 +46,19 @@ def has_control(program: Program) -> bool:
 
 
 def blocks(steps: Sequence[Step]) -> tuple[Block, ...]:
-    """The branches and loops among well-formed steps, in the order in which they end: inner ones before outer ones."""
+    """The branches, loops and rows among well-formed steps, in the order in which they end: inner ones before outer
+    ones."""
     found: list[Block] = []
     open_: list[tuple[int, int | None]] = []
     for position, step in enumerate(steps):
-        if isinstance(step, (If, Loop)):
+        if isinstance(step, (If, Loop, Rows)):
             open_.append((position, None))
         elif isinstance(step, Else):
             open_[-1] = (open_[-1][0], position)
         elif isinstance(step, End):
             begin, middle = open_.pop()
-            found.append(Block(begin, middle, position, isinstance(steps[begin], Loop)))
+            opened = steps[begin]
+            found.append(Block(begin, middle, position, isinstance(opened, Loop), isinstance(opened, Rows)))
     return tuple(found)
 
 
@@ -89,8 +93,10 @@ def shape_faults(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:
     """What is wrong with how branches and loops begin and end, each with the position of a step."""
     open_: list[tuple[int, str]] = []
     for position, step in enumerate(steps):
-        if isinstance(step, (If, Loop)):
-            open_.append((position, "if" if isinstance(step, If) else "while"))
+        if open_ and open_[-1][1] == "rows" and not isinstance(step, (Call, End)):
+            yield position, "within rows there are calls alone"
+        if isinstance(step, (If, Loop, Rows)):
+            open_.append((position, "if" if isinstance(step, If) else "while" if isinstance(step, Loop) else "rows"))
         elif isinstance(step, Else):
             if not open_ or open_[-1][1] != "if":
                 yield position, "an else that is of no if"
@@ -104,7 +110,7 @@ def shape_faults(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:
         elif open_ and (isinstance(step, Wait) or step.queue is not None):
             yield position, "within a branch or a loop nothing is started on a queue, nor waited for"
     for position, what in open_:
-        yield position, f"the {what} has no end"
+        yield position, f"the {what} {'have' if what == 'rows' else 'has'} no end"
 
 
 def condition_uses(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:

@@ -30,6 +30,7 @@ __all__ = [
     "Quantisation",
     "Queue",
     "Role",
+    "Rows",
     "Step",
     "Wait",
     "arguments",
@@ -213,14 +214,23 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class End:
-    """One step: the end of an `If` or a `Loop`."""
+class Rows:
+    """One step: the calls behind it, up to its `End`, run row by row. The last of them pulls the rows that it needs
+    from those that make them, and these pull theirs; what is made once runs once for each row."""
 
     device: ClassVar[None] = None
     queue: ClassVar[None] = None
 
 
-Step = Call | Wait | If | Else | Loop | End
+@dataclass(frozen=True)
+class End:
+    """One step: the end of an `If`, a `Loop` or `Rows`."""
+
+    device: ClassVar[None] = None
+    queue: ClassVar[None] = None
+
+
+Step = Call | Wait | If | Else | Loop | Rows | End
 """What a program does, one after the other, but for what branches and loops say."""
 
 

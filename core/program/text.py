@@ -9,7 +9,7 @@ Grammar::
     queue      = "queue(" STRING "," STRING "," INT ")" NEWLINE
     step       = NAME "(" [ NAME { "," NAME } ] { "," NAME "=" value } ")" NEWLINE
                | "wait(" STRING "," STRING ["," INT] ")" NEWLINE
-               | "if" condition ":" steps [ "else:" steps ] | "while" condition ":" steps
+               | "if" condition ":" steps [ "else:" steps ] | "while" condition ":" steps | "with rows:" steps
     condition  = NAME | "holds(" NAME { "," NAME "=" value } ")"
     steps      = NEWLINE INDENT ("pass" NEWLINE | step { step }) DEDENT
     value      = STRING | ["-"] (INT | FLOAT) | "[" [ STRING { "," STRING } ] "]"
@@ -37,6 +37,9 @@ of a condition ``layers``. ::
             next(h, more, m)
             if m:
                 pool(t, y)
+        with rows:                                      # the calls within run row by row
+            depthwise(x, t, c)
+            pointwise(t, y, d)
 
     @prim_func
     def matmul(...): ...
@@ -60,7 +63,22 @@ from ..tir.form.nodes import PrimFunc
 from ..tir.form.source import Source
 from ..tir.form.text import Defined, Definitions, parse_def, print_func
 from ..tir.form.text_exprs import called
-from .program import ROLES, Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, Wait, default_pool
+from .program import (
+    ROLES,
+    Buffer,
+    Call,
+    Else,
+    End,
+    If,
+    Loop,
+    Program,
+    Quantisation,
+    Queue,
+    Rows,
+    Step,
+    Wait,
+    default_pool,
+)
 from .verify import faults
 
 __all__ = ["parse_program", "print_program"]
@@ -127,7 +145,7 @@ def _declaration(buffer: Buffer) -> str:
 
 
 def _steps(steps: Sequence[Step]) -> Iterator[str]:
-    """The lines of steps: those of branches and loops stand deeper."""
+    """The lines of steps: those of branches, loops and rows stand deeper."""
     deep, is_empty = 1, False
     for step in steps:
         if isinstance(step, (Else, End)):
@@ -138,11 +156,11 @@ def _steps(steps: Sequence[Step]) -> Iterator[str]:
             layers = f", layers={list(step.layers)!a}" if step.layers else ""
             condition = f"holds({step.condition}{layers})" if layers else step.condition
             yield f"{'    ' * deep}{'if' if isinstance(step, If) else 'while'} {condition}:"
-        elif isinstance(step, Else):
-            yield f"{'    ' * deep}else:"
+        elif isinstance(step, (Else, Rows)):
+            yield f"{'    ' * deep}{'else' if isinstance(step, Else) else 'with rows'}:"
         elif not isinstance(step, End):
             yield f"{'    ' * deep}{_step(step)}"
-        is_empty = isinstance(step, (If, Else, Loop))
+        is_empty = isinstance(step, (If, Else, Loop, Rows))
         deep += is_empty
 
 
@@ -225,7 +243,7 @@ class _Parser:
         return program
 
     def steps(self, statements: Sequence[ast.stmt], add: Callable[[Step, ast.stmt], None]) -> None:
-        """The steps that statements say, those of branches and loops between their marks."""
+        """The steps that statements say, those of branches, loops and rows between their marks."""
         for node in statements:
             if isinstance(node, ast.Expr):
                 add(self.step(node.value), node)
@@ -238,6 +256,12 @@ class _Parser:
                 if node.orelse:
                     add(Else(), node)
                     self.steps(_without_pass(node.orelse), add)
+                add(End(), node)
+            elif isinstance(node, ast.With):
+                if len(node.items) != 1 or node.items[0].optional_vars or _name(node.items[0].context_expr) != "rows":
+                    raise self.error(node, "expected 'with rows:'")
+                add(Rows(), node)
+                self.steps(_without_pass(node.body), add)
                 add(End(), node)
             else:
                 raise self.error(node, "expected 'buffer = role(...)' or 'function(buffer, ...)'")

@@ -9,7 +9,23 @@ import pytest
 from tests._support.programs import interpret_program, kernel
 
 from uma.errors import InternalError, TextError
-from uma.program import Buffer, Call, Else, End, If, Loop, Plan, Program, Queue, Step, Wait, check_plan, plan, verify
+from uma.program import (
+    Buffer,
+    Call,
+    Else,
+    End,
+    If,
+    Loop,
+    Plan,
+    Program,
+    Queue,
+    Rows,
+    Step,
+    Wait,
+    check_plan,
+    plan,
+    verify,
+)
 from uma.program.control import blocks, live_after
 from uma.program.order import Event, order_faults
 from uma.program.text import parse_program, print_program
@@ -140,6 +156,7 @@ def test_layers_of_branches_and_loops_are_printed() -> None:
             "    while c:\n        pass\n    else:\n        pass\n    once(t, y)",
             "a while has no else",
         ),
+        ("    while c:", "    with c:", "expected 'with rows:'"),
         ("        once(u, t)", "        k = 3\n        once(u, t)", "expected 'buffer = role(...)'"),
     ],
 )
@@ -155,6 +172,10 @@ FAULTS: dict[str, Program] = {
     "an else that is of no if": of(call("once", "x", "y"), Else()),
     "an end of nothing": of(call("once", "x", "y"), End()),
     "the while has no end": replace(LOOP, steps=LOOP.steps[:6] + LOOP.steps[7:]),
+    "the rows have no end": of(Rows(), call("once", "x", "y")),
+    "within rows there are calls alone": of(
+        call("below", "x", "c"), Rows(), If("c"), End(), call("once", "x", "y"), End()
+    ),
     "the else has no end": replace(BRANCH, steps=BRANCH.steps[:7] + BRANCH.steps[8:]),
     "an if that is": of(call("once", "x", "y")),
     "is read before it is written": replace(BRANCH, steps=(*BRANCH.steps[:6], *BRANCH.steps[7:])),

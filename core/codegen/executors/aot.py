@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...program import Buffer, Call, Else, End, If, Loop, Wait
+from ...program import Buffer, Call, Else, End, If, Loop, Rows, Wait
 from ...program.control import blocks
 from ...program.program import arguments as passed
 from ...tir.form import ctext
@@ -67,7 +67,7 @@ class Aot:
             deep += isinstance(step, (If, Else, Loop))
         yield "return UMA_OK;"
 
-    def _way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
+    def _way(self, position: int, step: If | Else | Loop | Rows | End) -> Iterator[str]:
         """The lines by which a branch or a loop begins or ends."""
         if self.model.stepwise:
             yield from self._stepwise_way(position, step)
@@ -80,7 +80,7 @@ class Aot:
         else:
             yield "} else {" if isinstance(step, Else) else "}"
 
-    def _stepwise_way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
+    def _stepwise_way(self, position: int, step: If | Else | Loop | Rows | End) -> Iterator[str]:
         """The same where single steps can be run: steps within a branch or a loop that is not wanted itself are gone
         through once, both sides of a branch."""
         begin = next(b.begin for b in self._blocks if position in (b.begin, b.middle, b.end))

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ...errors import ModelError
-from ...program import Buffer, Call, Else, End, If, Loop, Step, Wait
+from ...program import Buffer, Call, Else, End, If, Loop, Rows, Step, Wait
 from ...program.control import blocks, has_control
 from ...program.program import arguments, parameters
 from ...tir.form import ctext
@@ -150,7 +150,7 @@ class Graph:
             for position, step in enumerate(self.model.program.steps)
         ]
 
-    def _looked_at(self, step: If | Else | Loop | End) -> Iterator[str]:
+    def _looked_at(self, step: If | Else | Loop | Rows | End) -> Iterator[str]:
         if isinstance(step, (If, Loop)):
             yield self._operand(self.model.buffers[step.condition])
 
@@ -181,7 +181,7 @@ class Graph:
         """The function that the table has for a step."""
         if isinstance(step, (If, Loop)):
             return "uma_way_unless"
-        if isinstance(step, (Else, End)):
+        if isinstance(step, (Else, Rows, End)):
             return "uma_way_always" if position in self._targets else "uma_way_never"
         if isinstance(step, Wait):
             return f"{STEP_PREFIX}wait_{position}"
