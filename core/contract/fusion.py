@@ -32,10 +32,15 @@ class Fusion:
             call. None where there is none, so that all is elementwise, and in a match of an accelerator's with several.
         prologue: what the anchor is computed from, in order.
         epilogue: all other calls, in order: what is computed from the anchor, and what these need besides.
+        by_rows: asks a host for loops that can be run one row of the result at a time: the outermost loop is over rows
+            of the result, one row a turn (axis 1 of four dimensions), or of what is reduced where rows are reduced to
+            one, and nothing but the sums of that is kept from one turn to the next. Who has no such loops answers None
+            or `Declined`; loops that are not so are no fault, and are not used.
     """
 
     function: Function
     known: Mapping[Var, Constant] = field(default_factory=dict, repr=False)
+    by_rows: bool = False
     calls: tuple[Call, ...] = field(init=False, repr=False)
     anchor: Call | None = field(init=False)
     prologue: tuple[Call, ...] = field(init=False)

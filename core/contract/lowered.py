@@ -75,12 +75,16 @@ class Scheduled:
         kernel: of `Fusion.plain`, its ``func`` replaced by what the schedule gives. Its inputs are the parameters of
             the function that are not ``known``, in order, of the same dtypes and numbers of elements; its outputs the
             function's results, of the same shapes and dtypes; its constants those that it had.
+        instructions: about how many the target runs for it, where the strategy knows better than who counts the
+            operations in the loops: by this loops for all rows at once and loops by rows are compared. None leaves the
+            counting to the core.
 
     Raises:
-        PluginError: ``kernel`` is no Kernel, or its ``func`` no PrimFunc.
+        PluginError: ``kernel`` is no Kernel, or its ``func`` no PrimFunc; or ``instructions`` is no number above 0.
     """
 
     kernel: te.Kernel
+    instructions: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, te.Kernel):
@@ -90,6 +94,10 @@ class Scheduled:
             )
         if not isinstance(self.kernel.func, PrimFunc):
             raise PluginError(f"Scheduled.kernel.func is {shown(self.kernel.func)}, not a PrimFunc")
+        given: object = self.instructions
+        if given is not None and (type(given) is not int or given < 1):
+            what = f"Scheduled.instructions is {shown(given)}, not a whole number above 0"
+            raise PluginError(what, hint="leave it out where it is not known")
 
 
 @dataclass(frozen=True)

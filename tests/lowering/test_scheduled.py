@@ -198,6 +198,22 @@ def test_a_strategy_at_fault_is_named_and_nothing_falls_back(case: str) -> None:
     assert "uma-mine 1.0" in text and "strategy 'nn.conv2d'" in text
 
 
+@pytest.mark.parametrize("given", [0, -3, 2.0, True, "many"])
+def test_an_estimate_of_instructions_is_a_whole_number(given: object) -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    kernel = Fusion(Function([x], call("negative", x))).plain()
+    assert Scheduled(kernel, 7).instructions == 7 and Scheduled(kernel).instructions is None
+    with pytest.raises(PluginError, match=r"Scheduled\.instructions is .*, not a whole number above 0") as caught:
+        Scheduled(kernel, given)  # type: ignore[arg-type]  # what the test is about
+    assert caught.value.hint == "leave it out where it is not known"
+
+
+def test_a_fusion_asks_for_loops_by_rows_only_where_it_says_so() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    made = Function([x], call("negative", x))
+    assert not Fusion(made).by_rows and Fusion(made, by_rows=True).by_rows
+
+
 def test_without_an_anchor_there_is_none_to_compute_in_another_way() -> None:
     x = Var("x", TensorType((2,), "float32"))
     body = call("nn.relu", call("negative", x))
