@@ -50,6 +50,7 @@ from .exprs import (
     require,
 )
 from .fields import DECLARED, LABEL, READ, TOLD, UPDATED, WRITTEN, accesses, walk
+from .rows import RowForm, RowParam
 
 __all__ = [
     "ADDRESSED_SCOPES",
@@ -80,6 +81,8 @@ __all__ = [
     "PrimFunc",
     "Queue",
     "Role",
+    "RowForm",
+    "RowParam",
     "Select",
     "Seq",
     "Stmt",
@@ -607,6 +610,8 @@ class PrimFunc(Node):
         queues: the accelerator's queues that it uses.
         partial: names of outputs that have as many elements as they may at most need: what is behind those that the
             extents of this run have is not written, and nobody reads it.
+        rows: where the body is one round of the function, which runs it for each row; indices are those of whole
+            parameters all the same. None where the body is all of it.
     """
 
     params: tuple[Param, ...]
@@ -615,6 +620,7 @@ class PrimFunc(Node):
     memories: tuple[Memory, ...] = ()
     queues: tuple[Queue, ...] = ()
     partial: tuple[str, ...] = ()
+    rows: RowForm | None = None
 
     def __post_init__(self) -> None:
         order = [_ROLES.index(param.role) for param in self.params]
@@ -631,7 +637,23 @@ class PrimFunc(Node):
         for what in ("name", "index"):
             distinct = {getattr(queue, what) for queue in self.queues}
             require(len(distinct) == len(self.queues), f"two queues share {'an' if what == 'index' else 'a'} {what}")
+        if self.rows is not None:
+            _check_rows(self.rows, self.params)
 
     def buffers(self, role: Role) -> tuple[Buffer, ...]:
         """The parameters of one role, in order."""
         return tuple(param.buffer for param in self.params if param.role == role)
+
+
+def _check_rows(rows: RowForm, params: tuple[Param, ...]) -> None:
+    found = {param.buffer.name: param for param in params if param.role in ("input", "output")}
+    require(all(rows.var.name != param.buffer.name for param in params), f"row {rows.var.name!r} is a parameter too")
+    for row in rows.params:
+        what = f"{row.name!r} lies by rows"
+        require(row.name in found, f"{what}, and is no input and no output")
+        size = found[row.name].buffer.size
+        require(size % row.height == 0, f"{what}, and its {size} elements are not {row.height} equal rows")
+        if found[row.name].role == "output":
+            one = (row.height, row.window, row.stride, row.before) == (rows.extent, 1, 1, 0)
+            made = f"an output made by {rows.extent} rows: height {rows.extent}, window 1, stride 1, before 0"
+            require(one, f"{what}, and is not {made}")
