@@ -8,13 +8,14 @@ of it is deterministic and bounded by an amount of work, not of time.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import permutations
+from types import MappingProxyType
 
-__all__ = ["Block", "Budget", "Packer", "lower_bound", "round_up"]
+__all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "round_up"]
 
 _MAX_PAIRS = 600_000
 """With more overlapping pairs than this, listing them costs more than it gains: placing in order of time must do."""
@@ -24,8 +25,13 @@ _FEW = 6
 
 _OPEN_END = 1 << 62
 
-Choice = Callable[["Block", Sequence[tuple[int, int]]], tuple[int, int]]
-"""Takes a block and the gaps by address, of which the last has no end; gives a gap's position and an offset in it."""
+Overlaps = Mapping[tuple[int, int], int]
+"""For a block, by its position, and one that starts earlier, how many bytes the offset of the second must be behind
+that of the first, at least, for the two to be allowed to overlap. A negative number is taken for 0."""
+
+Choice = Callable[["Block", Sequence[tuple[int, int]]], int]
+"""Takes a block and the ranges of offsets that it may have, both ends included, lowest first, of which the last has no
+end; gives one of these offsets."""
 
 
 @dataclass(frozen=True)
@@ -49,31 +55,50 @@ class Budget:
         return self.work > 0
 
 
+_NONE: Overlaps = MappingProxyType({})
+
+
 def round_up(offset: int, alignment: int) -> int:
     """The next multiple of ``alignment``, a power of two."""
     return (offset + alignment - 1) & -alignment
 
 
-def lower_bound(blocks: Sequence[Block], grain: int) -> int:
+def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = _NONE) -> int:
     """Bytes that are needed at once at the worst step, whatever the offsets.
 
     Every offset is a multiple of ``grain``, the smallest alignment, so every block but the topmost one takes up its
-    size rounded up to that.
+    size rounded up to that. Of what a block takes up, so much may be shared with those that it may overlap.
     """
+    shared, until = [0] * len(blocks), [-1] * len(blocks)
+    for (over, under), distance in overlaps.items():
+        one, other = blocks[over], blocks[under]
+        if other.start <= one.start <= other.end:
+            own = round_up(one.size, grain)
+            beyond = own - round_up(_apart(distance, one.size), grain)
+            shared[over] = min(own, shared[over] + min(beyond, round_up(other.size, grain)))
+            until[over] = max(until[over], min(one.end, other.end))
     live = worst = 0
     ends: list[tuple[int, int]] = []
     paddings: list[tuple[int, int]] = []
-    for block in sorted(blocks, key=lambda block: block.start):
+    for i in sorted(range(len(blocks)), key=lambda i: blocks[i].start):
+        block = blocks[i]
         while ends and ends[0][0] < block.start:
             live -= heappop(ends)[1]
         size = round_up(block.size, grain)
-        live += size
+        live += size - shared[i]
         heappush(ends, (block.end, size))
+        if shared[i]:
+            heappush(ends, (until[i], -shared[i]))
         heappush(paddings, (block.size - size, block.end))
         while paddings[0][1] < block.start:
             heappop(paddings)
         worst = max(worst, live + paddings[0][0])
     return worst
+
+
+def _apart(distance: int, size: int) -> int:
+    """How many bytes a block of ``size`` bytes must begin before another one that it may overlap by ``distance``."""
+    return max(0, min(distance, size))
 
 
 class Packer:
@@ -84,13 +109,16 @@ class Packer:
         bound: a peak that is good enough to stop at, usually `lower_bound`.
         grain: the smallest alignment.
         budget: how much work may be done; shared by packers that compete.
+        overlaps: which blocks that live together may overlap, and how far; all others are apart.
 
     Attributes:
         offsets: of each block, in the best packing so far.
         peak: end of the highest block in it.
     """
 
-    def __init__(self, blocks: Sequence[Block], bound: int, grain: int, budget: Budget) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], bound: int, grain: int, budget: Budget, overlaps: Overlaps = _NONE
+    ) -> None:
         self.blocks = blocks
         self.bound = bound
         self.grain = grain
@@ -99,6 +127,13 @@ class Packer:
         self.peak = _OPEN_END
         self._order: list[int] = list(range(len(blocks)))
         self._near: list[list[int]] = []
+        self._pairs: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+        for (over, under), distance in overlaps.items():
+            one, other = blocks[over], blocks[under]
+            if one.start <= other.end and other.start <= one.end:
+                apart = _apart(distance, one.size)
+                self._pairs[over].append((under, apart, other.size))
+                self._pairs[under].append((over, other.size, apart))
 
     def greedy(self) -> None:
         """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap."""
@@ -169,44 +204,57 @@ class Packer:
         top = round_up(self.bound, self.grain)
         turn_of_top = False
 
-        def choose(block: Block, gaps: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        def choose(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
             nonlocal turn_of_top
             if block.start < block.end:
                 turn_of_top = not turn_of_top
                 if turn_of_top:
-                    for position in range(len(gaps) - 1, -1, -1):
-                        low, high = gaps[position]
-                        offset = (min(high, top) - block.size) & -block.alignment
+                    for low, high in reversed(ranges):
+                        offset = min(high, top - block.size) & -block.alignment
                         if offset >= low:
-                            return position, offset
-            return _lowest(block, gaps)
+                            return offset
+            return _lowest(block, ranges)
 
         return choose
 
     def _over_time(self, choose: Choice) -> list[int]:
         """Place in order of time, with a list of gaps by address; needs no list of overlapping pairs."""
-        offsets = [0] * len(self.blocks)
+        offsets = [-1] * len(self.blocks)
         gaps = [(0, _OPEN_END)]
-        ending: list[tuple[int, int, int]] = []
+        taken: dict[int, list[tuple[int, int]]] = {}  # by live blocks; what two share is the later one's
+        ending: list[tuple[int, int]] = []
         work = 4 * len(self.blocks)  # keeping the heap
         for i in sorted(range(len(self.blocks)), key=lambda i: _in_time(self.blocks[i], i)):
             block = self.blocks[i]
             while ending and ending[0][0] < block.start:
-                _, low, high = heappop(ending)
-                _give_back(gaps, low, high)
+                for low, high in taken.pop(heappop(ending)[1]):
+                    _give_back(gaps, low, high)
             work += len(gaps)
-            position, offset = choose(block, gaps)
-            offsets[i] = offset
-            low, high = gaps[position]
-            end = offset + block.size
-            gaps[position : position + 1] = [gap for gap in ((low, offset), (end, high)) if gap[0] < gap[1]]
-            heappush(ending, (block.end, offset, end))
+            under = [pair for pair in self._pairs[i] if pair[0] in taken]
+            for other, _, _ in under:
+                for low, high in taken[other]:
+                    _give_back(gaps, low, high)
+            ranges = [(low, high - block.size) for low, high in gaps if high - low >= block.size]
+            for other, below, above in under:
+                ranges = _without(ranges, offsets[other] - below, offsets[other] + above)
+            offset = choose(block, ranges)
+            offsets[i], end = offset, offset + block.size
+            _take(gaps, offset, end)
+            taken[i] = [(offset, end)]
+            for other, _, _ in under:
+                left = [
+                    part for low, high in taken[other] for part in ((low, min(high, offset)), (max(low, end), high))
+                ]
+                taken[other] = [(low, high) for low, high in left if low < high]
+                for low, high in taken[other]:
+                    _take(gaps, low, high)
+            heappush(ending, (block.end, i))
         self.budget.work -= work
         return offsets
 
     def _place(self, order: Sequence[int], tightest: bool, limit: int) -> list[int] | None:
         """Place in the given order, each block in the lowest or tightest gap; None once the peak reaches ``limit``."""
-        blocks, near = self.blocks, self._near
+        blocks, near, pairs = self.blocks, self._near, self._pairs
         offsets = [-1] * len(blocks)
         ends = [0] * len(blocks)
         work = len(blocks) // 8  # what copying lists of this length costs
@@ -215,9 +263,16 @@ class Packer:
             size, mask = block.size, block.alignment - 1
             others = near[i]
             work += len(others) + 1
+            # Where it cannot be: between two offsets, both excluded, for each block that is there already.
+            spans = [(offsets[other] - size, ends[other]) for other in others if offsets[other] >= 0]
+            if pairs[i]:
+                work += len(pairs[i])
+                placed = [(offsets[other], below, above) for other, below, above in pairs[i] if offsets[other] >= 0]
+                spans += [(at - below, at + above) for at, below, above in placed]
+            spans.sort()
             free, choice, slack = 0, -1, _OPEN_END
-            for low, high in sorted([(offsets[other], ends[other]) for other in others if offsets[other] >= 0]):
-                room = low - free - size
+            for low, high in spans:
+                room = low - free
                 if 0 <= room < slack:
                     choice, slack = free, room
                     if not tightest:
@@ -243,6 +298,7 @@ class Packer:
         return sum(position - bisect_left(ends, start) for position, start in enumerate(starts))
 
     def _list_near(self) -> list[list[int]]:
+        """For each block those that live with it and must be apart from it."""
         near: list[list[int]] = [[] for _ in self.blocks]
         live: list[int] = []
         for i in self._by_start():
@@ -252,6 +308,10 @@ class Packer:
                 near[other].append(i)
             near[i].extend(live)
             live.append(i)
+        for i, pairs in enumerate(self._pairs):
+            if pairs:
+                excepted = {other for other, _, _ in pairs}
+                near[i] = [other for other in near[i] if other not in excepted]
         return near
 
     def _orders(self) -> Iterator[list[int]]:
@@ -283,15 +343,20 @@ class Packer:
         return pressure
 
 
-def _lowest(block: Block, gaps: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    size, mask = block.size, block.alignment - 1
-    return next((i, at) for i, (low, high) in enumerate(gaps) if (at := (low + mask) & ~mask) + size <= high)
+def _lowest(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
+    mask = block.alignment - 1
+    return next(at for low, high in ranges if (at := (low + mask) & ~mask) <= high)
 
 
-def _tightest(block: Block, gaps: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    rooms = [high - round_up(low, block.alignment) - block.size for low, high in gaps]
-    position = min((room, position) for position, room in enumerate(rooms) if room >= 0)[1]
-    return position, round_up(gaps[position][0], block.alignment)
+def _tightest(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
+    rooms = [(high - at, at) for low, high in ranges if (at := round_up(low, block.alignment)) <= high]
+    return min(rooms)[1]
+
+
+def _without(ranges: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+    """What is left of ranges of offsets, ends included, where none may be between ``low`` and ``high``."""
+    left = [part for first, last in ranges for part in ((first, min(last, low)), (max(first, high), last))]
+    return [(first, last) for first, last in left if first <= last]
 
 
 def _in_time(block: Block, position: int) -> tuple[int, bool, int, int]:
@@ -307,6 +372,13 @@ def _give_back(gaps: list[tuple[int, int]], low: int, high: int) -> None:
     if at < len(gaps) and gaps[at][0] == high:
         last, high = at + 1, gaps[at][1]
     gaps[first:last] = [(low, high)]
+
+
+def _take(gaps: list[tuple[int, int]], low: int, high: int) -> None:
+    """Take ``low`` .. ``high`` out of the one gap that it is in."""
+    at = bisect_right(gaps, (low, _OPEN_END)) - 1
+    first, last = gaps[at]
+    gaps[at : at + 1] = [gap for gap in ((first, low), (high, last)) if gap[0] < gap[1]]
 
 
 def _exchanged(order: list[int], one: int, other: int) -> list[int]:

@@ -1,0 +1,114 @@
+"""The packer: as small as can be on few blocks, sound on many, with blocks that may overlap by a distance."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from uma.program import packing
+from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound
+
+
+def instance(
+    chance: random.Random, count: int, paired: bool, grains: Sequence[int] = (1, 2, 4)
+) -> tuple[list[Block], Overlaps]:
+    """Random blocks, the later of which may overlap the earlier ones that end where they start."""
+    blocks = []
+    for _ in range(count):
+        start = chance.randrange(count)
+        end = start + chance.choice((0, 1, 1, 2, count // 2))
+        blocks.append(Block(start, end, chance.randint(1, 9), chance.choice(grains)))
+    overlaps = {
+        (i, j): chance.randint(-2, 12)
+        for i, one in enumerate(blocks)
+        for j, other in enumerate(blocks)
+        if paired and other.start < one.start == other.end and chance.random() < 0.7
+    }
+    return blocks, overlaps
+
+
+def apart(blocks: Sequence[Block], overlaps: Overlaps, i: int, at: int, j: int, there: int) -> bool:
+    """Whether blocks i and j may be at these offsets."""
+    one, other = blocks[i], blocks[j]
+    if one.end < other.start or other.end < one.start or at + one.size <= there or there + other.size <= at:
+        return True
+    return ((i, j) in overlaps and there - at >= max(0, overlaps[i, j])) or (
+        (j, i) in overlaps and at - there >= max(0, overlaps[j, i])
+    )
+
+
+def check(blocks: Sequence[Block], overlaps: Overlaps, offsets: Sequence[int]) -> int:
+    """The peak of a packing, in which everything is where it may be."""
+    assert len(offsets) == len(blocks)
+    for i, block in enumerate(blocks):
+        assert offsets[i] >= 0 and offsets[i] % block.alignment == 0
+        assert all(apart(blocks, overlaps, i, offsets[i], j, offsets[j]) for j in range(i))
+    return max((at + block.size for at, block in zip(offsets, blocks, strict=True)), default=0)
+
+
+def optimum(blocks: Sequence[Block], overlaps: Overlaps, most: int) -> int:
+    """The smallest peak, by trying all offsets; ``most`` can be had."""
+    order = sorted(range(len(blocks)), key=lambda i: -blocks[i].size)
+
+    def fits(size: int, placed: dict[int, int]) -> bool:
+        if len(placed) == len(order):
+            return True
+        i = order[len(placed)]
+        return any(
+            all(apart(blocks, overlaps, i, at, j, there) for j, there in placed.items())
+            and fits(size, {**placed, i: at})
+            for at in range(0, size - blocks[i].size + 1, blocks[i].alignment)
+        )
+
+    return next((size for size in range(max(block.size for block in blocks), most) if fits(size, {})), most)
+
+
+def packed(blocks: Sequence[Block], overlaps: Overlaps, work: int = 3_000_000) -> tuple[Packer, int]:
+    grain = min(block.alignment for block in blocks)
+    bound = lower_bound(blocks, grain, overlaps)
+    packer = Packer(blocks, bound, grain, Budget(work), overlaps)
+    packer.greedy()
+    packer.search(0)
+    return packer, bound
+
+
+def small(paired: bool, count: int, seeds: range, most: int) -> None:
+    for seed in seeds:
+        chance = random.Random(seed)
+        blocks, overlaps = instance(chance, chance.randint(1, count), paired)
+        packer, bound = packed(blocks, overlaps)
+        assert check(blocks, overlaps, packer.offsets) == packer.peak
+        assert bound <= optimum(blocks, overlaps, packer.peak) == packer.peak, (seed, blocks, overlaps)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_few_blocks_are_packed_as_small_as_can_be(paired: bool) -> None:
+    small(paired, 5, range(60), 5)
+
+
+def test_every_way_of_placing_keeps_blocks_apart() -> None:
+    for seed in range(30):
+        blocks, overlaps = instance(random.Random(seed), 40, True, (1, 4, 16))
+        packer, bound = packed(blocks, overlaps, 20_000)
+        assert bound <= packer.peak == check(blocks, overlaps, packer.offsets)
+        for choose in ("_lowest", "_tightest"):
+            check(blocks, overlaps, packer._over_time(getattr(packing, choose)))
+        check(blocks, overlaps, packer._over_time(packer._alternate()))
+
+
+def test_a_chain_that_overlaps_drifts_down() -> None:
+    """Each layer's output may begin 2 bytes before its input: together they need 10 bytes, four layers 14 or so."""
+    blocks = [Block(i, i + 1, 8, 1) for i in range(4)]
+    overlaps = {(i + 1, i): 2 for i in range(3)}
+    packer, bound = packed(blocks, overlaps)
+    assert bound == 10 and packer.peak == check(blocks, overlaps, packer.offsets) == 14
+
+
+def test_an_output_may_overlap_two_inputs() -> None:
+    blocks = [Block(0, 2, 4, 1), Block(1, 2, 4, 1), Block(2, 3, 8, 1)]
+    packer, bound = packed(blocks, {(2, 0): 0, (2, 1): 0})
+    assert packer.peak == bound == 8
+    packer, bound = packed(blocks, {(2, 0): 0, (2, 1): 5})
+    assert packer.peak == bound == 9
