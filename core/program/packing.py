@@ -1,104 +1,26 @@
 """Packing of blocks that live for a while into as little address space as possible.
 
-Dynamic storage allocation with known lives is NP-hard, so several greedy placements are tried, then a local search
-over orders of placement: placed lowest first, some order gives an optimal packing (that of the offsets of one). All
-of it is deterministic and bounded by an amount of work, not of time.
+Dynamic storage allocation with known lives is NP-hard, so several greedy placements are tried, then an exact search
+and a local one over orders of placement: placed lowest first, some order gives an optimal packing (that of the offsets
+of one). All of it is deterministic and bounded by an amount of work, not of time.
 """
 
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import permutations
-from types import MappingProxyType
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
-__all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "round_up"]
+from .blocks import NONE, Block, Budget, Overlaps, distance_apart, lower_bound, round_up
+from .exact import improved
+from .over_time import Pairs, alternate, lowest, place_over_time, tightest
+
+__all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
 
 _MAX_PAIRS = 600_000
 """With more overlapping pairs than this, listing them costs more than it gains: placing in order of time must do."""
 
-_FEW = 6
-"""Of no more blocks than this, all orders are tried, which finds an optimal packing."""
-
 _OPEN_END = 1 << 62
-
-Overlaps = Mapping[tuple[int, int], int]
-"""For a block, by its position, and one that starts earlier, how many bytes the offset of the second must be behind
-that of the first, at least, for the two to be allowed to overlap. A negative number is taken for 0."""
-
-Choice = Callable[["Block", Sequence[tuple[int, int]]], int]
-"""Takes a block and the ranges of offsets that it may have, both ends included, lowest first, of which the last has no
-end; gives one of these offsets."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """``size`` bytes at a multiple of ``alignment``, needed from step ``start`` to step ``end``, both included."""
-
-    start: int
-    end: int
-    size: int
-    alignment: int
-
-
-class Budget:
-    """Work left to do, counted in pairs of overlapping blocks looked at."""
-
-    def __init__(self, work: int) -> None:
-        self.work = work
-
-    @property
-    def left(self) -> bool:
-        return self.work > 0
-
-
-_NONE: Overlaps = MappingProxyType({})
-
-
-def round_up(offset: int, alignment: int) -> int:
-    """The next multiple of ``alignment``, a power of two."""
-    return (offset + alignment - 1) & -alignment
-
-
-def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = _NONE) -> int:
-    """Bytes that are needed at once at the worst step, whatever the offsets.
-
-    Every offset is a multiple of ``grain``, the smallest alignment, so every block but the topmost one takes up its
-    size rounded up to that. Of what a block takes up, so much may be shared with those that it may overlap.
-    """
-    shared, until = [0] * len(blocks), [-1] * len(blocks)
-    for (over, under), distance in overlaps.items():
-        one, other = blocks[over], blocks[under]
-        if other.start <= one.start <= other.end:
-            own = round_up(one.size, grain)
-            beyond = own - round_up(_apart(distance, one.size), grain)
-            shared[over] = min(own, shared[over] + min(beyond, round_up(other.size, grain)))
-            until[over] = max(until[over], min(one.end, other.end))
-    live = worst = 0
-    ends: list[tuple[int, int]] = []
-    paddings: list[tuple[int, int]] = []
-    for i in sorted(range(len(blocks)), key=lambda i: blocks[i].start):
-        block = blocks[i]
-        while ends and ends[0][0] < block.start:
-            live -= heappop(ends)[1]
-        size = round_up(block.size, grain)
-        live += size - shared[i]
-        heappush(ends, (block.end, size))
-        if shared[i]:
-            heappush(ends, (until[i], -shared[i]))
-        heappush(paddings, (block.size - size, block.end))
-        while paddings[0][1] < block.start:
-            heappop(paddings)
-        worst = max(worst, live + paddings[0][0])
-    return worst
-
-
-def _apart(distance: int, size: int) -> int:
-    """How many bytes a block of ``size`` bytes must begin before another one that it may overlap by ``distance``."""
-    return max(0, min(distance, size))
 
 
 class Packer:
@@ -114,10 +36,11 @@ class Packer:
     Attributes:
         offsets: of each block, in the best packing so far.
         peak: end of the highest block in it.
+        is_proven: whether a search has shown that there is no better one.
     """
 
     def __init__(
-        self, blocks: Sequence[Block], bound: int, grain: int, budget: Budget, overlaps: Overlaps = _NONE
+        self, blocks: Sequence[Block], bound: int, grain: int, budget: Budget, overlaps: Overlaps = NONE
     ) -> None:
         self.blocks = blocks
         self.bound = bound
@@ -127,18 +50,14 @@ class Packer:
         self.peak = _OPEN_END
         self._order: list[int] = list(range(len(blocks)))
         self._near: list[list[int]] = []
-        self._pairs: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
-        for (over, under), distance in overlaps.items():
-            one, other = blocks[over], blocks[under]
-            if one.start <= other.end and other.start <= one.end:
-                apart = _apart(distance, one.size)
-                self._pairs[over].append((under, apart, other.size))
-                self._pairs[under].append((over, other.size, apart))
+        self.overlaps = overlaps
+        self.is_proven = False
+        self._pairs = pairs_of(blocks, overlaps)
 
     def greedy(self) -> None:
         """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap."""
-        for choose in (_lowest, self._alternate(), _tightest):
-            self._keep(self._over_time(choose))
+        for choose in (lowest, alternate(round_up(self.bound, self.grain)), tightest):
+            self._keep(place_over_time(self.blocks, self._pairs, choose, self.budget))
             if self._done() or not self.budget.left:
                 return
         pairs = self._count_pairs()
@@ -147,23 +66,33 @@ class Packer:
         self._near = self._list_near()
         self.budget.work -= pairs
         for order in self._orders():
-            for tightest in (False, True):
-                self._keep(self._place(order, tightest, self.peak), order)
+            for in_tightest in (False, True):
+                self._keep(self._place(order, in_tightest, self.peak), order)
                 if self._done() or not self.budget.left:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: all orders where they are few, else exchanges in the best order so far.
+        """Improve the best packing: by branch and bound, then by exchanges in the best order so far.
 
         Args:
             spare: work that stays in the budget.
         """
         if self._done() or not self._near:
             return
-        if len(self.blocks) <= _FEW:
-            for few in permutations(range(len(self.blocks))):
-                self._keep(self._place(few, False, self.peak), few)
+        left = self.budget.work - spare
+        self._bound_branches(spare + left - left // 4)
+        self._exchange(spare + left // 4)
+        self._bound_branches(spare)
+
+    def _bound_branches(self, spare: int) -> None:
+        """Have the exact search find a better packing, or prove that there is none."""
+        if self._done():
             return
+        offsets, ended = improved(self.blocks, self.overlaps, self.grain, self.bound, self.peak, self.budget, spare)
+        self._keep(offsets)
+        self.is_proven = ended
+
+    def _exchange(self, spare: int) -> None:
         # What stands at the peak is placed earlier; equal results are accepted, to cross plateaus.
         chance = random.Random(0).random  # the one method that is the same in every version of Python
         order = list(self._order)
@@ -183,7 +112,7 @@ class Packer:
                 self._keep(offsets, order)
 
     def _done(self) -> bool:
-        return self.peak <= self.bound
+        return self.is_proven or self.peak <= self.bound
 
     def _top(self, offsets: Sequence[int]) -> int:
         return max((offset + block.size for offset, block in zip(offsets, self.blocks, strict=True)), default=0)
@@ -196,63 +125,7 @@ class Packer:
             self.offsets, self.peak = offsets, peak
             self._order = sorted(range(len(offsets)), key=lambda i: (offsets[i], i)) if order is None else list(order)
 
-    def _alternate(self) -> Choice:
-        """Bottom and top by turns, which is optimal for a chain of layers.
-
-        What lives for one step only goes between the two, so that the turns follow the chain.
-        """
-        top = round_up(self.bound, self.grain)
-        turn_of_top = False
-
-        def choose(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
-            nonlocal turn_of_top
-            if block.start < block.end:
-                turn_of_top = not turn_of_top
-                if turn_of_top:
-                    for low, high in reversed(ranges):
-                        offset = min(high, top - block.size) & -block.alignment
-                        if offset >= low:
-                            return offset
-            return _lowest(block, ranges)
-
-        return choose
-
-    def _over_time(self, choose: Choice) -> list[int]:
-        """Place in order of time, with a list of gaps by address; needs no list of overlapping pairs."""
-        offsets = [-1] * len(self.blocks)
-        gaps = [(0, _OPEN_END)]
-        taken: dict[int, list[tuple[int, int]]] = {}  # by live blocks; what two share is the later one's
-        ending: list[tuple[int, int]] = []
-        work = 4 * len(self.blocks)  # keeping the heap
-        for i in sorted(range(len(self.blocks)), key=lambda i: _in_time(self.blocks[i], i)):
-            block = self.blocks[i]
-            while ending and ending[0][0] < block.start:
-                for low, high in taken.pop(heappop(ending)[1]):
-                    _give_back(gaps, low, high)
-            work += len(gaps)
-            under = [pair for pair in self._pairs[i] if pair[0] in taken]
-            for other, _, _ in under:
-                for low, high in taken[other]:
-                    _give_back(gaps, low, high)
-            ranges = [(low, high - block.size) for low, high in gaps if high - low >= block.size]
-            for other, below, above in under:
-                ranges = _without(ranges, offsets[other] - below, offsets[other] + above)
-            offset = choose(block, ranges)
-            offsets[i], end = offset, offset + block.size
-            _take(gaps, offset, end)
-            taken[i] = [(offset, end)]
-            for other, _, _ in under:
-                left = [
-                    part for low, high in taken[other] for part in ((low, min(high, offset)), (max(low, end), high))
-                ]
-                taken[other] = [(low, high) for low, high in left if low < high]
-                for low, high in taken[other]:
-                    _take(gaps, low, high)
-            heappush(ending, (block.end, i))
-        self.budget.work -= work
-        return offsets
-
-    def _place(self, order: Sequence[int], tightest: bool, limit: int) -> list[int] | None:
+    def _place(self, order: Sequence[int], in_tightest: bool, limit: int) -> list[int] | None:
         """Place in the given order, each block in the lowest or tightest gap; None once the peak reaches ``limit``."""
         blocks, near, pairs = self.blocks, self._near, self._pairs
         offsets = [-1] * len(blocks)
@@ -275,7 +148,7 @@ class Packer:
                 room = low - free
                 if 0 <= room < slack:
                     choice, slack = free, room
-                    if not tightest:
+                    if not in_tightest:
                         break
                 if high > free:
                     free = (high + mask) & ~mask
@@ -343,42 +216,16 @@ class Packer:
         return pressure
 
 
-def _lowest(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
-    mask = block.alignment - 1
-    return next(at for low, high in ranges if (at := (low + mask) & ~mask) <= high)
-
-
-def _tightest(block: Block, ranges: Sequence[tuple[int, int]]) -> int:
-    rooms = [(high - at, at) for low, high in ranges if (at := round_up(low, block.alignment)) <= high]
-    return min(rooms)[1]
-
-
-def _without(ranges: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
-    """What is left of ranges of offsets, ends included, where none may be between ``low`` and ``high``."""
-    left = [part for first, last in ranges for part in ((first, min(last, low)), (max(first, high), last))]
-    return [(first, last) for first, last in left if first <= last]
-
-
-def _in_time(block: Block, position: int) -> tuple[int, bool, int, int]:
-    return block.start, block.start == block.end, -block.size, position
-
-
-def _give_back(gaps: list[tuple[int, int]], low: int, high: int) -> None:
-    """Return ``low`` .. ``high`` to the gaps, which stay sorted and apart."""
-    at = bisect_left(gaps, (low, high))
-    first = last = at
-    if at > 0 and gaps[at - 1][1] == low:
-        first, low = at - 1, gaps[at - 1][0]
-    if at < len(gaps) and gaps[at][0] == high:
-        last, high = at + 1, gaps[at][1]
-    gaps[first:last] = [(low, high)]
-
-
-def _take(gaps: list[tuple[int, int]], low: int, high: int) -> None:
-    """Take ``low`` .. ``high`` out of the one gap that it is in."""
-    at = bisect_right(gaps, (low, _OPEN_END)) - 1
-    first, last = gaps[at]
-    gaps[at : at + 1] = [gap for gap in ((first, low), (high, last)) if gap[0] < gap[1]]
+def pairs_of(blocks: Sequence[Block], overlaps: Overlaps) -> Pairs:
+    """The pairs of blocks that live together and may overlap, by either of the two."""
+    pairs: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for over, under in overlaps:
+        one, other = blocks[over], blocks[under]
+        if one.start <= other.end and other.start <= one.end:
+            apart = distance_apart(overlaps, over, under, one.size)
+            pairs[over].append((under, apart, other.size))
+            pairs[under].append((over, other.size, apart))
+    return pairs
 
 
 def _exchanged(order: list[int], one: int, other: int) -> list[int]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from uma.program import packing
-from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound
+from uma.program.over_time import alternate, lowest, place_over_time, tightest
+from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
 
 
 def instance(
@@ -93,9 +93,8 @@ def test_every_way_of_placing_keeps_blocks_apart() -> None:
         blocks, overlaps = instance(random.Random(seed), 40, True, (1, 4, 16))
         packer, bound = packed(blocks, overlaps, 20_000)
         assert bound <= packer.peak == check(blocks, overlaps, packer.offsets)
-        for choose in ("_lowest", "_tightest"):
-            check(blocks, overlaps, packer._over_time(getattr(packing, choose)))
-        check(blocks, overlaps, packer._over_time(packer._alternate()))
+        for choose in (lowest, tightest, alternate(round_up(bound, 1))):
+            check(blocks, overlaps, place_over_time(blocks, pairs_of(blocks, overlaps), choose, Budget(0)))
 
 
 def test_a_chain_that_overlaps_drifts_down() -> None:

@@ -1,0 +1,93 @@
+"""What is packed: blocks that live for a while, pairs of them that may overlap, and the least that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from types import MappingProxyType
+
+__all__ = ["NONE", "Block", "Budget", "Overlaps", "distance_apart", "lower_bound", "round_up", "shared_bytes"]
+
+Overlaps = Mapping[tuple[int, int], int]
+"""For a block, by its position, and one that starts earlier, how many bytes the offset of the second must be behind
+that of the first, at least, for the two to be allowed to overlap. A negative number is taken for 0."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """``size`` bytes at a multiple of ``alignment``, needed from step ``start`` to step ``end``, both included."""
+
+    start: int
+    end: int
+    size: int
+    alignment: int
+
+
+class Budget:
+    """Work left to do, counted in pairs of overlapping blocks looked at."""
+
+    def __init__(self, work: int) -> None:
+        self.work = work
+
+    @property
+    def left(self) -> bool:
+        return self.work > 0
+
+
+NONE: Overlaps = MappingProxyType({})
+"""No block may overlap another."""
+
+
+def round_up(offset: int, alignment: int) -> int:
+    """The next multiple of ``alignment``, a power of two."""
+    return (offset + alignment - 1) & -alignment
+
+
+def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = NONE) -> int:
+    """Bytes that are needed at once at the worst step, whatever the offsets.
+
+    Every offset is a multiple of ``grain``, the smallest alignment, so every block but the topmost one takes up its
+    size rounded up to that. Of what a block takes up, so much may be shared with those that it may overlap.
+    """
+    shared = shared_bytes(blocks, overlaps, grain)
+    live = worst = 0
+    ends: list[tuple[int, int]] = []
+    paddings: list[tuple[int, int]] = []
+    for i in sorted(range(len(blocks)), key=lambda i: blocks[i].start):
+        block = blocks[i]
+        while ends and ends[0][0] < block.start:
+            live -= heappop(ends)[1]
+        size = round_up(block.size, grain)
+        live += size
+        heappush(ends, (block.end, size))
+        if i in shared:
+            saved, until = shared[i]
+            live -= saved
+            heappush(ends, (until, -saved))
+        heappush(paddings, (block.size - size, block.end))
+        while paddings[0][1] < block.start:
+            heappop(paddings)
+        worst = max(worst, live + paddings[0][0])
+    return worst
+
+
+def shared_bytes(blocks: Sequence[Block], overlaps: Overlaps, grain: int) -> dict[int, tuple[int, int]]:
+    """For blocks that may overlap earlier ones: how much of what they take up, in multiples of ``grain``, these have
+    taken already, at most, and the last step of which that can be said."""
+    found: dict[int, tuple[int, int]] = {}
+    for (over, under), _ in overlaps.items():
+        one, other = blocks[over], blocks[under]
+        if other.start <= one.start <= other.end:
+            own = round_up(one.size, grain)
+            beyond = own - round_up(distance_apart(overlaps, over, under, one.size), grain)
+            saved, until = found.get(over, (0, -1))
+            saved = min(own, saved + min(beyond, round_up(other.size, grain)))
+            found[over] = saved, max(until, min(one.end, other.end))
+    return found
+
+
+def distance_apart(overlaps: Overlaps, lower: int, upper: int, size: int) -> int:
+    """How many bytes the offset of block ``upper`` must be above that of block ``lower``, which has ``size``, where it
+    is not below it and the two live together."""
+    return max(0, min(overlaps.get((lower, upper), size), size))
