@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..tir.form.dtype import bits, bounds, is_float, is_signed, itemsize
@@ -119,13 +120,22 @@ class Printer:
         names: what variables and buffers are called in C.
         read: the variables and buffers that are read in what was printed are added to it.
         registers: what elements of buffers in registers are called, where there are any.
+        held: for each buffer of which only a part is in memory the first element of that.
     """
 
-    def __init__(self, known: Bounds, names: Names, read: set[Var | Buffer], registers: Elements | None = None) -> None:
+    def __init__(
+        self,
+        known: Bounds,
+        names: Names,
+        read: set[Var | Buffer],
+        registers: Elements | None = None,
+        held: Mapping[Buffer, Var] = MappingProxyType({}),
+    ) -> None:
         self.known = known
         self.names = names
         self.read = read
         self.registers = registers
+        self.held = held
 
     def text(self, expr: Expr) -> str:
         """``expr`` as it may stand between parentheses, or after an ``=``."""
@@ -137,7 +147,11 @@ class Printer:
             return self.registers(buffer, indices, is_read)
         if buffer.scope == "local" and not buffer.shape:
             return self.names(buffer)
-        return f"{self.names(buffer)}[{self.text(flat_element(buffer, indices))}]"
+        return f"{self.names(buffer)}[{self.text(self._within(buffer, flat_element(buffer, indices)))}]"
+
+    def _within(self, buffer: Buffer, element: Expr) -> Expr:
+        """The position of an element in the part of its buffer that is held."""
+        return Bin("sub", element, self.held[buffer]) if buffer in self.held else element
 
     def address(self, buffer: Buffer, element: Expr) -> str:
         """The address of the element at that position of a buffer: a pointer, or a number where the host has none."""
@@ -148,7 +162,7 @@ class Printer:
             return name if offset is Imm(0, INDEX) else f"{name} + {self._operand(offset, _PRODUCT)}"
         if buffer.scope == "local" and not buffer.shape:
             return f"&{name}"
-        position = simplify_within(element, self.known)
+        position = simplify_within(self._within(buffer, element), self.known)
         return name if position is Imm(0, INDEX) else f"&{name}[{self.text(position)}]"
 
     def _print(self, expr: Expr) -> Text:
@@ -175,7 +189,7 @@ class Printer:
 
     def _may_read(self, expr: Expr) -> bool:
         """Whether ``expr`` is an element of a buffer that can be read in any case."""
-        if not isinstance(expr, Load) or expr.buffer.scope not in ADDRESSED_SCOPES:
+        if not isinstance(expr, Load) or expr.buffer.scope not in ADDRESSED_SCOPES or expr.buffer in self.held:
             return False
         pairs = zip((self.known.of(index) for index in expr.indices), expr.buffer.shape, strict=True)
         return all(0 <= low and high < extent for (low, high), extent in pairs)

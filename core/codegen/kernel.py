@@ -76,6 +76,8 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
         func: well-formed loops. The parameters are pointers, in the same order, ``const`` for inputs and constants,
             and ``uint32_t`` byte addresses for workspaces in an accelerator's memory. Where ``func`` uses a device, a
             ``uma_device *`` comes first, and the function returns an ``int32_t``, 0 or a fault code of the device.
+            Where it has rows, the function runs one: behind the pointers come its number and, for each parameter that
+            lies by rows, in their order, the first element that is held of it, all ``int32_t``; the pointer is to that.
         is_static: whether it is for its own file alone.
 
     Returns:
@@ -95,6 +97,7 @@ def kernel_prototype(name: str, func: PrimFunc) -> str:
     """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon."""
     shared = {one for pair in func.may_alias for one in pair}
     params = [_param(param, param.buffer.name in shared) for param in func.params]
+    params += [f"int32_t {_name(var)}" for var in _row_vars(func)]
     on_device = uses_device(func)
     if on_device:
         params.insert(0, "uma_device *device")
@@ -142,10 +145,15 @@ class Writer:
         self.uneven: dict[Queue, None] = {}
         self.shared = shared(func)
         self.registers = Registers(func)
+        self.row_vars = _row_vars(func)
+        self.held = dict(zip(_by_rows(func), self.row_vars[1:], strict=True))
         self.reached = {param.buffer for param in func.params}  # what has a name where the text is now
 
     def function(self, name: str) -> str:
-        self.stmt(self.func.body, Bounds({}))
+        known = Bounds.around(self.func)
+        for buffer, first in self.held.items():
+            known = known.declare(first, (0, buffer.size))
+        self.stmt(self.func.body, known)
         self.invalidate(buffer for buffer, is_result in self.shared.alone.items() if is_result)
         body, self.lines = self.lines, []
         self.clean(self.shared.alone)
@@ -161,6 +169,7 @@ class Writer:
                 head.append(f"{_INDENT}(void){_name(buffer)};")
             elif buffer.alignment > itemsize(buffer.dtype) and buffer.scope in HOST_SCOPES:
                 head.append(f"{_INDENT}{_name(buffer)} = UMA_ASSUME_ALIGNED({_name(buffer)}, {buffer.alignment});")
+        head += [f"{_INDENT}(void){_name(var)};" for var in self.row_vars if var not in self.read]
         head += [f"{_INDENT}int32_t {count}[{self.pending[queue]}] = {{0}};" for queue, count in self.counts.items()]
         return "\n".join([kernel_prototype(name, self.func), "{", *head, *self.lines, "}", ""])
 
@@ -195,7 +204,7 @@ class Writer:
         _WRITTEN[type(stmt)](self, stmt, known)
 
     def printer(self, known: Bounds) -> Printer:
-        return Printer(known, _name, self.read, self.registers.element)
+        return Printer(known, _name, self.read, self.registers.element, self.held)
 
     def name(self, symbol: Var | Buffer) -> str:
         """What the C calls a variable or buffer that is not in registers."""
@@ -495,6 +504,21 @@ def _name(symbol: Var | Buffer) -> str:
         return f"u{name}_0"
     # No other name of the language or its headers ends in an underscore.
     return name if _PLAIN.fullmatch(name) and name not in _TAKEN else f"{name}_"
+
+
+def _by_rows(func: PrimFunc) -> list[Buffer]:
+    """The parameters that lie by rows, in the order of the row form."""
+    found = {param.buffer.name: param.buffer for param in func.params}
+    return [] if func.rows is None else [found[row.name] for row in func.rows.params]
+
+
+def _row_vars(func: PrimFunc) -> list[Var]:
+    """The row, and of each parameter that lies by rows the first element that is held; nothing for other functions."""
+    if func.rows is None:
+        return []
+    taken = declared(func)
+    firsts = (f"{buffer.name}_from" for buffer in _by_rows(func))
+    return [func.rows.var, *(Var(fresh_name(name, taken) if name in taken else name) for name in firsts)]
 
 
 def _param(param: Param, may_alias: bool) -> str:

@@ -203,13 +203,15 @@ int32_t {self.caller}(uint32_t kernel, const uma_span *arguments, uint32_t n_arg
             for n, param in enumerate(func.params):
                 const = "const " if param.role in ("input", "constant") else ""
                 given.append(f"({const}{C_TYPES[param.buffer.dtype]} *)arguments[{n}]")
-            lines += [
-                f"    case {number}:",
-                f"        {self.kernel(name)}(",
-                *(f"            {one}," for one in given[:-1]),
-                f"            {given[-1]});",
-                "        return 0;",
-            ]
+            rows, end = func.rows, "        return 0;"
+            lines.append(f"    case {number}:")
+            if rows is not None:
+                given += ["row", *("0" for _ in rows.params)]
+                lines.append(f"        for (int32_t row = 0; row < {rows.extent}; ++row) {{")
+                end = f"        }}\n{end}"
+            call = [f"{self.kernel(name)}(", *(f"    {one}," for one in given[:-1]), f"    {given[-1]});"]
+            indent = "        " if rows is None else "            "
+            lines += [*(f"{indent}{line}" for line in call), end]
         return "\n".join([*lines, "    default:", "        return -1;", "    }", "}"])
 
     def _header(self) -> str:

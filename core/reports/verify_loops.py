@@ -91,7 +91,7 @@ class _Steps:
         self.whole = runs_of(artifact, isolation)
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.work = {
-            name: _work(function.body, Bounds({}))
+            name: _work(function.whole().body, Bounds({}))
             for name, function in program.functions.items()
             if isinstance(function, PrimFunc)
         }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import schedule, te
 from .form.functions import FUNCTIONS
-from .form.interp import InterpreterError, interpret
+from .form.interp import InterpreterError, interpret, interpret_row
 from .form.machine import Machine
 from .form.nodes import (
     BINARY,
@@ -134,6 +134,7 @@ __all__ = [
     "flatten",
     "hoist_scratch",
     "interpret",
+    "interpret_row",
     "interval",
     "intrinsics",
     "map_expressions",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from uma.codegen.kernel import C_TYPES, headers, kernel_source
-from uma.tir.form.nodes import PrimFunc
+from uma.tir.form.nodes import PrimFunc, RowForm
 from uma.tir.form.visit import uses_device
 
 CSRC = Path(__file__).resolve().parents[2] / "core" / "runtime" / "csrc"
@@ -79,7 +79,8 @@ def outputs_of(runs: Sequence[Run], written: bytes) -> list[dict[str, np.ndarray
 
 def program_text(runs: Sequence[Run], device: str = "") -> str:
     """A C program that makes all calls and writes all outputs, in order, to its standard output. It ends with the fault
-    code of the first kernel of an accelerator that gives one."""
+    code of the first kernel of an accelerator that gives one. What runs by rows is given just those rows each time that
+    it says that it touches, and workspaces that it does not keep are filled with nonsense."""
     needed = dict.fromkeys(["uma_math.h", *(header for run in runs for header in headers(run.func))])
     parts = [
         "#define _POSIX_C_SOURCE 200809L",
@@ -123,9 +124,38 @@ def program_text(runs: Sequence[Run], device: str = "") -> str:
             main.append("        static uma_device device;\n        int32_t status;")
             main.append(f"        status = kernel{number}({', '.join(['&device', *names.values()])});")
             main.append("        if (status != 0) {\n            return status;\n        }")
+        elif run.func.rows is not None:
+            main += _row_by_row(run.func, run.func.rows, number, names)
         else:
             main.append(f"        kernel{number}({', '.join(names.values())});")
         for buffer in run.func.buffers("output"):
             main.append(f"        fwrite({names[buffer.name]}, 1, {buffer.nbytes}, stdout);")
         main += [*frees, "    }"]
     return "\n".join([*parts, "", "int main(void)\n{", *main, "    return 0;\n}", ""])
+
+
+def _row_by_row(func: PrimFunc, rows: RowForm, number: int, names: Mapping[str, str]) -> Iterator[str]:
+    given, ends = dict(names), list[str]()
+    yield f"        for (int32_t row = 0; row < {rows.extent}; ++row) {{"
+    for param in func.params:
+        buffer, row, name = param.buffer, rows.of(param.buffer.name), names[param.buffer.name]
+        if row is None:
+            if param.role == "workspace" and buffer.name not in rows.kept:
+                yield f"            memset({name}, 0xa5, {buffer.nbytes});"
+            continue
+        unit, size = buffer.size // row.height, buffer.nbytes // buffer.size
+        begins = ", ".join(str(row.touched(r).start * unit) for r in range(rows.extent))
+        counts = ", ".join(str(len(row.touched(r)) * unit) for r in range(rows.extent))
+        yield f"            static const int32_t b_{name}[] = {{{begins}}}, n_{name}[] = {{{counts}}};"
+        yield f"            size_t s_{name} = (size_t)n_{name}[row] * {size};"
+        held = f"memory({buffer.alignment}, s_{name}, {name} + b_{name}[row])"
+        yield f"            {C_TYPES[buffer.dtype]} *r_{name} = {held};"
+        given[buffer.name] = f"r_{name}"
+        if param.role == "output":
+            yield f"            memset(r_{name}, 0xa5, s_{name});"
+            ends.append(f"            memcpy({name} + b_{name}[row], r_{name}, s_{name});")
+        ends.append(f"            free(r_{name});")
+    firsts = [f"b_{names[row.name]}[row]" for row in rows.params]
+    yield f"            kernel{number}({', '.join([*given.values(), 'row', *firsts])});"
+    yield from ends
+    yield "        }"

@@ -286,6 +286,18 @@ ERRORS = [
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  §may_alias(x)\n", "may_alias takes 2 arguments, not 1"),
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  partial(§z)\n", "partial takes the name of an output"),
     ("@prim_func\n§def f(x: In[int8, (1,)]):\n  partial(x)\n", "partial names 'x', which is no output"),
+    (
+        "@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(§3, 4)\n",
+        "expected a name for the row, and how many there are: rows(r, 8)",
+    ),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  §rows(r, 0)\n", "there are 0 rows 'r'"),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(§x, 4)\n", "'x' is declared twice, first in line 2"),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(r, 4)\n  §by_rows(y, 4)\n", "by_rows takes the name of an input"),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(r, 4)\n  §by_rows(x, 4, window=0)\n", "rows of 'x' have window 0"),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(r, 4)\n  by_rows(x, 4, high=§3)\n", "unknown argument 'high'"),
+    ("@prim_func\n§def f(x: In[int8, (4,)]):\n  rows(r, 4)\n  by_rows(x, 3)\n", "its 4 elements are not 3 equal rows"),
+    ("@prim_func\ndef f(x: In[int8, (4,)]):\n  rows(r, 4)\n  kept(§a)\n", "kept takes the name of a workspace"),
+    ("@prim_func\n§def f(x: In[int8, (4,)]):\n  rows(r, 4)\n  kept(x)\n", "'x' is kept from row to row, and is no"),
     # Statements
     (body("§return"), "not a statement of loops"),
     (body("§import os"), "not a statement of loops"),

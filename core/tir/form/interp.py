@@ -10,6 +10,8 @@ Iterations of a parallel or vectorized loop run backwards: what depends on their
 An intrinsic does what its description says, each of its accesses being checked against the shape of the parameter and
 against the buffer that the view is of. An accelerator's memory begins uninitialised.
 
+Of a function with rows all rounds are run, or one, with as much of each parameter as lies in memory then.
+
 The data of what was started, a copy or an intrinsic, arrive when it is waited for, no sooner, and what it writes is
 uninitialised until then. Whoever touches that, writes what it reads, or ends the life of a buffer of it, is at fault.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError
@@ -57,7 +60,7 @@ from .visit import operands, variables
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["InterpreterError", "interpret"]
+__all__ = ["InterpreterError", "interpret", "interpret_row"]
 
 Value = Any
 Evaluate = Callable[[], Value]
@@ -102,9 +105,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
                 raise InterpreterError(f"{buffer.name!r} must be {wanted}, not {found}", where="interpreter")
             elements = array.ravel().tolist()
         machine.memory[buffer] = elements
-    machine.statement(func.body)()
-    for flights in machine.flights.queues.values():
-        raise InterpreterError(f"{flights[0]} is never waited for", where=headline(flights[0].stmt))
+    machine.run(func.whole().body)
     outputs = {}
     for buffer in func.buffers("output"):
         elements = machine.memory[buffer]
@@ -116,6 +117,70 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
             raise InterpreterError(f"{what}, the first at {list(first)}", where="interpreter")
         outputs[buffer.name] = np.array(elements, dtype=buffer.dtype).reshape(buffer.shape)
     return outputs
+
+
+def interpret_row(
+    func: PrimFunc, row: int, memory: Mapping[str, list[Value]], first: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Run one round of a function with rows.
+
+    Args:
+        func: the function.
+        row: which round.
+        memory: by parameter name the elements in memory, None for one that holds no value; changed in place. Of what
+            lies by rows these are as many whole rows as are held, of all others all.
+        first: by parameter name the first row held of what lies by rows; 0 where none is given.
+
+    Raises:
+        InterpreterError: the statement that is at fault, for example as it uses a row that is not held; or the function
+            has no such row, or memory is missing, unknown or of another size.
+        InternalError: the function is malformed.
+    """
+    verify(func)
+    rows, names = func.rows, {param.buffer.name for param in func.params}
+    if rows is None or not 0 <= row < rows.extent:
+        raise InterpreterError(f"the function has no row {row}", where="interpreter")
+    if set(memory) != names or not set(first) <= {param.name for param in rows.params}:
+        odd = (set(memory) ^ names) | (set(first) - {param.name for param in rows.params})
+        raise InterpreterError(f"parameters are missing or unknown: {', '.join(sorted(odd))}", where="interpreter")
+    machine = _Machine(_Flights())
+    for param in func.params:
+        buffer, elements = param.buffer, memory[param.buffer.name]
+        lies = rows.of(buffer.name)
+        unit = buffer.size if lies is None else buffer.size // lies.height
+        held = len(elements) // unit
+        begin = first.get(buffer.name, 0)
+        if len(elements) % unit or not (held == 1 if lies is None else 0 <= begin <= begin + held <= lies.height):
+            what = f"{len(elements)} elements from row {begin} on cannot be what is held of {buffer.name!r}"
+            raise InterpreterError(what, where="interpreter")
+        machine.memory[buffer] = elements if lies is None else _Held(elements, begin * unit, buffer.name)
+    machine.values[rows.var] = row
+    machine.run(func.body)
+
+
+class _Held(list[Value]):
+    """The memory of a buffer of which a part is held.
+
+    Args:
+        elements: the part.
+        first: the position of its first element.
+        name: of the buffer.
+    """
+
+    def __init__(self, elements: list[Value], first: int, name: str) -> None:
+        super().__init__()
+        self.elements, self.first, self.name = elements, first, name
+
+    def _at(self, position: int) -> int:
+        if not 0 <= position - self.first < len(self.elements):
+            raise Fault(f"element {position} of {self.name!r} lies in a row that is not held")
+        return position - self.first
+
+    def __getitem__(self, position: Any) -> Value:
+        return self.elements[self._at(position)]
+
+    def __setitem__(self, position: Any, value: Value) -> None:
+        self.elements[self._at(position)] = value
 
 
 @dataclass(frozen=True)
@@ -234,6 +299,12 @@ class _Machine:
         self.intrinsics: dict[Intrinsic, tuple[_Machine, Run]] = {}
 
     # Statements
+
+    def run(self, body: Stmt) -> None:
+        """Run the body of a function."""
+        self.statement(body)()
+        for flights in self.flights.queues.values():
+            raise InterpreterError(f"{flights[0]} is never waited for", where=headline(flights[0].stmt))
 
     def statement(self, stmt: Stmt) -> Run:
         run = _EXECUTED[type(stmt)](self, stmt)

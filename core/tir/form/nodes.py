@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -640,6 +640,12 @@ class PrimFunc(Node):
         if self.rows is not None:
             _check_rows(self.rows, self.params)
 
+    def whole(self) -> PrimFunc:
+        """The same function without row form: its body does all rounds, in a loop."""
+        if self.rows is None:
+            return self
+        return replace(self, body=For(self.rows.var, const(self.rows.extent), self.body), rows=None)
+
     def buffers(self, role: Role) -> tuple[Buffer, ...]:
         """The parameters of one role, in order."""
         return tuple(param.buffer for param in self.params if param.role == role)
@@ -648,6 +654,9 @@ class PrimFunc(Node):
 def _check_rows(rows: RowForm, params: tuple[Param, ...]) -> None:
     found = {param.buffer.name: param for param in params if param.role in ("input", "output")}
     require(all(rows.var.name != param.buffer.name for param in params), f"row {rows.var.name!r} is a parameter too")
+    workspaces = {param.buffer.name for param in params if param.role == "workspace"}
+    for name in rows.kept:
+        require(name in workspaces, f"{name!r} is kept from row to row, and is no workspace")
     for row in rows.params:
         what = f"{row.name!r} lies by rows"
         require(row.name in found, f"{what}, and is no input and no output")

@@ -35,6 +35,7 @@ from .nodes import (
     Param,
     PrimFunc,
     Queue,
+    RowForm,
     Select,
     Seq,
     Stmt,
@@ -56,6 +57,7 @@ __all__ = [
     "ROLES",
     "TRANSFERS",
     "UPDATES",
+    "WINDOW",
     "WORDS",
     "Definitions",
     "arguments",
@@ -100,6 +102,8 @@ ROLES = {"input": "In", "output": "Out", "constant": "Const", "workspace": "Work
 UPDATES = {"add": "+=", "mul": "*=", "min": "update_min", "max": "update_max"}
 WORDS = ("start", "statement", "include")
 """The texts of an intrinsic that are given by their names."""
+WINDOW = {"window": 1, "stride": 1, "before": 0}
+"""What a parameter that lies by rows says of a run by name, and what it is where nothing is said."""
 TRANSFERS = ("copy_in", "copy_out", "start_in", "start_out")
 
 
@@ -108,7 +112,8 @@ CALLS: dict[str, type[Stmt]] = {"block": Block, "copy": Copy, "wait": Wait}
 expressions, tuples of indices, names of queues, strings and whole numbers. Arguments at the end that have their default
 are left out. What has a body is written as ``with word(..):``."""
 
-_STATEMENTS = (*CALLS, "may_alias", "memories", "partial", "queues", "update_min", "update_max")
+_NOTES = ("by_rows", "kept", "may_alias", "memories", "partial", "queues", "rows")
+_STATEMENTS = (*CALLS, *_NOTES, "update_min", "update_max")
 """The words that are called as statements, which is how intrinsics are."""
 
 
@@ -171,10 +176,19 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
             lines.append(f"{word}({', '.join(definitions.names[item] for item in used)})")
     lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
     lines += [f"partial({out})" for out in func.partial]
+    lines += [] if func.rows is None else _rows(func.rows)
     body = list(_lines(func.body, definitions.names))
     if body != ["pass"] or not lines:
         lines += body
     return print_definition("@prim_func", name, func.params, lines)
+
+
+def _rows(rows: RowForm) -> Iterator[str]:
+    yield f"rows({rows.var.name}, {rows.extent})"
+    for param in rows.params:
+        given = [f"{word}={getattr(param, word)}" for word, usual in WINDOW.items() if getattr(param, word) != usual]
+        yield f"by_rows({', '.join([param.name, str(param.height), *given])})"
+    yield from (f"kept({name})" for name in rows.kept)
 
 
 def print_definition(mark: str, name: str, params: Sequence[Param], lines: list[str]) -> str:

@@ -53,11 +53,14 @@ class RowForm(Node):
         var: the row, of type int32, which the body uses and nothing declares.
         extent: how many rows there are.
         params: the inputs and outputs that lie by rows; all others are used whole in each round.
+        kept: the workspaces in which a round finds what those before it have left, such as the sums of a reduction over
+            rows. What is in all others when a round begins counts for nothing.
     """
 
     var: Var
     extent: int
     params: tuple[RowParam, ...]
+    kept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require(self.var.dtype == INDEX, f"row {self.var.name!r} is {self.var.dtype}, not {INDEX}")

@@ -9,7 +9,9 @@ Grammar::
     operand    = NAME ": Operand[" buffer "]" | NAME ": int32"
     function   = "@prim_func" NEWLINE "def" NAME "(" { NAME ":" role "[" buffer "]" [","] } "):" NEWLINE INDENT
                  ["memories(" names ")" NEWLINE] ["queues(" names ")" NEWLINE]
-                 { "may_alias(" NAME "," NAME ")" NEWLINE } { "partial(" NAME ")" NEWLINE } { statement } DEDENT
+                 { "may_alias(" NAME "," NAME ")" NEWLINE } { "partial(" NAME ")" NEWLINE } [rows] { statement } DEDENT
+    rows       = "rows(" NAME "," INT ")" NEWLINE { by_rows NEWLINE } { "kept(" NAME ")" NEWLINE }
+    by_rows    = "by_rows(" NAME "," INT ["," "window=" INT] ["," "stride=" INT] ["," "before=" INT] ")"
     role       = "In" | "Out" | "Const" | "Workspace"
     buffer     = dtype "," shape ["," align] [", scope(" STRING ")"]
     align      = "align(" INT ")"
@@ -65,6 +67,17 @@ Operators bind as in Python. What is called in an expression is a dtype (a cast,
                     v: int32 = x[i, j] * w[j]           # a name for a value, to the end of the body
                     y[i, j] = int8(v) if 0 <= v and v < 9 else -1
 
+A function that says ``rows`` does one round of what it does: all of it is the round for each row. Of what lies by rows
+it says how many rows there are, and which of them a round touches: `RowParam`. ::
+
+    @prim_func
+    def sum3(x: In[int8, (64,)], y: Out[int8, (64,)]):
+        rows(r, 8)                                      # for r = 0 .. 7
+        by_rows(x, 8, window=3, before=1)               # rows r - 1 to r + 1 of 8, as far as there are
+        by_rows(y, 8)                                   # row r of 8; kept(a) is a workspace that keeps what is in it
+        for i in range(8):
+            y[r * 8 + i] = x[r * 8 + i] + (x[r * 8 + i - 8] if r > 0 else 0) + (x[r * 8 + i + 8] if r < 7 else 0)
+
 A text of definitions alone is a machine (`parse_machine`); texts of functions that are read with it (`parse_func`)
 need not define them again. Names may stand for numbers that the caller gives.
 
@@ -102,6 +115,8 @@ from .nodes import (
     Param,
     PrimFunc,
     Queue,
+    RowForm,
+    RowParam,
     Stmt,
     Store,
     Update,
@@ -109,7 +124,7 @@ from .nodes import (
     View,
     seq,
 )
-from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, WORDS, Definitions, arguments, print_func
+from .printer import CALLS, LOOPS, ROLES, TRANSFERS, UPDATES, WINDOW, WORDS, Definitions, arguments, print_func
 from .source import Source
 from .text_exprs import OPERATOR_NODES, ExprParser, called, name_of
 from .verify import MAX_NESTING, faults, intrinsic_faults
@@ -333,9 +348,10 @@ class FuncParser(ExprParser):
         partial = []
         while body and called(body[0]) == "partial":
             partial.append(self.partial(body.pop(0)))
+        rows = self.rows(body) if body and called(body[0]) == "rows" else None
         stmts = self.block(body) if body else seq()
         with self.at(node):
-            func = PrimFunc(params, stmts, tuple(aliases), memories, queues, tuple(partial))
+            func = PrimFunc(params, stmts, tuple(aliases), memories, queues, tuple(partial), rows=rows)
         for what, place in faults(func):
             raise self.error(self.places.get(place, node), what)
         return node.name, func
@@ -394,6 +410,36 @@ class FuncParser(ExprParser):
         if name_of(arg) not in self.scope:
             raise self.error(arg, "partial takes the name of an output")
         return name_of(arg)
+
+    def rows(self, body: list[ast.stmt]) -> RowForm:
+        """The row form, which stands first in ``body``, and is taken from there."""
+        node = body.pop(0)
+        args = self.call_arguments(node, 2)
+        if not name_of(args[0]):
+            raise self.error(args[0], "expected a name for the row, and how many there are: rows(r, 8)")
+        var, extent = Var(name_of(args[0])), self.integer(args[1])
+        self.declare(args[0], var)
+        params, kept = [], []
+        while body and called(body[0]) == "by_rows":
+            params.append(self.by_rows(body.pop(0)))
+        while body and called(body[0]) == "kept":
+            (arg,) = self.call_arguments(body[0], 1)
+            if name_of(arg) not in self.scope:
+                raise self.error(arg, "kept takes the name of a workspace")
+            kept.append(name_of(arg))
+            body.pop(0)
+        with self.at(node):
+            return RowForm(var, extent, tuple(params), tuple(kept))
+
+    def by_rows(self, node: ast.stmt) -> RowParam:
+        assert isinstance(node, ast.Expr)  # the caller looked at `called`
+        args, words = self.mixed_arguments(node.value, tuple(WINDOW))
+        if len(args) != 2 or name_of(args[0]) not in self.scope:
+            what = "by_rows takes the name of an input or output and how many rows it has"
+            raise self.error(node, what, "by_rows(x, 8, window=3, stride=1, before=1)")
+        given = {word: self.integer(value) for word, value in words.items()}
+        with self.at(node):
+            return RowParam(name_of(args[0]), self.integer(args[1]), **given)
 
     def declared(self, node: ast.stmt, known: Mapping[str, Item]) -> tuple[Item, ...]:
         """What a function uses of the memories, or of the queues, of the text."""

@@ -86,6 +86,7 @@ def _first_fault(func: PrimFunc) -> tuple[str, Place] | None:
 
 def faults(func: PrimFunc) -> Iterator[tuple[str, Place]]:
     """Everything that is wrong with a function, in the order of its text: what, and the place."""
+    func = func.whole()
     checker = _Checker({memory.name: memory for memory in func.memories}, func.queues)
     written = buffers_written(func.body)
     for param in func.params:

@@ -145,7 +145,8 @@ def intrinsics(func: PrimFunc) -> tuple[Intrinsic, ...]:
 
 def declared(func: PrimFunc) -> set[str]:
     """The names of all variables and buffers of ``func``, and its labels."""
-    return {param.buffer.name for param in func.params} | _declared(func.body)
+    own = {param.buffer.name for param in func.params} | _declared(func.body)
+    return own if func.rows is None else own | {func.rows.var.name}
 
 
 @remembered

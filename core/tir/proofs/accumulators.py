@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from ..form.dtype import bits, is_integer
@@ -15,14 +15,16 @@ __all__ = ["exact_sums"]
 
 
 def exact_sums(func: PrimFunc) -> set[Buffer]:
-    """Local buffers of integers of at least 32 bits that only loops write, and all of whose updates are additions that
-    cannot overflow.
+    """Buffers of integers of at least 32 bits, local or kept from row to row, that only loops write, and all of whose
+    updates are additions that cannot overflow.
 
     An element holds what is stored to it and, after that, at most all that the updates in the buffer's scope add to it:
     each as often as the loops around it run that do not count the element's own indices.
     """
     finder = _Finder()
-    finder.visit(func.body, Bounds({}), ())
+    if func.rows is not None:
+        finder.begin(param.buffer for param in func.params if param.buffer.name in func.rows.kept)
+    finder.visit(func.whole().body, Bounds({}), ())
     return {buffer for buffer, values in finder.values.items() if fits(values, buffer.dtype)}
 
 
@@ -34,12 +36,17 @@ class _Finder:
         self.values: dict[Buffer, Interval] = {}
         self.depths: dict[Buffer, int] = {}
 
+    def begin(self, buffers: Iterable[Buffer], depth: int = 0) -> None:
+        """Buffers that exist within so many loops."""
+        for buffer in buffers:
+            if is_integer(buffer.dtype) and bits(buffer.dtype) >= 32:
+                self.values[buffer] = (0, 0)
+                self.depths[buffer] = depth
+
     def visit(self, stmt: Stmt, known: Bounds, loops: Loops) -> None:
         """Note what ``stmt`` writes, within ``loops`` and their extents."""
         if isinstance(stmt, Alloc):
-            if is_integer(stmt.buffer.dtype) and bits(stmt.buffer.dtype) >= 32:
-                self.values[stmt.buffer] = (0, 0)
-                self.depths[stmt.buffer] = len(loops)
+            self.begin((stmt.buffer,), len(loops))
         elif isinstance(stmt, For):
             loops = (*loops, (stmt.var, max(0, known.of(stmt.extent)[1])))
         for use in accesses(stmt):

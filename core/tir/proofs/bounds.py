@@ -13,7 +13,24 @@ from typing import TypeVar
 from ...errors import InternalError
 from ..form.dtype import bits, bounds, is_float, is_integer
 from ..form.functions import FUNCTIONS
-from ..form.nodes import COMPARISONS, Bin, Bind, Buffer, Call, Cast, Expr, For, If, Imm, Load, Select, Stmt, Un, Var
+from ..form.nodes import (
+    COMPARISONS,
+    Bin,
+    Bind,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    For,
+    If,
+    Imm,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Un,
+    Var,
+)
 from ..form.visit import bodies, walk
 
 __all__ = ["Bounds", "Interval", "compare", "fits", "interval"]
@@ -103,6 +120,11 @@ class Bounds:
             values = FUNCTIONS[expr.name].interval
             return bounds(expr.dtype) if values is None else values(*[self.of(arg) for arg in expr.args])
         return bounds(expr.dtype)
+
+    @staticmethod
+    def around(func: PrimFunc) -> Bounds:
+        """What is known where the body of a function begins: which rows there are, if it has any."""
+        return Bounds({} if func.rows is None else {func.rows.var: (0, func.rows.extent - 1)})
 
     def may_wrap(self, expr: Expr) -> bool:
         """Whether the exact result of the last operation of ``expr`` may lie outside its type."""

@@ -94,7 +94,7 @@ def count_commands(func: PrimFunc) -> Counter[Executed | Copied]:
     Raises:
         InternalError: how often something is done, or on how much, depends on data.
     """
-    return _Commands(func).of(func.body, {})
+    return _Commands(func).of(func.whole().body, {})
 
 
 class _Commands:
@@ -194,7 +194,7 @@ def elapsed_cycles(
     Raises:
         InternalError: how often something is done, or on how much, depends on data.
     """
-    return _Timeline(func, cycles, issue, copies).after(func.body, {}, ())[0]
+    return _Timeline(func, cycles, issue, copies).after(func.whole().body, {}, ())[0]
 
 
 Unfinished = tuple[tuple[Queue, int], ...]

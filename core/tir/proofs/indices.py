@@ -70,7 +70,7 @@ def index_faults(func: PrimFunc) -> Iterator[Unproven]:
 
     A function without one never leaves a buffer, whatever its inputs and constants hold.
     """
-    yield from _Prover(func.may_alias).statement(func.body, Facts())
+    yield from _Prover(func.may_alias).statement(func.whole().body, Facts())
 
 
 class _Prover:

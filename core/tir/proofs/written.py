@@ -58,6 +58,7 @@ def output_faults(func: PrimFunc) -> Iterator[Unproven]:
 
     Outputs that may be the memory of an input are written as all others: they may have memory of their own as well.
     """
+    func = func.whole()
     for output in func.buffers("output"):
         if output.name in func.partial:
             continue  # its loops go over the extents that it has, and how many these are is known to who made them

@@ -20,7 +20,7 @@ def flatten(func: PrimFunc) -> PrimFunc:
     the axes of views say where these lie. What has one dimension already is left alone.
     """
     params = tuple([Param(_flat(param.buffer), param.role) for param in func.params])
-    body = _Place(Bounds({})).statement(func.body)
+    body = _Place(Bounds.around(func)).statement(func.body)
     return replace(func, params=params, body=body)
 
 

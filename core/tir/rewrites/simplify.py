@@ -56,7 +56,7 @@ def simplify(func: PrimFunc) -> PrimFunc:
     the conditions around them; loops of no or one iteration, unused names, empty statements go, and what a loop's
     condition asks of outer variables only is asked once, around the loop.
     """
-    known = Bounds({})
+    known = Bounds.around(func)
     while True:
         body = _Statements(func).statement(func.body, _Scope(known))
         if body is func.body:

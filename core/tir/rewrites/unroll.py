@@ -29,7 +29,7 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Raises:
         InternalError: more than `MAX_STATEMENTS` statements would be added.
     """
-    body = _Unroller(func).statement(func.body, _Step(Bounds({}), {}, False))
+    body = _Unroller(func).statement(func.body, _Step(Bounds.around(func), {}, False))
     return replace(func, body=body)
 
 

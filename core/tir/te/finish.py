@@ -31,7 +31,8 @@ def finished(func: PrimFunc) -> PrimFunc:
     finisher = _Finisher(func, spilled)
     body = finisher.statement(func.body)
     params = (*func.params, *(Param(buffer, "workspace") for buffer in finisher.moved.values()))
-    return replace(func, params=params, body=body, may_alias=may_alias(params, body))
+    made = replace(func, params=params, body=body)
+    return replace(made, may_alias=may_alias(params, made.whole().body))
 
 
 def _spill(stmt: Stmt, used: int, spilled: list[Buffer]) -> None:
