@@ -5,6 +5,10 @@ at the limits of what they are for.
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ from tests._support.random_layers import reference
 
 import uma
 from uma.cli import main
-from uma.hookspecs import Fusion
+from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.relay import (
     Constant,
     Expr,
@@ -31,12 +35,25 @@ from uma.relay import (
     const,
 )
 from uma.tir import PrimFunc
-from uma_cpu_c.dsp import paired
+from uma_cpu_c.dsp import dsp_products, paired
 from uma_cpu_c.dsp_layers import Refused
 
 TARGET = "c -mcpu=cortex-m4 -opt=2"
 BOARD = "-runner=qemu-mps2-an386"
 HERE = "c -opt=2"
+
+
+@contextmanager
+def asked_by_rows() -> Iterator[None]:
+    """The forms are asked for loops by rows, of all layers."""
+
+    def forced(fusion: Fusion, is_brief: bool = False) -> Scheduled | Declined:
+        object.__setattr__(fusion, "by_rows", True)
+        return dsp_products(fusion, is_brief)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules["uma_cpu_c.strategies"], "dsp_products", forced)
+        yield
 
 
 class Drawn:
@@ -104,7 +121,8 @@ class Drawn:
         return self.finished(sums)
 
     def planes(self) -> Expr:
-        x, stride = self.input(1, self.upto(6, 2), self.upto(7, 2), self.upto(5, 2)), self.upto(2)
+        some = self.upto(5, 2) if self.rng.random() < 0.5 else 4 * self.upto(3)
+        x, stride = self.input(1, self.upto(6, 2), self.upto(7, 2), some), self.upto(2)
         channels = x.shape[-1]
         sums = call(
             "qnn.conv2d",
@@ -128,8 +146,10 @@ class Drawn:
         zeros = {f"{name}_zero_point": self.upto(100, -100) for name in ("lhs", "rhs", "output")}
         return call("qnn.add", *pair, **scales, **zeros, left_shift=20)
 
-    def check(self, count: int, *targets: str) -> None:
-        """Layers of each kind, built for ``targets``, which give what the references do."""
+    def check(self, count: int, *targets: str, by_rows: bool = False) -> None:
+        """Layers of each kind, built for ``targets``, which give what the references do; by their loops for all rows at
+        once, or those for one row.
+        """
         for number in range(count):
             one = (self.dense, self.convolution, self.line, self.planes, self.residual)[number % 5]
             self.outputs.append(one() if number % 10 != 6 else self.convolution(one=True))
@@ -141,36 +161,40 @@ class Drawn:
             for x in self.inputs
         }
         wanted = reference(module, values)
-        loops = uma.build(module, TARGET, plugins=PLUGINS, stop_after="flatten")
+        with asked_by_rows() if by_rows else nullcontext():
+            loops = uma.build(module, TARGET, plugins=PLUGINS, stop_after="flatten")
         assert isinstance(loops, IRModule)
         for target in targets:
             artifact = uma.build(loops, target, name="layers", plugins=PLUGINS)
             text = artifact.files["layers.c"].decode()
-            for form in ("tile", "row", "window", "expand", "filter"):
+            for form in ("tile", "row", "window", "expand", "depth" if by_rows else "filter"):
                 assert f"uma_dsp_{form}" in text
             same(artifact.run(values), wanted)
 
 
-def test_layers_here() -> None:
-    Drawn(1).check(20, HERE)
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_layers_here(by_rows: bool) -> None:
+    Drawn(1).check(20, HERE, by_rows=by_rows)
 
 
 @pytest.mark.skipif(
     shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
     reason="needs arm-none-eabi-gcc and qemu-system-arm",
 )
-def test_layers_in_the_emulator() -> None:
-    Drawn(2).check(20, f"{TARGET} {BOARD}")
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_layers_in_the_emulator(by_rows: bool) -> None:
+    Drawn(2).check(20, f"{TARGET} {BOARD}", by_rows=by_rows)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_many_layers(seed: int) -> None:
+def test_many_layers(seed: int, by_rows: bool) -> None:
     if shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     m7 = "c -mcpu=cortex-m7f -opt=3 -runner=qemu-mps2-an500"
     others = [f"{TARGET} {BOARD} -cc=clang"] if shutil.which("clang") else []
-    Drawn(seed).check(50, HERE, f"{TARGET} {BOARD}", m7, *others)
+    Drawn(seed).check(50, HERE, f"{TARGET} {BOARD}", m7, *others, by_rows=by_rows)
 
 
 @pytest.mark.parametrize(
@@ -299,6 +323,13 @@ REFUSED = {
     ),
     "element by element": lambda: fusion(ones(1, 1, 4, 2), after=lambda made, _: call("cast", made, dtype="int32")),
 }
+
+
+def test_channels_by_rows_go_four_at_a_time() -> None:
+    made = fusion(ones(3, 3, 1, 6), (1, 3, 3, 6), groups=6)
+    paired(made)
+    with pytest.raises(Refused, match="6 channels are no multiple of 4"):
+        paired(replace(made, by_rows=True))
 
 
 @pytest.mark.parametrize("reason", REFUSED)

@@ -24,13 +24,15 @@ from uma.tir import (
     Store,
     Var,
     View,
+    maximum,
     minimum,
     seq,
     te,
 )
 
+from .dsp_depth import depth_rows
 from .dsp_epilogue import epilogue_of
-from .dsp_forms import NUMBERS, PIXELS, expansion, filtering, planing, row, tile, window
+from .dsp_forms import NUMBERS, PIXELS, expansion, filtering, planing, tile, window
 from .dsp_layers import Layer, Refused, layer_of, per_channel
 
 __all__ = ["DSP_OPS", "dsp_products", "paired"]
@@ -42,6 +44,9 @@ _PAIRED = 1 << 23
 """What the sum of the second channel of a pair is smaller than."""
 _ALIGNMENT = 16
 
+
+_MERGED = 0.95
+"""How much cheaper pixels of all rows as one row must be than row by row: loops that can run by rows serve both."""
 
 _LOOPS_BYTES = 300
 """Code of loops of a layer's own, which a call of these forms does without."""
@@ -92,10 +97,8 @@ def _dense(fusion: Fusion, layer: Layer) -> Scheduled:
     data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
     depth, groups = data.shape[-1], -(-data.shape[-1] // 4)
     rows = math.prod(data.shape[:-1])
-    packed = _pairs(
-        fusion, layer, groups, 2 if rows == 1 else 1, lambda k, o: weight[o, minimum(k, Imm(depth - 1, INDEX))], depth
-    )
-    return _by_rows(fusion, layer, rows, depth, packed, _numbers(layer, weight))
+    packed = _pairs(fusion, layer, groups, lambda k, o: weight[o, minimum(k, Imm(depth - 1, INDEX))], depth)
+    return _pixels(fusion, layer, (1, rows), depth, packed, _numbers(layer, weight))
 
 
 def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
@@ -109,7 +112,7 @@ def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
     if set(attrs.dilation) != {1}:
         raise Refused("its window has holes")
     if attrs.groups == channels == call.shape[-1] > 1:
-        return _planes(fusion, layer)
+        return _depthwise(fusion, layer)
     if attrs.groups != 1:
         raise Refused(f"its channels are in {attrs.groups} groups")
     run = columns * channels
@@ -122,51 +125,53 @@ def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
         value: Expr = weight[(r, *place) if is_picture else place]
         return Select(at < run, value, Imm(0, "int8")) if run % 4 else value
 
-    pixels = math.prod(call.shape[:-1])
-    even = 2 if pixels == 1 else 1
-    packed = _pairs(fusion, layer, rows * groups, even, of_weight, rows * groups * 4)
+    packed = _pairs(fusion, layer, rows * groups, of_weight, rows * groups * 4)
     numbers = _numbers(layer, weight)
+    lines, across = math.prod(call.shape[:-2]), call.shape[-2]
     if rows == columns == down == right == 1 and not any(padding):
-        return _by_rows(fusion, layer, pixels, channels, packed, numbers)
+        return _pixels(fusion, layer, (lines, across), channels, packed, numbers)
     if data.shape[0] != 1:
         raise Refused("it has windows in several pictures")
     picture = Buffer("x0", (height, width * channels), "int8")
-    gather = window((height, width, channels), (rows, columns), attrs.input_zero_point, PIXELS if pixels > 1 else 1)
-    across = call.shape[-2]
 
-    def filled(block: Buffer, slot: int, pixel: Expr) -> Stmt:
-        y, x = pixel // across * down - padding[0], pixel % across * right - padding[1]
-        whole = View(picture, (_zero(), _zero()), (Axis(0, 1), Axis(1, 1)))
-        return Exec(gather, (_slot(block, slot), whole), (y, x))
+    def filled(slot: View, count: int, y: Expr, x: Expr) -> Stmt:
+        top = y * down - padding[0]
+        first = minimum(maximum(top, _zero()), Imm(height - 1, INDEX))
+        gather = window((height, width, channels), (rows, columns), attrs.input_zero_point, count)
+        there = View(picture, (first, _zero()), (Axis(0, 1), Axis(1, 1)))
+        return Exec(gather, (slot, there), (x * right - padding[1], first - top, Imm(height, INDEX) - top))
 
-    return _by_blocks(fusion, layer, picture, pixels, rows * groups, filled, packed, numbers)
+    return _by_blocks(fusion, layer, picture, (lines, across), rows * groups, filled, packed, numbers)
 
 
-def _planes(fusion: Fusion, layer: Layer) -> Scheduled:
-    """A window of three by three for each channel: one after the other in a plane of int16 with its borders, from which
-    two numbers of a row are computed at a time.
-    """
-    call = layer.call
-    data, weight = (fusion.tensors.of[arg][0] for arg in call.args)
-    attrs = call.attrs
-    if (
-        len(data.shape) != 4
-        or data.shape[0] != 1
-        or weight.shape[:2] != (3, 3)
-        or attrs.strides not in ((1, 1), (2, 2))
-    ):
+def _depthwise(fusion: Fusion, layer: Layer) -> Scheduled:
+    """A window of three by three for each channel."""
+    data, weight = (fusion.tensors.of[arg][0] for arg in layer.call.args)
+    strides = layer.call.attrs.strides
+    if len(data.shape) != 4 or data.shape[0] != 1 or weight.shape[:2] != (3, 3) or strides not in ((1, 1), (2, 2)):
         raise Refused("its window is not three by three, with strides of 1 or 2, over one picture")
     if layer.result is not fusion.function.body:
         raise Refused("something follows what is computed in planes")
     if not layer.is_rounded_twice:
         raise Refused("its channels have data of their own, and it is rounded once")
+    numbers = _numbers(layer, weight)
+    if fusion.by_rows:
+        return Scheduled(depth_rows(layer, data, weight, numbers))
+    return _planes(layer, data, weight, numbers)
+
+
+def _planes(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Tensor) -> Scheduled:
+    """One channel after the other in a plane of int16 with its borders, from which two numbers of a row are computed at
+    a time.
+    """
+    call = layer.call
+    attrs = call.attrs
     (_, height, width, channels), (_, down, across, _) = data.shape, call.shape
     (stride, _), (top, left, _, _), zero = attrs.strides, attrs.padding, attrs.input_zero_point
     rows = max((down - 1) * stride + 3, top + height)
     read = across + 2 + across % 2 if stride == 1 else 2 * across + 2
     pitch = -(-max(read, left + width) // 2) * 2
     filters = te.compute((channels, 9), lambda o, t: weight[t // 3, t % 3, 0, o], "filters")
-    numbers = _numbers(layer, weight)
     x, out = Buffer("x0", (height, width, channels), "int8"), Buffer("out0", (down, across, channels), "int8")
     w = Buffer("w0", filters.shape, "int8", alignment=_ALIGNMENT)
     m = Buffer("w1", numbers.shape, "int32", alignment=_ALIGNMENT)
@@ -191,66 +196,86 @@ def _planes(fusion: Fusion, layer: Layer) -> Scheduled:
     return _scheduled(x, out, (w, m), plane, body, (filters, numbers))
 
 
-def _by_rows(fusion: Fusion, layer: Layer, pixels: int, depth: int, packed: te.Tensor, numbers: te.Tensor) -> Scheduled:
+def _pixels(
+    fusion: Fusion, layer: Layer, grid: tuple[int, int], depth: int, packed: te.Tensor, numbers: te.Tensor
+) -> Scheduled:
     """Each pixel is a row of the data."""
-    data = Buffer("x0", (pixels, depth), "int8")
-    expand = expansion(depth, PIXELS if pixels > 1 else 1)
+    lines, across = grid
+    data = Buffer("x0", (lines * across, depth), "int8")
 
-    def filled(block: Buffer, slot: int, pixel: Expr) -> Stmt:
-        return Exec(expand, (_slot(block, slot), View(data, (pixel, _zero()), (Axis(1, 1),))))
+    def filled(slot: View, count: int, y: Expr, x: Expr) -> Stmt:
+        return Exec(expansion(depth, count), (slot, View(data, (y * across + x, _zero()), (Axis(1, 1),))))
 
-    return _by_blocks(fusion, layer, data, pixels, -(-depth // 4), filled, packed, numbers)
+    return _by_blocks(fusion, layer, data, grid, -(-depth // 4), filled, packed, numbers)
 
 
 def _by_blocks(
     fusion: Fusion,
     layer: Layer,
     data: Buffer,
-    pixels: int,
+    grid: tuple[int, int],
     groups: int,
-    filled: Callable[[Buffer, int, Expr], Stmt],
+    filled: Callable[[View, int, Expr, Expr], Stmt],
     packed: te.Tensor,
     numbers: te.Tensor,
 ) -> Scheduled:
-    """Pixels in blocks, which are filled and then multiplied by all weights.
+    """Pixels in blocks, which are filled and then multiplied by all weights: row by row, or, where that leaves too many
+    blocks of one pixel, as if they were one row.
 
     Args:
         fusion, layer: whose result it is.
         data: the parameter.
-        pixels: of the result.
+        grid: rows of the result, and pixels of a row.
         groups: of four numbers of a pixel's sum.
-        filled: given the block, the number of a pixel in it, and that of it in the result: fills this part of it.
+        filled: given a pixel of a block, how many this has, and its row and column in the result: fills this part.
         packed: the weights.
         numbers: of each channel.
     """
-    channels, twice = layer.channels, layer.is_rounded_twice
-    wide = PIXELS if pixels > 1 else 1
+    channels, (lines, across) = layer.channels, grid
+    pixels = lines * across
+    one = not fusion.by_rows and _blocks(1, pixels) < _MERGED * _blocks(lines, across)
+    rows, columns = (1, pixels) if one else (lines, across)
     after = epilogue_of(fusion, layer, pixels)
-    out = Buffer("out0", (pixels, channels), "int8") if after is None else Buffer("a1", (wide, channels), "int8")
+    widest = min(columns, PIXELS)
+    out = Buffer("out0", (pixels, channels), "int8") if after is None else Buffer("a1", (widest, channels), "int8")
     q = Buffer("w0", packed.shape, "int16", alignment=_ALIGNMENT)
     m = Buffer("w1", numbers.shape, "int32", alignment=_ALIGNMENT)
-    block = Buffer("a0", (groups, 2, wide, 2), "int16", alignment=_ALIGNMENT)
+    block = Buffer("a0", (groups * 4 * widest,), "int16", alignment=_ALIGNMENT)
 
-    def tiled(first: Expr, count: int) -> Stmt:
-        parts = [filled(block, slot, first + slot if slot else first) for slot in range(count)]
-        form = row(groups, channels, twice) if wide == 1 else tile(groups, channels, count, twice)
+    def tiled(row: Expr, column: Expr, count: int) -> Stmt:
+        first, steps = row * columns + column, (Axis(0, 4 * count), Axis(0, 2 * count))
+        places = [(row, column + slot if slot else column) for slot in range(count)]
+        if one:
+            places = [(x // across, x % across) for _, x in places]
+        slots = [View(block, (Imm(2 * slot, INDEX),), (*steps, Axis(0, 1))) for slot in range(count)]
+        parts = [filled(slot, count, y, x) for slot, (y, x) in zip(slots, places, strict=True)]
+        expanded = View(block, (_zero(),), (*steps, Axis(0, 2), Axis(0, 1)))
         there = View(out, (first if after is None else _zero(), _zero()), (Axis(0, 1), Axis(1, 1)))
-        parts.append(Exec(form, (there, _whole(block), _whole(q), _whole(m))))
+        form = tile(groups, channels, count, layer.is_rounded_twice)
+        parts.append(Exec(form, (there, expanded, _whole(q), _whole(m))))
         return seq(*parts) if after is None else seq(*parts, after.stores(out, first, count))
 
-    whole, rest = divmod(pixels, wide)
-    at = Var("i0")
-    parts: list[Stmt] = [For(at, Imm(whole, INDEX), tiled(at * wide, wide))] if whole else []
+    whole, rest = divmod(columns, widest)
+    line, at = Var("i0"), Var("i1")
+    parts: list[Stmt] = [For(at, Imm(whole, INDEX), tiled(line, at * widest, widest))]
     if rest:
-        parts.append(tiled(Imm(whole * wide, INDEX), rest))
-    body = Block("tiles", seq(*parts))
-    if after is None:
-        return _scheduled(data, out, (q, m), block, body, (packed, numbers))
-    inputs = [Param(one, "input") for one in after.inputs(data)]
-    constants = [Param(one, "constant") for one in (q, m, *after.constants)]
-    work = [Param(one, "workspace") for one in (block, out)]
-    params = (*inputs, Param(after.out, "output"), *constants, *work)
-    return Scheduled(te.Kernel(PrimFunc(params, body), (packed, numbers, *after.held)))
+        parts.append(tiled(line, Imm(whole * widest, INDEX), rest))
+    body = Block("tiles", For(line, Imm(rows, INDEX), seq(*parts)))
+    inputs = [data] if after is None else after.inputs(data)
+    constants = [q, m] if after is None else [q, m, *after.constants]
+    held = (packed, numbers) if after is None else (packed, numbers, *after.held)
+    params = (
+        *(Param(buffer, "input") for buffer in inputs),
+        Param(out if after is None else after.out, "output"),
+        *(Param(buffer, "constant") for buffer in constants),
+        *(Param(buffer, "workspace") for buffer in ([block] if after is None else [block, out])),
+    )
+    return Scheduled(te.Kernel(PrimFunc(params, body), held))
+
+
+def _blocks(lines: int, across: int) -> float:
+    """What the blocks of so many rows of so many pixels cost."""
+    return lines * (across // PIXELS * 27.5 + across % PIXELS * 17)
 
 
 def _scheduled(
@@ -271,20 +296,12 @@ def _whole(buffer: Buffer) -> View:
     return View(buffer, (_zero(),) * rank, tuple(Axis(dim, 1) for dim in range(rank)))
 
 
-def _slot(block: Buffer, slot: int) -> View:
-    """One pixel of a block."""
-    return View(block, (_zero(), _zero(), Imm(slot, INDEX), _zero()), (Axis(0, 1), Axis(1, 1), Axis(3, 1)))
-
-
-def _pairs(
-    fusion: Fusion, layer: Layer, groups: int, even: int, element: Callable[[Expr, Expr], Expr], depth: int
-) -> te.Tensor:
-    """The weights of two channels in each half word, by pair, group, half and word.
+def _pairs(fusion: Fusion, layer: Layer, groups: int, element: Callable[[Expr, Expr], Expr], depth: int) -> te.Tensor:
+    """The weights of two channels in each half word, by four channels, group, half, pair and word.
 
     Args:
         fusion, layer: whose weights they are.
         groups: of four numbers of a pixel's sum.
-        even: the pairs are a multiple of it.
         element: the weight of number k of a sum, and a channel.
         depth: how many numbers there are.
 
@@ -298,24 +315,23 @@ def _pairs(
     most = max(per_channel(bounds.magnitude, channels)[1::2], default=0) * 128
     if most >= _PAIRED:
         raise Refused(f"a sum of two that share a word may be {int(most)}, which is not below 2**23")
-    pairs = -(-channels // (2 * even)) * even
 
-    def packed(pair: Expr, k: Expr, h: Expr, j: Expr) -> Expr:
-        number = k * 4 + j * 2 + h
+    def packed(four: Expr, k: Expr, h: Expr, pair: Expr, j: Expr) -> Expr:
+        number, first = k * 4 + j * 2 + h, four * 4 + pair * 2
 
         def weight(o: Expr) -> Expr:
             value = element(number, minimum(o, Imm(channels - 1, INDEX))).astype("int32")
             there = (o < channels) & (number < depth)
             return Select(there, value, Imm(0, "int32"))
 
-        return (weight(pair * 2 + 1) * 256 + weight(pair * 2)).astype("int16")
+        return (weight(first + 1) * 256 + weight(first)).astype("int16")
 
-    return te.compute((pairs, groups, 2, 2), packed, "pairs")
+    return te.compute((-(-channels // 4), groups, 2, 2, 2), packed, "pairs")
 
 
 def _numbers(layer: Layer, weight: te.Tensor) -> te.Tensor:
     """What is known of each channel, for a multiple of four of them: zeros beyond the last one. What the zero point of
-    the data adds to the sums is part of the bias.
+    the data adds to the sums is part of the bias, which is there twice.
     """
     import numpy as np
 
@@ -338,7 +354,7 @@ def _numbers(layer: Layer, weight: te.Tensor) -> te.Tensor:
             added = bias[(*(0 for _ in bias.shape[1:]), last)]
         if zero:
             added = added - sums[last] * zero
-        value = Select(which < 1, added - scales[last, 0], scales[last, which])
+        value = Select(which < 1, (added - scales[last, 0]) * 2, scales[last, which])
         return Select(o < channels, value, Imm(0, "int32"))
 
     return te.compute((-(-channels // 4) * 4, NUMBERS), number, "numbers")

@@ -9,7 +9,6 @@ from uma.tir import (
     INDEX,
     Alloc,
     Buffer,
-    Call,
     Expr,
     For,
     If,
@@ -25,13 +24,13 @@ from uma.tir import (
     seq,
 )
 
-__all__ = ["NUMBERS", "PIXELS", "expansion", "filtering", "planing", "row", "tile", "window"]
+__all__ = ["NUMBERS", "PIXELS", "expansion", "filtering", "planing", "scaled", "tile", "window"]
 
-PIXELS = 3
-"""Of a block: with two channels, what the registers hold."""
+PIXELS = 2
+"""Of a block: with four channels, what the registers hold."""
 
 NUMBERS = 4
-"""What is known of each channel: what is added to its sum, multiplier, what is added to the product, shift."""
+"""What is known of each channel: twice what is added to its sum, multiplier, what is added to the product, shift."""
 
 _HEADER = "uma_dsp.h"
 
@@ -44,60 +43,45 @@ def _loops(variables: Sequence[tuple[Var, int]], body: Stmt) -> Stmt:
 
 def _int8(total: Expr, m: Buffer, channel: Expr, is_twice: bool) -> Expr:
     """A sum as the int8 that it becomes."""
-    biased: Expr = total + m[channel, 0]
+    return scaled(total * 2 + m[channel, 0], m[channel, 1], m[channel, 2], m[channel, 3], is_twice)
+
+
+def scaled(doubled: Expr, multiplier: Expr, add: Expr, shift: Expr, is_twice: bool) -> Expr:
+    """Twice a sum as the int8 that it becomes."""
+    product: Expr = doubled.astype("int64") * multiplier.astype("int64")
+    high = ((product + (1 << 31) if is_twice else product) >> 32).astype("int32")
     if is_twice:
-        high: Expr = Call("mul_high", biased, m[channel, 1])
         high = high + (high >> 31)
-    else:
-        high = ((biased.astype("int64") * m[channel, 1].astype("int64")) >> 31).astype("int32")
-    value = (high + m[channel, 2]) >> m[channel, 3]
-    return minimum(maximum(value, Imm(-128, "int32")), Imm(127, "int32")).astype("int8")
+    return minimum(maximum((high + add) >> shift, Imm(-128, "int32")), Imm(127, "int32")).astype("int8")
 
 
-def _products(
-    groups: int, channels: int, pixels: int, wide: int, even: int, is_twice: bool
-) -> tuple[Stmt, list[Buffer]]:
-    """All channels of ``pixels`` pixels, from a block of ``wide``; the pairs of channels are a multiple of ``even``."""
-    pairs = -(-channels // (2 * even)) * even
-    out, e = Buffer("out", (pixels, channels), "int8"), Buffer("e", (groups, 2, wide, 2), "int16")
-    q, m = Buffer("q", (pairs, groups, 2, 2), "int16"), Buffer("m", (pairs * 2, NUMBERS), "int32")
-    pair, half, pixel, k, h, j = (Var(name) for name in ("n", "c", "p", "k", "h", "j"))
+@cache
+def tile(groups: int, channels: int, pixels: int, is_twice: bool) -> Intrinsic:
+    """All channels of the pixels of a block, one or `PIXELS`: ``out[pixels, channels]`` from a block ``e``, the pairs
+    ``q`` and the numbers ``m`` of the channels, four at a time.
+    """
+    fours = -(-channels // 4)
+    out, e = Buffer("out", (pixels, channels), "int8"), Buffer("e", (groups, 2, pixels, 2), "int16")
+    q, m = Buffer("q", (fours, groups, 2, 2, 2), "int16"), Buffer("m", (fours * 4, NUMBERS), "int32")
+    four, pair, half, pixel, k, h, j = (Var(name) for name in ("n", "i", "c", "p", "k", "h", "j"))
     total = Buffer("s", (1,), "int32", "local")
-    both: Expr = q[pair, k, h, j].astype("int32")
+    both: Expr = q[four, k, h, pair, j].astype("int32")
     low = both.astype("int8").astype("int32")
     weight = Select(half < 1, low, (both - low) >> 8)
-    channel = pair * 2 + half
+    channel = four * 4 + pair * 2 + half
     step = Update("add", total, (Imm(0, INDEX),), e[k, h, pixel, j].astype("int32") * weight)
     body = seq(
         Store(total, (Imm(0, INDEX),), Imm(0, "int32")),
         _loops([(k, groups), (h, 2), (j, 2)], step),
         Store(out, (pixel, channel), _int8(total[0], m, channel, is_twice)),
     )
-    real = -(-channels // 2)
     body = Alloc(total, body)
-    if channels % 2:
+    if channels % 4:
         body = If(channel < channels, body)
-    return _loops([(pair, real), (half, 2), (pixel, pixels)], body), [out, e, q, m]
-
-
-@cache
-def tile(groups: int, channels: int, pixels: int, is_twice: bool) -> Intrinsic:
-    """All channels of up to three pixels: ``out[pixels, channels]`` from a block ``e``, the pairs ``q`` and the numbers
-    ``m`` of the channels.
-    """
-    body, params = _products(groups, channels, pixels, PIXELS, 1, is_twice)
-    name = f"dsp_tile_{'twice' if is_twice else 'once'}"
-    text = f"uma_{name}({{out}}, {{e}}, {{q}}, {{m}}, {groups}, {channels}, {pixels})"
-    return Intrinsic(f"{name}_{groups}x{channels}x{pixels}", tuple(params), (), body, statement=text, include=_HEADER)
-
-
-@cache
-def row(groups: int, channels: int, is_twice: bool) -> Intrinsic:
-    """All channels of one pixel, four at a time: as `tile`, from a block of one."""
-    body, params = _products(groups, channels, 1, 1, 2, is_twice)
-    name = f"dsp_row_{'twice' if is_twice else 'once'}"
+    name = f"dsp_{'row' if pixels == 1 else 'tile'}_{'twice' if is_twice else 'once'}"
     text = f"uma_{name}({{out}}, {{e}}, {{q}}, {{m}}, {groups}, {channels})"
-    return Intrinsic(f"{name}_{groups}x{channels}", tuple(params), (), body, statement=text, include=_HEADER)
+    loops = _loops([(four, fours), (pair, 2), (half, 2), (pixel, pixels)], body)
+    return Intrinsic(f"{name}_{groups}x{channels}", (out, e, q, m), (), loops, statement=text, include=_HEADER)
 
 
 @cache
@@ -117,8 +101,9 @@ def expansion(count: int, pixels: int) -> Intrinsic:
 
 @cache
 def window(picture: tuple[int, int, int], kernel: tuple[int, int], zero: int, pixels: int) -> Intrinsic:
-    """The window of a picture that begins at row ``y`` and column ``x``, ``zero`` beyond its borders, as one pixel of a
-    block of ``pixels``: each row of the window fills whole groups.
+    """The window of a picture that begins at column ``x``, ``zero`` beyond its borders, as one pixel of a block of
+    ``pixels``: each row of the window fills whole groups. Its rows from ``above`` up to ``end`` are in the picture,
+    which is given from the first of these on.
 
     Args:
         picture: height, width, channels.
@@ -129,23 +114,19 @@ def window(picture: tuple[int, int, int], kernel: tuple[int, int], zero: int, pi
     (height, width, channels), (rows, columns) = picture, kernel
     groups = -(-columns * channels // 4)
     e, image = Buffer("e", (rows * groups, 2, 2), "int16"), Buffer("image", (height, width * channels), "int8")
-    y, x, r, k, h, j = (Var(name) for name in ("y", "x", "r", "k", "h", "j"))
+    x, above, end, r, k, h, j = (Var(name) for name in ("x", "above", "end", "r", "k", "h", "j"))
     number = k * 4 + j * 2 + h
-    at, line = x * channels + number, y + r
-    none = Imm(0, INDEX)
-    inside = (line >= 0) & (line < height) & (at >= 0) & (at < width * channels)
-    near = image[
-        minimum(maximum(line, none), Imm(height - 1, INDEX)),
-        minimum(maximum(at, none), Imm(width * channels - 1, INDEX)),
-    ]
+    at = x * channels + number
+    near = image[r - above, minimum(maximum(at, Imm(0, INDEX)), Imm(width * channels - 1, INDEX))]
+    inside = (r >= above) & (r < end) & (at >= 0) & (at < width * channels)
     value: Expr = Select(inside, near.astype("int16"), Imm(zero, "int16"))
     if columns * channels % 4:
         value = Select(number < columns * channels, value, Imm(0, "int16"))
     body = _loops([(r, rows), (k, groups), (h, 2), (j, 2)], Store(e, (r * groups + k, h, j), value))
-    sizes = ", ".join(map(str, (height, width, channels, rows, columns, zero)))
-    text = f"uma_dsp_window({{e}}, {pixels}, {{image}}, {{y}}, {{x}}, {sizes})"
+    sizes = ", ".join(map(str, (width, channels, rows, columns, zero)))
+    text = f"uma_dsp_window({{e}}, {pixels}, {{image}}, {{x}}, {{above}}, {{end}}, {sizes})"
     name = "_".join(map(str, ("dsp_window", height, width, channels, rows, columns, zero + 128, pixels)))
-    return Intrinsic(name, (e, image), (y, x), body, statement=text, include=_HEADER)
+    return Intrinsic(name, (e, image), (x, above, end), body, statement=text, include=_HEADER)
 
 
 @cache

@@ -2,9 +2,10 @@
  *
  * Data is expanded to int16 once for each block of pixels: "a block" is int16 e[groups][2][pixels][2], where number k of
  * a pixel's sum is e[k / 4][k % 2][pixel][k / 2 % 2], which is how SXTB16 leaves four bytes. Weights of two channels lie
- * in one half word: "pairs" are int16 q[pairs][groups][2][2] with 256 * w1 + w0. One product by a half word adds to
- * S0 + 256 * S1, one by its low byte to S0; S1 = (the first - S0) >> 8, exact where |S1| < 2**23. What follows is
- * four int32 for each channel: what is added to its sum, multiplier, what is added to the product, shift.
+ * in one half word, those of four side by side: "pairs" are int16 q[channels / 4][groups][2][2][2] by half group, pair and
+ * number, with 256 * w1 + w0. One product by a half word adds to S0 + 256 * S1, one by its low byte to S0;
+ * S1 = (the first - S0) >> 8, exact where |S1| < 2**23. What follows is four int32 for each channel: twice what is added
+ * to its sum, multiplier, what is added to the product, shift.
  *
  * Each function has a form in C99, and with __ARM_FEATURE_DSP one in assembler. Both give the same bits: sums wrap.
  */
@@ -111,17 +112,16 @@ UMA_DSP_INLINE int32_t uma_dsp_pair(const int16_t *p)
 }
 #endif
 
-/* A sum as the int8 that it becomes, by the four numbers of its channel: rounded twice, half away from zero the second
- * time (TFLite's convolutions), or once, half up (its fully connected layers). |sum + bias| < 2**30. */
-UMA_DSP_INLINE int8_t uma_dsp_twice(int32_t sum, int32_t bias, int32_t multiplier, int32_t add, int32_t shift)
+/* Twice a sum as the int8 that it becomes, by the four numbers of its channel: rounded twice, half away from zero the
+ * second time (TFLite's convolutions), or once, half up (its fully connected layers). |sum| < 2**30. */
+UMA_DSP_INLINE int8_t uma_dsp_twice(int32_t sum, int32_t multiplier, int32_t add, int32_t shift)
 {
-    const int32_t v = uma_dsp_smmulr((int32_t)(((uint32_t)sum + (uint32_t)bias) << 1), multiplier);
+    const int32_t v = uma_dsp_smmulr(sum, multiplier);
     return (int8_t)uma_dsp_byte((v + (v >> 31) + add) >> shift);
 }
-UMA_DSP_INLINE int8_t uma_dsp_once(int32_t sum, int32_t bias, int32_t multiplier, int32_t add, int32_t shift)
+UMA_DSP_INLINE int8_t uma_dsp_once(int32_t sum, int32_t multiplier, int32_t add, int32_t shift)
 {
-    const int32_t v = uma_dsp_smmul((int32_t)(((uint32_t)sum + (uint32_t)bias) << 1), multiplier);
-    return (int8_t)uma_dsp_byte((v + add) >> shift);
+    return (int8_t)uma_dsp_byte((uma_dsp_smmul(sum, multiplier) + add) >> shift);
 }
 
 /* Of one pixel of a block: `count` bytes that lie side by side, and zeros up to a multiple of four. */
@@ -157,19 +157,20 @@ UMA_DSP_INLINE void uma_dsp_fill(int16_t *e, int32_t pixels, int32_t value, int3
     }
 }
 
-/* Of one pixel of a block: the window of `rows` by `columns` of a picture of channels that begins at y, x, each row up
- * to a multiple of four numbers; `zero` where there is no picture. */
-UMA_DSP_CALLED void uma_dsp_window(int16_t *e, int32_t pixels, const int8_t *picture, int32_t y, int32_t x,
-                                   int32_t height, int32_t width, int32_t channels, int32_t rows, int32_t columns,
+/* Of one pixel of a block: a window of `rows` by `columns`, each row up to a multiple of four numbers. Its rows from
+ * `above` up to `end` are those of a picture of channels, which begins with them, from column x on; `zero` is where there
+ * is no picture. */
+UMA_DSP_CALLED void uma_dsp_window(int16_t *e, int32_t pixels, const int8_t *picture, int32_t x, int32_t above,
+                                   int32_t end, int32_t width, int32_t channels, int32_t rows, int32_t columns,
                                    int32_t zero)
 {
     const int32_t count = columns * channels;
     for (int32_t r = 0; r < rows; ++r, e += (count + 3) / 4 * 4 * pixels) {
-        if (y + r < 0 || y + r >= height) {
+        if (r < above || r >= end) {
             uma_dsp_fill(e, pixels, zero, count);
             continue;
         }
-        const int8_t *row = picture + (y + r) * width * channels;
+        const int8_t *row = picture + (r - above) * width * channels;
         if (x >= 0 && x + columns <= width) {
             uma_dsp_expand(e, pixels, row + x * channels, count);
         } else if (channels % 4 == 0) {
@@ -192,113 +193,61 @@ UMA_DSP_CALLED void uma_dsp_window(int16_t *e, int32_t pixels, const int8_t *pic
     }
 }
 
-/* The sums of two channels and three pixels, all of a block of three; of `pixels` of them in the form in C. */
+/* Twice the sums of four channels of up to two pixels: by channel and pixel. */
 typedef struct {
-    int32_t s[2][3];
+    int32_t s[4][2];
 } uma_dsp_sums;
 
-/* The sum of the second channel of a pair, from that of whole half words and that of low bytes. */
+/* Twice the sum of the second channel of a pair, from that of whole half words and that of low bytes. */
 UMA_DSP_INLINE int32_t uma_dsp_second(int32_t both, int32_t low)
 {
-    return (int32_t)((uint32_t)both - (uint32_t)low) >> 8;
+    return (int32_t)((uint32_t)both - (uint32_t)low) >> 7;
+}
+UMA_DSP_INLINE int32_t uma_dsp_doubled(int32_t low)
+{
+    return (int32_t)((uint32_t)low << 1);
 }
 
 /* Loops in assembler take 13 registers, which clang does not always have. */
 #if UMA_DSP && !defined(__clang__)
-#define UMA_DSP_HALF                                                                                                   \
+#define UMA_DSP_FOUR_OF_TWO(low0, low1, both0, both1)                                                                  \
     "ldr %[a], [%[q]], #4\n\t"                                                                                         \
-    "ldrd %[v], %[t], [%[e]], #8\n\t"                                                                                  \
-    "sxtb16 %[u], %[a]\n\t"                                                                                            \
-    "smlad %[b0], %[v], %[a], %[b0]\n\t"                                                                               \
-    "smlad %[a0], %[v], %[u], %[a0]\n\t"                                                                               \
-    "ldr %[v], [%[e]], #4\n\t"                                                                                         \
-    "smlad %[b1], %[t], %[a], %[b1]\n\t"                                                                               \
-    "smlad %[a1], %[t], %[u], %[a1]\n\t"                                                                               \
-    "smlad %[b2], %[v], %[a], %[b2]\n\t"                                                                               \
-    "smlad %[a2], %[v], %[u], %[a2]\n\t"
-#define UMA_DSP_SUMS(sums, block, pairs, count, pixels)                                                                \
+    "smlad %[" #both0 "], %[v], %[a], %[" #both0 "]\n\t"                                                               \
+    "smlad %[" #both1 "], %[t], %[a], %[" #both1 "]\n\t"                                                               \
+    "sxtb16 %[a], %[a]\n\t"                                                                                            \
+    "smlad %[" #low0 "], %[v], %[a], %[" #low0 "]\n\t"                                                                 \
+    "smlad %[" #low1 "], %[t], %[a], %[" #low1 "]\n\t"
+#define UMA_DSP_HALF_OF_TWO                                                                                            \
+    "ldrd %[v], %[t], [%[e]], #8\n\t" UMA_DSP_FOUR_OF_TWO(a0, a1, b0, b1) UMA_DSP_FOUR_OF_TWO(c0, c1, d0, d1)
+/* Two groups in a turn, one in the first where they are odd. */
+#define UMA_DSP_SUMS_OF_TWO(sums, block, pairs, groups)                                                                \
     do {                                                                                                               \
-        int32_t a0 = 0, a1 = 0, a2 = 0, b0 = 0, b1 = 0, b2 = 0, a, u, v, t, left = (count);                            \
-        const int16_t *e = (block), *q = (pairs);                                                                      \
-        __asm__ volatile("1:\n\t" UMA_DSP_HALF UMA_DSP_HALF "subs %[left], #1\n\t"                                     \
+        int32_t a0 = 0, a1 = 0, b0 = 0, b1 = 0, c0 = 0, c1 = 0, d0 = 0, d1 = 0, a, v, t = (groups) & 1;                \
+        const int16_t *e = (block), *q = (pairs), *const uma_end = q + (groups) * 8;                                   \
+        __asm__ volatile("cmp %[t], #0\n\t"                                                                            \
+                         "bne 2f\n\t"                                                                                  \
+                         "1:\n\t" UMA_DSP_HALF_OF_TWO UMA_DSP_HALF_OF_TWO                                              \
+                         "2:\n\t" UMA_DSP_HALF_OF_TWO UMA_DSP_HALF_OF_TWO "ldr %[a], %[end]\n\t"                       \
+                         "cmp %[q], %[a]\n\t"                                                                          \
                          "bne 1b"                                                                                      \
-                         : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [b0] "+r"(b0), [b1] "+r"(b1), [b2] "+r"(b2),   \
-                           [e] "+r"(e), [q] "+r"(q), [left] "+r"(left), [a] "=&r"(a), [u] "=&r"(u), [v] "=&r"(v),      \
-                           [t] "=&r"(t)                                                                                \
-                         :                                                                                             \
+                         : [a0] "+r"(a0), [a1] "+r"(a1), [b0] "+r"(b0), [b1] "+r"(b1), [c0] "+r"(c0), [c1] "+r"(c1),   \
+                           [d0] "+r"(d0), [d1] "+r"(d1), [e] "+r"(e), [q] "+r"(q), [a] "=&r"(a), [v] "=&r"(v),         \
+                           [t] "+r"(t)                                                                                 \
+                         : [end] "m"(uma_end)                                                                          \
                          : "cc", "memory");                                                                            \
-        (sums).s[0][0] = a0;                                                                                           \
-        (sums).s[0][1] = a1;                                                                                           \
-        (sums).s[0][2] = a2;                                                                                           \
+        (sums).s[0][0] = uma_dsp_doubled(a0);                                                                          \
+        (sums).s[0][1] = uma_dsp_doubled(a1);                                                                          \
         (sums).s[1][0] = uma_dsp_second(b0, a0);                                                                       \
         (sums).s[1][1] = uma_dsp_second(b1, a1);                                                                       \
-        (sums).s[1][2] = uma_dsp_second(b2, a2);                                                                       \
+        (sums).s[2][0] = uma_dsp_doubled(c0);                                                                          \
+        (sums).s[2][1] = uma_dsp_doubled(c1);                                                                          \
+        (sums).s[3][0] = uma_dsp_second(d0, c0);                                                                       \
+        (sums).s[3][1] = uma_dsp_second(d1, c1);                                                                       \
     } while (0)
-#else
-#define UMA_DSP_SUMS(sums, block, pairs, count, pixels) uma_dsp_sum(&(sums), block, 3, pairs, count, pixels)
-#endif
-/* Sums of pixels of a block of `wide` pixels. */
-UMA_DSP_INLINE void uma_dsp_sum(uma_dsp_sums *sums, const int16_t *e, int32_t wide, const int16_t *q, int32_t groups,
-                                int32_t pixels)
-{
-#if UMA_DSP
-    int32_t low[3] = {0, 0, 0}, both[3] = {0, 0, 0};
-    for (int32_t k = 0; k < groups * 2; ++k, q += 2, e += 2 * wide) {
-        const int32_t w = uma_dsp_pair(q), even = uma_dsp_even(w);
-        for (int32_t p = 0; p < wide; ++p) {
-            const int32_t x = uma_dsp_pair(e + p * 2);
-            low[p] = uma_dsp_smlad(x, even, low[p]);
-            both[p] = uma_dsp_smlad(x, w, both[p]);
-        }
-    }
-    for (int32_t p = 0; p < pixels; ++p) {
-        sums->s[0][p] = low[p];
-        sums->s[1][p] = uma_dsp_second(both[p], low[p]);
-    }
-#else
-    for (int32_t p = 0; p < pixels; ++p) {
-        uint32_t low = 0, both = 0;
-        for (int32_t k = 0; k < groups; ++k) {
-            for (int32_t i = 0; i < 4; ++i) {
-                const int32_t x = e[((k * 2 + i / 2) * wide + p) * 2 + i % 2], w = q[k * 4 + i];
-                low += (uint32_t)(x * (int32_t)(int8_t)(uint8_t)((uint32_t)w & 255u));
-                both += (uint32_t)(x * w);
-            }
-        }
-        sums->s[0][p] = (int32_t)low;
-        sums->s[1][p] = uma_dsp_second((int32_t)both, (int32_t)low);
-    }
-#endif
-}
-
-/* All channels of up to three pixels, from a block of three. */
-#define UMA_DSP_TILE(name, scaled)                                                                                     \
-    UMA_DSP_CALLED void uma_dsp_tile_##name(int8_t *out, const int16_t *block, const int16_t *pairs, const int32_t *m, \
-                                            int32_t groups, int32_t channels, int32_t pixels)                          \
-    {                                                                                                                  \
-        for (int32_t n = 0; n < channels; n += 2, m += 8, pairs += groups * 4) {                                       \
-            uma_dsp_sums sums;                                                                                         \
-            int8_t *o = out + n;                                                                                       \
-            UMA_DSP_SUMS(sums, block, pairs, groups, pixels);                                                          \
-            o[0] = scaled(sums.s[0][0], m[0], m[1], m[2], m[3]);                                                       \
-            if (pixels > 1) o[channels] = scaled(sums.s[0][1], m[0], m[1], m[2], m[3]);                                \
-            if (pixels > 2) o[channels * 2] = scaled(sums.s[0][2], m[0], m[1], m[2], m[3]);                            \
-            if (n + 1 < channels) {                                                                                    \
-                o[1] = scaled(sums.s[1][0], m[4], m[5], m[6], m[7]);                                                   \
-                if (pixels > 1) o[channels + 1] = scaled(sums.s[1][1], m[4], m[5], m[6], m[7]);                        \
-                if (pixels > 2) o[channels * 2 + 1] = scaled(sums.s[1][2], m[4], m[5], m[6], m[7]);                    \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-UMA_DSP_TILE(twice, uma_dsp_twice)
-UMA_DSP_TILE(once, uma_dsp_once)
-
-/* All channels of one pixel, from a block of one: four at a time. The pairs are an even number. */
-#if UMA_DSP && !defined(__clang__)
-#define UMA_DSP_FOUR(sums, block, pairs, groups)                                                                       \
+#define UMA_DSP_SUMS_OF_ONE(sums, block, pairs, groups)                                                                \
     do {                                                                                                               \
         int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, a, b, u, v, t, left = (groups);                                        \
-        const int16_t *e = (block), *q = (pairs), *r = q + (groups) * 4;                                               \
+        const int16_t *e = (block), *q = (pairs);                                                                      \
         __asm__ volatile("1:\n\t"                                                                                      \
                          "ldrd %[v], %[t], [%[e]], #8\n\t"                                                             \
                          "ldrd %[a], %[b], [%[q]], #8\n\t"                                                             \
@@ -306,53 +255,83 @@ UMA_DSP_TILE(once, uma_dsp_once)
                          "smlad %[s1], %[v], %[a], %[s1]\n\t"                                                          \
                          "smlad %[s0], %[v], %[u], %[s0]\n\t"                                                          \
                          "sxtb16 %[u], %[b]\n\t"                                                                       \
-                         "smlad %[s1], %[t], %[b], %[s1]\n\t"                                                          \
-                         "smlad %[s0], %[t], %[u], %[s0]\n\t"                                                          \
-                         "ldrd %[a], %[b], [%[r]], #8\n\t"                                                             \
-                         "sxtb16 %[u], %[a]\n\t"                                                                       \
-                         "smlad %[s3], %[v], %[a], %[s3]\n\t"                                                          \
+                         "smlad %[s3], %[v], %[b], %[s3]\n\t"                                                          \
                          "smlad %[s2], %[v], %[u], %[s2]\n\t"                                                          \
+                         "ldrd %[a], %[b], [%[q]], #8\n\t"                                                             \
+                         "sxtb16 %[u], %[a]\n\t"                                                                       \
+                         "smlad %[s1], %[t], %[a], %[s1]\n\t"                                                          \
+                         "smlad %[s0], %[t], %[u], %[s0]\n\t"                                                          \
                          "sxtb16 %[u], %[b]\n\t"                                                                       \
                          "smlad %[s3], %[t], %[b], %[s3]\n\t"                                                          \
                          "smlad %[s2], %[t], %[u], %[s2]\n\t"                                                          \
                          "subs %[left], #1\n\t"                                                                        \
                          "bne 1b"                                                                                      \
                          : [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [e] "+r"(e), [q] "+r"(q),       \
-                           [r] "+r"(r), [left] "+r"(left), [a] "=&r"(a), [b] "=&r"(b), [u] "=&r"(u), [v] "=&r"(v),     \
-                           [t] "=&r"(t)                                                                                \
+                           [left] "+r"(left), [a] "=&r"(a), [b] "=&r"(b), [u] "=&r"(u), [v] "=&r"(v), [t] "=&r"(t)     \
                          :                                                                                             \
                          : "cc", "memory");                                                                            \
-        (sums)[0] = s0;                                                                                                \
-        (sums)[1] = uma_dsp_second(s1, s0);                                                                            \
-        (sums)[2] = s2;                                                                                                \
-        (sums)[3] = uma_dsp_second(s3, s2);                                                                            \
+        (sums).s[0][0] = uma_dsp_doubled(s0);                                                                          \
+        (sums).s[1][0] = uma_dsp_second(s1, s0);                                                                       \
+        (sums).s[2][0] = uma_dsp_doubled(s2);                                                                          \
+        (sums).s[3][0] = uma_dsp_second(s3, s2);                                                                       \
     } while (0)
 #else
-#define UMA_DSP_FOUR(sums, block, pairs, groups)                                                                       \
+#define UMA_DSP_SUMS_OF_TWO(sums, block, pairs, groups) uma_dsp_sum(&(sums), block, pairs, groups, 2)
+#define UMA_DSP_SUMS_OF_ONE(sums, block, pairs, groups) uma_dsp_sum(&(sums), block, pairs, groups, 1)
+#endif
+/* Twice the sums of all pixels of a block. */
+UMA_DSP_INLINE void uma_dsp_sum(uma_dsp_sums *sums, const int16_t *block, const int16_t *pairs, int32_t groups,
+                                int32_t pixels)
+{
+    for (int32_t i = 0; i < 2; ++i) {
+        const int16_t *e = block, *q = pairs + i * 2;
+        int32_t low[2] = {0, 0}, both[2] = {0, 0};
+        for (int32_t k = 0; k < groups * 2; ++k, q += 4, e += 2 * pixels) {
+#if UMA_DSP
+            const int32_t w = uma_dsp_pair(q), even = uma_dsp_even(w);
+#else
+            const int32_t w = uma_dsp_pair(q);
+            const int32_t even = uma_dsp_halves((int8_t)(uint8_t)(q[0] & 255), (int8_t)(uint8_t)(q[1] & 255));
+#endif
+            for (int32_t p = 0; p < pixels; ++p) {
+                const int32_t x = uma_dsp_pair(e + p * 2);
+                low[p] = uma_dsp_smlad(x, even, low[p]);
+                both[p] = uma_dsp_smlad(x, w, both[p]);
+            }
+        }
+        for (int32_t p = 0; p < pixels; ++p) {
+            sums->s[i * 2][p] = uma_dsp_doubled(low[p]);
+            sums->s[i * 2 + 1][p] = uma_dsp_second(both[p], low[p]);
+        }
+    }
+}
+
+/* All channels of the pixels of a block, of two or of one, four channels at a time. */
+#define UMA_DSP_CHANNEL(c, pixels, scaled)                                                                             \
     do {                                                                                                               \
-        for (int32_t i = 0; i < 2; ++i) {                                                                              \
-            uma_dsp_sums two;                                                                                          \
-            uma_dsp_sum(&two, block, 1, (pairs) + i * (groups) * 4, groups, 1);                                        \
-            (sums)[i * 2] = two.s[0][0];                                                                               \
-            (sums)[i * 2 + 1] = two.s[1][0];                                                                           \
+        const int32_t bias = m[4 * (c)], multiplier = m[4 * (c) + 1], add = m[4 * (c) + 2], shift = m[4 * (c) + 3];    \
+        out[c] = scaled((int32_t)((uint32_t)sums.s[c][0] + (uint32_t)bias), multiplier, add, shift);                   \
+        if ((pixels) > 1) {                                                                                            \
+            out[channels + (c)] = scaled((int32_t)((uint32_t)sums.s[c][1] + (uint32_t)bias), multiplier, add, shift);  \
         }                                                                                                              \
     } while (0)
-#endif
-#define UMA_DSP_ROW(name, scaled)                                                                                      \
-    UMA_DSP_CALLED void uma_dsp_row_##name(int8_t *out, const int16_t *block, const int16_t *pairs, const int32_t *m,  \
-                                           int32_t groups, int32_t channels)                                           \
+#define UMA_DSP_TILE(name, scaled, pixels, summed)                                                                     \
+    UMA_DSP_CALLED void uma_dsp_##name(int8_t *out, const int16_t *block, const int16_t *pairs, const int32_t *m,      \
+                                       int32_t groups, int32_t channels)                                               \
     {                                                                                                                  \
-        for (int32_t n = 0; n < channels; n += 4, m += 16, pairs += groups * 8) {                                      \
-            int32_t sums[4];                                                                                           \
-            UMA_DSP_FOUR(sums, block, pairs, groups);                                                                  \
-            out[n] = scaled(sums[0], m[0], m[1], m[2], m[3]);                                                          \
-            if (n + 1 < channels) out[n + 1] = scaled(sums[1], m[4], m[5], m[6], m[7]);                                \
-            if (n + 2 < channels) out[n + 2] = scaled(sums[2], m[8], m[9], m[10], m[11]);                              \
-            if (n + 3 < channels) out[n + 3] = scaled(sums[3], m[12], m[13], m[14], m[15]);                            \
+        for (int32_t n = channels; n > 0; n -= 4, m += 16, pairs += groups * 8, out += 4) {                            \
+            uma_dsp_sums sums;                                                                                         \
+            summed(sums, block, pairs, groups);                                                                        \
+            UMA_DSP_CHANNEL(0, pixels, scaled);                                                                        \
+            if (n > 1) UMA_DSP_CHANNEL(1, pixels, scaled);                                                             \
+            if (n > 2) UMA_DSP_CHANNEL(2, pixels, scaled);                                                             \
+            if (n > 3) UMA_DSP_CHANNEL(3, pixels, scaled);                                                             \
         }                                                                                                              \
     }
-UMA_DSP_ROW(twice, uma_dsp_twice)
-UMA_DSP_ROW(once, uma_dsp_once)
+UMA_DSP_TILE(tile_twice, uma_dsp_twice, 2, UMA_DSP_SUMS_OF_TWO)
+UMA_DSP_TILE(tile_once, uma_dsp_once, 2, UMA_DSP_SUMS_OF_TWO)
+UMA_DSP_TILE(row_twice, uma_dsp_twice, 1, UMA_DSP_SUMS_OF_ONE)
+UMA_DSP_TILE(row_once, uma_dsp_once, 1, UMA_DSP_SUMS_OF_ONE)
 
 /* One channel of a picture, a byte every `channels`, to a plane of int16 with rows of `pitch`. */
 UMA_DSP_INLINE void uma_dsp_plane(int16_t *plane, const int8_t *x, int32_t height, int32_t width, int32_t channels,
@@ -395,7 +374,7 @@ UMA_DSP_INLINE void uma_dsp_filter(int8_t *out, const int16_t *plane, const int8
     const int32_t w01_0 = uma_dsp_halves(w[0], w[1]), w12_0 = uma_dsp_halves(w[1], w[2]);
     const int32_t w01_1 = uma_dsp_halves(w[3], w[4]), w12_1 = uma_dsp_halves(w[4], w[5]);
     const int32_t w01_2 = uma_dsp_halves(w[6], w[7]), w12_2 = uma_dsp_halves(w[7], w[8]);
-    const int32_t bias = m[0], multiplier = m[1], add = m[2], shift = m[3];
+    const int32_t bias = m[0] >> 1, multiplier = m[1], add = m[2], shift = m[3];
     for (int32_t y = 0; y < height; ++y, plane += stride * pitch) {
         const int16_t *i = plane;
         int32_t x = 0;
@@ -404,15 +383,15 @@ UMA_DSP_INLINE void uma_dsp_filter(int8_t *out, const int16_t *plane, const int8
             UMA_DSP_WINDOW_ROW(0);
             UMA_DSP_WINDOW_ROW(1);
             UMA_DSP_WINDOW_ROW(2);
-            out[0] = uma_dsp_twice(s0, 0, multiplier, add, shift);
-            out[channels] = uma_dsp_twice(s1, 0, multiplier, add, shift);
+            out[0] = uma_dsp_twice(uma_dsp_doubled(s0), multiplier, add, shift);
+            out[channels] = uma_dsp_twice(uma_dsp_doubled(s1), multiplier, add, shift);
         }
         if (x < width) {
             int32_t s0 = bias;
             UMA_DSP_WINDOW_END(0);
             UMA_DSP_WINDOW_END(1);
             UMA_DSP_WINDOW_END(2);
-            out[0] = uma_dsp_twice(s0, 0, multiplier, add, shift);
+            out[0] = uma_dsp_twice(uma_dsp_doubled(s0), multiplier, add, shift);
             out += channels;
         }
     }
