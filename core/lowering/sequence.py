@@ -11,6 +11,7 @@ from ..errors import InternalError, ModelError
 from ..program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, place_waits
 from ..program.control import condition_uses, has_control
 from ..program.program import Role, arguments, drives_device
+from ..program.step_order import reordered
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
 from ..relay.module import IRModule, Signature, TensorInfo
@@ -30,7 +31,8 @@ __all__ = ["Traced", "sequence", "sequence_tracing", "traced_sequence"]
 
 
 def sequence(module: IRModule, name: str) -> Program:
-    """The calls of ``main``, and of the regions that it calls, in the order in which they begin, and waits between.
+    """The calls of ``main``, and of the regions that it calls, and waits between: in the order in which they begin, or
+    in another one in which less memory is needed (`reordered`).
 
     A view (reshape, squeeze) is the same buffer as its argument. An output that would be the memory of an input, a
     state, a constant or another output is made by a copy. The new value of a state is written over the old one by the
@@ -348,10 +350,13 @@ class _Sequencer:
         return {name for param, name in passed if param.buffer.alignment > itemsize(param.buffer.dtype)}
 
     def _with_waits(self, program: Program) -> Program:
-        """``program`` with the queues that it uses, and waits for what is started on them."""
+        """``program`` in the order that takes least memory, with the queues that it uses, and waits for what is started
+        on them."""
+        if self.reuse:
+            program = reordered(program)
         used = dict.fromkeys((call.device, call.queue) for _, call in program.calls if call.device and call.queue)
         queues = tuple(Queue(device, queue, self.depths[device, queue]) for device, queue in used)
-        return replace(program, steps=place_waits(self.steps, self.functions, self.depths), queues=queues)
+        return replace(program, steps=place_waits(program.steps, self.functions, self.depths), queues=queues)
 
     def _program(self) -> Program:
         buffers, steps = tuple(self.buffers.values()), tuple(self.steps)
