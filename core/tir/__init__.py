@@ -77,6 +77,7 @@ from .form.visit import (
 from .proofs.bounds import Bounds, Interval, interval
 from .proofs.commands import Copied, Executed, count_commands, elapsed_cycles
 from .rewrites.flatten import flatten
+from .rewrites.row_form import NoRows, row_form
 from .rewrites.scratch import hoist_scratch
 from .rewrites.simplify import simplify, simplify_expr
 from .rewrites.unroll import unroll
@@ -109,6 +110,7 @@ __all__ = [
     "Load",
     "Machine",
     "Memory",
+    "NoRows",
     "Param",
     "PrimFunc",
     "Queue",
@@ -147,6 +149,7 @@ __all__ = [
     "print_func",
     "rebuild",
     "rewrite",
+    "row_form",
     "schedule",
     "seq",
     "simplify",

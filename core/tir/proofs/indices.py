@@ -36,7 +36,7 @@ from .affine import Affine
 from .bounds import Interval
 from .facts import Facts
 
-__all__ = ["OWN", "Unproven", "index_faults", "inlined"]
+__all__ = ["OWN", "Prover", "Unproven", "index_faults", "inlined", "knowing_values"]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def index_faults(func: PrimFunc) -> Iterator[Unproven]:
 
     A function without one never leaves a buffer, whatever its inputs and constants hold.
     """
-    yield from _Prover(func.may_alias).statement(func.whole().body, Facts())
+    yield from Prover(func.may_alias).statement(func.whole().body, Facts())
 
 
-class _Prover:
+class Prover:
     """Goes through statements, with what is known at each.
 
     Args:
@@ -236,11 +236,17 @@ class _Prover:
         return self.sound[key]
 
 
-def _executed(stmt: Exec, windows: Mapping[Buffer, View | None], facts: Facts) -> Iterator[str]:
-    """The accesses within what an intrinsic does."""
+def knowing_values(stmt: Exec, facts: Facts) -> Facts:
+    """A place, within what an intrinsic does: its variables have the values that it is given there."""
     for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
         facts = facts.bind(_own(var), value)
-    for found in _Prover((), windows, repr(stmt.intrinsic.name)).statement(inlined(stmt.intrinsic), facts):
+    return facts
+
+
+def _executed(stmt: Exec, windows: Mapping[Buffer, View | None], facts: Facts) -> Iterator[str]:
+    """The accesses within what an intrinsic does."""
+    facts = knowing_values(stmt, facts)
+    for found in Prover((), windows, repr(stmt.intrinsic.name)).statement(inlined(stmt.intrinsic), facts):
         yield found.what
 
 

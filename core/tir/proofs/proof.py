@@ -1,5 +1,6 @@
 """What must be proven of every lowered function before it becomes C: it stays within its buffers, writes all of its
-outputs, and makes vectors only of what is independent. `verify` says what a function is; this, that it is safe."""
+outputs, makes vectors only of what is independent, and touches no other rows than it says. `verify` says what a
+function is; this, that it is safe."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from weakref import WeakKeyDictionary
 from ..form.nodes import PrimFunc
 from .indices import Unproven, index_faults
 from .lanes import lane_faults
+from .rows import row_faults
 from .written import output_faults
 
 __all__ = ["Unproven", "unproven"]
@@ -21,6 +23,6 @@ def unproven(func: PrimFunc) -> Unproven | None:
     A function is looked at once: the same one at a later stage costs nothing.
     """
     if func not in _FOUND:
-        proofs = (index_faults, lane_faults, output_faults)
+        proofs = (index_faults, lane_faults, output_faults, row_faults)
         _FOUND[func] = next((found for proof in proofs for found in proof(func)), None)
     return _FOUND[func]

@@ -40,7 +40,7 @@ from .affine import Affine
 from .facts import Facts
 from .indices import OWN, Unproven, inlined
 
-__all__ = ["output_faults"]
+__all__ = ["Rounds", "Runner", "TooMuchError", "output_faults"]
 
 _MAX_ROUNDS = 1 << 24
 """Rounds of loops that are run for one output; a quarter of a second or so."""
@@ -65,8 +65,8 @@ def output_faults(func: PrimFunc) -> Iterator[Unproven]:
         if _is_whole(_Ranges(output).of(func.body, Facts(), {}), output.size):
             continue
         try:
-            missing = _Runner(output, func.body).missing(func.body)
-        except _TooMuchError:
+            missing = Runner(output, func.body).missing(func.body)
+        except TooMuchError:
             what = (
                 f"output {output.name!r} is not proven to be written in full: that takes more than {_MAX_ROUNDS} rounds"
             )
@@ -160,12 +160,12 @@ class _Ranges:
         return self.range(form, inside)
 
 
-class _TooMuchError(Exception):
+class TooMuchError(Exception):
     """More rounds than anybody wants to wait for."""
 
 
 @dataclass(frozen=True)
-class _Rounds:
+class Rounds:
     """Rounds of the loops around a statement.
 
     Args:
@@ -178,20 +178,20 @@ class _Rounds:
     values: Mapping[Var, Array]
     owner: Array
 
-    def take(self, which: Array) -> _Rounds:
+    def take(self, which: Array) -> Rounds:
         """Those at some positions, perhaps repeated, or where an array of bool says so."""
         owner = self.owner[which]
-        return _Rounds(len(owner), {var: values[which] for var, values in self.values.items()}, owner)
+        return Rounds(len(owner), {var: values[which] for var, values in self.values.items()}, owner)
 
-    def having(self, var: Var, values: Array) -> _Rounds:
-        return _Rounds(self.count, {**self.values, var: values}, self.owner)
+    def having(self, var: Var, values: Array) -> Rounds:
+        return Rounds(self.count, {**self.values, var: values}, self.owner)
 
 
 Written = Iterator[tuple[Array, Array]]
 """Arrays of rounds, and of elements that are written in them."""
 
 
-class _Runner:
+class Runner:
     """Runs the index arithmetic of what a function writes to one output.
 
     Args:
@@ -238,7 +238,7 @@ class _Runner:
 
         written = np.zeros(self.output.size, bool)
         with np.errstate(all="ignore"):
-            for _, elements in self.written(body, _Rounds(1, {}, np.zeros(1, np.int64)), {}, Facts()):
+            for _, elements in self.written(body, Rounds(1, {}, np.zeros(1, np.int64)), {}, Facts()):
                 written[elements] = True
         count = self.output.size - int(written.sum())
         if not count:
@@ -249,7 +249,7 @@ class _Runner:
 
     # Statements
 
-    def written(self, stmt: Stmt, rounds: _Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
+    def written(self, stmt: Stmt, rounds: Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
         if rounds.count == 0 or (not windows and not self.writes(stmt)):
             return
         if isinstance(stmt, For):
@@ -273,7 +273,7 @@ class _Runner:
             for body in bodies(stmt):
                 yield from self.written(body, rounds, windows, facts)
 
-    def extents(self, extent: Expr, rounds: _Rounds, facts: Facts) -> Array:
+    def extents(self, extent: Expr, rounds: Rounds, facts: Facts) -> Array:
         """How often a loop surely runs."""
         import numpy as np
 
@@ -282,7 +282,7 @@ class _Runner:
             found = np.full(rounds.count, facts.bounds.of(extent)[0], np.int64)
         return np.maximum(found.astype(np.int64), 0)
 
-    def expanded(self, var: Var, extents: Array, rounds: _Rounds) -> Iterator[_Rounds]:
+    def expanded(self, var: Var, extents: Array, rounds: Rounds) -> Iterator[Rounds]:
         """The rounds of a loop of these extents within other rounds; one for each of these if all do the same."""
         import numpy as np
 
@@ -297,12 +297,12 @@ class _Runner:
             return
         self.left -= total
         if self.left < 0:
-            raise _TooMuchError
+            raise TooMuchError
         starts = np.repeat(np.cumsum(extents) - extents, extents)
         inner = rounds.take(np.repeat(np.arange(rounds.count), extents))
         yield inner.having(var, (np.arange(total) - starts).astype(INDEX))
 
-    def condition(self, stmt: If, rounds: _Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
+    def condition(self, stmt: If, rounds: Rounds, windows: Mapping[Buffer, Window], facts: Facts) -> Written:
         import numpy as np
 
         sides = ((stmt.then, True), (stmt.otherwise, False))
@@ -313,7 +313,7 @@ class _Runner:
                 if body is not None and inside is not None:
                     yield from self.written(body, rounds.take(decided == holds), windows, inside)
             return
-        own = _Rounds(rounds.count, rounds.values, np.arange(rounds.count))
+        own = Rounds(rounds.count, rounds.values, np.arange(rounds.count))
         both: Array = None
         for body, holds in sides:
             inside = facts.assume(stmt.condition, holds)
@@ -325,14 +325,14 @@ class _Runner:
         if both is not None:
             yield rounds.owner[both // self.output.size], both % self.output.size
 
-    def store(self, stmt: Store, rounds: _Rounds, windows: Mapping[Buffer, Window]) -> Written:
+    def store(self, stmt: Store, rounds: Rounds, windows: Mapping[Buffer, Window]) -> Written:
         window = windows.get(stmt.buffer) if windows else None
         if windows and window is None:
             return
         start, strides = window or (None, _units(self.output))
         yield from self.elements(start, strides, [self.value(index, rounds) for index in stmt.indices], rounds)
 
-    def elements(self, start: Var | None, strides: Sequence[int], indices: Sequence[Array], rounds: _Rounds) -> Written:
+    def elements(self, start: Var | None, strides: Sequence[int], indices: Sequence[Array], rounds: Rounds) -> Written:
         import numpy as np
 
         if any(index is None for index in indices):
@@ -342,7 +342,7 @@ class _Runner:
             total = total + stride * index.astype(np.int64)
         yield rounds.owner, total
 
-    def copy(self, stmt: Copy, rounds: _Rounds, facts: Facts) -> Written:
+    def copy(self, stmt: Copy, rounds: Rounds, facts: Facts) -> Written:
         placed = self.placed(stmt.to, Var(f"{OWN}at"), rounds)
         if placed is None:
             return
@@ -355,7 +355,7 @@ class _Runner:
             indices = [part.values[var] for var in axes]
             yield from self.elements(Var(f"{OWN}at"), stmt.to.strides(), indices, part)
 
-    def placed(self, view: View, var: Var, rounds: _Rounds) -> _Rounds | None:
+    def placed(self, view: View, var: Var, rounds: Rounds) -> Rounds | None:
         """The rounds with the element that a view begins at as the value of ``var``; None where data decide."""
         import numpy as np
 
@@ -367,7 +367,7 @@ class _Runner:
             total = total + unit * value.astype(np.int64)
         return rounds.having(var, total)
 
-    def exec(self, stmt: Exec, rounds: _Rounds) -> Written:
+    def exec(self, stmt: Exec, rounds: Rounds) -> Written:
         facts = Facts()
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
             own, found = Var(OWN + var.name), self.value(value, rounds)
@@ -383,14 +383,14 @@ class _Runner:
 
     # Expressions
 
-    def value(self, expr: Expr, rounds: _Rounds) -> Array | None:
+    def value(self, expr: Expr, rounds: Rounds) -> Array | None:
         """One value for each round, of the expression's dtype; None where that depends on data."""
         import numpy as np
 
         found = self.computed(expr, rounds)
         return None if found is None else np.broadcast_to(found, (rounds.count,))
 
-    def computed(self, expr: Expr, rounds: _Rounds) -> Array | None:
+    def computed(self, expr: Expr, rounds: Rounds) -> Array | None:
         import numpy as np
 
         if isinstance(expr, Imm):
