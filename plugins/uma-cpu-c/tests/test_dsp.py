@@ -5,21 +5,20 @@ at the limits of what they are for.
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests._support.asked_by_rows import asked_by_rows
 from tests._support.built_layers import PLUGINS, same
 from tests._support.random_layers import reference
 
 import uma
 from uma.cli import main
-from uma.hookspecs import Declined, Fusion, Scheduled
+from uma.hookspecs import Fusion
 from uma.relay import (
     Constant,
     Expr,
@@ -35,25 +34,12 @@ from uma.relay import (
     const,
 )
 from uma.tir import PrimFunc
-from uma_cpu_c.dsp import dsp_products, paired
+from uma_cpu_c.dsp import paired
 from uma_cpu_c.dsp_layers import Refused
 
 TARGET = "c -mcpu=cortex-m4 -opt=2"
 BOARD = "-runner=qemu-mps2-an386"
 HERE = "c -opt=2"
-
-
-@contextmanager
-def asked_by_rows() -> Iterator[None]:
-    """The forms are asked for loops by rows, of all layers."""
-
-    def forced(fusion: Fusion, is_brief: bool = False) -> Scheduled | Declined:
-        object.__setattr__(fusion, "by_rows", True)
-        return dsp_products(fusion, is_brief)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys.modules["uma_cpu_c.strategies"], "dsp_products", forced)
-        yield
 
 
 class Drawn:
@@ -174,7 +160,7 @@ class Drawn:
 
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_layers_here(by_rows: bool) -> None:
-    Drawn(1).check(20, HERE, by_rows=by_rows)
+    Drawn(1).check(10 if by_rows else 20, HERE, by_rows=by_rows)
 
 
 @pytest.mark.skipif(
@@ -183,7 +169,7 @@ def test_layers_here(by_rows: bool) -> None:
 )
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_layers_in_the_emulator(by_rows: bool) -> None:
-    Drawn(2).check(20, f"{TARGET} {BOARD}", by_rows=by_rows)
+    Drawn(2).check(10 if by_rows else 20, f"{TARGET} {BOARD}", by_rows=by_rows)
 
 
 @pytest.mark.soak

@@ -154,7 +154,7 @@ def _convolution(fusion: Fusion, call: Call, data: te.Tensor, weight: te.Tensor,
     given, is_flat = flat(fusion, data)
     has_borders = any((top, left, bottom, right))
     # Where each pixel is alone, a picture is one row of them.
-    is_joined = is_flat and height > 1 and attrs.groups == 1 and not has_borders
+    is_joined = is_flat and height > 1 and attrs.groups == 1 and not has_borders and not fusion.by_rows
     is_joined = is_joined and math.prod(weight.shape[:-2]) == stride == row_stride == 1
     if is_joined:
         height, width = 1, height * width

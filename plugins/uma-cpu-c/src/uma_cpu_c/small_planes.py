@@ -65,11 +65,13 @@ def small_planes(fusion: Fusion, core: Core) -> Scheduled | Declined | None:
     if nest is None:
         return Declined("no planes of channels: what follows it has stages of its own, or needs no sums")
     s = nest.schedule
-    _, c, _, x, *reduction = s.loops(nest.product)
+    _, c, y, x, *reduction = s.loops(nest.product)
+    if fusion.by_rows:
+        s.reorder(y, c)
     s.compute_at(nest.kernel.labels[plane], c)
     s.set_scope(s.store_at(nest.kernel.buffers[plane], c)[0], "global")
     last = s.loops(nest.last)
-    s.reorder(last[0], last[3], last[1], last[2])
+    s.reorder(last[0], *([last[1], last[3]] if fusion.by_rows else [last[3], last[1]]), last[2])
     at, pixel = s.split(x, core.pixels_of(call.shape[2]), tail="peel")
     start = s.decompose_reduction(nest.product, pixel)
     s.reorder(*reduction, pixel)
