@@ -212,9 +212,10 @@ def test_where_flash_counts_few_channels_are_paired(opt: str, channels: int, tak
     assert ("uma_dsp_tile_twice(" in artifact.files["m.c"].decode()) == taken
 
 
-def made_of(one: Fusion) -> Expr:
-    """The body of a layer with its constants in it."""
+def made_of(one: Fusion, data: Var | None = None) -> Expr:
+    """The body of a layer with its constants in it, of ``data`` or its own parameter."""
     x, w, b = one.function.params
+    x = data or x
     sums = call("add", call("qnn.conv2d", x, one.known[w], **dict(one.anchor.attrs.items)), one.known[b])
     return call("qnn.requantize", sums, **dict(one.epilogue[-1].attrs.items))
 
@@ -309,6 +310,31 @@ REFUSED = {
     ),
     "element by element": lambda: fusion(ones(1, 1, 4, 2), after=lambda made, _: call("cast", made, dtype="int32")),
 }
+
+
+@pytest.mark.skipif(
+    shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
+    reason="needs arm-none-eabi-gcc and qemu-system-arm",
+)
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_instructions_are_about_what_the_emulator_counts(by_rows: bool) -> None:
+    """Within a fifth, of layers of other sizes than those that the numbers are from."""
+    made = [
+        fusion(np.ones((1, 1, 20, 12), np.int8), (1, 9, 7, 20)),
+        fusion(np.ones((3, 3, 8, 16), np.int8), (1, 9, 10, 8), padding=(1, 1, 1, 1)),
+        fusion(np.ones((3, 3, 1, 24), np.int8), (1, 11, 14, 24), groups=24, padding=(1, 1, 1, 1)),
+        fusion(np.ones((3, 3, 1, 32), np.int8), (1, 12, 16, 32), groups=32, strides=(2, 2), padding=(0, 0, 1, 1)),
+    ]
+    inputs = tuple(Var(f"x{number}", one.function.params[0].type) for number, one in enumerate(made))
+    outputs = [made_of(one, x) for one, x in zip(made, inputs, strict=True)]
+    module = IRModule.of({"main": Function(inputs, Tuple(outputs))})
+    with asked_by_rows() if by_rows else nullcontext():
+        artifact = uma.build(module, f"{TARGET} {BOARD}", name="layers", plugins=PLUGINS)
+    calls = artifact.profile({x.name: np.zeros(x.shape, np.int8) for x in inputs}).calls
+    for one, done in zip(made, calls, strict=True):
+        told = paired(replace(one, by_rows=by_rows)).instructions
+        assert told is not None and done.instructions is not None
+        assert 0.8 < told / done.instructions < 1.2, (done.kernel, told, done.instructions)
 
 
 def test_channels_by_rows_go_four_at_a_time() -> None:

@@ -5,7 +5,7 @@ channel has data of its own, planes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from uma.hookspecs import Declined, Fusion, Scheduled
 from uma.tir import (
@@ -30,6 +30,13 @@ from uma.tir import (
     te,
 )
 
+from .dsp_costs import (
+    depth_instructions,
+    epilogue_instructions,
+    plane_instructions,
+    product_instructions,
+    window_instructions,
+)
 from .dsp_depth import depth_rows
 from .dsp_epilogue import epilogue_of
 from .dsp_forms import NUMBERS, PIXELS, expansion, filtering, planing, tile, window
@@ -141,7 +148,10 @@ def _convolution(fusion: Fusion, layer: Layer) -> Scheduled:
         there = View(picture, (first, _zero()), (Axis(0, 1), Axis(1, 1)))
         return Exec(gather, (slot, there), (x * right - padding[1], first - top, Imm(height, INDEX) - top))
 
-    return _by_blocks(fusion, layer, picture, (lines, across), rows * groups, filled, packed, numbers)
+    ends = [x * right - padding[1] for x in range(across)]
+    beside = sum(not 0 <= x <= width - columns for x in ends) * lines if channels % 4 else 0
+    more = window_instructions(lines * across, rows * groups, beside)
+    return _by_blocks(fusion, layer, picture, (lines, across), rows * groups, filled, packed, numbers, more)
 
 
 def _depthwise(fusion: Fusion, layer: Layer) -> Scheduled:
@@ -156,7 +166,8 @@ def _depthwise(fusion: Fusion, layer: Layer) -> Scheduled:
         raise Refused("its channels have data of their own, and it is rounded once")
     numbers = _numbers(layer, weight)
     if fusion.by_rows:
-        return Scheduled(depth_rows(layer, data, weight, numbers))
+        made = depth_rows(layer, data, weight, numbers)
+        return Scheduled(made, round(depth_instructions(*layer.call.shape[1:])))
     return _planes(layer, data, weight, numbers)
 
 
@@ -193,7 +204,15 @@ def _planes(layer: Layer, data: te.Tensor, weight: te.Tensor, numbers: te.Tensor
         ),
     )
     body = Block("planes", seq(clear, For(n, Imm(channels, INDEX), seq(take, give))))
-    return _scheduled(x, out, (w, m), plane, body, (filters, numbers))
+    params = (
+        Param(x, "input"),
+        Param(out, "output"),
+        Param(w, "constant"),
+        Param(m, "constant"),
+        Param(plane, "workspace"),
+    )
+    costs = plane_instructions(down, across, channels, stride, height * width, rows * pitch)
+    return Scheduled(te.Kernel(PrimFunc(params, body), (filters, numbers)), round(costs))
 
 
 def _pixels(
@@ -218,6 +237,7 @@ def _by_blocks(
     filled: Callable[[View, int, Expr, Expr], Stmt],
     packed: te.Tensor,
     numbers: te.Tensor,
+    more: float = 0,
 ) -> Scheduled:
     """Pixels in blocks, which are filled and then multiplied by all weights: row by row, or, where that leaves too many
     blocks of one pixel, as if they were one row.
@@ -230,11 +250,13 @@ def _by_blocks(
         filled: given a pixel of a block, how many this has, and its row and column in the result: fills this part.
         packed: the weights.
         numbers: of each channel.
+        more: instructions that filling takes besides those of an expansion.
     """
     channels, (lines, across) = layer.channels, grid
     pixels = lines * across
-    one = not fusion.by_rows and _blocks(1, pixels) < _MERGED * _blocks(lines, across)
-    rows, columns = (1, pixels) if one else (lines, across)
+    apart, merged = (product_instructions(*size, groups, channels) for size in (grid, (1, pixels)))
+    one = not fusion.by_rows and merged < _MERGED * apart
+    rows, columns = (1, pixels) if one else grid
     after = epilogue_of(fusion, layer, pixels)
     widest = min(columns, PIXELS)
     out = Buffer("out0", (pixels, channels), "int8") if after is None else Buffer("a1", (widest, channels), "int8")
@@ -270,21 +292,8 @@ def _by_blocks(
         *(Param(buffer, "constant") for buffer in constants),
         *(Param(buffer, "workspace") for buffer in ([block] if after is None else [block, out])),
     )
-    return Scheduled(te.Kernel(PrimFunc(params, body), held))
-
-
-def _blocks(lines: int, across: int) -> float:
-    """What the blocks of so many rows of so many pixels cost."""
-    return lines * (across // PIXELS * 27.5 + across % PIXELS * 17)
-
-
-def _scheduled(
-    data: Buffer, out: Buffer, given: Sequence[Buffer], work: Buffer, body: Stmt, held: tuple[te.Tensor, ...]
-) -> Scheduled:
-    """The answer of a strategy: a function of the data, with constants that hold something, and a workspace."""
-    constants = [Param(buffer, "constant") for buffer in given]
-    params = (Param(data, "input"), Param(out, "output"), *constants, Param(work, "workspace"))
-    return Scheduled(te.Kernel(PrimFunc(params, body), held))
+    more += 0 if after is None else pixels * channels * epilogue_instructions(after.value)
+    return Scheduled(te.Kernel(PrimFunc(params, body), held), round((merged if one else apart) + more))
 
 
 def _zero() -> Expr:
