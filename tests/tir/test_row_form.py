@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent, indent
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from tests._support.c_programs import SANITIZED, Run, run_compiled
 from tests._support.rows import by_least_rows
 
-from uma.tir import NoRows, PrimFunc, RowParam, interpret, parse_func, row_form
+from uma.errors import TextError
+from uma.tir import NoRows, PrimFunc, RowParam, interpret, parse_func, print_func, row_form
+from uma.tir.form.source import Source
+from uma.tir.form.text import Defined, parse_def
+from uma.tir.proofs.indices import index_faults
 from uma.tir.proofs.proof import unproven
+from uma.tir.proofs.rows import around, is_made_anew
 
 
 def _func(text: str) -> PrimFunc:
@@ -474,3 +483,145 @@ def test_c_of_one_row_stands_the_sanitizers(tmp_path: Path) -> None:
         for found, wanted in zip(run_compiled(runs, compiler, SANITIZED, tmp_path), expected, strict=True):
             for name, array in wanted.items():
                 np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize(
+    ("promise", "is_proven"),
+    [
+        ("by_rows(x, 8, window=3, stride=2, before=1)", True),
+        ("by_rows(x, 8, window=4, stride=2, before=1)", True),
+        ("by_rows(x, 8, window=4, stride=2, before=2)", True),
+        ("by_rows(x, 8, window=2, stride=2, before=1)", False),
+        ("by_rows(x, 8, window=2, stride=2)", False),
+        ("by_rows(x, 8, window=3, stride=2)", False),
+        ("by_rows(x, 8, window=3, before=1)", False),
+        ("by_rows(x, 4, window=2, before=1)", True),
+        ("by_rows(x, 4)", False),
+        ("by_rows(x, 8, window=8)", True),  # as rows before the first are none
+        ("by_rows(x, 8, window=4)", False),
+        ("pass", True),
+    ],
+)
+def test_a_promise_of_rows_is_proven_wherever_it_is_from(promise: str, is_proven: bool) -> None:
+    made = row_form(_func(WINDOWS), {"x": 8, "y": 4})
+    assert isinstance(made, PrimFunc)
+    told = "    by_rows(x, 8, window=3, stride=2, before=1)\n"
+    assert told in print_func(made, "f")
+    text = print_func(made, "f").replace(told, "" if promise == "pass" else f"    {promise}\n")
+    found = unproven(parse_func(text)[1])
+    if is_proven:
+        assert found is None
+        return
+    assert found is not None and "a round touches rows of 'x' other than those that it says" in found.what
+    with pytest.raises(TextError, match="a round touches rows of 'x' other than those that it says"):
+        parse_def(ast.parse(text).body[0], Defined(Source(text)))  # type: ignore[arg-type]  # it is a function
+
+
+def test_a_row_other_than_its_own_is_no_row_of_an_output() -> None:
+    made = row_form(_func(CLAMPED), {"x": 6, "y": 6})
+    assert isinstance(made, PrimFunc)
+    text = print_func(made, "f").replace("y[row, c]", "y[5 - row, c]")
+    found = unproven(parse_func(text)[1])
+    assert found is not None and "a round touches rows of 'y' other than those that it says" in found.what
+
+
+def test_a_workspace_that_is_not_kept_is_made_anew() -> None:
+    made = row_form(_func(LARGEST), {"x": 6})
+    assert isinstance(made, PrimFunc)
+    text = print_func(made, "f").replace("    kept(m)\n", "")
+    found = unproven(parse_func(text)[1])
+    assert found is not None
+    assert found.what == "workspace 'm' is not proven to be written in each round before it is read there"
+    assert found.hint == "write it first, or say kept(m), so that its contents last"
+
+
+OTHERS = "for i in range(3):\n    y[r * 3 + i] = 1"
+WORKSPACE = """
+def f(x: In[int8, (12,)], y: Out[int8, (12,)], t: Workspace[int8, (4,)]):
+    rows(r, 4)
+    by_rows(x, 4)
+    by_rows(y, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_anew"),
+    [
+        ("for i in range(3):\n    t[i] = x[r * 3 + i]\nfor j in range(3):\n    y[r * 3 + j] = t[j]", True),
+        ("for i in range(3):\n    t[i] = x[r * 3 + i]\nfor j in range(3):\n    y[r * 3 + j] = t[j + 1]", False),
+        ("for i in range(3):\n    t[i] = x[r * 3 + i]\n    y[r * 3 + i] = t[i]", True),
+        ("for i in range(3):\n    t[0] = x[r * 3]\n    y[r * 3 + i] = t[i]", False),
+        ("for i in range(3):\n    y[r * 3 + i] = t[0]\n    t[0] = x[r * 3]", False),
+        ("if r > 0:\n    t[0] = 1\nelse:\n    t[0] = 2\nfor i in range(3):\n    y[r * 3 + i] = t[0]", True),
+        ("if r > 0:\n    t[0] = 1\nfor i in range(3):\n    y[r * 3 + i] = t[0]", False),
+        ("if x[r * 3] > 0:\n    t[0] = 1\n    y[r * 3] = t[0]\n" + OTHERS, True),
+        ("if x[r * 3] > 0:\n    t[0] = 1\nelse:\n    y[r * 3] = t[0]\n" + OTHERS, False),
+        ("t[r] = 1\nfor i in range(3):\n    y[r * 3 + i] = t[r]", False),
+        ("t[0] = 1\nv: int8 = t[0]\nfor i in range(3):\n    y[r * 3 + i] = v + t[0]", True),
+        ("v: int8 = t[0]\nfor i in range(3):\n    y[r * 3 + i] = v\nt[0] = 1", False),
+        ("k: int32 = 2\nt[k] = 1\nfor i in range(3):\n    y[r * 3 + i] = t[k]\n    t[k] += 1", True),
+        ("for j in range(int32(x[r * 3])):\n    t[1] = 2\n    y[r * 3] = t[1]\n" + OTHERS, False),
+        ("y[r * 3] = 1\nfor i in range(2001):\n    t[0] = 1\n    y[r * 3 + 1] = t[0]\n    y[r * 3 + 2] = 1", False),
+    ],
+)
+def test_what_is_read_of_a_workspace_was_written_in_the_same_round(lines: str, is_anew: bool) -> None:
+    func = _func(WORKSPACE + indent(lines, "    "))
+    assert func.rows is not None
+    assert is_made_anew(func.params[2].buffer, func.body, around(func.rows)) is is_anew
+    assert next(index_faults(func), None) is None
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
+    """A sum over windows, written in one of several ways, and the heights of its parameters."""
+    height, width, channels = draw(st.integers(2, 7)), draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    rows, stride, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    before, behind, columns = draw(st.integers(-1, rows)), draw(st.integers(0, rows)), draw(st.integers(2, 3))
+    made = (height + before + behind - (rows - 1) * dilation - 1) // stride + 1
+    assume(made >= 2)
+    row, column = f"r * {stride} + i * {dilation} - {before}", "c + j - 1"
+    inside = f"{row} >= 0 and {row} < {height} and {column} >= 0 and {column} < {width}"
+    element = f"int32(x[(({row}) * {width} + ({column})) * {channels} + k])"
+    place = f"(r * {width} + c) * {channels}"
+    way = draw(st.sampled_from(["guarded", "chosen", "packed"]))
+    step = {
+        "guarded": f"if {inside}:\n                    y[{place} + k] += {element}",
+        "chosen": f"y[{place} + k] += {element} if {inside} else 2",
+        "packed": f"t[j * {channels} + k] = {element} if {inside} else 2",
+    }[way]
+    packed = f"""
+            for j2 in range({columns}):
+                for k2 in range({channels}):
+                    y[{place} + k2] += t[j2 * {channels} + k2]"""
+    text = f"""
+def f(x: In[int8, ({height * width * channels},)], y: Out[int32, ({made * width * channels},)]):
+    t = alloc(int32, ({columns * channels},))
+    for r in range({made}):
+        for c in range({width}):
+            for k1 in range({channels}):
+                y[{place} + k1] = 0
+            for i in range({rows}):
+                for j in range({columns}):
+                    for k in range({channels}):
+                        {step.replace(chr(10), chr(10) + "        ")}
+{indent(packed, "    ") if way == "packed" else ""}
+"""
+    return text, {"x": height, "y": made}
+
+
+@given(windows())
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
+    text, heights = drawn
+    made = _checked(_func(text), heights)
+    assert made.rows is not None
+    row = made.rows.of("x")
+    if row is None:  # each round touches all
+        return
+    arrays = _arrays(made)
+    for other in ({"window": row.window - 1}, {"window": row.window - 1, "before": row.before - 1}):
+        if row.window > 1:
+            rows = tuple(replace(row, **other) if one is row else one for one in made.rows.params)
+            short = replace(made, rows=replace(made.rows, params=rows))
+            if unproven(short) is None:  # as the rows left out lie outside, or are touched in no round
+                assert by_least_rows(short, arrays)["y"].tolist() == interpret(made, arrays)["y"].tolist()

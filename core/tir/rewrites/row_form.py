@@ -163,7 +163,8 @@ class _Former:
                 seen = window(found, self.row, self.unit(param.buffer)) if found else None
                 if param.role == "output":
                     seen = (1, 1, 0)
-                if seen is not None and seen[0] < 2 * self.heights[name]:
+                # Else all rows are touched in each round.
+                if seen is not None and seen[0] < self.heights[name] + (extent - 1) * seen[1]:
                     rows.append(RowParam(name, self.heights[name], *seen))
         form = RowForm(self.row, extent, tuple(rows), tuple(kept))
         made = simplify(replace(self.func, params=params, body=body, may_alias=(), rows=form))
