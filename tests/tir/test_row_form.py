@@ -610,8 +610,8 @@ def f(x: In[int8, ({height * width * channels},)], y: Out[int32, ({made * width 
 
 
 @given(windows())
-@settings(max_examples=settings.default.max_examples // 4, deadline=None)
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings().max_examples // 2)
+def test_random_windows_by_rows(drawn: tuple[str, dict[str, int]]) -> None:
     text, heights = drawn
     made = _checked(_func(text), heights)
     assert made.rows is not None

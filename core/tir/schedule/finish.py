@@ -15,6 +15,7 @@ from ..proofs.lanes import lane_faults
 from ..rewrites.simplify import simplify
 from .loops import parted, require_independent
 from .nest import illegal, site_of, tidied
+from .rows import in_rows
 from .state import State
 
 __all__ = ["VectorUnit", "finished", "in_loops"]
@@ -56,6 +57,8 @@ def finished(state: State, unit: VectorUnit | None) -> PrimFunc:
         raise illegal(f"loop {nested.var.name!r} cannot be vectorized: it is within another one", "unroll one of them")
     for fault in lane_faults(func):
         raise illegal(fault.what, fault.hint)
+    if state.heights is not None:
+        func = in_rows(func, state.heights)
     if unit is not None:
         _check_registers(func.body, unit, [], None)
         _check_lanes(func.body, unit)
@@ -70,7 +73,8 @@ def in_loops(state: State) -> PrimFunc:
         ScheduleError: a loop cannot be of its kind.
     """
     state = _all_parted(state)
-    return replace(state.func, body=_of_kinds(state.func.body, state), may_alias=())
+    func = replace(state.func, body=_of_kinds(state.func.body, state), may_alias=())
+    return func if state.heights is None else in_rows(func, state.heights)
 
 
 def _all_parted(state: State) -> State:

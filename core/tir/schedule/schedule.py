@@ -11,7 +11,7 @@ from ..form.nodes import Alloc, Block, Buffer, For, Intrinsic, Memory, PrimFunc,
 from ..form.verify import verify
 from ..form.visit import buffers_read, buffers_written, statements, variables
 from ..proofs.bounds import Bounds
-from . import copies, instructions, loops, moves, pipelines, reductions, storage
+from . import copies, instructions, loops, moves, pipelines, reductions, rows, storage
 from .dependences import collect
 from .finish import VectorUnit, finished, in_loops
 from .loops import Tail
@@ -279,6 +279,17 @@ class Schedule:
     def parallel(self, loop: Loop) -> None:
         """The iterations, which must not depend on one another, may run in any order."""
         self._keep(loops.parallel(self._state, loop))
+
+    @_recorded
+    def rows(self, loop: Loop) -> None:
+        """The function will do one round of a loop: the one for the row that it is given, so that layers can run row by
+        row (`PrimFunc.rows`). The loop is an outermost one, over the first dimension of its results, or of what it adds
+        up, that has several elements; others beside it become part of the same rounds.
+
+        What is made anew in each round may be allocated around the loop, but nothing is kept from one to the next but
+        the sums of a reduction over rows.
+        """
+        self._keep(rows.rows(self._state, loop))
 
     # Blocks
 

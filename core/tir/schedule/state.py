@@ -25,6 +25,7 @@ class State:
         kinds: for the variable of a loop, the kind that it will have.
         known: nothing; with what was simplified before.
         is_tidy: whether expressions are simplified at each step, not only at last.
+        heights: how many rows parameters have, by name, where it will have a row form; None where not.
     """
 
     func: PrimFunc
@@ -32,6 +33,7 @@ class State:
     kinds: Mapping[Var, LoopKind] = field(default_factory=dict)
     known: Bounds = field(default_factory=lambda: Bounds({}))
     is_tidy: bool = True
+    heights: Mapping[str, int] | None = None
 
     def names(self) -> Names:
         """The names that are taken."""
