@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 from ..codegen.devices import CORE_BUSES, Device
 from ..partition import Placement
-from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation
+from ..program import Buffer, Call, Else, End, If, Loop, Plan, Program, Quantisation, Rows
 from ..program.control import blocks, condition_uses, extended
 from ..program.hazards import finish_positions
 from ..program.program import arguments
+from ..program.rows import lives
 from ..relay.extern import Extern
 from ..tir.form.extents import shown
 from .record import (
@@ -85,7 +86,7 @@ def buffer_records(program: Program, plan: Plan) -> tuple[BufferRecord, ...]:
     for position, name in condition_uses(program.steps):
         first, end = spans.get(name, (position, position))
         spans[name] = min(first, position), max(end, position)
-    spans = extended(spans, program.steps)
+    spans = lives(program, extended(spans, program.steps))
     for buffer in program.buffers:
         first, end = spans.get(buffer.name, (0, 0))
         if buffer.role in ("constant", "state"):
@@ -108,8 +109,8 @@ def _place(buffer: Buffer, plan: Plan) -> tuple[str | None, int | None]:
     return (None, None) if buffer.role in ("input", "output") else (buffer.pool, plan.offsets[buffer.name])
 
 
-_WAYS = {If: "branch", Else: "otherwise", Loop: "loop", End: "end"}
-"""What the steps are called by which branches and loops begin and end."""
+_WAYS = {If: "branch", Else: "otherwise", Loop: "loop", End: "end", Rows: "rows"}
+"""What the steps are called by which branches, loops and rows begin and end."""
 
 
 def call_records(
@@ -133,11 +134,13 @@ def call_records(
     for position, step in enumerate(program.steps):
         runtime = None if step.device is None else devices[step.device].runtime
         device = step.device if runtime is not None and runtime.driver is not None else None
-        if isinstance(step, (If, Else, Loop, End)):
+        if isinstance(step, (If, Else, Loop, Rows, End)):
             looked_at = (step.condition,) if isinstance(step, (If, Loop)) else ()
             begin, way = program.steps[begins[position]], _WAYS[type(step)]
-            assert isinstance(begin, (If, Loop))
-            yield CallRecord(way, begin.layers, host, None, (), looked_at, None, None, 0, 0, None, position, way)
+            if isinstance(step, End) and isinstance(begin, Rows):
+                way = "rows_end"
+            layers = begin.layers if isinstance(begin, (If, Loop)) else ()
+            yield CallRecord(way, layers, host, None, (), looked_at, None, None, 0, 0, None, position, way)
             continue
         if not isinstance(step, Call):
             layers = tuple(dict.fromkeys(finished[position]))

@@ -218,8 +218,9 @@ class CallRecord:
         Position, "The call at the end of which it has finished: itself, or the wait for what it started."
     ]
     way: Annotated[
-        Annotated[str, Constraint(pattern="^(branch|otherwise|loop|end)$")] | None,
-        "Where a branch or a loop begins, where what is for the other case does, where it ends; else null.",
+        Annotated[str, Constraint(pattern="^(branch|otherwise|loop|end|rows|rows_end)$")] | None,
+        "Where a branch or a loop begins, where what is for the other case does, where it ends; where the calls begin "
+        "that run row by row, and where they end; else null.",
     ] = None
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["WayTime", "has_ways", "is_nested", "times_of", "way_times"]
 
 
+_ROWS = ("rows", "rows_end")
+
+
 @dataclass(frozen=True)
 class WayTime:
     """What the branches, or the loops, of the same layers take in one run.
@@ -35,15 +38,17 @@ class WayTime:
 
 def has_ways(calls: Sequence[CallRecord]) -> bool:
     """Whether branches or loops are among the calls."""
-    return any(call.way is not None for call in calls)
+    return any(call.way is not None and call.way not in _ROWS for call in calls)
 
 
 def is_nested(calls: Sequence[CallRecord]) -> bool:
-    """Whether branches and loops begin and end as they should."""
+    """Whether branches, loops and rows begin and end as they should."""
     open_: list[str] = []
     for call in calls:
-        if call.way in ("branch", "loop"):
+        if call.way in ("branch", "loop", "rows"):
             open_.append(call.way)
+        elif call.way is not None and (call.way == "rows_end") != (open_[-1:] == ["rows"]):
+            return False
         elif call.way is not None:
             if not open_ or (call.way == "otherwise" and open_[-1] != "branch"):
                 return False
@@ -102,7 +107,7 @@ def way_times(calls: Sequence[CallRecord], measured: Sequence[CallTime]) -> tupl
             found[way, call.layers].append((entered, measured[begin].times, 0.0 if is_counted else took_ns))
         elif call.way == "otherwise":
             within[-1] = time.times
-        elif call.way is not None:
+        elif call.way is not None and call.way not in _ROWS:
             within.append(time.times)
     made = []
     for (way, layers), rows in found.items():

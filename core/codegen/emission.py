@@ -9,6 +9,7 @@ from functools import cached_property
 from ..contract.drivers import Routine
 from ..program import Buffer, Call, Plan, Program
 from ..program.relocate import base_buffers
+from ..program.rows import Move, chains, events
 from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
@@ -88,6 +89,11 @@ class Emission:
         """Whether a step takes or writes a state."""
         names = {state.name for state in self.program.states}
         return any(not names.isdisjoint(step.args) for _, step in self.program.calls)
+
+    @cached_property
+    def moves_rows(self) -> bool:
+        """Whether rows of line buffers are moved."""
+        return any(isinstance(event, Move) and event.rows for one in chains(self.program) for event in events(one))
 
     @cached_property
     def own_functions(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class _Source:
 
     def includes(self) -> Iterator[str]:
         model = self.model
-        if model.states:
+        if model.states or model.moves_rows:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}

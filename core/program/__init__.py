@@ -1,5 +1,6 @@
 """Programs: what runs in which order over one table of buffers, and where each buffer is in memory."""
 
+from .by_rows import by_rows, chain_fault, raised
 from .check import check_plan
 from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
@@ -22,12 +23,15 @@ __all__ = [
     "Rows",
     "Step",
     "Wait",
+    "by_rows",
+    "chain_fault",
     "check_plan",
     "live_ranges",
     "parse_program",
     "place_waits",
     "plan",
     "print_program",
+    "raised",
     "relocate",
     "verify",
 ]

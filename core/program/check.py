@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..errors import InternalError
+from .check_rows import check_rows
 from .constants import relocated_buffers
-from .control import has_control, live_after
+from .control import blocks, has_control, live_after
 from .order import Event, Touch, order_faults
 from .plan import Plan
-from .program import Buffer, Call, Program, Wait, arguments
+from .program import Buffer, Call, Program, Rows, Wait, arguments
+from .rows import positions_in_rows
 
 __all__ = ["check_plan"]
 
@@ -38,13 +40,33 @@ def check_plan(program: Program, plan: Plan) -> None:
     if has_control(program):
         _check_ways(program, plan, buffers)
         return
+    inner = positions_in_rows(program)
+    ends = {block.begin: block.end for block in blocks(program.steps) if block.is_rows}
     last = {name: position for position, step in program.calls for name in step.args if name in buffers}
     dying: list[list[str]] = [[] for _ in program.steps]
     for name, position in last.items():
-        dying[position].append(name)
+        dying[inner.get(position, position)].append(name)
     memory = {pool: _Memory() for pool in plan.pool_bytes}
     live: set[str] = set()
-    for position, step in program.calls:
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Rows):
+            used = {name for at, call in program.calls if inner.get(at) == position for name in call.args}
+            before = live | (states.keys() & used)
+            for name in dying[position]:
+                if name in live:
+                    memory[buffers[name].pool].remove(plan.offsets[name])
+            live.difference_update(dying[position])
+            new = [name for name in buffers if name in used and name not in live and last[name] > ends[position]]
+            for name in new:
+                clash = memory[buffers[name].pool].add(name, plan.offsets[name], buffers[name].nbytes)
+                if clash is not None:
+                    where = f"program {program.name!r}, step {position} (rows)"
+                    raise InternalError(f"{name!r} overlaps {clash!r}, which is live too", where=where)
+            live.update(new)
+            check_rows(program, plan, position, before, live)
+            continue
+        if not isinstance(step, Call) or position in inner:
+            continue
         where = f"program {program.name!r}, step {position} ({step.function})"
         new = [name for name in step.args if name in buffers and name not in live]
         # An output in place takes over from its input; all else must find its memory free while the inputs are live.
@@ -79,7 +101,17 @@ def check_plan(program: Program, plan: Plan) -> None:
 def _check_ways(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
     """The same for a program with branches and loops: no step writes over what some way from it still reads."""
     after = live_after(program)
-    for position, step in program.calls:
+    inner = positions_in_rows(program)
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Rows):
+            calls = [call for at, call in program.calls if inner.get(at) == position]
+            pairs = [(param.role, name) for call in calls for param, name in arguments(program, call)]
+            made = {name for role, name in pairs if role in ("output", "workspace")}
+            kept = {name for role, name in pairs if role == "input"} | after[position]
+            check_rows(program, plan, position, kept & buffers.keys() - made, after[position] & buffers.keys())
+            continue
+        if not isinstance(step, Call) or position in inner:
+            continue
         where = f"program {program.name!r}, step {position} ({step.function})"
         passed = [name for name in dict.fromkeys(step.args) if name in buffers]
         written = {name for param, name in arguments(program, step) if param.role in ("output", "workspace")}
@@ -150,10 +182,11 @@ def _check_order(program: Program, plan: Plan) -> None:
         space = f"the array {name}" if low is None else f"the pool {buffers[name].pool}"
         return Touch(name, space, low or 0, (low or 0) + buffers[name].nbytes, writes)
 
+    rows = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
     events = [
         Event("wait", step.device, step.queue, step.pending)
         if isinstance(step, Wait)
-        else Event("branch", is_barrier=True)
+        else Event("branch", is_barrier=position not in rows)
         if not isinstance(step, Call)
         else Event(
             step.function,
@@ -164,7 +197,7 @@ def _check_order(program: Program, plan: Plan) -> None:
                 touch(n, p.role in ("output", "workspace")) for p, n in arguments(program, step) if p.role != "constant"
             ),
         )
-        for step in program.steps
+        for position, step in enumerate(program.steps)
     ]
     depths = {(queue.device, queue.name): queue.depth for queue in program.queues}
     for position, what in order_faults(events, depths):

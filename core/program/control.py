@@ -107,7 +107,7 @@ def shape_faults(steps: Sequence[Step]) -> Iterator[tuple[int, str]]:
                 yield position, "an end of nothing"
                 return
             open_.pop()
-        elif open_ and (isinstance(step, Wait) or step.queue is not None):
+        elif open_ and open_[-1][1] != "rows" and (isinstance(step, Wait) or step.queue is not None):
             yield position, "within a branch or a loop nothing is started on a queue, nor waited for"
     for position, what in open_:
         yield position, f"the {what} {'have' if what == 'rows' else 'has'} no end"
@@ -141,7 +141,12 @@ def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tup
     def unwritten(name: str) -> bool:
         return buffers[name].role in ("intermediate", "output") and name not in sure
 
+    rows = [block for block in blocks(program.steps) if block.is_rows]
+    ends = {block.end for block in rows}
+    inner = {at for block in rows for at in range(block.begin, block.end)}
     for position, step in enumerate(program.steps):
+        if position in ends:
+            continue
         if isinstance(step, (If, Loop)):
             if unwritten(step.condition):
                 yield position, f"{buffers[step.condition].role} {step.condition!r} is read before it is written"
@@ -158,24 +163,30 @@ def flow_faults(program: Program, buffers: Mapping[str, Buffer]) -> Iterator[tup
             maybe = maybe | perhaps | then_maybe
         elif isinstance(step, Call):
             written: dict[str, None] = {}
+            # Which row is written over which of those that the same call reads, `row_faults` tells.
+            over = {name for param, name in arguments(program, step) if param.role == "input" and position in inner}
             for param, name in arguments(program, step):
                 if param.role == "input" and unwritten(name):
                     yield position, f"{buffers[name].role} {name!r} is read before it is written"
                 if param.role == "output":
                     written[name] = None
             for name in written:
-                if name in maybe and not any(name in names for names in given):
+                if name in maybe and name not in over and not any(name in names for names in given):
                     yield position, f"{buffers[name].role} {name!r} was written already"
             sure.update(written)
             maybe.update(written)
 
 
 def live_after(program: Program) -> list[set[str]]:
-    """For each step the buffers whose value some way from behind it reads."""
+    """For each step the buffers whose value some way from behind it reads; of one within rows from behind these."""
     steps = program.steps
     next_of: list[tuple[int, ...]] = [(position + 1,) for position in range(len(steps))]
+    rows = [block for block in blocks(steps) if block.is_rows]
     for block in blocks(steps):
-        if block.is_loop:
+        if block.is_rows:
+            for position in range(block.begin, block.end):
+                next_of[position] = (block.end,)
+        elif block.is_loop:
             next_of[block.begin] = (block.begin + 1, block.end + 1)
             next_of[block.end] = (block.begin,)
         else:
@@ -189,6 +200,10 @@ def live_after(program: Program) -> list[set[str]]:
         looked_at = {step.condition} if isinstance(step, (If, Loop)) else set()
         reads.append(looked_at | {name for param, name in pairs if param.role not in ("output", "workspace")})
         writes.append({name for param, name in pairs if param.role in ("output", "workspace")})
+    for block in rows:  # it reads and writes as one step does
+        inside = range(block.begin + 1, block.end)
+        writes[block.begin] = set().union(*(writes[position] for position in inside))
+        reads[block.begin] = set().union(*(reads[position] for position in inside)) - writes[block.begin]
     before: list[set[str]] = [set() for _ in range(len(steps) + 1)]
     before[-1] = {buffer.name for buffer in program.buffers if buffer.role in ("output", "state")}
     after: list[set[str]] = [set() for _ in steps]

@@ -1,8 +1,9 @@
 """Memory planning: an offset in its pool for every intermediate, workspace and state.
 
 A buffer is live from the step that writes it until the last step that uses it has finished, a workspace in its one
-step; a launch has finished when it was waited for. Buffers
-whose lives overlap do not overlap in memory, except where a kernel allows an output to replace an input that dies.
+step; a launch has finished when it was waited for. What a block of rows uses is live from its beginning to its end, but
+for what `rows.lives` says. Buffers whose lives overlap do not overlap in memory, except where a kernel allows an output
+to replace an input that dies.
 The pools are the arena of the host, and each memory of each device. States are live all the time, in a pool of their
 own.
 """
@@ -19,6 +20,7 @@ from .control import condition_uses, extended
 from .hazards import finish_positions
 from .packing import Block, Budget, Packer, lower_bound, round_up
 from .program import STATE_POOL, Buffer, Call, Program, arguments
+from .rows import lives
 
 __all__ = ["Plan", "guard_bytes", "live_ranges", "plan"]
 
@@ -142,8 +144,8 @@ def _check_memories(program: Program, made: Plan) -> None:
 
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
     """First and last step of each arena buffer, both included: of those in which it is needed, whatever the turns of
-    loops."""
-    return extended(_used(program), program.steps)
+    loops and of rows."""
+    return lives(program, extended(_used(program), program.steps))
 
 
 def _used(program: Program) -> dict[str, tuple[int, int]]:

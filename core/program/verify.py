@@ -6,6 +6,9 @@
   Functions that drive a device name it, and are called for that one alone.
 - Each value is written once, before it is read, and used; a workspace serves one call; every function is called.
 - What is started on a queue is waited for before something touches what it uses (`order`).
+- Rows end, and hold calls of functions of rows alone, of one host, which drive no device. What lies by rows there may
+  be in a buffer of fewer rows, if only calls of these rows use it and it holds all rows that are needed at once
+  (`rows`).
 - Branches and loops end, look at one bool each, and start nothing on a queue, nor begin while something is unfinished
   there. On every way to a read there is a write; only what was there before one of them is written again within it
   (`control`).
@@ -20,13 +23,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import InternalError
-from ..relay.extern import Extern
+from ..relay.extern import Extern, Kernel
 from ..relay.module import is_digest
 from ..tir.form.dtype import DTYPES, bounds, is_integer, itemsize
 from ..tir.form.extents import Symbol, bound, bounds_of, shown, symbols_of
-from ..tir.form.nodes import Memory
+from ..tir.form.nodes import Memory, Param, PrimFunc
 from ..tir.form.scalar import round_float32
-from .control import condition_uses, flow_faults, has_control, shape_faults
+from .control import blocks, condition_uses, flow_faults, has_control, shape_faults
 from .order import Event, Touch, order_faults
 from .program import (
     ROLES,
@@ -42,6 +45,7 @@ from .program import (
     drives_device,
     parameters,
 )
+from .rows import is_over, positions_in_rows, row_faults
 
 __all__ = ["Fault", "faults", "verify"]
 
@@ -104,9 +108,14 @@ def faults(program: Program) -> Iterator[Fault]:
     for fault in _own_faults(program):
         own = True
         yield fault
-    if not own:  # what follows may rely on names, sizes and dtypes
-        yield from _flow_faults(program)
-        yield from _queue_faults(program)
+    if own:
+        return
+    wrong = False  # what follows may rely on names, sizes and dtypes
+    for fault in (*_flow_faults(program), *_queue_faults(program)):
+        wrong = True
+        yield fault
+    if not wrong:
+        yield from (Fault(what, step=position) for position, what in row_faults(program))
 
 
 def _is_name(text: str) -> bool:
@@ -140,15 +149,17 @@ def _own_faults(program: Program) -> Iterator[Fault]:
             yield Fault(f"two queues of {queue.device!r} are called {queue.name!r}")
         if not 1 <= queue.depth <= _MAX_EXTENT:
             yield Fault(f"queue {queue.name!r} of {queue.device!r} takes {queue.depth} launches")
+    shapes = list(shape_faults(program.steps))
+    inner = {} if shapes else positions_in_rows(program)
     for position, step in enumerate(program.steps):
         if step.queue is not None and (step.device, step.queue) not in queues:
             yield Fault(f"there is no queue {step.queue!r} of {step.device!r}", step=position)
         elif isinstance(step, Wait) and not 0 <= step.pending < queues[step.device, step.queue].depth:
             yield Fault(f"a wait for all but {step.pending} launches of queue {step.queue!r}", step=position)
         if isinstance(step, Call):
-            for what in _call_faults(program, step, taken):
+            for what in _call_faults(program, step, taken, position in inner):
                 yield Fault(what, step=position)
-    yield from (Fault(what, step=position) for position, what in shape_faults(program.steps))
+    yield from (Fault(what, step=position) for position, what in shapes)
     for position, name in condition_uses(program.steps):
         condition = taken.get(name)
         if condition is None:
@@ -236,7 +247,7 @@ def _quantisation_faults(buffer: Buffer, quantisation: Quantisation) -> Iterator
         yield f"{buffer.role} {buffer.name!r} of {buffer.dtype} cannot hold its zero point {quantisation.zero_point}"
 
 
-def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) -> Iterator[str]:
+def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer], in_rows: bool) -> Iterator[str]:
     function = program.functions.get(step.function)
     if function is None:
         yield f"there is no function {step.function!r}"
@@ -269,7 +280,7 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
         if given.dtype != asked.dtype:
             yield f"{passed} is {given.dtype}, not {asked.dtype}"
         elif given.nbytes != asked.nbytes:
-            yield f"{passed} has {given.nbytes} bytes, not {asked.nbytes}"
+            yield from _size_faults(function, param, given, passed) if in_rows else (_size_fault(passed, given, param),)
         memory = memories.get(asked.scope)
         alignment = asked.alignment if memory is None else max(asked.alignment, memory.alignment)
         if given.alignment < alignment:
@@ -284,9 +295,27 @@ def _call_faults(program: Program, step: Call, buffers: Mapping[str, Buffer]) ->
             yield f"buffer {passed_blob!r}, passed as blob {blob.name!r}, holds other bytes"
 
 
-def _updates(program: Program, step: Call, buffer: Buffer) -> bool:
-    """Whether the step takes a value and writes its new one in place, as its function allows: of a state, or of what a
-    loop carries (of all else `flow_faults` tells)."""
+def _size_fault(passed: str, given: Buffer, param: Param) -> str:
+    return f"{passed} has {given.nbytes} bytes, not {param.buffer.nbytes}"
+
+
+def _size_faults(function: Kernel, param: Param, given: Buffer, passed: str) -> Iterator[str]:
+    """What is wrong with the size of what is passed within rows, which is not that of the parameter."""
+    if not isinstance(function, PrimFunc) or function.rows is None:
+        yield f"{_size_fault(passed, given, param)}, and the function, within rows, is none of rows"
+        return
+    form = function.rows.of(param.buffer.name)
+    if form is None or given.role != "intermediate" or given.nbytes > param.buffer.nbytes:
+        yield _size_fault(passed, given, param)
+    elif given.nbytes % (row_bytes := param.buffer.nbytes // form.height):
+        yield f"{passed} has {given.nbytes} bytes, which are no whole rows of {row_bytes}"
+
+
+def _updates(program: Program, step: Call, buffer: Buffer, in_rows: bool) -> bool:
+    """Whether the step takes a value and writes its new one in place, as its function allows: of a state, of what a
+    loop carries (of all else `flow_faults` tells), or row by row."""
+    if in_rows and is_over(program, step, buffer.name):
+        return buffer.role in ("intermediate", "output")
     passed = [param for param, name in arguments(program, step) if name == buffer.name]
     out = [param.buffer.name for param in passed if param.role == "output"]
     given = [param.buffer.name for param in passed if param.role == "input"]
@@ -305,6 +334,7 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
     buffers = {buffer.name: buffer for buffer in program.buffers}
     writer: dict[str, int] = {}
     used: dict[str, int] = {}
+    inner = positions_in_rows(program)
     branches = has_control(program)
     if branches:
         yield from (Fault(what, step=position) for position, what in flow_faults(program, buffers))
@@ -316,14 +346,18 @@ def _flow_faults(program: Program) -> Iterator[Fault]:
             unwritten = buffer.role in ("intermediate", "output") and name not in writer and not branches
             if param.role == "input" and unwritten:
                 yield Fault(f"{buffer.role} {name!r} is read before it is written", step=position)
-            twice = param.role != "input" and step.args.count(name) > 1 and not _updates(program, step, buffer)
+            twice = (
+                param.role != "input"
+                and step.args.count(name) > 1
+                and not _updates(program, step, buffer, position in inner)
+            )
             if twice and (name in written or buffer.role == "workspace"):
                 yield Fault(f"{buffer.role} {name!r} is written and passed twice in one call", step=position)
             if buffer.role == "workspace" and used.get(name, position) != position:
                 yield Fault(f"workspace {name!r} is used by step {used[name]} too", step=position)
             used.setdefault(name, position)
         for name in sorted(written, key=positions.__getitem__):
-            if name in writer and not branches:
+            if name in writer and not branches and not (position in inner and is_over(program, step, name)):
                 yield Fault(f"{buffers[name].role} {name!r} was written by step {writer[name]} already", step=position)
             writer.setdefault(name, position)
     known: dict[tuple[str | None, str], Memory] = {}
@@ -355,12 +389,13 @@ def _queue_faults(program: Program) -> Iterator[Fault]:
                 yield Fault(f"{name!r}, whose relocations differ from call to call, is passed twice", step=position)
     sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
     events = []
-    for one in program.steps:
+    rows_ends = {at for block in blocks(program.steps) if block.is_rows for at in (block.begin, block.end)}
+    for position, one in enumerate(program.steps):
         if isinstance(one, Wait):
             events.append(Event("wait", one.device, one.queue, one.pending))
             continue
         if not isinstance(one, Call):
-            events.append(Event("branch", is_barrier=True))
+            events.append(Event("branch", is_barrier=position not in rows_ends))
             continue
         touches = [
             Touch(name, name, 0, sizes[name], param.role in ("output", "workspace"))

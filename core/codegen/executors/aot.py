@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Wait
 from ...program.control import blocks
 from ...program.program import arguments as passed
+from ...program.rows import chain, positions_in_rows
 from ...tir.form import ctext
+from ...tir.form.nodes import PrimFunc
 from ..coherence import arrived
 from ..devices import Slot
 from ..emission import Emission
@@ -15,6 +17,7 @@ from ..externs import bases_table
 from ..kernel import C_TYPES
 from ..names import c_comment
 from ..profile import HOOKS
+from ..rows import all_rows, called, printed_rows
 from ..units import Unit
 
 __all__ = ["Aot"]
@@ -57,7 +60,15 @@ class Aot:
             yield "(void)inputs;"
         yield "UMA_RUN_BEGINS();"
         deep = 0
+        inner = positions_in_rows(model.program)
+        ends = {block.end for block in self._blocks if block.is_rows}
         for position, step in enumerate(model.program.steps):
+            if position in inner or position in ends:
+                continue
+            if isinstance(step, Rows):
+                lines = self._rows(position)
+                yield from (f"{'    ' * deep}{line}" if line else "" for line in lines)
+                continue
             deep -= isinstance(step, (Else, End))
             if isinstance(step, Wait):
                 lines = self._wait(position, step)
@@ -67,7 +78,7 @@ class Aot:
             deep += isinstance(step, (If, Else, Loop))
         yield "return UMA_OK;"
 
-    def _way(self, position: int, step: If | Else | Loop | Rows | End) -> Iterator[str]:
+    def _way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
         """The lines by which a branch or a loop begins or ends."""
         if self.model.stepwise:
             yield from self._stepwise_way(position, step)
@@ -80,7 +91,7 @@ class Aot:
         else:
             yield "} else {" if isinstance(step, Else) else "}"
 
-    def _stepwise_way(self, position: int, step: If | Else | Loop | Rows | End) -> Iterator[str]:
+    def _stepwise_way(self, position: int, step: If | Else | Loop | End) -> Iterator[str]:
         """The same where single steps can be run: steps within a branch or a loop that is not wanted itself are gone
         through once, both sides of a branch."""
         begin = next(b.begin for b in self._blocks if position in (b.begin, b.middle, b.end))
@@ -103,6 +114,27 @@ class Aot:
             yield "}"
             yield "}"
 
+    def _rows(self, position: int) -> Iterator[str]:
+        """The lines of a block of rows."""
+        model = self.model
+        one = chain(model.program, position)
+
+        def call(at: int, row: Sequence[str]) -> Iterator[str]:
+            step = model.program.steps[at]
+            assert isinstance(step, Call)
+            arguments = [*(self._argument(model.buffers[arg]) for arg in step.args), *row]
+            yield from self._begins(at)
+            yield from called(model.kernel(step), arguments)
+            yield from self._ends(at, None, False)
+
+        def comment(at: int) -> str:
+            step = model.program.steps[at]
+            assert isinstance(step, Call)
+            return c_comment(f"step {at}{': ' if step.layers else ''}{', '.join(step.layers)}")
+
+        yield ""
+        yield from printed_rows(one, lambda name: self._bytes(model.buffers[name]), call, comment)
+
     def _call(self, position: int, step: Call) -> Iterator[str]:
         model = self.model
         arguments = [self._argument(model.buffers[arg]) for arg in step.args]
@@ -117,11 +149,11 @@ class Aot:
         if unit is not None and unit.is_remote:
             lines = list(self._remote_call(unit, step, arguments))
         else:
-            lines = [
-                f"{'' if slot is None else 'code = '}{model.kernel(step)}(",
-                *(f"    {argument}," for argument in arguments[:-1]),
-                f"    {arguments[-1]});",
-            ]
+            function, kernel = model.program.functions[step.function], model.kernel(step)
+            if isinstance(function, PrimFunc) and function.rows is not None:
+                lines = all_rows(function, kernel, arguments)
+            else:
+                lines = called(kernel, arguments, "" if slot is None else "code = ")
         if regions:
             lines = ["{", *(f"    {line}" for line in [*bases_table(regions), *lines]), "}"]
         place = "".join(
@@ -191,3 +223,7 @@ class Aot:
         if buffer.in_arena:
             return f"({c_type} *)(void *)(arena + {model.plan.offsets[buffer.name]})"
         return model.members[buffer.name]
+
+    def _bytes(self, buffer: Buffer) -> str:
+        """A pointer to the first byte of a line buffer."""
+        return f"arena + {self.model.plan.offsets[buffer.name]}"
