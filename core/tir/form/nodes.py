@@ -612,6 +612,9 @@ class PrimFunc(Node):
             extents of this run have is not written, and nobody reads it.
         rows: where the body is one round of the function, which runs it for each row; indices are those of whole
             parameters all the same. None where the body is all of it.
+        overlaps: triples (output, input, bytes) of parameter names: the output may lie over the input where the address
+            of the input less that of the output is as many bytes, or more, whatever their sizes and dtypes. It may be
+            negative.
     """
 
     params: tuple[Param, ...]
@@ -621,6 +624,7 @@ class PrimFunc(Node):
     queues: tuple[Queue, ...] = ()
     partial: tuple[str, ...] = ()
     rows: RowForm | None = None
+    overlaps: tuple[tuple[str, str, int], ...] = ()
 
     def __post_init__(self) -> None:
         order = [_ROLES.index(param.role) for param in self.params]
@@ -630,6 +634,11 @@ class PrimFunc(Node):
         for out, given in self.may_alias:
             fits = roles.get(out) == "output" and roles.get(given) == "input"
             require(fits, f"may_alias names ({out!r}, {given!r}), not an output and an input")
+        for out, given, distance in self.overlaps:
+            fits = roles.get(out) == "output" and roles.get(given) == "input"
+            require(fits, f"overlaps names ({out!r}, {given!r}), not an output and an input")
+            require(type(distance) is int, f"overlaps of ({out!r}, {given!r}) by {distance!r}, not a number of bytes")
+        require(len({pair[:2] for pair in self.overlaps}) == len(self.overlaps), "overlaps names a pair twice")
         for name in self.partial:
             require(roles.get(name) == "output", f"partial names {name!r}, which is no output")
         scopes = {memory.name for memory in self.memories}

@@ -112,7 +112,7 @@ CALLS: dict[str, type[Stmt]] = {"block": Block, "copy": Copy, "wait": Wait}
 expressions, tuples of indices, names of queues, strings and whole numbers. Arguments at the end that have their default
 are left out. What has a body is written as ``with word(..):``."""
 
-_NOTES = ("by_rows", "kept", "may_alias", "memories", "partial", "queues", "rows")
+_NOTES = ("by_rows", "kept", "may_alias", "memories", "overlaps", "partial", "queues", "rows")
 _STATEMENTS = (*CALLS, *_NOTES, "update_min", "update_max")
 """The words that are called as statements, which is how intrinsics are."""
 
@@ -175,6 +175,7 @@ def print_func(func: PrimFunc, name: str, definitions: Definitions | None = None
         if used:
             lines.append(f"{word}({', '.join(definitions.names[item] for item in used)})")
     lines += [f"may_alias({out}, {given})" for out, given in func.may_alias]
+    lines += [f"overlaps({out}, {given}, {distance})" for out, given, distance in func.overlaps]
     lines += [f"partial({out})" for out in func.partial]
     lines += [] if func.rows is None else _rows(func.rows)
     body = list(_lines(func.body, definitions.names))

@@ -9,7 +9,8 @@ Grammar::
     operand    = NAME ": Operand[" buffer "]" | NAME ": int32"
     function   = "@prim_func" NEWLINE "def" NAME "(" { NAME ":" role "[" buffer "]" [","] } "):" NEWLINE INDENT
                  ["memories(" names ")" NEWLINE] ["queues(" names ")" NEWLINE]
-                 { "may_alias(" NAME "," NAME ")" NEWLINE } { "partial(" NAME ")" NEWLINE } [rows] { statement } DEDENT
+                 { "may_alias(" NAME "," NAME ")" NEWLINE } { "overlaps(" NAME "," NAME "," ["-"] INT ")" NEWLINE }
+                 { "partial(" NAME ")" NEWLINE } [rows] { statement } DEDENT
     rows       = "rows(" NAME "," INT ")" NEWLINE { by_rows NEWLINE } { "kept(" NAME ")" NEWLINE }
     by_rows    = "by_rows(" NAME "," INT ["," "window=" INT] ["," "stride=" INT] ["," "before=" INT] ")"
     role       = "In" | "Out" | "Const" | "Workspace"
@@ -57,6 +58,7 @@ Operators bind as in Python. What is called in an expression is a dtype (a cast,
         memories(spad)                                  # those that the function uses
         queues(dma)
         may_alias(y, x)                                 # y and x may be the same memory
+        overlaps(y, x, -8)                              # or y over x, which begins 8 bytes before it, or later
         with block("rows"):                             # a label
             for i in range(8):
                 t = alloc(int32, (16,), scope("spad"))  # exists to the end of the body
@@ -345,13 +347,18 @@ class FuncParser(ExprParser):
         aliases = []
         while body and called(body[0]) == "may_alias":
             aliases.append(self.may_alias(body.pop(0)))
+        overlaps = []
+        while body and called(body[0]) == "overlaps":
+            overlaps.append(self.overlaps(body.pop(0)))
         partial = []
         while body and called(body[0]) == "partial":
             partial.append(self.partial(body.pop(0)))
         rows = self.rows(body) if body and called(body[0]) == "rows" else None
         stmts = self.block(body) if body else seq()
         with self.at(node):
-            func = PrimFunc(params, stmts, tuple(aliases), memories, queues, tuple(partial), rows=rows)
+            func = PrimFunc(
+                params, stmts, tuple(aliases), memories, queues, tuple(partial), rows=rows, overlaps=tuple(overlaps)
+            )
         for what, place in faults(func):
             raise self.error(self.places.get(place, node), what)
         return node.name, func
@@ -404,6 +411,14 @@ class FuncParser(ExprParser):
             if name not in self.scope:
                 raise self.error(arg, "may_alias takes the names of an output and an input")
         return names[0], names[1]
+
+    def overlaps(self, node: ast.stmt) -> tuple[str, str, int]:
+        *args, distance = self.call_arguments(node, 3)
+        names = [name_of(arg) for arg in args]
+        for name, arg in zip(names, args, strict=True):
+            if name not in self.scope:
+                raise self.error(arg, "overlaps takes the names of an output and an input, and a number of bytes")
+        return names[0], names[1], self.integer(distance)
 
     def partial(self, node: ast.stmt) -> str:
         (arg,) = self.call_arguments(node, 1)

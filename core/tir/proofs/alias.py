@@ -13,7 +13,7 @@ from ..form.visit import bodies, operands, walk
 from .affine import Affine, affine, flat_index
 from .bounds import Bounds, Interval
 
-__all__ = ["may_alias", "reach"]
+__all__ = ["flat", "in_lanes", "may_alias", "reach", "read_in_flight"]
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,33 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     found: list[_Access] = []
     _collect(body, (), ranges, found)
     known = Bounds(ranges)
-    # Vector loops gain more by being told that nothing they store is what they load than by using less memory.
-    in_lanes = any(isinstance(part, For) and part.kind == "vectorized" for part in walk(body))
+    lanes, started = in_lanes(body), read_in_flight(body)
+    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known, lanes))
+
+
+def in_lanes(body: Stmt) -> bool:
+    """Whether there are vector loops: these gain more by being told that nothing they store is what they load than by
+    using less memory."""
+    return any(isinstance(part, For) and part.kind == "vectorized" for part in walk(body))
+
+
+def read_in_flight(body: Stmt) -> set[Buffer]:
+    """What is read by what is only started, so that it may be read any time later."""
     in_flight = [part for part in walk(body) if isinstance(part, (Copy, Exec)) and part.queue is not None]
-    started = {use.buffer for part in in_flight for use in accesses(part) if use.reads}
-    return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known, in_lanes))
+    return {use.buffer for part in in_flight for use in accesses(part) if use.reads}
 
 
 def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], found: list[_Access]) -> None:
     """Appends the accesses of ``stmt``, in the order of its text."""
     loads = [use for expr in operands(stmt) for part in walk(expr) for use in accesses(part)]
-    found += [_Access(use.buffer, _flat(use), loops, False) for use in loads]
+    found += [_Access(use.buffer, flat(use), loops, False) for use in loads]
     # What a statement itself reads counts as read after what it writes: it does both in its own order.
     for writes in (True, False):
         for use in accesses(stmt):
             if use.writes if writes else use.reads:
                 limits = Bounds(ranges)
                 far, steps = reach(use, limits), _steps(use, limits)
-                found.append(_Access(use.buffer, _flat(use), loops, writes, far, steps))
+                found.append(_Access(use.buffer, flat(use), loops, writes, far, steps))
     if isinstance(stmt, For):
         ranges[stmt.var] = (0, Bounds(ranges).of(stmt.extent)[1] - 1)
         loops = (*loops, stmt.var)
@@ -69,7 +78,7 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
         _collect(inner, loops, ranges, found)
 
 
-def _flat(use: Access) -> Affine:
+def flat(use: Access) -> Affine:
     """The first element of a use. What loops over several dimensions at once, ``i // 5`` and ``i % 5``, is ``i`` again
     where these lie side by side."""
     index = flat_index(use.buffer, use.start)
@@ -97,14 +106,14 @@ def _steps(use: Access, known: Bounds) -> tuple[int, ...]:
     return tuple(stride for stride, extent in pairs if known.of(extent)[1] > 1)
 
 
-def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds, in_lanes: bool) -> bool:
+def _safe(out: Buffer, x: Buffer, accesses: Sequence[_Access], known: Bounds, lanes: bool) -> bool:
     written: list[_Access] = []
     read: list[_Access] = []
     for access in accesses:
         if access.buffer == out and access.writes:
             written.append(access)
         elif access.buffer == x:
-            if written and (in_lanes or not all(_elsewhere(access, store, known) for store in written)):
+            if written and (lanes or not all(_elsewhere(access, store, known) for store in written)):
                 return False
             read.append(access)
     return all(_apart(load, store, known) for load in read for store in written)
