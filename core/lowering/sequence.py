@@ -21,6 +21,8 @@ from ..relay.visit import post_order
 from ..tir import te
 from ..tir.form.dtype import itemsize
 from ..tir.form.nodes import Buffer as TirBuffer
+from ..tir.form.nodes import PrimFunc
+from ..tir.proofs.overlap import with_overlaps
 from .coalesce import coalesced, renamed_step
 from .fuse import is_view
 from .graph import unique_name
@@ -131,6 +133,7 @@ class _Sequencer:
             self._coalesce()
         if self.sites:
             self._drop_unused()
+        self.functions = {name: _told(function) for name, function in self.functions.items()}
         return self._with_waits(self._program())
 
     def _walk(
@@ -410,6 +413,11 @@ class _Sequencer:
             extents=info.shape if info else None,
         )
         return name
+
+
+def _told(function: Kernel) -> Kernel:
+    """A function, which nothing rewrites any more, with its overlaps."""
+    return with_overlaps(function) if isinstance(function, PrimFunc) else function
 
 
 def _renamed(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ from .nodes import (
     View,
     Wait,
 )
+from .overlaid import Overlaid
 from .printer import headline, in_flight
 from .scalar import Fault, binary
 from .verify import verify
@@ -71,13 +72,17 @@ class InterpreterError(InternalError):
     """A function does what no function may do, or is called with the wrong arrays."""
 
 
-def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def interpret(
+    func: PrimFunc, arrays: Mapping[str, np.ndarray], overlaps: Iterable[tuple[str, str, int]] = ()
+) -> dict[str, np.ndarray]:
     """Run a function.
 
     Args:
         func: the function.
         arrays: by parameter name, one array for each input and constant, of the buffer's shape and dtype. They are
             copied; outputs never share memory with inputs here, whatever `PrimFunc.may_alias` allows.
+        overlaps: for outputs that lie over inputs all the same, their names and how many bytes behind the output the
+            input begins. What is written over must have been read.
 
     Returns:
         By parameter name, the outputs; what is not written of a partial one is 0.
@@ -105,6 +110,13 @@ def interpret(func: PrimFunc, arrays: Mapping[str, np.ndarray]) -> dict[str, np.
                 raise InterpreterError(f"{buffer.name!r} must be {wanted}, not {found}", where="interpreter")
             elements = array.ravel().tolist()
         machine.memory[buffer] = elements
+    buffers = {param.buffer.name: param.buffer for param in func.params}
+    for out, given_name, distance in overlaps:
+        over, x = machine.memory[buffers[out]], buffers[given_name]
+        if not isinstance(over, Overlaid):
+            over = machine.memory[buffers[out]] = Overlaid(buffers[out])
+        over.lay_over(x, machine.memory[x], distance)
+        machine.overlaid.add(x)
     machine.run(func.whole().body)
     outputs = {}
     for buffer in func.buffers("output"):
@@ -297,6 +309,7 @@ class _Machine:
         self.compiled: dict[Expr, Evaluate] = {}
         self.windows: dict[Buffer, _Window] = {}
         self.intrinsics: dict[Intrinsic, tuple[_Machine, Run]] = {}
+        self.overlaid: set[Buffer] = set()
 
     # Statements
 
@@ -534,6 +547,8 @@ class _Machine:
 
     def missing(self, buffer: Buffer, position: int, used: str) -> Fault:
         """The use of an element that holds no value."""
+        if buffer in self.overlaid:
+            return Fault(f"an element of {buffer.name!r} is {used} after another one was written over it")
         flight = self.flights.writing(self.memory[buffer], position)
         if flight is None:
             return Fault(f"an element of {buffer.name!r} is {used} before it is written")

@@ -13,7 +13,7 @@ from ..form.visit import bodies, operands, walk
 from .affine import Affine, affine, flat_index
 from .bounds import Bounds, Interval
 
-__all__ = ["flat", "in_lanes", "may_alias", "reach", "read_in_flight"]
+__all__ = ["flat", "in_lanes", "joined", "may_alias", "reach", "read_in_flight"]
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,13 @@ def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], fo
 
 
 def flat(use: Access) -> Affine:
-    """The first element of a use. What loops over several dimensions at once, ``i // 5`` and ``i % 5``, is ``i`` again
-    where these lie side by side."""
-    index = flat_index(use.buffer, use.start)
+    """The first element of a use."""
+    return joined(flat_index(use.buffer, use.start))
+
+
+def joined(index: Affine) -> Affine:
+    """An index in which what loops over several dimensions at once, ``i // 5`` and ``i % 5``, is ``i`` again where
+    these lie side by side."""
     for term, factor in index.terms.items():
         if isinstance(term, Bin) and term.op == "floordiv" and isinstance(term.b, Imm):
             rest, size = Bin("floormod", term.a, term.b), int(term.b.value)

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from ...interning import remembered
 from ..form.dtype import is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
-from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, Param, PrimFunc, Stmt, Var
-from ..form.visit import operands, walk
+from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, PrimFunc, Stmt, Var
 from ..form.visit import buffers as buffers_of
+from ..form.visit import operands, walk
 from .affine import Affine, affine, flat_index
-from .alias import flat, in_lanes, reach, read_in_flight
+from .alias import flat, in_lanes, joined, reach, read_in_flight
 from .bounds import Bounds
-from .overlap_run import distance_by_running
+from .overlap_run import all_rows, distance_by_running
 
 __all__ = ["distance_by_bounds", "may_overlap", "overlaps", "with_overlaps"]
 
@@ -39,33 +39,33 @@ Forms = Mapping[Terms, int]
 @remembered
 def with_overlaps(func: PrimFunc) -> PrimFunc:
     """``func``, which is rewritten no more, with the overlaps that can be shown, and no others."""
-    return replace(func, overlaps=overlaps(func.params, func.body))
+    return replace(func, overlaps=overlaps(func))
 
 
-def overlaps(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str, int], ...]:
+def overlaps(func: PrimFunc) -> tuple[tuple[str, str, int], ...]:
     """The triples (output, input, bytes) of what may overlap where the input begins so many bytes behind the output, or
     more, as far as can be shown and as that is less than the whole output."""
     found = []
-    for out, x in may_overlap(params, body):
-        distance = distance_by_bounds(out, x, body)
+    for out, x in may_overlap(func):
+        distance = distance_by_bounds(out, x, func)
         if distance is None or distance >= out.nbytes:
-            distance = distance_by_running(out, x, body)
+            distance = distance_by_running(out, x, func)
         if distance is not None and distance < out.nbytes:
             found.append((out.name, x.name, distance))
     return tuple(found)
 
 
-def may_overlap(params: Sequence[Param], body: Stmt) -> Iterator[tuple[Buffer, Buffer]]:
+def may_overlap(func: PrimFunc) -> Iterator[tuple[Buffer, Buffer]]:
     """The outputs and inputs for which there may be a distance.
 
     There are no vector loops, see `alias.in_lanes`; what is read by what is only started may be read any time later;
     and a compiler of C may take an array of one type to be no array of another, but for bytes and for signs.
     """
-    if in_lanes(body):
+    if in_lanes(func.body):
         return
-    started = read_in_flight(body)
-    for out in (param.buffer for param in params if param.role == "output"):
-        for x in (param.buffer for param in params if param.role == "input"):
+    started = read_in_flight(func.body)
+    for out in func.buffers("output"):
+        for x in func.buffers("input"):
             if x not in started and _one_memory(out.dtype, x.dtype):
                 yield out, x
 
@@ -76,10 +76,10 @@ def _one_memory(a: str, b: str) -> bool:
     return a == b or signs or not {a, b}.isdisjoint(("int8", "uint8"))
 
 
-def distance_by_bounds(out: Buffer, x: Buffer, body: Stmt) -> int | None:
+def distance_by_bounds(out: Buffer, x: Buffer, func: PrimFunc) -> int | None:
     """The distance in bytes, at least the negative size of the input, that affine bounds show; None where they show
     none. It may be more than is needed."""
-    part = _Walk(out, x).statement(body, _Scope(Bounds({}), {}, {}))
+    part = _Walk(out, x).statement(all_rows(func), _Scope(Bounds({}), {}, {}))
     if part is None:
         return None
     assert all(not terms for terms in part.gaps)  # all loops are closed
@@ -100,7 +100,11 @@ _NOTHING = _Part({}, {}, {})
 
 
 class _Walk:
-    """Goes through the statements for one output and one input. None stands for what is too much to compare."""
+    """Goes through the statements for one output and one input. None stands for what is too much to compare.
+
+    Attributes:
+        loops: a variable for each of the loops around, in which sums are.
+    """
 
     def __init__(self, out: Buffer, x: Buffer) -> None:
         self.out = out
@@ -153,23 +157,25 @@ class _Walk:
         var, last = stmt.var, scope.known.of(stmt.extent)[1] - 1
         if last < 0:
             return _NOTHING
-        self.loops.add(var)
+        # Nodes of one name are one; an intrinsic may use the names of the function's loops for its own.
+        turn = Var(f"turn{len(self.loops)}")
+        self.loops.add(turn)
         ((body, inside),) = scope.inside(stmt)
-        part = self.statement(body, inside)
-        self.loops.remove(var)
+        part = self.statement(body, replace(inside, values={**inside.values, var: Affine({turn: 1}, 0)}))
+        self.loops.remove(turn)
         if part is None or len(part.ends) * len(part.starts) > _MAX_PAIRS:
             return None
         corners = [(0, 1), (0, last), (last - 1, last)] if last else []
         if stmt.kind == "parallel":
             corners += [(later, sooner) for sooner, later in corners]
         between = [
-            _between(_split(end, var), _split(start, var), most - least, corners)
+            _between(_split(end, turn), _split(start, turn), most - least, corners)
             for end, most in part.ends.items()
             for start, least in part.starts.items()
             if corners
         ]
-        gaps = _most([*_closed(part.gaps, var, last, True), *between])
-        return _Part(_most(_closed(part.ends, var, last, True)), _least(_closed(part.starts, var, last, False)), gaps)
+        gaps = _most([*_closed(part.gaps, turn, last, True), *between])
+        return _Part(_most(_closed(part.ends, turn, last, True)), _least(_closed(part.starts, turn, last, False)), gaps)
 
 
 @dataclass(frozen=True)
@@ -194,7 +200,7 @@ class _Scope:
     def first(self, use: Access) -> Affine:
         """The first element of its memory that a use is of."""
         if use.buffer not in self.windows:
-            return self.resolved(flat(use))
+            return self.resolved(joined(self.resolved(flat(use))))
         _, total, strides = self.windows[use.buffer]
         for stride, index in zip(strides, use.start, strict=True):
             total += self.resolved(affine(index)).scaled(stride)
@@ -216,7 +222,7 @@ class _Scope:
 
     def within(self, stmt: Exec) -> _Scope:
         """What is known in the description of the intrinsic of ``stmt``."""
-        known, values, windows = self.known, dict(self.values), {}
+        known, values, windows = Bounds({}), {}, {}
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
             known = known.declare(var, self.known.of(value))
             values[var] = self.resolved(affine(value))

@@ -9,15 +9,15 @@ hold or not. An index that depends on memory is anything within its bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..form.dtype import bounds, is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
-from ..form.nodes import Bin, Bind, Buffer, Cast, Copy, Exec, Expr, For, If, Imm, Select, Stmt, Un, Var
+from ..form.nodes import Bin, Bind, Buffer, Cast, Copy, Exec, Expr, For, If, Imm, PrimFunc, Select, Stmt, Un, Var, const
 from ..form.visit import buffers as buffers_of
-from ..form.visit import operands, walk
+from ..form.visit import operands
 from .alias import reach
 from .bounds import Bounds
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ["MAX_WORK", "distance_by_running"]
+__all__ = ["MAX_WORK", "all_rows", "distance_by_running"]
 
 MAX_WORK = 1_500_000
 """Rounds of all loops around, over all accesses: about a tenth of a second."""
@@ -36,11 +36,16 @@ _FAR = 1 << 60
 """Beyond every byte."""
 
 
-def distance_by_running(out: Buffer, x: Buffer, body: Stmt, max_work: int = MAX_WORK) -> int | None:
+def all_rows(func: PrimFunc) -> Stmt:
+    """What a function does as a whole: its body, for each row where it is one round."""
+    return func.body if func.rows is None else For(func.rows.var, const(func.rows.extent), func.body)
+
+
+def distance_by_running(out: Buffer, x: Buffer, func: PrimFunc, max_work: int = MAX_WORK) -> int | None:
     """The least distance in bytes, at least the negative size of the input; None where it takes more than ``max_work``
     accesses to say. As `overlap.distance_by_bounds`, of pairs that `overlap.may_overlap` gives.
     """
-    run = _Run(out, x)
+    run, body = _Run(out, x), all_rows(func)
     if run.work(body, Bounds({}), {}) > max_work:
         return None
     part = run.statement(body, _Round({}, Bounds({}), (), {}))
@@ -89,9 +94,8 @@ class _Run:
             return 0
         if isinstance(stmt, Exec):
             given = zip(stmt.intrinsic.params, stmt.args, strict=True)
-            for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
-                known = known.declare(var, known.of(value))
-            return self.work(stmt.intrinsic.description, known, {param: view.buffer for param, view in given})
+            inner = Bounds({var: known.of(n) for var, n in zip(stmt.intrinsic.vars, stmt.values, strict=True)})
+            return self.work(stmt.intrinsic.description, inner, {param: view.buffer for param, view in given})
         turns = max(0, known.of(stmt.extent)[1]) if isinstance(stmt, For) else 1
         return 1 + turns * sum(self.work(body, inside, windows) for body, inside in known.inside(stmt))
 
@@ -174,19 +178,34 @@ class _Run:
     def own(self, stmt: Stmt, here: _Round) -> _Part:
         """What a statement does itself: it reads, then it writes."""
         found = self.nothing
-        loads = [use for expr in operands(stmt) for part in walk(expr) for use in accesses(part)]
-        for use in (*loads, *accesses(stmt)):
-            memory = here.windows[use.buffer][0] if use.buffer in here.windows else use.buffer
+        loads = [pair for expr in operands(stmt) for pair in self.loads(expr, here, set())]
+        for use, when in (*loads, *((use, here) for use in accesses(stmt))):
+            memory = when.windows[use.buffer][0] if use.buffer in when.windows else use.buffer
             size = itemsize(use.buffer.dtype)
-            first, last = self.place(use, here)
+            first, last = self.place(use, when)
             if memory == self.x and use.reads:
-                start = self.np.minimum(found.start, self.masked(first * size, here, _FAR))
+                start = self.np.minimum(found.start, self.masked(first * size, when, _FAR))
                 found = replace(found, start=start)
             if memory == self.out and use.writes:
-                far = reach(use, here.known) + 1
-                end = self.np.maximum(found.end, self.masked((last + far) * size, here, -_FAR))
+                far = reach(use, when.known) + 1
+                end = self.np.maximum(found.end, self.masked((last + far) * size, when, -_FAR))
                 found = replace(found, end=end)
         return found
+
+    def loads(self, expr: Expr, here: _Round, seen: set[Expr]) -> Iterator[tuple[Access, _Round]]:
+        """What an expression reads beyond what was ``seen``, each with the rounds in which it does."""
+        if expr in seen:
+            return
+        seen.add(expr)
+        yield from ((use, here) for use in accesses(expr))
+        holds = self.value(expr.condition, here) if isinstance(expr, Select) else None
+        if isinstance(expr, Select) and holds is not None:
+            yield from self.loads(expr.condition, here, seen)
+            for part, taken in ((expr.a, holds != 0), (expr.b, holds == 0)):
+                yield from self.loads(part, replace(here, active=(*here.active, taken)), set())
+            return
+        for part in operands(expr):
+            yield from self.loads(part, here, seen)
 
     def masked(self, numbers: Numbers, here: _Round, otherwise: int) -> Numbers:
         for holds in here.active:
@@ -205,12 +224,14 @@ class _Run:
                 least, most = here.known.of(index)
                 low, high = low + max(0, least) * stride, high + min(most, extent - 1) * stride
             else:
+                # What is outside is not accessed, or it would be a fault.
+                exact = self.np.clip(exact, 0, extent - 1)
                 low, high = low + exact * stride, high + exact * stride
         return low, high
 
     def within(self, stmt: Exec, here: _Round) -> _Round:
         """In the description of an intrinsic."""
-        known, values, windows = here.known, dict(here.values), {}
+        known, values, windows = Bounds({}), {}, {}
         for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
             known = known.declare(var, here.known.of(value))
             values[var] = self.value(value, here)
@@ -251,9 +272,21 @@ class _Run:
 
 
 _BINARY = {
-    **dict(add="add", sub="subtract", mul="multiply", floordiv="floor_divide", floormod="mod"),
-    **dict(min="minimum", max="maximum", lt="less", le="less_equal", gt="greater", ge="greater_equal"),
-    **{"eq": "equal", "ne": "not_equal", "and": "logical_and", "or": "logical_or"},
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "floordiv": "floor_divide",
+    "floormod": "mod",
+    "min": "minimum",
+    "max": "maximum",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+    "and": "logical_and",
+    "or": "logical_or",
 }
 """What an operation is called in numpy."""
 
