@@ -181,6 +181,8 @@ class _Run:
         loads = [pair for expr in operands(stmt) for pair in self.loads(expr, here, set())]
         for use, when in (*loads, *((use, here) for use in accesses(stmt))):
             memory = when.windows[use.buffer][0] if use.buffer in when.windows else use.buffer
+            if memory not in (self.x, self.out):
+                continue
             size = itemsize(use.buffer.dtype)
             first, last = self.place(use, when)
             if memory == self.x and use.reads:
