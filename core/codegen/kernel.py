@@ -2,9 +2,9 @@
 
 The text needs ``uma_math.h``, and what `headers` says, calls no allocator, and compiles without a warning under ``-Wall
 -Wextra``.
-Pointers are ``restrict`` unless they may be the same memory, trip counts are constants where they are in the loop
-form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`. Loops around loops that read memory under
-a condition are marked for gcc, which would get them wrong.
+Pointers are ``restrict`` unless they may be the same memory, or overlap; trip counts are constants where they are in
+the loop form, and alignment is told. Loops to be unrolled are loops; see `tir.unroll`. Loops around loops that read
+memory under a condition are marked for gcc, which would get them wrong.
 
 A function that uses a device also needs ``uma_device.h``, and what the C texts of its memories, queues and intrinsics
 name. The first expression among these that is not 0 ends it with that code.
@@ -95,7 +95,7 @@ def kernel_source(name: str, func: PrimFunc, *, is_static: bool = True) -> str:
 
 def kernel_prototype(name: str, func: PrimFunc) -> str:
     """How the function that `kernel_source` defines is declared, without ``static``, line break and semicolon."""
-    shared = {one for pair in func.may_alias for one in pair}
+    shared = {name for pair in func.may_alias for name in pair} | {name for pair in func.overlaps for name in pair[:2]}
     params = [_param(param, param.buffer.name in shared) for param in func.params]
     params += [f"int32_t {_name(var)}" for var in _row_vars(func)]
     on_device = uses_device(func)

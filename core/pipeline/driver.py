@@ -48,6 +48,7 @@ from ..machines import Machine
 from ..partition import Consent, Partitioner
 from ..plugins import PluginHost, default_host
 from ..program import Plan, Program, check_plan, plan
+from ..program.overlaps import with_those_in_use
 from ..relay.module import IRModule
 from ..target.config import derivations
 from ..toolchain.discovery import find_compiler
@@ -537,7 +538,7 @@ def make_artifact(
     if weights not in WEIGHTS_FORMS:
         raise UsageError(f"{weights!r} is no form of weights", hint=f"there are {', '.join(WEIGHTS_FORMS)}")
     own = members.host.label
-    made = machine_code(program, members)
+    made = machine_code(with_those_in_use(program, memory.offsets), members)
     program, codes = made.program, made.codes
     devices = devices_of(program, members)
     driven = {label for label, device in devices.items() if device.runtime.driver}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..errors import InternalError
+from .check_overlaps import overlap_fault
 from .check_rows import check_rows
 from .constants import relocated_buffers
 from .control import blocks, has_control, live_after
@@ -69,31 +70,24 @@ def check_plan(program: Program, plan: Plan) -> None:
             continue
         where = f"program {program.name!r}, step {position} ({step.function})"
         new = [name for name in step.args if name in buffers and name not in live]
-        # An output in place takes over from its input; all else must find its memory free while the inputs are live.
-        replaced: dict[str, str] = {}
+        # An output takes over from inputs that die, in place or by a distance; all else must find its memory free while
+        # the inputs are live.
+        replaced: dict[str, None] = {}
         for name in new:
-            victim = memory[buffers[name].pool].at(plan.offsets[name])
-            if (
-                victim is not None
-                and victim not in replaced.values()
-                and last[victim] == position
-                and buffers[victim].nbytes == buffers[name].nbytes
-                and _may_replace(program, step, name, victim)
-            ):
-                replaced[name] = victim
+            for other in memory[buffers[name].pool].within(plan.offsets[name], buffers[name].nbytes):
+                fault = _clash(program, plan, step, buffers[name], buffers[other], last[other] == position)
+                if fault:
+                    raise InternalError(fault, where=where)
+                replaced[other] = None
+        for other in replaced:
+            memory[buffers[other].pool].remove(plan.offsets[other])
         for name in new:
-            pool = memory[buffers[name].pool]
-            if name not in replaced:
-                clash = pool.add(name, plan.offsets[name], buffers[name].nbytes)
-                if clash is not None:
-                    raise InternalError(f"{name!r} overlaps {clash!r}, which is live too", where=where)
-        for name, victim in replaced.items():
-            pool = memory[buffers[name].pool]
-            pool.remove(plan.offsets[victim])
-            pool.add(name, plan.offsets[name], buffers[name].nbytes)
+            clash = memory[buffers[name].pool].add(name, plan.offsets[name], buffers[name].nbytes)
+            if clash is not None:
+                raise InternalError(f"{name!r} overlaps {clash!r}, which is live too", where=where)
         live.update(new)
         for name in dying[position]:
-            if name not in replaced.values():
+            if name not in replaced:
                 memory[buffers[name].pool].remove(plan.offsets[name])
             live.discard(name)
 
@@ -125,10 +119,9 @@ def _check_ways(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> Non
                 if other == name or theirs.pool != mine.pool or start >= high or low >= start + theirs.nbytes:
                     continue
                 dies = other not in written and other not in after[position]
-                if not (
-                    dies and start == low and theirs.nbytes == mine.nbytes and _may_replace(program, step, name, other)
-                ):
-                    raise InternalError(f"{name!r} overlaps {other!r}, which is live too", where=where)
+                fault = _clash(program, plan, step, mine, theirs, dies)
+                if fault:
+                    raise InternalError(fault, where=where)
 
 
 def _check_places(program: Program, plan: Plan, buffers: dict[str, Buffer]) -> None:
@@ -212,17 +205,28 @@ def _may_replace(program: Program, step: Call, out: str, victim: str) -> bool:
     return bool(outs and given) and all((one, other) in allowed for one in outs for other in given)
 
 
+def _clash(program: Program, plan: Plan, step: Call, mine: Buffer, theirs: Buffer, dies: bool) -> str:
+    """What is wrong with a buffer that the step needs from now on over another one that is live; empty where nothing
+    is: it may be in place of one that dies, or over it by a distance."""
+    if not dies:
+        return f"{mine.name!r} overlaps {theirs.name!r}, which is live too"
+    same = plan.offsets[mine.name] == plan.offsets[theirs.name] and mine.nbytes == theirs.nbytes
+    if same and _may_replace(program, step, mine.name, theirs.name):
+        return ""
+    return overlap_fault(program, plan, step, mine.name, theirs.name)
+
+
 class _Memory:
     """What is live in one pool, sorted by address."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[int, int, str]] = []
 
-    def at(self, offset: int) -> str | None:
-        """The buffer that starts at ``offset``."""
-        position = bisect_left(self._spans, (offset, 0, ""))
-        found = position < len(self._spans) and self._spans[position][0] == offset
-        return self._spans[position][2] if found else None
+    def within(self, offset: int, size: int) -> list[str]:
+        """The buffers that ``size`` bytes from ``offset`` on overlap."""
+        first = max(0, bisect_left(self._spans, (offset, 0, "")) - 1)
+        last = bisect_left(self._spans, (offset + size, 0, ""))
+        return [name for low, high, name in self._spans[first:last] if low < offset + size and offset < high]
 
     def add(self, name: str, offset: int, size: int) -> str | None:
         """Make a buffer live; gives the name of one that it overlaps, if there is one."""

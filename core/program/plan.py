@@ -3,7 +3,7 @@
 A buffer is live from the step that writes it until the last step that uses it has finished, a workspace in its one
 step; a launch has finished when it was waited for. What a block of rows uses is live from its beginning to its end, but
 for what `rows.lives` says. Buffers whose lives overlap do not overlap in memory, except where a kernel allows an output
-to replace an input that dies.
+to replace an input that dies, or to lie over one by a distance.
 The pools are the arena of the host, and each memory of each device. States are live all the time, in a pool of their
 own.
 """
@@ -18,6 +18,7 @@ from ..errors import ModelError
 from .constants import lay_out
 from .control import condition_uses, extended
 from .hazards import finish_positions
+from .overlaps import between_chains, overlap_pairs
 from .packing import Block, Budget, Packer, lower_bound, round_up
 from .program import STATE_POOL, Buffer, Call, Program, arguments
 from .rows import lives
@@ -81,6 +82,7 @@ def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan
     """
     ranges = live_ranges(program)
     links = _in_place_links(program, ranges) if reuse else {}
+    pairs = overlap_pairs(program, ranges, _used(program)) if reuse else {}
     pools: dict[str, list[Buffer]] = {}
     for buffer in program.buffers:
         if buffer.in_arena:
@@ -98,7 +100,7 @@ def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan
         work = (
             min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0
         )  # nothing can be gained where all is live at once
-        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, work)
+        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, pairs, work)
         offsets.update(found)
     if program.states:
         gap = guard_bytes if guarded else None
@@ -237,7 +239,11 @@ def _merge(
 
 
 def _pack(
-    buffers: Sequence[Buffer], ranges: Mapping[str, tuple[int, int]], links: Mapping[str, str], work: int
+    buffers: Sequence[Buffer],
+    ranges: Mapping[str, tuple[int, int]],
+    links: Mapping[str, str],
+    pairs: Mapping[tuple[str, str], int],
+    work: int,
 ) -> tuple[dict[str, int], int, int]:
     """Offsets of the buffers of one pool, its size, and the size's lower bound.
 
@@ -246,11 +252,17 @@ def _pack(
     """
     budget = Budget(work)
     grain = min(buffer.alignment for buffer in buffers)
-    bound = lower_bound(_merge(buffers, ranges, links)[1], grain)
+    shared, blocks = _merge(buffers, ranges, links)
+    bound = lower_bound(blocks, grain, between_chains(shared, pairs))
+    if links and pairs:
+        alone, blocks = _merge(buffers, ranges, {})
+        bound = min(
+            bound, lower_bound(blocks, grain, between_chains(alone, {**pairs, **dict.fromkeys(links.items(), 0)}))
+        )
 
     def packed(links: Mapping[str, str], spare: int) -> tuple[list[list[str]], Packer]:
         chains, blocks = _merge(buffers, ranges, links)
-        packer = Packer(blocks, bound, grain, budget)
+        packer = Packer(blocks, bound, grain, budget, between_chains(chains, pairs))
         packer.greedy()
         packer.search(spare)
         return chains, packer

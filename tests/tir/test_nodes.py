@@ -130,6 +130,10 @@ def test_operators_build_what_they_say() -> None:
     assert (i < 1).dtype == "bool" and Call("clz", Var("n", "uint32")).dtype == "int32"
 
 
+def overlapping(*overlaps: tuple[str, str, int]) -> PrimFunc:
+    return PrimFunc((Param(x, "input"), Param(y, "output")), seq(), overlaps=overlaps)
+
+
 @pytest.mark.parametrize(
     ("build", "what"),
     [
@@ -188,6 +192,9 @@ def test_operators_build_what_they_say() -> None:
         (lambda: PrimFunc((Param(y, "output"), Param(x, "input")), seq()), "parameters must come as inputs, outputs"),
         (lambda: PrimFunc((Param(x, "input"), Param(x, "output")), seq()), "two parameters share a name"),
         (lambda: PrimFunc((Param(x, "input"),), seq(), (("x", "x"),)), "may_alias names ('x', 'x')"),
+        (lambda: overlapping(("x", "y", 0)), "overlaps names ('x', 'y'), not an output and an input"),
+        (lambda: overlapping(("y", "x", True)), "overlaps of ('y', 'x') by True, not a number of bytes"),
+        (lambda: overlapping(("y", "x", 0), ("y", "x", 4)), "overlaps names a pair twice"),
     ],
 )
 def test_what_cannot_be_built(build: object, what: str) -> None:

@@ -213,7 +213,7 @@ def test_c_must_take_both_for_one_memory() -> None:
 
 @dataclass(frozen=True)
 class Access:
-    """Its own loops' extents and strides, where it begins, and in which rounds of these it is."""
+    """Its own loops' extents and strides, where it begins, and in which rounds of these it is: 99 is in all."""
 
     writes: bool
     extents: tuple[int, ...]
@@ -230,12 +230,14 @@ def random_loops(rng: random.Random) -> Loops:
     around = tuple(rng.randint(1, 5) for _ in range(rng.randint(1, 2)))
     accesses = []
     for number in range(rng.randint(2, 5)):
-        extents = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2)))
+        extents = tuple(rng.randint(1, 8) for _ in range(rng.randint(0, 2)))
         strides = tuple(rng.choice((-2, -1, 0, 1, 1, 2, 4)) for _ in extents)
         lowest = -sum(min(0, stride) * (extent - 1) for stride, extent in zip(strides, extents, strict=True))
         writes = number == 0 or (number > 1 and rng.random() < 0.5)
         start = lowest + rng.choice((0, 0, 1, 3, 8))
-        accesses.append((rng.choice((0, 1, 2, 4)), Access(writes, extents, strides, start, rng.randint(1, 9))))
+        accesses.append(
+            (rng.choice((0, 1, 2, 4)), Access(writes, extents, strides, start, rng.choice((rng.randint(1, 9), 99))))
+        )
     rng.shuffle(accesses)
     return around, accesses
 
@@ -259,7 +261,8 @@ def function_of(loops: Loops, out_type: str, x_type: str) -> PrimFunc:
             if access.writes
             else Store(t, here, Cast(Load(x, (index,)), "int32"))
         )
-        body = If(Bin("lt", turn, const(access.below)), body)
+        if access.below < 99:
+            body = If(Bin("lt", turn, const(access.below)), body)
         for var, extent in reversed(list(zip(inner, access.extents, strict=True))):
             body = For(var, const(extent), body)
         parts.append(body)

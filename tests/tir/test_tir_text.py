@@ -49,6 +49,7 @@ def everything(
     t: Workspace[float32, (6,), align(64)],
 ):
     may_alias(y, x)
+    overlaps(y, x, -8)
     with block("main"):
         for i in range(4):
             row = alloc(int32, (6,), align(64))
@@ -284,6 +285,12 @@ ERRORS = [
     ),
     ("@prim_func\n§def f(x: In[int8, (1,)]):\n  may_alias(x, x)\n", "may_alias names ('x', 'x')"),
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  §may_alias(x)\n", "may_alias takes 2 arguments, not 1"),
+    (
+        "@prim_func\ndef f(x: In[int8, (1,)]):\n  overlaps(x, §y, 4)\n",
+        "overlaps takes the names of an output and an input, and a number of bytes",
+    ),
+    ("@prim_func\ndef f(x: In[int8, (1,)]):\n  overlaps(x, x, §x)\n", "expected a whole number of reasonable size"),
+    ("@prim_func\n§def f(x: In[int8, (1,)]):\n  overlaps(x, x, -4)\n", "overlaps names ('x', 'x')"),
     ("@prim_func\ndef f(x: In[int8, (1,)]):\n  partial(§z)\n", "partial takes the name of an output"),
     ("@prim_func\n§def f(x: In[int8, (1,)]):\n  partial(x)\n", "partial names 'x', which is no output"),
     (
@@ -451,7 +458,7 @@ def test_a_definition_within_a_larger_text() -> None:
     assert isinstance(node, ast.FunctionDef)
     with pytest.raises(TextError) as caught:
         parse_def(node, Defined(Source(broken, "module")))
-    assert caught.value.where == "module:32:12"
+    assert caught.value.where == "module:33:12"
 
 
 HOSTILE = {

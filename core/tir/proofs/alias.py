@@ -13,7 +13,7 @@ from ..form.visit import bodies, operands, walk
 from .affine import Affine, affine, flat_index
 from .bounds import Bounds, Interval
 
-__all__ = ["flat", "in_lanes", "joined", "may_alias", "reach", "read_in_flight"]
+__all__ = ["flat", "in_lanes", "joined", "may_alias", "reach"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ def may_alias(params: Sequence[Param], body: Stmt) -> tuple[tuple[str, str], ...
     found: list[_Access] = []
     _collect(body, (), ranges, found)
     known = Bounds(ranges)
-    lanes, started = in_lanes(body), read_in_flight(body)
+    lanes = in_lanes(body)
+    in_flight = [part for part in walk(body) if isinstance(part, (Copy, Exec)) and part.queue is not None]
+    started = {use.buffer for part in in_flight for use in accesses(part) if use.reads}
     return tuple((out.name, x.name) for out, x in pairs if x not in started and _safe(out, x, found, known, lanes))
 
 
@@ -52,12 +54,6 @@ def in_lanes(body: Stmt) -> bool:
     """Whether there are vector loops: these gain more by being told that nothing they store is what they load than by
     using less memory."""
     return any(isinstance(part, For) and part.kind == "vectorized" for part in walk(body))
-
-
-def read_in_flight(body: Stmt) -> set[Buffer]:
-    """What is read by what is only started, so that it may be read any time later."""
-    in_flight = [part for part in walk(body) if isinstance(part, (Copy, Exec)) and part.queue is not None]
-    return {use.buffer for part in in_flight for use in accesses(part) if use.reads}
 
 
 def _collect(stmt: Stmt, loops: tuple[Var, ...], ranges: dict[Var, Interval], found: list[_Access]) -> None:

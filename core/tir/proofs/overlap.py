@@ -7,7 +7,7 @@ beginning of what is read.
 Found by affine bounds over the loops. Within one round of the loops around a statement, ends of writes and beginnings
 of reads are sums of multiples of these loops' variables; what two rounds of a loop need of each other is a sum too, and
 greatest at one of three pairs of rounds. Conditions count as if they always held, and what is no sum counts by its
-bounds. Where that says nothing, `overlap_run` may.
+bounds. Where that asks for much, `overlap_run` may say that less will do.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..form.dtype import is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
 from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, PrimFunc, Stmt, Var
 from ..form.visit import buffers as buffers_of
-from ..form.visit import operands, walk
+from ..form.visit import operands, uses_device, walk
 from .affine import Affine, affine, flat_index
-from .alias import flat, in_lanes, joined, reach, read_in_flight
+from .alias import flat, in_lanes, joined, reach
 from .bounds import Bounds
-from .overlap_run import all_rows, distance_by_running
+from .overlap_run import distance_by_running
 
 __all__ = ["distance_by_bounds", "may_overlap", "overlaps", "with_overlaps"]
 
@@ -48,8 +48,9 @@ def overlaps(func: PrimFunc) -> tuple[tuple[str, str, int], ...]:
     found = []
     for out, x in may_overlap(func):
         distance = distance_by_bounds(out, x, func)
-        if distance is None or distance >= out.nbytes:
-            distance = distance_by_running(out, x, func)
+        if distance is None or distance > 0:  # conditions may tell that it is less
+            run = distance_by_running(out, x, func)
+            distance = distance if run is None else run
         if distance is not None and distance < out.nbytes:
             found.append((out.name, x.name, distance))
     return tuple(found)
@@ -58,15 +59,14 @@ def overlaps(func: PrimFunc) -> tuple[tuple[str, str, int], ...]:
 def may_overlap(func: PrimFunc) -> Iterator[tuple[Buffer, Buffer]]:
     """The outputs and inputs for which there may be a distance.
 
-    There are no vector loops, see `alias.in_lanes`; what is read by what is only started may be read any time later;
-    and a compiler of C may take an array of one type to be no array of another, but for bytes and for signs.
+    There are no vector loops, see `alias.in_lanes`. A device may read any time later, by lines of a cache. A compiler
+    of C may take an array of one type to be no array of another, but for bytes and for signs.
     """
-    if in_lanes(func.body):
+    if in_lanes(func.body) or uses_device(func):
         return
-    started = read_in_flight(func.body)
     for out in func.buffers("output"):
         for x in func.buffers("input"):
-            if x not in started and _one_memory(out.dtype, x.dtype):
+            if _one_memory(out.dtype, x.dtype):
                 yield out, x
 
 
@@ -79,7 +79,7 @@ def _one_memory(a: str, b: str) -> bool:
 def distance_by_bounds(out: Buffer, x: Buffer, func: PrimFunc) -> int | None:
     """The distance in bytes, at least the negative size of the input, that affine bounds show; None where they show
     none. It may be more than is needed."""
-    part = _Walk(out, x).statement(all_rows(func), _Scope(Bounds({}), {}, {}))
+    part = _Walk(out, x).statement(func.whole().body, _Scope(Bounds({}), {}, {}))
     if part is None:
         return None
     assert all(not terms for terms in part.gaps)  # all loops are closed

@@ -3,21 +3,24 @@
 All rounds are computed at once, in arrays with an axis for each loop around: where writes to the output end, where
 reads of the input begin. A write that comes before a read in the text, or in a round before it, asks for the distance
 between the two. A condition that depends on nothing but the loops says which rounds access anything; another one may
-hold or not. An index that depends on memory is anything within its bounds.
+hold or not. An index that depends on memory is anything within its bounds. Of a loop that no condition asks about and
+that moves all indices evenly, the first two and the last two rounds stand for all: what is needed between two rounds is
+greatest at a pair of these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..form.dtype import bounds, is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
-from ..form.nodes import Bin, Bind, Buffer, Cast, Copy, Exec, Expr, For, If, Imm, PrimFunc, Select, Stmt, Un, Var, const
+from ..form.nodes import Bin, Bind, Buffer, Cast, Copy, Exec, Expr, For, If, Imm, PrimFunc, Select, Stmt, Un, Var
 from ..form.visit import buffers as buffers_of
-from ..form.visit import operands
+from ..form.visit import operands, variables, walk
+from .affine import flat_index
 from .alias import reach
 from .bounds import Bounds
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ["MAX_WORK", "all_rows", "distance_by_running"]
+__all__ = ["MAX_WORK", "distance_by_running"]
 
 MAX_WORK = 1_500_000
 """Rounds of all loops around, over all accesses: about a tenth of a second."""
@@ -36,16 +39,11 @@ _FAR = 1 << 60
 """Beyond every byte."""
 
 
-def all_rows(func: PrimFunc) -> Stmt:
-    """What a function does as a whole: its body, for each row where it is one round."""
-    return func.body if func.rows is None else For(func.rows.var, const(func.rows.extent), func.body)
-
-
 def distance_by_running(out: Buffer, x: Buffer, func: PrimFunc, max_work: int = MAX_WORK) -> int | None:
     """The least distance in bytes, at least the negative size of the input; None where it takes more than ``max_work``
     accesses to say. As `overlap.distance_by_bounds`, of pairs that `overlap.may_overlap` gives.
     """
-    run, body = _Run(out, x), all_rows(func)
+    run, body = _Run(out, x), func.whole().body
     if run.work(body, Bounds({}), {}) > max_work:
         return None
     part = run.statement(body, _Round({}, Bounds({}), (), {}))
@@ -86,6 +84,7 @@ class _Run:
         self.np = np
         self.out, self.x = out, x
         self.depth = 0
+        self.even: dict[For, bool] = {}
         self.nothing = _Part(np.int64(-_FAR), np.int64(_FAR), -_FAR)  # type: ignore[arg-type]  # arrays without axes
 
     def work(self, stmt: Stmt, known: Bounds, windows: Mapping[Buffer, Buffer]) -> int:
@@ -96,7 +95,7 @@ class _Run:
             given = zip(stmt.intrinsic.params, stmt.args, strict=True)
             inner = Bounds({var: known.of(n) for var, n in zip(stmt.intrinsic.vars, stmt.values, strict=True)})
             return self.work(stmt.intrinsic.description, inner, {param: view.buffer for param, view in given})
-        turns = max(0, known.of(stmt.extent)[1]) if isinstance(stmt, For) else 1
+        turns = len(self.turns(stmt, known)) if isinstance(stmt, For) else 1
         return 1 + turns * sum(self.work(body, inside, windows) for body, inside in known.inside(stmt))
 
     def statement(self, stmt: Stmt, here: _Round) -> _Part:
@@ -136,12 +135,12 @@ class _Run:
         return int(gaps.max())
 
     def loop(self, stmt: For, here: _Round) -> _Part:
-        np, turns = self.np, here.known.of(stmt.extent)[1]
-        if turns <= 0:
+        np, turns = self.np, self.turns(stmt, here.known)
+        if not turns:
             return self.nothing
         ((body, known),) = here.known.inside(stmt)
         # Axes of inner loops come first, so that numbers of rounds around broadcast.
-        var = np.arange(turns, dtype=np.int64).reshape((turns, *(1,) * self.depth))
+        var = np.array(turns, dtype=np.int64).reshape((len(turns), *(1,) * self.depth))
         active, extent = here.active, self.value(stmt.extent, here)
         if extent is not None and not isinstance(stmt.extent, Imm):
             active = (*active, var < extent)
@@ -150,11 +149,41 @@ class _Run:
         self.depth -= 1
         end, start = (n[(None,) * (self.depth + 1 - n.ndim)] for n in (part.end, part.start))
         gap = part.gap
-        if turns > 1:
+        if len(turns) > 1:
             gap = max(gap, self.between(end, start))
             if stmt.kind == "parallel":
                 gap = max(gap, self.between(end[::-1], start[::-1]))
         return _Part(end.max(axis=0), start.min(axis=0), gap)
+
+    def turns(self, stmt: For, known: Bounds) -> Sequence[int]:
+        """The rounds of a loop that stand for all of them."""
+        count = max(0, known.of(stmt.extent)[1])
+        return (0, 1, count - 2, count - 1) if count > 4 and self.is_even(stmt) else range(count)
+
+    def is_even(self, stmt: For) -> bool:
+        """Whether each round moves all indices by as much, and nothing asks which round it is."""
+        if stmt not in self.even:
+            self.even[stmt] = self.moves_evenly(stmt)
+        return self.even[stmt]
+
+    def moves_evenly(self, stmt: For) -> bool:
+        if not isinstance(stmt.extent, Imm):
+            return False
+        for part in walk(stmt.body):
+            if isinstance(part, (If, Select)):
+                asked: tuple[Expr, ...] = (part.condition,)
+            elif isinstance(part, For):
+                asked = (part.extent,)
+            elif isinstance(part, Bind):
+                asked = () if is_float(part.var.dtype) else (part.value,)
+            else:
+                asked = part.values if isinstance(part, Exec) else part.shape if isinstance(part, Copy) else ()
+            if any(stmt.var in variables(expr) for expr in asked):
+                return False
+            for use in accesses(part):
+                if flat_index(use.buffer, use.start).stride(stmt.var) is None:
+                    return False
+        return True
 
     def between(self, end: Numbers, start: Numbers) -> int:
         """What the reads of each round need of the writes of those before it, in arrays of several rounds or of one
@@ -226,8 +255,6 @@ class _Run:
                 least, most = here.known.of(index)
                 low, high = low + max(0, least) * stride, high + min(most, extent - 1) * stride
             else:
-                # What is outside is not accessed, or it would be a fault.
-                exact = self.np.clip(exact, 0, extent - 1)
                 low, high = low + exact * stride, high + exact * stride
         return low, high
 
