@@ -29,6 +29,8 @@ _MAX_WORK = 3_000_000
 _WORK_PER_BUFFER = 20_000
 """Budget of each pool, at most half a second or so: spent only while the arena is larger than what is live at once."""
 
+_NO_PEAK = 1 << 62
+
 _MIN_GUARD_BYTES = 256
 _MAX_GUARD_BYTES = 1 << 14
 
@@ -248,29 +250,32 @@ def _pack(
     """Offsets of the buffers of one pool, its size, and the size's lower bound.
 
     Memory shared in place never raises the lower bound, but a long-lived chain can fragment what lies around it. So
-    plans with fewer links compete, and the smallest wins.
+    plans with fewer links compete, and the smallest wins. Buffers that overlap by a distance cost their kernels some
+    speed, which is why a plan that is as small without them comes first.
     """
     budget = Budget(work)
     grain = min(buffer.alignment for buffer in buffers)
-    shared, blocks = _merge(buffers, ranges, links)
-    bound = lower_bound(blocks, grain, between_chains(shared, pairs))
-    if links and pairs:
-        alone, blocks = _merge(buffers, ranges, {})
-        bound = min(
-            bound, lower_bound(blocks, grain, between_chains(alone, {**pairs, **dict.fromkeys(links.items(), 0)}))
-        )
 
-    def packed(links: Mapping[str, str], spare: int) -> tuple[list[list[str]], Packer]:
+    def bounded(links: Mapping[str, str], pairs: Mapping[tuple[str, str], int]) -> int:
         chains, blocks = _merge(buffers, ranges, links)
-        packer = Packer(blocks, bound, grain, budget, between_chains(chains, pairs))
-        packer.greedy()
-        packer.search(spare)
-        return chains, packer
+        return lower_bound(blocks, grain, between_chains(chains, pairs))
 
-    chains, best = packed(links, work // 2 if links else 0)
-    if links and best.peak > bound:
-        separate, rival = packed({}, 0)
-        if rival.peak < best.peak:
-            chains, best = separate, rival
-    offsets = {name: offset for chain, offset in zip(chains, best.offsets, strict=True) for name in chain}
-    return offsets, best.peak, bound
+    apart = bounded(links, {})
+    bound = min(bounded(links, pairs), bounded({}, {**pairs, **dict.fromkeys(links.items(), 0)})) if pairs else apart
+    shared: list[Mapping[str, str]] = [links, {}] if links else [{}]
+    attempts = [(own, over) for over in ([pairs, {}] if pairs else [{}]) for own in shared]
+    if apart == bound and pairs:
+        attempts = [*attempts[len(shared) :], *attempts[: len(shared)]]
+    found: dict[str, int] = {}
+    peak = _NO_PEAK
+    for position, (own, over) in enumerate(attempts):
+        chains, blocks = _merge(buffers, ranges, own)
+        packer = Packer(blocks, bound, grain, budget, between_chains(chains, over))
+        packer.greedy()
+        packer.search(work * (len(attempts) - 1 - position) // len(attempts))
+        if packer.peak < peak:
+            found = {name: offset for chain, offset in zip(chains, packer.offsets, strict=True) for name in chain}
+            peak = packer.peak
+        if peak <= bound:
+            break
+    return found, peak, bound
