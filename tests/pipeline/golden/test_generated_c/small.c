@@ -50,7 +50,7 @@ static void m_small_k_relu_max_pool2d_multiply(
 }
 
 UMA_NOINLINE
-static void m_small_k_global_avg_pool(const float *restrict x0, float *restrict out0)
+static void m_small_k_global_avg_pool(const float *x0, float *out0)
 {
     float a0[2] UMA_ALIGNED(64);
     /* reduce0 */ {
@@ -138,12 +138,12 @@ uma_status m_small_run(m_small_context *context, const m_small_inputs *inputs, c
     /* step 1: head/mean */
     m_small_k_global_avg_pool(
         (float *)(void *)(arena + 0),
-        (float *)(void *)(arena + 128));
+        (float *)(void *)(arena + 0));
     UMA_STEP_ENDS(1);
 
     /* step 2: head/softmax */
     m_small_k_softmax(
-        (float *)(void *)(arena + 128),
+        (float *)(void *)(arena + 0),
         outputs->scores);
     UMA_STEP_ENDS(2);
     return UMA_OK;
