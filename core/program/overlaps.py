@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..tir.form.nodes import PrimFunc
 from .program import Call, Program, arguments
+from .rows import chains, overlaps
 
 __all__ = ["between_chains", "overlap_pairs", "with_those_in_use"]
 
@@ -15,7 +16,8 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[str, str], int]:
-    """The pairs (output, input) that may overlap, each with the bytes that the input must begin behind the output.
+    """The pairs (output, input) of steps, and of blocks of rows, that may overlap, each with the bytes that the input
+    must begin behind the output.
 
     Args:
         program: a program that `verify` accepts.
@@ -36,6 +38,13 @@ def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[
             if over.role == under.role == "intermediate" and over.pool == under.pool:
                 dies = ranges[given] == used[given] and ranges[given][1] == position
                 if dies and ranges[out][0] == position:
+                    found[out, given] = distance
+    for block in chains(program):
+        for (out, given), distance in overlaps(program, block.begin).items():
+            over, under = buffers[out], buffers[given]
+            if over.role == under.role == "intermediate" and over.pool == under.pool:
+                dies = ranges[given] == (used[given][0], block.end) and used[given][0] < block.begin
+                if dies and ranges[out] == (block.begin, used[out][1]):
                     found[out, given] = distance
     return found
 

@@ -13,9 +13,10 @@ from tests._support.model_c import random_inputs, run_example
 
 from uma.codegen import emit_model
 from uma.errors import InternalError
-from uma.program import Buffer, Call, Plan, Program, check_plan, plan, verify
+from uma.program import Buffer, Call, Plan, Program, by_rows, check_plan, plan, verify
 from uma.program.overlaps import with_those_in_use
-from uma.tir import PrimFunc, interpret, parse_func
+from uma.program.rows import overlaps
+from uma.tir import PrimFunc, interpret, parse_func, row_form
 from uma.tir.proofs.overlap import with_overlaps
 
 Shape = tuple[int, int, int]
@@ -178,6 +179,41 @@ def test_restrict_goes_where_a_plan_overlaps_two_and_nowhere_else() -> None:
     assert isinstance(text, str) and text.count("*restrict") == 4
     text = emit_model(alone, plan(program, reuse=False), {}).contents["net.c"]
     assert isinstance(text, str) and text.count("*restrict") == 8
+
+
+def by_rows_of(program: Program, first: int, last: int) -> Program:
+    """``program`` with the calls of these steps by rows."""
+    forms = {}
+    for name, func in program.functions.items():
+        assert isinstance(func, PrimFunc)
+        given, made = func.buffers("input")[0], func.buffers("output")[0]
+        if len(made.shape) == 3:
+            form = row_form(func, {given.name: given.shape[0], made.name: made.shape[0]})
+            assert isinstance(form, PrimFunc)
+            forms[name] = with_overlaps(form)
+    return by_rows(program, [(first, last)], forms)
+
+
+def test_the_result_of_rows_lies_over_what_they_use_up(tmp_path: Path) -> None:
+    program = network((12, 12, 8), [("window", 0), ("window", 0), ("pointwise", 8)])
+    rows = by_rows_of(program, 1, 3)
+    memory = plan(rows)
+    check_plan(rows, memory)
+    size, behind = 12 * 12 * 8, memory.offsets["t0"] - memory.offsets["t3"]
+    assert -size < behind < size and memory.pool_bytes["ram"] < 2 * size
+    inputs = random_inputs(program)
+    wanted = interpreted(program, plan(program, reuse=False), inputs)["y"]
+    model = emit_model(with_those_in_use(rows, memory.offsets), memory, {})
+    flags = ("-O2", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    assert np.array_equal(run_example(tmp_path, rows, model, inputs, flags, "gcc")["y"], wanted)
+    # When row r of the result is made, the input is read from row r + 1 on.
+    distance = overlaps(rows, 1)["t3", "t0"]
+    assert distance == 0
+    lines = {name: at + 2 * size for name, at in memory.offsets.items() if name not in ("t0", "t3")}
+    there = replace(memory, offsets={"t0": 0, "t3": 0, **lines}, pool_bytes={"ram": 4 * size})
+    check_plan(rows, there)
+    with pytest.raises(InternalError, match="'t0'"):
+        check_plan(rows, replace(there, offsets={**there.offsets, "t3": 1}))
 
 
 def random_layers(rng: random.Random) -> tuple[Shape, list[tuple[str, int]]]:
