@@ -10,6 +10,7 @@ from tests._support.tir_tools import func
 from uma.errors import TextError
 from uma.relay.text import parse_module
 from uma.tir.form.nodes import Axis, Buffer, Exec, For, Intrinsic, Param, PrimFunc, Store, Var, View, const, seq
+from uma.tir.form.text import parse_func
 from uma.tir.proofs.indices import index_faults
 from uma.tir.proofs.proof import unproven
 from uma.tir.proofs.written import output_faults
@@ -360,3 +361,22 @@ def test_each_execution_of_an_intrinsic(runs: list[tuple[int, int]], found: list
     done = [Exec(clear, (View(y, (const(at),), (Axis(0),)),), (const(count),)) for at, count in runs]
     faults = [fault.what for fault in index_faults(PrimFunc((Param(y, "output"),), seq(*done)))]
     assert len(faults) == len(found) and all(map(str.startswith, faults, found)), faults
+
+
+def test_what_an_instruction_adds_up_takes_no_rounds_of_the_proof() -> None:
+    text = """
+@intrinsic(statement="dots({y}, {x})")
+def dots(y: Operand[int32, (8,)], x: Operand[int8, (8, 4000)]):
+    for i in range(8):
+        s = alloc(int32, (1,))
+        s[0] = 0
+        for k in range(4000):
+            s[0] += int32(x[i, k])
+        y[i] = s[0]
+
+@prim_func
+def f(x: In[int8, (32000,)], y: Out[int32, (8192,)]):
+    for n in range(1024):
+        dots(view(y[n * 8], axis(0)), view(x[0], axis(0, 4000), axis(0)))
+"""
+    assert unproven(parse_func(text)[1]) is None

@@ -24,9 +24,9 @@ from ..form.visit import buffers_read, variables, walk
 from .affine import Affine
 from .bounds import Bounds, Interval, fits
 
-__all__ = ["Facts"]
+__all__ = ["MAX_STEPS", "Facts"]
 
-_MAX_STEPS = 1500
+MAX_STEPS = 1500
 """Sums that are looked at for one proof; beyond, nothing is proven. Half a second or so, where it is in vain."""
 
 _MAX_IMPLIED = 8
@@ -131,10 +131,10 @@ class Facts:
         """Whether the value of ``form`` is surely ``low`` to ``high``."""
         return self.not_negative(form + Affine({}, -low)) and self.not_negative(form.scaled(-1) + Affine({}, high))
 
-    def not_negative(self, form: Affine) -> bool:
-        """Whether the value of ``form`` is surely not negative."""
+    def not_negative(self, form: Affine, steps: int = MAX_STEPS) -> bool:
+        """Whether the value of ``form`` is surely not negative; found out in several searches of so many steps."""
         ways = (False, True) if self.implied else (False,)
-        return any(_Search(implied, deepest).holds(self, form, 0) for deepest in _DEPTHS for implied in ways)
+        return any(_Search(implied, deepest, steps).holds(self, form, 0) for deepest in _DEPTHS for implied in ways)
 
     def span(self, form: Affine) -> Interval:
         """The values of a sum, as far as intervals of its terms tell."""
@@ -268,12 +268,14 @@ class _Search:
     Args:
         implied: whether it uses what is implied.
         deepest: how many steps it takes one after the other.
+        most: how many sums it looks at.
         steps: the sums that were looked at.
         failed: for the terms of each sum, at each place, the last constant with which it was not proven, and how deep.
     """
 
     implied: bool
     deepest: int
+    most: int = MAX_STEPS
     steps: int = 0
     failed: dict[tuple[int, frozenset[tuple[Expr, int]]], tuple[int, int]] = field(default_factory=dict)
     places: list[Facts] = field(default_factory=list)
@@ -286,7 +288,7 @@ class _Search:
         key = (id(facts), frozenset(goal.terms.items()))
         self.steps += 1
         constant, deep = self.failed.get(key, (goal.constant - 1, 0))
-        if self.steps > _MAX_STEPS or depth > self.deepest or not goal.terms:
+        if self.steps > self.most or depth > self.deepest or not goal.terms:
             return False
         if goal.constant <= constant and depth >= deep:
             return False

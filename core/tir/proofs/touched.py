@@ -10,10 +10,13 @@ from ..form.nodes import Bin, Buffer, Exec, Expr, For, Imm, Intrinsic, Stmt, Var
 from ..form.visit import accesses, operands, variables, views, walk
 from .affine import Affine
 from .bounds import Bounds, Interval
-from .facts import Facts
+from .facts import MAX_STEPS, Facts
 from .indices import OWN, Prover, Unproven, inlined, knowing_values
 
 __all__ = ["Touch", "Window", "holds", "step", "touched", "window"]
+
+_FEW_STEPS = 200
+"""Of a proof that a window is smaller, of which one is in vain each time."""
 
 Window = tuple[int, int, int]
 """How many rows a round touches at most, how many rows it goes on with each round, how many before row 0 it begins."""
@@ -177,19 +180,22 @@ def window(touches: Sequence[Touch], var: Var, unit: int) -> Window | None:
     by = step(touches, var)
     if by is None or by <= 0 or by % unit:
         return None
-    first, last = [], []
-    for touch in touches:
-        rest = touch.terms + Affine({var: -by}, 0)
-        low, high = touch.facts.span(rest)
-        begin, end = (low + touch.low) // unit, (high + touch.high) // unit
-        exact = not touch.facts.sums and all(isinstance(term, Var) for term in rest.terms)
-        while begin < end and not exact and _is_at_least(touch.facts, rest, (begin + 1) * unit - touch.low):
-            begin += 1
-        while begin < end and not exact and _is_at_most(touch.facts, rest, end * unit - 1 - touch.high):
-            end -= 1
-        first.append(begin)
-        last.append(end)
-    return max(last) - min(first) + 1, by // unit, -min(first)
+    rests = [touch.terms + Affine({var: -by}, 0) for touch in touches]
+    spans = [touch.facts.span(rest) for touch, rest in zip(touches, rests, strict=True)]
+    first = [(span[0] + touch.low) // unit for touch, span in zip(touches, spans, strict=True)]
+    last = [(span[1] + touch.high) // unit for touch, span in zip(touches, spans, strict=True)]
+    # What is outermost decides: as soon as it is not shown to touch less, the others need not be looked at.
+    while (begin := min(first)) < max(last):
+        at = first.index(begin)
+        if not _is_at_least(touches[at].facts, rests[at], (begin + 1) * unit - touches[at].low, _FEW_STEPS):
+            break
+        first[at] += 1
+    while begin < (end := max(last)):
+        at = last.index(end)
+        if not _is_at_most(touches[at].facts, rests[at], end * unit - 1 - touches[at].high, _FEW_STEPS):
+            break
+        last[at] -= 1
+    return end - begin + 1, by // unit, -begin
 
 
 def holds(touch: Touch, var: Var, unit: int, promised: Window) -> bool:
@@ -200,9 +206,9 @@ def holds(touch: Touch, var: Var, unit: int, promised: Window) -> bool:
     return _is_at_least(touch.facts, rest, low) and _is_at_most(touch.facts, rest, high)
 
 
-def _is_at_least(facts: Facts, form: Affine, low: int) -> bool:
-    return facts.span(form)[0] >= low or facts.not_negative(form + Affine({}, -low))
+def _is_at_least(facts: Facts, form: Affine, low: int, steps: int = MAX_STEPS) -> bool:
+    return facts.span(form)[0] >= low or facts.not_negative(form + Affine({}, -low), steps)
 
 
-def _is_at_most(facts: Facts, form: Affine, high: int) -> bool:
-    return facts.span(form)[1] <= high or facts.not_negative(form.scaled(-1) + Affine({}, high))
+def _is_at_most(facts: Facts, form: Affine, high: int, steps: int = MAX_STEPS) -> bool:
+    return facts.span(form)[1] <= high or facts.not_negative(form.scaled(-1) + Affine({}, high), steps)

@@ -216,9 +216,9 @@ class Runner:
             found = self.relevant[stmt] = self.output in buffers_written(stmt)
         return found
 
-    def need(self, stmt: Stmt, described: bool = False) -> None:
-        """Note the variables that decide what is written."""
-        if not described and not self.writes(stmt):
+    def need(self, stmt: Stmt, params: tuple[Buffer, ...] = ()) -> None:
+        """Note the variables that decide what is written, also of ``params`` where ``stmt`` is in a description."""
+        if not any(param in buffers_written(stmt) for param in params) if params else not self.writes(stmt):
             return
         if isinstance(stmt, Bind):
             if stmt.var in self.needed:
@@ -228,9 +228,10 @@ class Runner:
         else:
             self.needed.update(var for expr in operands(stmt) for var in variables(expr))
         if isinstance(stmt, Exec):
-            self.need(inlined(stmt.intrinsic), described=True)
+            shown = zip(stmt.intrinsic.params, views(stmt), strict=True)
+            self.need(inlined(stmt.intrinsic), tuple(param for param, view in shown if view.buffer is self.output))
         for body in bodies(stmt):
-            self.need(body, described)
+            self.need(body, params)
 
     def missing(self, body: Stmt) -> str | None:
         """What to say of elements that are not written; None where there is none."""
