@@ -458,7 +458,9 @@ def test_an_instruction_is_given_rows_that_are_aligned_for_it() -> None:
     assert "'copy4' takes as 'x' what is aligned to 4 bytes; rows of 'x', held from any one on, have 6" in found.reason
 
 
-def test_c_of_one_row_stands_the_sanitizers(tmp_path: Path) -> None:
+@pytest.mark.few(1)
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_c_of_one_row_stands_the_sanitizers(compiler: str, tmp_path: Path) -> None:
     several = [
         (WINDOWS, {"x": 8, "y": 4}),
         (PACKED, {"x": 6, "y": 6}),
@@ -479,10 +481,9 @@ def test_c_of_one_row_stands_the_sanitizers(tmp_path: Path) -> None:
         assert isinstance(made, PrimFunc)
         runs.append(Run(made, _arrays(func)))
         expected.append(interpret(func, _arrays(func)))
-    for compiler in ("gcc", "clang"):
-        for found, wanted in zip(run_compiled(runs, compiler, SANITIZED, tmp_path), expected, strict=True):
-            for name, array in wanted.items():
-                np.testing.assert_array_equal(found[name], array)
+    for found, wanted in zip(run_compiled(runs, compiler, SANITIZED, tmp_path), expected, strict=True):
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array)
 
 
 @pytest.mark.parametrize(
