@@ -37,6 +37,7 @@ LAYERS = [
         "project",
         "quiet",
         "rounding",
+        "io_forms",
         "weights_forms",
         "wiring",
     ],

@@ -122,7 +122,8 @@ class Artifact:
 
     @property
     def arena_bytes(self) -> int:
-        """Working memory of one run, in bytes; inputs and outputs are not in it."""
+        """Working memory of one run, in bytes; inputs and outputs are in it where it was built so: `ArtifactRecord.io`
+        tells."""
         return self.record.arena_bytes
 
     @property

@@ -86,6 +86,9 @@ def buffer_records(program: Program, plan: Plan) -> tuple[BufferRecord, ...]:
     for position, name in condition_uses(program.steps):
         first, end = spans.get(name, (position, position))
         spans[name] = min(first, position), max(end, position)
+    for buffer in program.placed:  # the caller writes it before the first step
+        if buffer.role == "input":
+            spans[buffer.name] = -1, spans.get(buffer.name, (0, 0))[1]
     spans = lives(program, extended(spans, program.steps))
     for buffer in program.buffers:
         first, end = spans.get(buffer.name, (0, 0))
@@ -106,7 +109,7 @@ def _place(buffer: Buffer, plan: Plan) -> tuple[str | None, int | None]:
     """The memory that a buffer is in, and its offset there."""
     if buffer.role == "constant":
         return "weights", plan.constants[buffer.name]
-    return (None, None) if buffer.role in ("input", "output") else (buffer.pool, plan.offsets[buffer.name])
+    return (None, None) if buffer.is_given else (buffer.pool, plan.offsets[buffer.name])
 
 
 _WAYS = {If: "branch", Else: "otherwise", Loop: "loop", End: "end", Rows: "rows"}

@@ -24,7 +24,7 @@ class Footprint:
         code_bytes: machine code; None where nothing was compiled.
         arena_bytes: working memory of one run.
         state_bytes: what one context keeps from one run to the next.
-        input_bytes, output_bytes: the arrays that the caller gives.
+        input_bytes, output_bytes: the arrays that the caller gives; nothing where these are in the arena.
         stack_bytes: of one run; None where the compiler does not tell, or nothing was compiled.
     """
 
@@ -59,7 +59,8 @@ def footprint(record: ArtifactRecord, code_bytes: int | None = None, stack_bytes
         code_bytes, stack_bytes: as `Artifact.code_bytes` and `Artifact.stack_bytes` have them; None where nothing was
             compiled.
     """
-    inputs, outputs = (sum(one.bytes for one in record.buffers if one.role == role) for role in ("input", "output"))
+    given = [one for one in record.buffers if one.pool is None]
+    inputs, outputs = (sum(one.bytes for one in given if one.role == role) for role in ("input", "output"))
     state_bytes = 0 if record.state is None else record.state.bytes
     return Footprint(record.constant_bytes, code_bytes, record.arena_bytes, state_bytes, inputs, outputs, stack_bytes)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..contract.passes import PHASES
+from ..io_forms import IoForm
 from ..json_record import Constraint
 from ..machines import Machine
 from ..program.program import ROLES
@@ -360,7 +361,7 @@ class ArtifactRecord:
     ]
     inputs: Annotated[tuple[TensorRecord, ...], "In the order of the C interface."]
     outputs: Annotated[tuple[TensorRecord, ...], "In the order of the C interface."]
-    arena_bytes: Annotated[Size, "Working memory of one run."]
+    arena_bytes: Annotated[Size, "Working memory of one run; of inputs and outputs, those that are placed in it."]
     constant_bytes: Annotated[Size, "Weights and tables."]
     state: Annotated[StateRecord | None, "What a context keeps from one run to the next; null where that is nothing."]
     buffers: Annotated[tuple[BufferRecord, ...], "Where everything is in memory, and when."]
@@ -382,6 +383,12 @@ class ArtifactRecord:
         "How this machine makes the shared library; the Makefile leaves out flags that name its CPU 'native'.",
     ]
     files: Annotated[Mapping[File, FileRecord], "Every file but this one."]
+
+    @property
+    def io(self) -> IoForm:
+        """Where inputs and outputs are: arrays of the caller's, or in the arena."""
+        is_placed = any(one.role in ("input", "output") and one.pool is not None for one in self.buffers)
+        return "arena" if is_placed else "caller"
 
     @property
     def states(self) -> tuple[TensorRecord, ...]:

@@ -100,6 +100,8 @@ def _explain_command(args: argparse.Namespace) -> str:
             words += [f"--{option.replace('_', '-')}", value]
     if args.hybrid is not None:
         words += ["--hybrid", args.hybrid]
+    if args.io is not None:
+        words += ["--io", args.io]
     if args.partition != "eager":
         words += ["--partition", args.partition]
     return shlex.join(words)

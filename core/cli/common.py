@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
+from ..io_forms import IO_FORMS
 from ..plain_files import open_plain
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         metavar="HOW",
         help="how layers of float32 with weights of integers, as TFLite files have them, are computed: float (the "
         "default) dequantises the weights, litert quantises the data when the model runs, as LiteRT does",
+    )
+    parser.add_argument(
+        "--io",
+        choices=IO_FORMS,
+        help="where inputs and outputs are while the model runs: arrays of the caller (the default), or places in the "
+        "arena, which inputs give up once they are used",
     )
     parser.add_argument(
         "--partition",
@@ -207,6 +214,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         UsageError, ModelError, PluginError: as for `find_members` and `load_model`.
     """
     from ..pipeline.driver import load_model
+    from ..pipeline.io import project_io
 
     members = find_members(args, out)
     out.step("import")
@@ -221,6 +229,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         requantize=_requantize(args, members),
         tolerate=args.tolerate,
         hybrid=_hybrid(args),
+        io=args.io or project_io(),
     )
     return members, loaded
 
@@ -239,7 +248,7 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        options = ("target", "name", "shape", "constant", "pin", "requantize", "tolerate", "hybrid", "state")
+        options = ("target", "name", "shape", "constant", "pin", "requantize", "tolerate", "hybrid", "io", "state")
         if any(getattr(args, option) for option in options):
             *most, last = (f"--{option}" for option in options)
             hint = f"{', '.join(most)} and {last} go with model files"

@@ -56,6 +56,8 @@ def say_footprint(memory: Footprint) -> dict[str, str]:
     """The memory that a model takes for people, as rows of a table."""
     state = {"state": memory.state_bytes} if memory.state_bytes else {}
     ram = {"arena": memory.arena_bytes, **state, "inputs": memory.input_bytes, "outputs": memory.output_bytes}
+    if not memory.input_bytes and not memory.output_bytes:
+        ram = {"arena, inputs and outputs in it,": memory.arena_bytes, **state}
     return {
         "ROM": _told(memory.rom_bytes, {"weights": memory.constant_bytes, "code": memory.code_bytes}),
         "RAM": _told(memory.ram_bytes, {**ram, "stack": memory.stack_bytes}),

@@ -14,7 +14,7 @@ from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
 from .externs import extern_source, takes_bases
-from .header import Port, ports
+from .header import Port, ports, taken
 from .kernel import headers, kernel_source
 from .units import Own, Unit
 from .weights import Weights
@@ -77,12 +77,30 @@ class Emission:
         return {buffer.name: buffer for buffer in self.program.buffers}
 
     @cached_property
+    def given_inputs(self) -> tuple[Port, ...]:
+        """Those that are arrays of the caller's."""
+        return tuple(port for port in self.inputs if port.buffer.is_given)
+
+    @cached_property
+    def given_outputs(self) -> tuple[Port, ...]:
+        """Those that are arrays of the caller's."""
+        return tuple(port for port in self.outputs if port.buffer.is_given)
+
+    @cached_property
     def members(self) -> dict[str, str]:
-        """The pointers of inputs and outputs in `NAME_run`, by the buffers' names."""
+        """The pointers of inputs and outputs in `NAME_run`, by the buffers' names: of the caller's arrays, and of
+        places in the arena."""
+        placed = (port for port in (*self.inputs, *self.outputs) if not port.buffer.is_given)
         return {
-            **{port.buffer.name: f"inputs->{port.identifier}" for port in self.inputs},
-            **{port.buffer.name: f"outputs->{port.identifier}" for port in self.outputs},
+            **{port.buffer.name: f"inputs->{port.identifier}" for port in self.given_inputs},
+            **{port.buffer.name: f"outputs->{port.identifier}" for port in self.given_outputs},
+            **{port.buffer.name: port.place(self.name, "context->arena") for port in placed},
         }
+
+    @cached_property
+    def taken(self) -> tuple[str, ...]:
+        """Which of ``inputs`` and ``outputs`` `NAME_run` takes besides the context."""
+        return taken(self.inputs, self.outputs)
 
     @cached_property
     def uses_state(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..program import Plan, Program
 from ..tir.form.dtype import computes, is_float, is_signed
 from .devices import Slot
-from .header import Port
+from .header import Port, taken
 
 __all__ = ["example_text"]
 
@@ -34,10 +34,16 @@ def example_text(
     if plan.arena_bytes:
         arena = f"UMA_ALIGNAS({name}_ARENA_ALIGNMENT) static unsigned char arena[{name}_ARENA_BYTES];\n"
     first = 2 if loads_weights else 1
-    read = [f"if (!read_file(argv[{first + i}], {_array(port)})) return 1;" for i, port in enumerate(inputs)]
-    write = [
-        f"if (!write_file(argv[{first + len(inputs) + i}], {_array(port)})) return 1;" for i, port in enumerate(outputs)
+    read = [
+        (port, f"if (!read_file(argv[{i}], {_array(name, port)})) return 1;") for i, port in enumerate(inputs, first)
     ]
+    write = [
+        f"if (!write_file(argv[{i}], {_array(name, port)})) return 1;"
+        for i, port in enumerate(outputs, first + len(inputs))
+    ]
+    values = {buffer.name: symbol.high for symbol, buffer in program.symbols}
+    arrays = taken(inputs, outputs)
+    passed = "".join(f", &{what}" for what in arrays)
     usage, arguments = f"[INPUT_FILE x {len(inputs)} OUTPUT_FILE x {len(outputs)}]", "Arguments"
     load, weights_comment = [], ""
     if loads_weights:
@@ -57,11 +63,17 @@ def example_text(
     if program.states:
         arena += f"UMA_ALIGNAS({name}_STATE_ALIGNMENT) static unsigned char state[{name}_STATE_BYTES];\n"
     files = len(inputs) + len(outputs)
+    held = [port for port in inputs if not port.buffer.is_given and port.buffer.name in values]
+    placed = [
+        *(f"{_variable(name, port)}[0] = {values[port.buffer.name]};" for port in held),
+        *_if_files([line for port, line in read if not port.buffer.is_given], first),
+    ]
     given = "arena, sizeof arena" if plan.arena_bytes else "NULL, 0"
     given += ", state, sizeof state" if program.states else ""
     run = [
         f"status = {name}_init(&context, {given}{', &all' if slots else ''});",
-        f"if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);",
+        *(["if (status == UMA_OK) {", *(f"    {line}" for line in placed), "}"] if placed else []),
+        f"if (status == UMA_OK) status = {name}_run(&context{passed});",
     ]
     if slots:
         run.insert(0, "if (!open_devices()) return 1;")
@@ -88,13 +100,12 @@ def example_text(
 
 static {name}_context context;
 {arena}
-{_lines(_arrays(name, (*inputs, *outputs), {buffer.name: symbol.high for symbol, buffer in program.symbols}))}
+{_lines(_arrays(name, (*inputs, *outputs), values))}
 {_devices(name, slots) if slots else ""}\
 {_READ_FILE if inputs or loads_weights else ""}{_WRITE_FILE}
 int main(int argc, char **argv)
 {{
-    const {name}_inputs inputs = {{{", ".join(_variable(port) for port in inputs) or "0"}}};
-    const {name}_outputs outputs = {{{", ".join(_variable(port) for port in outputs)}}};
+{_lines((_struct(name, what, inputs if what == "inputs" else outputs) for what in arrays), 4)}\
 {_lines(_all_devices(name, slots), 4)}\
     uma_status status;
     size_t i;
@@ -104,13 +115,13 @@ int main(int argc, char **argv)
         return 2;
     }}
 {_lines(load, 4)}\
-{_if_files(read, first)}\
+{_lines(_if_files([line for port, line in read if port.buffer.is_given], first), 4)}\
 {_lines(run, 4)}\
     if (status != UMA_OK) {{
         fprintf(stderr, "{name} failed with status %d\\n", (int)status);
         return 1;
     }}
-{_if_files(write, first)}\
+{_lines(_if_files(write, first), 4)}\
     printf("{name}: %lu bytes of arena\\n", (unsigned long){name}_ARENA_BYTES);
 {_lines((line for port in outputs for line in _show(name, port)), 4)}\
     return 0;
@@ -143,23 +154,32 @@ def _devices(model: str, slots: Sequence[Slot]) -> str:
     return _lines(lines) + _DEVICES % {"model": model, "count": len(slots)}
 
 
-def _variable(port: Port) -> str:
-    return f"{port.buffer.role}_{port.identifier}"
+def _variable(model: str, port: Port) -> str:
+    return f"{port.buffer.role}_{port.identifier}" if port.buffer.is_given else f"{port.accessor(model)}(&context)"
 
 
-def _array(port: Port) -> str:
-    return f"{_variable(port)}, sizeof {_variable(port)}"
+def _array(model: str, port: Port) -> str:
+    variable = _variable(model, port)
+    return f"{variable}, {f'sizeof {variable}' if port.buffer.is_given else port.macro(model, 'BYTES')}"
+
+
+def _struct(model: str, what: str, ports: Sequence[Port]) -> str:
+    """The arrays of the program's own, as the model takes them."""
+    members = ", ".join(_variable(model, port) for port in ports if port.buffer.is_given)
+    return f"const {model}_{what} {what} = {{{members or '0'}}};"
 
 
 def _arrays(model: str, every: Sequence[Port], values: Mapping[str, int]) -> Iterator[str]:
     """Memory for inputs and outputs, zeros but for those of one element that have a value."""
     for port in every:
+        if not port.buffer.is_given:
+            continue
         value = f" = {{{values[port.buffer.name]}}}" if port.buffer.name in values else ""
-        yield f"static {port.c_type} {_variable(port)}[{port.macro(model, 'ELEMENTS')}]{value};"
+        yield f"static {port.c_type} {_variable(model, port)}[{port.macro(model, 'ELEMENTS')}]{value};"
 
 
-def _if_files(lines: Sequence[str], needed: int) -> str:
-    return f"    if (argc > {needed}) {{\n{_lines(lines, 8)}    }}\n" if lines else ""
+def _if_files(lines: Sequence[str], needed: int) -> list[str]:
+    return [f"if (argc > {needed}) {{", *(f"    {line}" for line in lines), "}"] if lines else []
 
 
 def _show(model: str, port: Port) -> Iterator[str]:
@@ -172,7 +192,8 @@ def _show(model: str, port: Port) -> Iterator[str]:
         format_, cast = ("%lld", "long long") if is_signed(dtype) else ("%llu", "unsigned long long")
     more = " ..." if port.buffer.size > _SHOWN else ""
     yield f'printf("{port.identifier}: {dtype}, %lu elements:", (unsigned long){port.macro(model, "ELEMENTS")});'
-    yield f'for (i = 0; i < {min(port.buffer.size, _SHOWN)}; i++) printf(" {format_}", ({cast}){_variable(port)}[i]);'
+    value = f"({cast}){_variable(model, port)}[i]"
+    yield f'for (i = 0; i < {min(port.buffer.size, _SHOWN)}; i++) printf(" {format_}", {value});'
     yield f'printf("{more}\\n");'
 
 

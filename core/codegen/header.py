@@ -21,7 +21,9 @@ __all__ = [
     "header_text",
     "int32_literal",
     "ports",
+    "run_parameters",
     "state_alignment",
+    "taken",
 ]
 
 ABI_VERSION = 5
@@ -50,6 +52,19 @@ class Port:
         """For example ``kws_INPUT_audio_BYTES``."""
         return f"{model}_{self.buffer.role.upper()}_{self.identifier}_{what}"
 
+    def accessor(self, model: str) -> str:
+        """Of one that is in the arena, the function of the header that says where."""
+        return f"{model}_{self.buffer.role}_{self.identifier}"
+
+    def place(self, model: str, arena: str) -> str:
+        """A pointer to its first element, where that is in the arena."""
+        return f"(({self.pointee} *)(void *)({arena} + {self.macro(model, 'OFFSET')}))"
+
+    @property
+    def pointee(self) -> str:
+        """What a program sees that looks at it there."""
+        return f"{'const ' if self.buffer.role == 'output' else ''}{self.c_type}"
+
 
 def ports(buffers: Sequence[Buffer]) -> tuple[Port, ...]:
     """The inputs, the outputs or the states, under different identifiers made from the model's own names."""
@@ -60,6 +75,19 @@ def ports(buffers: Sequence[Buffer]) -> tuple[Port, ...]:
         taken.add(identifier)
         found.append(Port(buffer, identifier))
     return tuple(found)
+
+
+def taken(inputs: Sequence[Port], outputs: Sequence[Port]) -> tuple[str, ...]:
+    """Which of ``inputs`` and ``outputs`` the function that runs a model takes: arrays of the caller's are in them."""
+    placed = any(not port.buffer.is_given for port in (*inputs, *outputs))
+    found = (("inputs", inputs), ("outputs", outputs))
+    return tuple(what for what, every in found if not placed or any(port.buffer.is_given for port in every))
+
+
+def run_parameters(model: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    """The parameters of ``NAME_run``, as C declares them."""
+    given = "".join(f", const {model}_{what} *{what}" for what in taken(inputs, outputs))
+    return f"({model}_context *context{given})"
 
 
 def arena_alignment(program: Program) -> int:
@@ -97,7 +125,9 @@ def header_text(
     """``NAME.h``; ``loaded`` are weights that the caller loads."""
     name = program.name
     states = ports(program.states)
-    macros = "\n".join(line for port in (*inputs, *outputs) for line in _macros(name, port))
+    macros = "\n".join(line for port in (*inputs, *outputs) for line in _macros(name, port, plan))
+    placed = [port for port in (*inputs, *outputs) if not port.buffer.is_given]
+    arrays = taken(inputs, outputs)
     given, given_type = "", ""
     weights_macros, weights_function = ("", "") if loaded is None else weights_header(name, loaded)
     if states:
@@ -112,7 +142,8 @@ def header_text(
  *     {name}_context context;
 {_weights_example(name) if loaded else ""}\
  *     {name}_init(&context, arena, sizeof arena{given});
- *     {name}_run(&context, &inputs, &outputs);
+{_placed_example(name, placed)}\
+ *     {name}_run(&context{"".join(f", &{what}" for what in arrays)});
  *
  * {name}_main.c is a complete program.
  */
@@ -128,7 +159,7 @@ def header_text(
 #error "{name} was generated for another version of uma_runtime.h"
 #endif
 
-/* Working memory of one context, in bytes. Inputs and outputs are not in it. */
+/* Working memory of one context, in bytes. {_in_arena(arrays)} */
 #define {name}_ARENA_BYTES {plan.arena_bytes}u
 #define {name}_ARENA_ALIGNMENT {arena_alignment(program)}u
 
@@ -148,8 +179,9 @@ typedef struct {name}_context {{
 {_device_members(name, slots)}\
 }} {name}_context;
 
-{_struct(name, "inputs", "const ", inputs)}
-{_struct(name, "outputs", "", outputs)}
+{_struct(name, "inputs", "const ", [p for p in inputs if p.buffer.is_given]) + chr(10) if "inputs" in arrays else ""}\
+{_struct(name, "outputs", "", [p for p in outputs if p.buffer.is_given]) + chr(10) if "outputs" in arrays else ""}\
+{_accessors(name, placed)}\
 {weights_function}\
 /* Gives a context its arena, which is its own until the context is dropped: {name}_ARENA_BYTES bytes or more with
  * any content, aligned to {name}_ARENA_ALIGNMENT; null if no bytes are needed.
@@ -159,13 +191,13 @@ typedef struct {name}_context {{
 uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes{given_type});
 
 {_reset(name) if states else ""}\
-/* Runs the model once. Every array is aligned to its element type; outputs overlap neither inputs nor each other.
+/* Runs the model once.{_run_arrays(arrays)}
  * Contexts are independent of each other; one context must not be used by two threads at once.
 {_run_open(program)}\
 {_RUN_DEVICES if slots else ""}\
 {_run_broken(name) if slots and states else ""}\
  */
-uma_status {name}_run({name}_context *context, const {name}_inputs *inputs, const {name}_outputs *outputs);
+uma_status {name}_run{run_parameters(name, inputs, outputs)};
 {"".join(chr(10) + host.declaration() for host in remote)}\
 
 /* The model as every model is described, for code that works with any. */
@@ -196,16 +228,20 @@ def _run_open(program: Program) -> str:
     """What is to be known of open extents."""
     if not program.symbols and not program.computed:
         return ""
-    identifiers = {port.buffer.name: port.identifier for port in ports(program.inputs)}
+    every = {port.buffer.name: port for port in (*ports(program.inputs), *ports(program.outputs))}
+
+    def first(buffer: Buffer) -> str:
+        port = every[buffer.name]
+        array = f"{buffer.role}s->{port.identifier}" if buffer.is_given else f"{port.accessor(program.name)}(context)"
+        return f"{array}[0]"
+
     lines = [
-        f" * inputs->{identifiers[buffer.name]}[0] is the extent {symbol.name} of this run, {symbol.low} to "
+        f" * {first(buffer)} is the extent {symbol.name} of this run, {symbol.low} to "
         f"{symbol.high}: else UMA_ERR_ARGUMENT is given."
         for symbol, buffer in program.symbols
     ]
-    identifiers = {port.buffer.name: port.identifier for port in ports(program.outputs)}
     lines += [
-        f" * outputs->{identifiers[buffer.name]}[0] becomes the extent {symbol.name}, which this run computes: "
-        f"{symbol.low} to {symbol.high}."
+        f" * {first(buffer)} becomes the extent {symbol.name}, which this run computes: {symbol.low} to {symbol.high}."
         for symbol, buffer in program.computed
     ]
     return "\n".join(
@@ -216,6 +252,47 @@ def _run_open(program: Program) -> str:
             "",
         ]
     )
+
+
+def _placed_example(model: str, placed: Sequence[Port]) -> str:
+    inputs = [port for port in placed if port.buffer.role == "input"]
+    lines = (f" *     memcpy({port.accessor(model)}(&context), ..., {port.macro(model, 'BYTES')});" for port in inputs)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _accessors(model: str, placed: Sequence[Port]) -> str:
+    """The functions that say where in the arena inputs and outputs are."""
+    if not placed:
+        return ""
+    lines = [
+        "/* Where inputs and outputs are in the arena of a context that was initialised. All inputs are written anew",
+        " * before each run, which puts other things in their place once it has used them. Outputs are there until the",
+        " * next run, or until an input is written, which may be in their place. Contexts that take turns in one arena",
+        " * take them from the first input that is written to the last output that is read. */",
+    ]
+    for port in placed:
+        lines += [
+            f"static inline {port.pointee} *{port.accessor(model)}(const {model}_context *context)",
+            "{",
+            f"    return {port.place(model, 'context->arena')[1:-1]};",
+            "}",
+            "",
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _in_arena(arrays: Sequence[str]) -> str:
+    """Whether inputs and outputs are part of the arena."""
+    if not arrays:
+        return "Inputs and outputs are in it."
+    return f"{' and '.join(arrays).capitalize()} are not in it."
+
+
+def _run_arrays(arrays: Sequence[str]) -> str:
+    """What is to be known of the caller's arrays."""
+    if arrays == ("inputs", "outputs"):
+        return " Every array is aligned to its element type; outputs overlap neither inputs nor each other."
+    return f" Every array of {arrays[0]} is aligned to its element type, and not in the arena." if arrays else ""
 
 
 def _state_example(model: str) -> str:
@@ -237,8 +314,7 @@ def _state_macros(program: Program, plan: Plan, states: Sequence[Port]) -> str:
         "",
     ]
     for port in states:
-        lines += [*_macros(model, port)][:-1]
-        lines += [f"#define {port.macro(model, 'OFFSET')} {plan.offsets[port.buffer.name]}u", ""]
+        lines += _macros(model, port, plan)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -291,7 +367,7 @@ def _device_members(model: str, slots: Sequence[Slot]) -> str:
     return f"    {model}_devices devices;\n    uma_fault fault;\n" if slots else ""
 
 
-def _macros(model: str, port: Port) -> Iterator[str]:
+def _macros(model: str, port: Port, plan: Plan) -> Iterator[str]:
     buffer, quantised = port.buffer, port.buffer.quantisation
     called = "" if buffer.tensor is None else f', "{c_comment(buffer.tensor)}"'
     yield f"/* {buffer.role} {port.identifier}{called}: {port.type_text} */"
@@ -305,6 +381,8 @@ def _macros(model: str, port: Port) -> Iterator[str]:
         yield "/* real value = SCALE * (stored value - ZERO_POINT) */"
         yield f"#define {port.macro(model, 'SCALE')} {float_literal(quantised.scale)}"
         yield f"#define {port.macro(model, 'ZERO_POINT')} {int32_literal(quantised.zero_point)}"
+    if not buffer.is_given:  # where it is in the state, or in the arena
+        yield f"#define {port.macro(model, 'OFFSET')} {plan.offsets[buffer.name]}u"
     yield ""
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from .devices import CORE_BUSES, device_tables
 from .emission import Emission
 from .executors import Executor
-from .header import Port, float_literal, int32_literal
+from .header import Port, float_literal, int32_literal, run_parameters
+from .invoke import invoke_text
 from .names import c_string
 from .weights import fill_byte, loading_text
 
@@ -53,7 +54,7 @@ class _Source:
 
     def includes(self) -> Iterator[str]:
         model = self.model
-        if model.states or model.moves_rows:
+        if model.states or model.moves_rows or model.program.placed:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
@@ -120,9 +121,11 @@ class _Source:
     def run(self) -> str:
         """The function that runs the model; on devices, what it does between activation and deactivation is apart."""
         name, model = self.name, self.model
-        given = f"({name}_context *context, const {name}_inputs *inputs, const {name}_outputs *outputs)"
+        given = run_parameters(name, model.inputs, model.outputs)
+        passed = ", ".join(["context", *model.taken])
         is_apart = bool(model.slots) or self.executor.is_apart
-        checks = ["if (context == NULL || inputs == NULL || outputs == NULL) return UMA_ERR_ARGUMENT;"]
+        null = " || ".join(f"{pointer} == NULL" for pointer in ("context", *model.taken))
+        checks = [f"if ({null}) return UMA_ERR_ARGUMENT;"]
         used = [*(["arena"] if model.plan.arena_bytes else []), *(["state"] if model.uses_state else [])]
         if used and not is_apart:
             declared = [f"unsigned char *{memory};" for memory in used]
@@ -132,7 +135,7 @@ class _Source:
             checks.append(f"if ({pointer} == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */")
         if model.slots and model.states:
             checks.append("if (context->broken) return UMA_ERR_STATE;")
-        for port in (*model.inputs, *model.outputs):
+        for port in (*model.given_inputs, *model.given_outputs):
             checks += self.port_checks(port)
         for symbol, buffer in model.program.symbols:
             held = f"{model.members[buffer.name]}[0]"
@@ -142,7 +145,7 @@ class _Source:
             mode = ["const uma_float_mode mode = uma_float_now();"] if model.program.devices else []
             gap = [""] if mode and not used else []
             return _function(f"uma_status {name}_run{given}", [*mode, *gap, *checks, *steps])
-        whole = [*checks, f"return {name}_steps(context, inputs, outputs);"]
+        whole = [*checks, f"return {name}_steps({passed});"]
         if model.slots:
             whole = self.activated(checks)
         return "\n\n".join(
@@ -166,7 +169,7 @@ class _Source:
             f"status = uma_activate(devices, {count}, &context->fault);",
             "uma_float_set(mode);",
             "if (status != UMA_OK) return status;",
-            f"status = {name}_steps(context, inputs, outputs);",
+            f"status = {name}_steps({', '.join(['context', *model.taken])});",
             f"status = uma_deactivate(devices, {count}, status, &context->fault);",
             "uma_float_set(mode);",
             *(["context->broken = status != UMA_OK;"] if model.states else []),
@@ -210,29 +213,8 @@ class _Source:
                     [f"return &((const {name}_context *)context)->fault;"],
                 )
             )
-        given = "inputs == NULL || outputs == NULL" if model.inputs else "outputs == NULL"
-        members = [f"in.{port.identifier} = (const {port.c_type} *)inputs[{i}];" for i, port in enumerate(model.inputs)]
-        members = members or ["(void)inputs;", "in.none = 0;"]
-        members += [f"out.{port.identifier} = ({port.c_type} *)outputs[{i}];" for i, port in enumerate(model.outputs)]
-        parts.append(
-            _function(
-                f"static uma_status {name}_invoke(void *context, const void *const *inputs, void *const *outputs)",
-                [
-                    "const uma_float_mode mode = uma_float_now();",
-                    f"{name}_inputs in;",
-                    f"{name}_outputs out;",
-                    "uma_status status;",
-                    "",
-                    f"if ({given}) return UMA_ERR_ARGUMENT;",
-                    *members,
-                    "uma_float_set(UMA_FLOAT_DEFAULT);",
-                    f"status = {name}_run(({name}_context *)context, &in, &out);",
-                    "uma_float_set(mode);",
-                    "return status;",
-                ],
-            )
-        )
-        tables = [f"{name}_input_table" if model.inputs else "NULL", f"{name}_output_table"]
+        parts.append(invoke_text(model))
+        tables = [self.static("input_table") if model.inputs else "NULL", self.static("output_table")]
         fields = [
             "UMA_ABI_VERSION",
             c_string(name),
@@ -245,7 +227,7 @@ class _Source:
             str(len(model.states)),
             str(len(model.slots)),
             *tables,
-            *((f"{name}_state_table", f"{name}_state_offsets") if model.states else ("NULL", "NULL")),
+            *((self.static("state_table"), f"{name}_state_offsets") if model.states else ("NULL", "NULL")),
             f"{name}_device_table" if model.slots else "NULL",
             f"{name}_init_untyped",
             f"{name}_reset_untyped" if model.states else "NULL",
@@ -257,13 +239,17 @@ class _Source:
         parts.append(_function(f"const uma_model *{name}_model(void)", [f"return &{name}_description;"]))
         return "\n\n".join(parts)
 
+    def static(self, what: str) -> str:
+        """The name of a table of this file. Where the header has accessors, theirs begin with the role."""
+        return f"{self.name}_table_{what}" if self.model.program.placed else f"{self.name}_{what}"
+
     def table(self, ports: tuple[Port, ...]) -> Iterator[str]:
         """The rows that describe the inputs, outputs or states, after the shapes that they point to."""
         rows = []
         for position, port in enumerate(ports):
             buffer, shape = port.buffer, "NULL"
             if buffer.shape:
-                shape = f"{self.name}_{buffer.role}_shape_{position}"
+                shape = self.static(f"{buffer.role}_shape_{position}")
                 yield f"static const int32_t {shape}[] = {{{', '.join(map(str, buffer.shape))}}};"
             quantised = "0.0f, 0"
             if buffer.quantisation is not None:
@@ -275,7 +261,7 @@ class _Source:
                 f'    {{{called}, "{buffer.dtype}", {len(buffer.shape)}, {shape}, {buffer.nbytes}u, {quantised}}},'
             )
         if ports:
-            table = f"{self.name}_{ports[0].buffer.role}_table"
+            table = self.static(f"{ports[0].buffer.role}_table")
             yield "\n".join([f"static const uma_tensor_info {table}[] = {{", *rows, "};"])
 
 

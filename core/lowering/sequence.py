@@ -10,7 +10,7 @@ from types import MappingProxyType
 from ..errors import InternalError, ModelError
 from ..program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Step, place_waits
 from ..program.control import condition_uses, has_control
-from ..program.program import Role, arguments, drives_device
+from ..program.program import CALLER_POOL, Role, arguments, drives_device
 from ..program.step_order import reordered
 from ..relay import expr as relay
 from ..relay.extern import Extern, Kernel
@@ -86,7 +86,11 @@ class Traced:
 
 
 def traced_sequence(
-    module: IRModule, name: str, reuse: bool = True, depths: Mapping[tuple[str, str], int] = MappingProxyType({})
+    module: IRModule,
+    name: str,
+    reuse: bool = True,
+    depths: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    pool: str = CALLER_POOL,
 ) -> Traced:
     """As `sequence_tracing`; also where the values of branches and of loops' bodies are.
 
@@ -94,16 +98,21 @@ def traced_sequence(
         module, name, depths: as for `sequence_tracing`.
         reuse: False also has each branch and each turn work on copies of what it is given, so that all that the last
             turn was given and gave can be inspected after a run.
+        pool: where inputs and outputs are: the caller's arrays, or a pool of the host. There they can be aligned as
+            functions want them, and are not copied for that.
     """
-    sequencer = _Sequencer(module, name, reuse, depths)
+    sequencer = _Sequencer(module, name, reuse, depths, pool)
     program = sequencer.run()
     return Traced(program, sequencer.where, tuple(sequencer.sites))
 
 
 class _Sequencer:
-    def __init__(self, module: IRModule, name: str, reuse: bool, depths: Mapping[tuple[str, str], int]) -> None:
+    def __init__(
+        self, module: IRModule, name: str, reuse: bool, depths: Mapping[tuple[str, str], int], pool: str
+    ) -> None:
         self.module = module
         self.depths = depths
+        self.pool = pool
         self.reuse = reuse
         self.main = module.main
         self.name = name
@@ -134,6 +143,7 @@ class _Sequencer:
         if self.sites:
             self._drop_unused()
         self.functions = {name: _told(function) for name, function in self.functions.items()}
+        self._align_placed()
         return self._with_waits(self._program())
 
     def _walk(
@@ -247,7 +257,7 @@ class _Sequencer:
         merged, self.steps = coalesced(self._program(), self.copying, self._needing_alignment())
         for name, into in merged.items():
             alignment = max(self.buffers[into].alignment, self.buffers.pop(name).alignment)
-            if self.buffers[into].role != "output":
+            if not self.buffers[into].is_given:
                 self.buffers[into] = replace(self.buffers[into], alignment=alignment)
         called = {step.function for step in self.steps if isinstance(step, Call)}
         self.functions = {name: function for name, function in self.functions.items() if name in called}
@@ -297,7 +307,7 @@ class _Sequencer:
         buffer = self.buffers[name]
         if buffer.alignment >= asked.alignment:
             return name
-        if buffer.role in ("input", "output"):  # memory of the caller is aligned to its elements
+        if buffer.is_given:  # memory of the caller is aligned to its elements
             return self._aligned(self._copy(buffer), asked)
         self.buffers[name] = replace(buffer, alignment=asked.alignment)
         return name
@@ -347,10 +357,23 @@ class _Sequencer:
                 del self.buffers[made]
 
     def _needing_alignment(self) -> set[str]:
-        """The buffers that a step needs to be aligned to more than their elements."""
+        """The buffers that a step needs to be aligned to more than their elements, which an array of the caller need
+        not be."""
+        if self.pool != CALLER_POOL:
+            return set()
         program = self._program()
         passed = [pair for _, step in program.calls for pair in arguments(program, step)]
         return {name for param, name in passed if param.buffer.alignment > itemsize(param.buffer.dtype)}
+
+    def _align_placed(self) -> None:
+        """Align inputs and outputs in the arena as steps ask, and no more: firmware counts these bytes."""
+        program = self._program()
+        asked = {buffer.name: itemsize(buffer.dtype) for buffer in program.placed}
+        for _, step in program.calls:
+            for param, name in arguments(program, step):
+                if name in asked:
+                    asked[name] = max(asked[name], param.buffer.alignment)
+        self.buffers |= {name: replace(self.buffers[name], alignment=asked[name]) for name in asked}
 
     def _with_waits(self, program: Program) -> Program:
         """``program`` in the order that takes least memory, with the queues that it uses, and waits for what is started
@@ -369,7 +392,7 @@ class _Sequencer:
         """Put other buffers, which there are, in the place of intermediates."""
         for name, new in renamed.items():
             old = self.buffers.pop(name)
-            if self.buffers[new].role == "state":
+            if not self.buffers[new].is_given:
                 alignment = max(old.alignment, self.buffers[new].alignment)
                 self.buffers[new] = replace(self.buffers[new], alignment=alignment)
         self.steps = [renamed_step(step, renamed) for step in self.steps]
@@ -407,6 +430,7 @@ class _Sequencer:
             type_.shape,
             type_.dtype,
             alignment=0 if role in ("input", "output") else te.PARAM_ALIGNMENT,
+            pool=self.pool if role in ("input", "output") else "",
             data=data,
             tensor=info.name if info else None,
             quantisation=_quantisation(info) if info else None,

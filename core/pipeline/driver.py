@@ -43,6 +43,7 @@ from ..frontends.open_shapes import AskedShape
 from ..frontends.states import keep_states
 from ..frontends.torch import exported_content, is_exported
 from ..hookspecs import Code, Library
+from ..io_forms import IoForm
 from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..partition import Consent, Partitioner
@@ -58,6 +59,7 @@ from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
 from .dump import SUFFIX, Dumper, print_form, read_dump
 from .hybrid import check_hybrid
+from .io import check_io, with_io
 from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
 from .requantize import Requantize, consent_to
@@ -103,6 +105,7 @@ class LoadedModel:
         consent: what accelerators may round otherwise than it says; None for nothing.
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
         hybrid: how layers of float32 with weights of integers are computed; None where the weights are dequantised.
+        io: where its inputs and outputs are; of a program nothing, which says it itself.
     """
 
     form: Form
@@ -113,6 +116,7 @@ class LoadedModel:
     consent: Consent | None = None
     tolerate: tuple[str, ...] = ()
     hybrid: str | None = None
+    io: IoForm = "caller"
 
 
 @overload
@@ -128,6 +132,7 @@ def build(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -149,6 +154,7 @@ def build(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -169,6 +175,7 @@ def build(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -203,6 +210,9 @@ def build(
         hybrid: how layers of float32 with weights of integers, as TFLite files have them, are computed: ``float``
             dequantises the weights, ``litert`` quantises the data when the model runs, as LiteRT does. By default
             ``float``.
+        io: where inputs and outputs are while the model runs: ``caller``, arrays of the caller's, or ``arena``, where
+            an input is given up once it is used, and no array outside of the arena is needed. By default ``caller``;
+            of a program, as that says.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -215,8 +225,8 @@ def build(
         gives: an `IRModule`, behind the last one a `Program`. It can be built on.
 
     Raises:
-        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate`` or
-            ``hybrid`` is wrong.
+        UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
+            ``hybrid`` or ``io`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
         PluginError: a target's plugin, or the partitioner, is at fault.
@@ -242,6 +252,7 @@ def build(
             requantize=requantize,
             tolerate=tolerate,
             hybrid=hybrid,
+            io=io,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump)
@@ -260,6 +271,7 @@ def load_model(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
 ) -> LoadedModel:
     """Read a model.
 
@@ -270,11 +282,11 @@ def load_model(
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
         pins, requantize: as for `build`; they need ``members``.
-        hybrid: as for `build`.
+        hybrid, io: as for `build`.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants``, ``pins``, ``requantize`` or ``hybrid`` do not fit the model.
+            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid`` or ``io`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -294,8 +306,12 @@ def load_model(
     if constants is not None:
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
-        importers, how = CustomImporters(members), check_hybrid(hybrid)
+        importers, how, where = CustomImporters(members), check_hybrid(hybrid), check_io(io)
         loaded = _identified(_loaded(model, importers, name, shapes, states or {}, constants or {}, how))
+    if not isinstance(loaded.form, Program):
+        loaded = replace(loaded, io=where)
+    elif io is not None:
+        loaded = replace(loaded, form=with_io(loaded.form, where))
     if members is None and (pins or requantize or tolerate):
         what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
         raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
@@ -417,7 +433,7 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    return Build(loaded.name, members, after, consent=loaded.consent, tolerate=loaded.tolerate)
+    return Build(loaded.name, members, after, consent=loaded.consent, tolerate=loaded.tolerate, io=loaded.io)
 
 
 def lower_loaded(

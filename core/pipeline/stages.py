@@ -15,6 +15,7 @@ from typing import Protocol
 from ..artifact.describe import Work
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
+from ..io_forms import IoForm
 from ..lowering.blame import blaming, located
 from ..lowering.declines import Decline
 from ..lowering.fuse import fuse, is_view
@@ -42,6 +43,7 @@ from ..relay.verify import verify as verify_module
 from ..relay.visit import children, post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import Unproven, unproven
+from .io import pool_of
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 
@@ -89,6 +91,7 @@ class Build:
         reuse: False keeps the old values of states until the end, so that all values can be inspected after a run.
         consent: what accelerators may be offered in forms of their own; None for nothing.
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
+        io: where its inputs and outputs are.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -109,8 +112,10 @@ class Build:
         reuse: bool = True,
         consent: Consent | None = None,
         tolerate: Collection[str] = (),
+        io: IoForm = "caller",
     ) -> None:
         self.name = name
+        self._io = io
         self._consent, self._tolerate = consent, tolerate
         self.tolerated: tuple[Tolerated, ...] = ()
         self._reuse = reuse
@@ -267,7 +272,7 @@ class Build:
                     after = moved.get(name, {})
                     became.update({expr: _moved(now, after) for expr, now in became.items()})
                 return made
-        traced = traced_sequence(module, self.name, self._reuse, self._depths(module))
+        traced = traced_sequence(module, self.name, self._reuse, self._depths(module), pool_of(self._io))
         self._where, self._sites = traced.where, traced.sites
         return traced.program
 

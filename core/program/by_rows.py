@@ -153,7 +153,7 @@ def _merged(program: Program, position: int, begin: int, end: int, out: str, giv
         for step in program.steps
     ]
     alignment = max(buffers[out].alignment, buffers[given].alignment)
-    if buffers[out].role == "output" and alignment > buffers[out].alignment:
+    if buffers[out].is_given and alignment > buffers[out].alignment:
         return None
     kept = tuple(
         replace(buffer, alignment=alignment) if buffer.name == out else buffer
@@ -195,6 +195,8 @@ def raised(program: Program) -> Program:
                     now[name] = fresh = _fresh(f"{name}_{number}", buffers)
                     buffers[fresh] = replace(buffers[name], name=fresh, role="intermediate", shape=param.buffer.shape)
                     buffers[fresh] = replace(buffers[fresh], tensor=None, quantisation=None, extents=None)
+                    if buffers[name].is_given:
+                        buffers[fresh] = replace(buffers[fresh], pool="")
                     args.append(fresh)
                 elif param.role == "output":
                     args.append(name)

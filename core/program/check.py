@@ -19,7 +19,8 @@ __all__ = ["check_plan"]
 
 def check_plan(program: Program, plan: Plan) -> None:
     """Check that no two buffers that are live together overlap, but for in-place pairs that a kernel allows; and that
-    nothing touches memory that a launch may still be at.
+    nothing touches memory that a launch may still be at. Inputs in the arena are live before the first step, outputs
+    there to the end.
 
     Args:
         program: a program that `verify` accepts.
@@ -38,17 +39,28 @@ def check_plan(program: Program, plan: Plan) -> None:
             raise InternalError(f"state {name!r} overlaps state {clash!r}", where=f"program {program.name!r}")
     _check_constants(program, plan)
     _check_order(program, plan)
+    memory = {pool: _Memory() for pool in plan.pool_bytes}
+    given = [buffer for buffer in program.placed if buffer.role == "input"]
+    for buffer in given:
+        clash = memory[buffer.pool].add(buffer.name, plan.offsets[buffer.name], buffer.nbytes)
+        if clash is not None:
+            what = f"input {buffer.name!r} overlaps input {clash!r}: the caller writes both before the run"
+            raise InternalError(what, where=f"program {program.name!r}")
     if has_control(program):
         _check_ways(program, plan, buffers)
         return
     inner = positions_in_rows(program)
     ends = {block.begin: block.end for block in blocks(program.steps) if block.is_rows}
     last = {name: position for position, step in program.calls for name in step.args if name in buffers}
+    last |= {buffer.name: len(program.steps) for buffer in program.placed if buffer.role == "output"}
     dying: list[list[str]] = [[] for _ in program.steps]
     for name, position in last.items():
-        dying[inner.get(position, position)].append(name)
-    memory = {pool: _Memory() for pool in plan.pool_bytes}
-    live: set[str] = set()
+        if position < len(program.steps):
+            dying[inner.get(position, position)].append(name)
+    live = {buffer.name for buffer in given if buffer.name in last}
+    for buffer in given:
+        if buffer.name not in live:
+            memory[buffer.pool].remove(plan.offsets[buffer.name])
     for position, step in enumerate(program.steps):
         if isinstance(step, Rows):
             used = {name for at, call in program.calls if inner.get(at) == position for name in call.args}

@@ -1,4 +1,4 @@
-"""Which intermediates may lie over which others by a distance, and which do."""
+"""Which values in the arena may lie over which others by a distance, and which do."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[
             over, under = buffers[out], buffers[given]
             if not parts.isdisjoint((out, given)) or writes[out] != 1:
                 continue
-            if over.role == under.role == "intermediate" and over.pool == under.pool:
+            if over.is_planned and under.is_planned and over.pool == under.pool:
                 dies = ranges[given] == used[given] and ranges[given][1] == position
                 if dies and ranges[out][0] == position:
                     found[out, given] = distance
     for block in chains(program):
         for (out, given), distance in overlaps(program, block.begin).items():
             over, under = buffers[out], buffers[given]
-            if over.role == under.role == "intermediate" and over.pool == under.pool:
+            if over.is_planned and under.is_planned and over.pool == under.pool:
                 dies = ranges[given] == (used[given][0], block.end) and used[given][0] < block.begin
                 if dies and ranges[out] == (block.begin, used[out][1]):
                     found[out, given] = distance

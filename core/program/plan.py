@@ -1,9 +1,11 @@
-"""Memory planning: an offset in its pool for every intermediate, workspace and state.
+"""Memory planning: an offset in its pool for every intermediate, workspace and state, and for the inputs and outputs
+that are in the arena.
 
 A buffer is live from the step that writes it until the last step that uses it has finished, a workspace in its one
 step; a launch has finished when it was waited for. What a block of rows uses is live from its beginning to its end, but
-for what `rows.lives` says. Buffers whose lives overlap do not overlap in memory, except where a kernel allows an output
-to replace an input that dies, or to lie over one by a distance.
+for what `rows.lives` says. An input is live from before the first step on, an output until behind the last one. Buffers
+whose lives overlap do not overlap in memory, except where a kernel allows an output to replace an input that dies, or
+to lie over one by a distance.
 The pools are the arena of the host, and each memory of each device. States are live all the time, in a pool of their
 own.
 """
@@ -148,12 +150,12 @@ def _check_memories(program: Program, made: Plan) -> None:
 
 def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
     """First and last step of each arena buffer, both included: of those in which it is needed, whatever the turns of
-    loops and of rows."""
+    loops and of rows. Inputs are there before the first step, at -1, and outputs behind the last one."""
     return lives(program, extended(_used(program), program.steps))
 
 
 def _used(program: Program) -> dict[str, tuple[int, int]]:
-    """First and last step that uses each arena buffer."""
+    """First and last step that uses each arena buffer; before or behind these, the caller does."""
     in_arena = {buffer.name for buffer in program.buffers if buffer.in_arena}
     finished = finish_positions(program)
     ranges: dict[str, tuple[int, int]] = {}
@@ -164,13 +166,17 @@ def _used(program: Program) -> dict[str, tuple[int, int]]:
                 ranges[name] = start, max(end, finished[position])
     for position, name in condition_uses(program.steps):
         if name in in_arena:
-            start, end = ranges[name]
+            start, end = ranges.get(name, (position, position))  # of an input perhaps the only use
             ranges[name] = start, max(end, position)
+    for buffer in program.placed:
+        start, end = ranges.get(buffer.name, (-1, -1))
+        ranges[buffer.name] = (-1, end) if buffer.role == "input" else (start, len(program.steps))
     return ranges
 
 
 def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """Which output may take the memory of which input: intermediates of one size and pool, the input's last use."""
+    """Which output may take the memory of which input: values in the arena of one size and pool, at the input's last
+    use."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
     finished, used = finish_positions(program), _used(program)
     writes = Counter(n for _, step in program.calls for p, n in arguments(program, step) if p.role == "output")
@@ -199,11 +205,12 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
         options: dict[str, list[str]] = {}
         for param, out in arguments(program, step):
             # What several steps write, in branches or turns, is alive where one of them is, and another is not yet.
-            if param.role == "output" and buffers[out].role == "intermediate" and writes[out] == 1:
+            if param.role == "output" and buffers[out].is_planned and writes[out] == 1:
                 options[out] = [
                     name
                     for name, params in passed.items()
-                    if buffers[name].role == "intermediate"
+                    if buffers[name].is_planned
+                    and buffers[name].role != "output"
                     and is_last(name)
                     and buffers[name].pool == buffers[out].pool
                     and buffers[name].nbytes == buffers[out].nbytes

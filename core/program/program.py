@@ -18,6 +18,7 @@ from ..tir.form.nodes import Memory, Param
 from ..tir.form.visit import uses_device
 
 __all__ = [
+    "CALLER_POOL",
     "ROLES",
     "STATE_POOL",
     "Buffer",
@@ -45,10 +46,15 @@ ROLES: tuple[Role, ...] = ("input", "output", "state", "constant", "workspace", 
 STATE_POOL = "state"
 """The memory that all states are in, and nothing else."""
 
+CALLER_POOL = "caller"
+"""Memory of whoever runs the program: the inputs and outputs are there that have no place in the arena."""
+
+_DEFAULT_POOLS: Mapping[Role, str] = {"state": STATE_POOL, "input": CALLER_POOL, "output": CALLER_POOL}
+
 
 def default_pool(role: Role) -> str:
     """The pool of a buffer of which nothing else is said."""
-    return STATE_POOL if role == "state" else "ram"
+    return _DEFAULT_POOLS.get(role, "ram")
 
 
 @dataclass(frozen=True)
@@ -65,15 +71,18 @@ class Buffer:
 
     Args:
         name: an ASCII identifier, unique in its program.
-        role: ``input`` and ``output`` belong to the caller, ``constant`` to the weights; ``intermediate`` and
-            ``workspace`` (undefined before and after its call) live in the arena. A ``state`` is the context's: it
-            holds what the run before left in it, until a step writes it.
+        role: ``input`` and ``output`` are the caller's arrays, or, in a pool of the host, places in the arena: the
+            caller writes an input before the run, which may put other things in its place once it is used, and an
+            output is there from where it is written until the next run. A ``constant`` belongs to the weights;
+            ``intermediate`` and ``workspace`` (undefined before and after its call) live in the arena. A ``state`` is
+            the context's: it holds what the run before left in it, until a step writes it.
         shape: extents, all positive; ``()`` is a scalar. Dense and row-major.
         dtype: element type.
         alignment: of the first byte, in bytes; a power of two. 0 stands for the element's size, which is also all
             that can be asked of a caller's memory.
         pool: the memory that an intermediate or workspace lives in: of the host, by default ``ram``, or
-            ``DEVICE.MEMORY`` for a workspace in a memory of a device. That of states is `STATE_POOL`.
+            ``DEVICE.MEMORY`` for a workspace in a memory of a device. That of states is `STATE_POOL`; that of inputs
+            and outputs `CALLER_POOL`, or one of the host where they are in the arena.
         data: the bytes of a constant, or of a state before the first run, little-endian; None for every other role.
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
@@ -112,7 +121,22 @@ class Buffer:
     @property
     def in_arena(self) -> bool:
         """Whether it lives in memory that is used again: the arena, or a memory of a device."""
-        return self.role in ("intermediate", "workspace")
+        return self.role in ("intermediate", "workspace") or (self.is_port and self.pool != CALLER_POOL)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is a value in memory that is used again."""
+        return self.in_arena and self.role != "workspace"
+
+    @property
+    def is_port(self) -> bool:
+        """Whether it is an input or an output."""
+        return self.role in ("input", "output")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it is an array of the caller's."""
+        return self.is_port and self.pool == CALLER_POOL
 
     @property
     def in_scratch(self) -> bool:
@@ -272,6 +296,11 @@ class Program:
     def outputs(self) -> tuple[Buffer, ...]:
         """What the caller is given, in the model's order."""
         return self.role("output")
+
+    @property
+    def placed(self) -> tuple[Buffer, ...]:
+        """The inputs and outputs that are in the arena, in the table's order."""
+        return tuple(buffer for buffer in self.buffers if buffer.is_port and buffer.in_arena)
 
     @property
     def symbols(self) -> tuple[tuple[Symbol, Buffer], ...]:

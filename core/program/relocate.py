@@ -19,8 +19,9 @@ ARENA_BASE = 1
 
 def base_buffers(program: Program, step: Call) -> tuple[str, ...]:
     """The arrays of the caller and the states that a call is given, each once: its bases from the second on."""
-    roles = {buffer.name: buffer.role for buffer in program.buffers}
-    return tuple(dict.fromkeys(name for name in step.args if roles[name] in ("input", "output", "state")))
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    apart = (name for name in step.args if buffers[name].is_given or buffers[name].role == "state")
+    return tuple(dict.fromkeys(apart))
 
 
 def relocate(program: Program, plan: Plan, fields: Mapping[str, Mapping[str, Field]]) -> dict[str, bytes]:

@@ -249,11 +249,11 @@ def may_overlap(program: Program, call: Call, buffers: Mapping[str, Buffer]) -> 
     for param, name in arguments(program, call):
         passed.setdefault(name, []).append(param.buffer.name)
     for param, out in arguments(program, call):
-        if param.role != "output" or buffers[out].role != "intermediate":
+        if param.role != "output" or not buffers[out].is_planned:
             continue
         for name, params in passed.items():
             one, other = buffers[out], buffers[name]
-            same = (other.role, other.pool, other.nbytes) == ("intermediate", one.pool, one.nbytes)
+            same = other.is_planned and other.role != "output" and (other.pool, other.nbytes) == (one.pool, one.nbytes)
             if name != out and same and all((param.buffer.name, given) in may_alias for given in params):
                 yield out, name, 0
 

@@ -32,6 +32,7 @@ from ..tir.form.scalar import round_float32
 from .control import blocks, condition_uses, flow_faults, has_control, shape_faults
 from .order import Event, Touch, order_faults
 from .program import (
+    CALLER_POOL,
     ROLES,
     STATE_POOL,
     Buffer,
@@ -206,6 +207,8 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
     elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}; {STATE_POOL!r} is that of all states"
+    elif buffer.pool == CALLER_POOL and not buffer.is_port:
+        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, which is that of inputs and outputs"
     if buffer.dtype not in DTYPES:
         yield f"buffer {name!r} has unknown dtype {buffer.dtype!r}"
         return
@@ -215,7 +218,7 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
     if not smallest <= buffer.alignment <= _MAX_ALIGNMENT or buffer.alignment & (buffer.alignment - 1):
         range_ = f"powers of two from {smallest} to {_MAX_ALIGNMENT}"
         yield f"buffer {name!r} has alignment {buffer.alignment}; {buffer.dtype} takes {range_}"
-    elif buffer.role in ("input", "output") and buffer.alignment > smallest:
+    elif buffer.is_given and buffer.alignment > smallest:
         yield (
             f"{buffer.role} {name!r} asks for alignment {buffer.alignment}, "
             f"but a caller's {buffer.dtype} array may start at any multiple of {smallest}"

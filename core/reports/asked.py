@@ -14,6 +14,7 @@ from ..artifact import Artifact
 from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
+from ..io_forms import IoForm
 from ..lowering.blame import blaming_sources
 from ..lowering.graph import has_loops
 from ..lowering.members import Members, TargetLike, resolve_targets
@@ -55,6 +56,7 @@ def explain(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -62,7 +64,7 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, partition, plugins: as for
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, partition, plugins: as for
             `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
@@ -84,6 +86,7 @@ def explain(
             requantize=requantize,
             tolerate=tolerate,
             hybrid=hybrid,
+            io=io,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -100,6 +103,7 @@ def verify(
     requantize: Requantize | None = None,
     tolerate: Tolerate = (),
     hybrid: str | None = None,
+    io: IoForm | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -109,7 +113,7 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, partition, plugins: as for
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, partition, plugins: as for
             `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
@@ -145,6 +149,7 @@ def verify(
             requantize=requantize,
             tolerate=tolerate,
             hybrid=hybrid,
+            io=io,
         )
         artifact = build_loaded(loaded, members)
         return verify_loaded(

@@ -123,7 +123,7 @@ class Inspected:
         reuse: bool = False,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
-        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, tolerate=loaded.tolerate)
+        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, tolerate=loaded.tolerate, io=loaded.io)
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused, self.placement = program, build.fused, build.placement

@@ -199,7 +199,7 @@ def _ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tu
         "arena": f"make what {at} takes or gives smaller, or have an accelerator compute it in parts"
         + (": of int8 instead of float32 it is a quarter" if floats else ""),
         "state": "most of it is what the model keeps from run to run: keep fewer steps, or quantise them",
-        "inputs": "most of it is the inputs: give a smaller shape",
+        "inputs": "most of it is the inputs: give a smaller shape, or have them in the arena by --io arena",
         "outputs": "most of it is the outputs: leave out those that nobody reads",
         "stack": "most of it is the stack of kernels: -opt=s keeps less there, and so do loops without vectors",
     }

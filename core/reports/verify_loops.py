@@ -82,7 +82,7 @@ class _Steps:
     """A program compiled with memory for every value of its own, run step by step."""
 
     def __init__(self, loaded: LoadedModel, artifact: Artifact, members: Members, isolation: Isolation) -> None:
-        program = Build(loaded.name, members, reuse=False).run(loaded.form)
+        program = Build(loaded.name, members, reuse=False, io=loaded.io).run(loaded.form)
         assert isinstance(program, Program)
         self.program, self.members = program, members
         self.memory = plan(program, reuse=False, guarded=True)

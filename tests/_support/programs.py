@@ -135,6 +135,8 @@ def live_ranges(program: Program) -> dict[str, tuple[int, int]]:
     """Written for tests: first and last step of each arena buffer."""
     arena = [buffer.name for buffer in program.buffers if buffer.in_arena]
     at = {name: [i for i, step in enumerate(program.steps) if name in step.args] for name in arena}
+    for buffer in program.placed:  # the caller writes inputs before, and reads outputs behind
+        at[buffer.name] = [-1, *at[buffer.name]] if buffer.role == "input" else [*at[buffer.name], len(program.steps)]
     return {name: (positions[0], positions[-1]) for name, positions in at.items()}
 
 

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from tests._support.programs import kernel, live_ranges, programs
 
 from uma.errors import InternalError
-from uma.program import Buffer, Call, Plan, Program, check_plan, plan, verify
+from uma.pipeline.io import with_io
+from uma.program import Buffer, Call, End, Loop, Plan, Program, check_plan, plan, verify
+from uma.program.plan import live_ranges as live_ranges_of
 
 
 def arena(program: Program) -> list[Buffer]:
@@ -34,6 +36,27 @@ def chain(sizes: Sequence[int], in_place: bool = False) -> Program:
         functions[name] = functions.get(name) or kernel([source.size], result.size, in_place=in_place)
         steps.append(Call(name, (source.name, result.name)))
     return Program("net", tuple(buffers), tuple(steps), functions)
+
+
+def looping() -> Program:
+    """A loop from the first step on, each turn of which reads the input."""
+    step = kernel([4, 4], 4, in_place=True)
+    buffers = (
+        Buffer("go", "input", (1,), "bool"),
+        Buffer("x", "input", (4,), "int32"),
+        Buffer("t", "intermediate", (4,), "int32"),
+        Buffer("y", "output", (4,), "int32"),
+    )
+    steps = (
+        Call("copy", ("x", "y")),
+        Loop("go"),
+        Call("step", ("x", "y", "t")),
+        Call("copy", ("t", "y")),
+        End(),
+    )
+    program = Program("net", buffers, steps, {"copy": kernel([4], 4), "step": step})
+    verify(program)
+    return program
 
 
 def skipping(count: int, seed: int) -> Program:
@@ -66,6 +89,11 @@ def run_on_bytes(program: Program, memory: Plan) -> None:
         start = memory.offsets[name]
         return arenas[buffers[name].pool], slice(start, start + buffers[name].nbytes)
 
+    for buffer in program.placed:
+        if buffer.role == "input":  # the caller writes it before the first step
+            bytes_, place = span(buffer.name)
+            assert set(bytes_[place]) == {None}
+            bytes_[place] = [buffer.name] * buffer.nbytes
     for step in program.steps:
         function = program.functions[step.function]
         passed = list(zip(function.params, step.args, strict=True))
@@ -89,6 +117,10 @@ def run_on_bytes(program: Program, memory: Plan) -> None:
         for _, name in written:
             bytes_, place = span(name)
             assert set(bytes_[place]) == {name}
+    for buffer in program.placed:
+        if buffer.role == "output":  # which the caller reads after the last one
+            bytes_, place = span(buffer.name)
+            assert set(bytes_[place]) == {buffer.name}
 
 
 def first_fit(program: Program) -> int:
@@ -135,6 +167,19 @@ def test_plans_of_random_programs_are_sound(program: Program) -> None:
     assert memory == plan(program)
     for pool, size in memory.pool_bytes.items():
         assert memory.lower_bound[pool] <= size <= (memory.state_bytes if pool == "state" else first_fit(program))
+
+
+@given(programs())
+def test_plans_with_inputs_and_outputs_in_the_arena_are_sound(program: Program) -> None:
+    program = with_io(program, "arena")
+    verify(program)
+    memory = plan(program)
+    check_plan(program, memory)
+    run_on_bytes(program, memory)
+    assert memory.lower_bound["ram"] <= memory.pool_bytes["ram"] <= first_fit(program)
+    apart = plan(program, reuse=False)
+    check_plan(program, apart)
+    run_on_bytes(program, apart)
 
 
 @settings(max_examples=60)
@@ -313,6 +358,45 @@ def test_states_have_a_pool_of_their_own() -> None:
     assert made.arena_bytes == 0 and made.host_pools == ()
     assert made.offsets == {"h1": 0, "h3": 16, "h0": 32, "h2": 36}
     assert plan(chain([4])).state_bytes == 0
+
+
+class TestPlacedInputsAndOutputs:
+    """Those in the arena: an input is there before the first step, an output behind the last one."""
+
+    program = with_io(chain([4, 4, 4]), "arena")
+
+    def test_an_input_is_given_up(self) -> None:
+        ranges = live_ranges_of(self.program)
+        assert (ranges["x"], ranges["t0"], ranges["y"]) == ((-1, 0), (0, 1), (3, 4))
+        assert plan(self.program).arena_bytes == 2 * 16
+        assert plan(with_io(chain([4, 4, 4], in_place=True), "arena")).arena_bytes == 16 + 4
+
+    def test_what_nobody_reads_has_a_place_too(self) -> None:
+        buffers = (Buffer("z", "input", (9,), "int32"), *chain([4, 4, 4]).buffers)
+        program = with_io(replace(self.program, buffers=buffers), "arena")
+        memory = plan(program)
+        check_plan(program, memory)
+        assert abs(memory.offsets["z"] - memory.offsets["x"]) >= 4
+        with pytest.raises(InternalError, match="input 'x' overlaps input 'z': the caller writes both before the run"):
+            check_plan(program, replace(memory, offsets={**memory.offsets, "x": memory.offsets["z"]}))
+
+    def test_an_input_that_a_loop_reads_is_kept_for_its_next_turn(self) -> None:
+        program = with_io(looping(), "arena")
+        memory = plan(program)
+        check_plan(program, memory)
+        ranges = live_ranges_of(program)
+        end = len(program.steps) - 1
+        assert ranges["x"][0] == -1 and ranges["x"][1] >= end - 1
+
+    def test_an_output_is_not_written_over(self) -> None:
+        kernels = {"k": kernel([4], 4, in_place=True)}
+        buffers = (Buffer("x", "input", (4,), "int32"), *(Buffer(n, "output", (4,), "int32") for n in ("y", "z")))
+        program = with_io(Program("p", buffers, (Call("k", ("x", "y")), Call("k", ("y", "z"))), kernels), "arena")
+        verify(program)
+        memory = plan(program)
+        assert memory.arena_bytes == 32 and memory.offsets["x"] == memory.offsets["y"]
+        with pytest.raises(InternalError, match="'z' overlaps 'y', which is live too"):
+            check_plan(program, replace(memory, offsets={"x": 0, "y": 0, "z": 0}))
 
 
 class TestCheckPlan:

@@ -69,6 +69,11 @@ def test_random_programs_are_accepted(program: Program) -> None:
         (with_buffer("u", name="a b"), "'a b' is not a name for a buffer", "buffer 'a b'"),
         (with_buffer("u", role="cache"), "buffer 'u' has unknown role 'cache'", "buffer 'u'"),
         (with_buffer("u", pool="*"), "buffer 'u': '*' is not a name for a pool", "buffer 'u'"),
+        (
+            with_buffer("u", pool="caller"),
+            "intermediate 'u' is in pool 'caller', which is that of inputs and outputs",
+            "'u'",
+        ),
         (with_buffer("u", dtype="int4"), "buffer 'u' has unknown dtype 'int4'", "buffer 'u'"),
         (with_buffer("u", shape=(0,)), "buffer 'u' has shape (0,); extents are 1 to 2147483647", "buffer 'u'"),
         (with_buffer("u", shape=(2**31,)), "buffer 'u' has shape (2147483648,)", "buffer 'u'"),

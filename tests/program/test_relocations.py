@@ -57,6 +57,19 @@ class TestBases:
         assert add.to == (4, 0)
         assert add.sources == ((0, memory.constants["w"], 2), (2, 0, 4), (3, 0, 4))
 
+    def test_those_in_the_arena_are_of_its_base(self) -> None:
+        extern = lag.extern(kernel([4, 4], 4, constant=2, workspace=3), None, [bytes(8)])
+        program = one_call(extern)
+        program = replace(
+            program, buffers=tuple(replace(b, pool="ram") if b.name in ("x1", "y") else b for b in program.buffers)
+        )
+        verify(program)
+        assert base_buffers(program, program.calls[0][1]) == ("x0",)
+        memory = plan(program)
+        _, add = lag.decode(relocate(program, memory, {"f": FIELDS_OF})["commands"])
+        assert add.to == (1, memory.offsets["y"])
+        assert add.sources == ((0, memory.constants["w"], 2), (2, 0, 4), (1, memory.offsets["x1"], 4))
+
     def test_an_array_that_is_passed_twice_is_one_base(self) -> None:
         program = one_call(lag.extern(kernel([4, 4], 4), None))
         [(_, step)] = program.calls

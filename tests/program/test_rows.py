@@ -22,6 +22,7 @@ from tests._support.row_programs import (
 )
 
 from uma.errors import InternalError, TextError
+from uma.pipeline.io import with_io
 from uma.program import (
     Buffer,
     Call,
@@ -95,6 +96,8 @@ def test_residual_blocks_are_no_special_case() -> None:
 def test_random_chains_compute_what_they_do_whole(program: Program, data: st.DataObject) -> None:
     """As do the same calls with every value whole; plans are sound, and a row less of any line buffer is refused."""
     verify(program)
+    if data.draw(st.booleans()):
+        program = with_io(program, "arena")
     first = data.draw(st.integers(0, len(program.steps) - 1))
     made = chained(program, first, data.draw(st.integers(first, len(program.steps) - 1)))
     verify(made)

@@ -56,7 +56,7 @@ class Aot:
             yield from (f"unsigned char *const {memory} = context->{memory};" for memory in used)
             yield "int32_t code = 0;" if model.stepwise else "int32_t code;"
         yield ""
-        if model.slots and not model.inputs:
+        if model.slots and "inputs" in model.taken and not model.inputs:
             yield "(void)inputs;"
         yield "UMA_RUN_BEGINS();"
         deep = 0

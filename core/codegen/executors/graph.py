@@ -100,8 +100,8 @@ class Graph:
 
     def steps(self) -> Iterator[str]:
         model, most = self.model, max(map(len, self._operands))
-        yield from _array("const void *const given[]", [f"inputs->{port.identifier}" for port in model.inputs])
-        yield from _array("void *const wanted[]", [f"outputs->{port.identifier}" for port in model.outputs])
+        yield from _array("const void *const given[]", [f"inputs->{p.identifier}" for p in model.given_inputs])
+        yield from _array("void *const wanted[]", [f"outputs->{p.identifier}" for p in model.given_outputs])
         devices = [f"context->devices.{slot.identifier}" for slot in model.slots.values()]
         yield from _array("uma_device *const devices[]", devices)
         yield f"void *operands[{most}];"
@@ -109,8 +109,8 @@ class Graph:
             f"{model.name}_weights": bool(model.weights.data),
             "context->arena": bool(model.plan.arena_bytes),
             "context->state": bool(model.states),
-            "given": bool(model.inputs),
-            "wanted": True,
+            "given": bool(model.given_inputs),
+            "wanted": bool(model.given_outputs),
             "devices": bool(devices),
             "&context->fault": bool(devices),
             "operands": True,
@@ -119,7 +119,7 @@ class Graph:
         yield from (f"    {value if is_there else 'NULL'}," for value, is_there in values.items())
         yield "};"
         yield ""
-        if not model.inputs:
+        if "inputs" in model.taken and not model.inputs:
             yield "(void)inputs;"
         if self._has_ways:
             yield f"return uma_ways_run(&{model.name}_graph, {model.name}_ways, &memory, context);"
@@ -173,7 +173,7 @@ class Graph:
         elif buffer.in_arena:
             memory, offset = "ARENA", plan.offsets[buffer.name]
         else:
-            same = model.inputs if buffer.role == "input" else model.outputs
+            same = model.given_inputs if buffer.role == "input" else model.given_outputs
             memory, offset = buffer.role.upper(), [port.buffer.name for port in same].index(buffer.name)
         return f"UMA_GRAPH_OPERAND(UMA_GRAPH_{memory}, {offset}u)"
 

@@ -356,7 +356,7 @@ def _placed(buffer: BufferRecord, step: StepRow, at_peak: bool) -> PlacedRow:
         buffer.first_step,
         buffer.last_step,
         step.target,
-        step.title,
+        "the caller" if buffer.role == "input" else step.title,
         at_peak,
     )
 

@@ -15,7 +15,8 @@
 #define UMA_ABI_VERSION 5
 
 #define UMA_OK 0           /* done */
-#define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one */
+#define UMA_ERR_ARGUMENT 1 /* a pointer is null, an array is not aligned to its element type, a device is another one;
+                            * or an array is in the arena, and not where the model has it there */
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
 #define UMA_ERR_DEVICE 4   /* a device reported a fault: the context says which one, in which step */

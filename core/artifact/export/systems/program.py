@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ....codegen.kernel import C_TYPES
 from ....codegen.names import c_identifier
+from ....io_forms import IoForm
 from ....tir.form.dtype import computes, is_float
 from ...record import ArtifactRecord, TensorRecord
 
@@ -54,6 +55,9 @@ def _lines(record: ArtifactRecord, head: str, say: Say) -> Iterator[str]:
     name = record.name
     labels = _identifiers(record)
     yield head.strip("\n")
+    if record.io == "arena" and record.inputs:
+        yield "#include <string.h>"
+        yield ""
     yield f'#include "{name}.h"'
     yield ""
     yield f"static {name}_context context;"
@@ -61,8 +65,10 @@ def _lines(record: ArtifactRecord, head: str, say: Say) -> Iterator[str]:
         yield f"UMA_ALIGNAS({name}_ARENA_ALIGNMENT) static unsigned char arena[{name}_ARENA_BYTES];"
     if record.states:
         yield f"UMA_ALIGNAS({name}_STATE_ALIGNMENT) static unsigned char state[{name}_STATE_BYTES];"
-    yield "/* What the model is given: put yours here. */"
-    for role, rows in (("input", record.inputs), ("output", record.outputs)):
+    arrays = (("input", record.inputs), ("output", record.outputs)) if record.io == "caller" else ()
+    if arrays:
+        yield "/* What the model is given: put yours here. */"
+    for role, rows in arrays:
         for row in rows:
             size = f"{name}_{role.upper()}_{row.identifier}_ELEMENTS"
             yield f"static {C_TYPES[row.dtype]} {role}_{row.identifier}[{size}];"
@@ -148,8 +154,9 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     outputs = ", ".join(f"output_{row.identifier}" for row in record.outputs)
     yield "static int run_model(void)"
     yield "{"
-    yield f"    const {name}_inputs inputs = {{{inputs}}};"
-    yield f"    const {name}_outputs outputs = {{{outputs}}};"
+    if record.io == "caller":
+        yield f"    const {name}_inputs inputs = {{{inputs}}};"
+        yield f"    const {name}_outputs outputs = {{{outputs}}};"
     if labels:
         yield f"    const {name}_devices all = {{{', '.join(f'&devices[{i}]' for i in range(len(labels)))}}};"
     yield "    uma_status status;"
@@ -158,7 +165,15 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     if labels:
         yield "    if (open_devices() != 0) return 1;"
     yield f"    status = {name}_init(&context, {given});"
-    yield f"    if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);"
+    if record.io == "caller":
+        yield f"    if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);"
+    else:
+        if record.inputs:
+            yield "    /* What the model is given: put yours there. */"
+        for row in record.inputs:
+            place, size = f"{name}_input_{row.identifier}(&context)", f"{name}_INPUT_{row.identifier}_BYTES"
+            yield f"    if (status == UMA_OK) memset({place}, 0, {size});"
+        yield f"    if (status == UMA_OK) status = {name}_run(&context);"
     if labels:
         yield f"    for (i = {len(labels)}; i > 0; i--) (void)uma_device_close(&devices[i - 1]);"
     yield "    if (status != UMA_OK) {"
@@ -166,14 +181,15 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     yield "        return 1;"
     yield "    }"
     for row in record.outputs:
-        yield from _show(name, row)
+        yield from _show(name, row, record.io)
     yield "    return 0;"
     yield "}"
 
 
-def _show(model: str, row: TensorRecord) -> Iterator[str]:
+def _show(model: str, row: TensorRecord, io: IoForm) -> Iterator[str]:
+    array = f"output_{row.identifier}" if io == "caller" else f"{model}_output_{row.identifier}(&context)"
     elements = f"{model}_OUTPUT_{row.identifier}_ELEMENTS"
     how, cast = ("say_real", "double") if _is_real(row) else ("say_integer", "long")
     yield f'    say("{row.identifier}:");'
-    yield f"    for (i = 0; i < {elements} && i < {_SHOWN}; i++) {how}(({cast})output_{row.identifier}[i]);"
+    yield f"    for (i = 0; i < {elements} && i < {_SHOWN}; i++) {how}(({cast}){array}[i]);"
     yield f'    say({elements} > {_SHOWN} ? " ...\\n" : "\\n");'

@@ -1,0 +1,63 @@
+"""Where inputs and outputs are: what was asked for, and what becomes of a program for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import UsageError
+from ..io_forms import IO_FORMS, IoForm
+from ..program import Program
+from ..program.program import CALLER_POOL, default_pool
+from ..project import ProjectError, find_project
+from ..target.values import shown
+
+__all__ = ["check_io", "pool_of", "project_io", "with_io"]
+
+
+def check_io(io: object) -> IoForm:
+    """What was asked for, one of `IO_FORMS`; the first where nothing was.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if io is None:
+        return IO_FORMS[0]
+    if not isinstance(io, str) or io not in IO_FORMS:
+        raise UsageError(f"inputs and outputs cannot be in {shown(io)}", hint=f"io is one of {', '.join(IO_FORMS)}")
+    return io
+
+
+def project_io() -> IoForm | None:
+    """What the project asks for: ``io`` in ``[tool.uma]``; None where it says nothing.
+
+    Raises:
+        ProjectError: as `find_project`; or it is none of `IO_FORMS`.
+    """
+    project = find_project()
+    if project is None or "io" not in project.settings:
+        return None
+    try:
+        return check_io(project.settings["io"])
+    except UsageError as error:
+        raise ProjectError(error.what, where=f"{project.path}, in [tool.uma]", hint=error.hint) from error
+
+
+def pool_of(io: IoForm) -> str:
+    """The pool that inputs and outputs are in."""
+    return CALLER_POOL if io == "caller" else default_pool("intermediate")
+
+
+def with_io(program: Program, io: IoForm) -> Program:
+    """A program with its inputs and outputs where they were asked to be.
+
+    Raises:
+        UsageError: they are in its arena, and the caller is to have them: its steps may count on how they lie there.
+    """
+    placed = program.placed
+    if io == "caller" and placed:
+        what = f"the program has {placed[0].role} {placed[0].name!r} in its arena, and the caller was to give it"
+        raise UsageError(what, hint="leave io out, or build the model that the program was made of")
+    if io == "caller":
+        return program
+    buffers = (replace(one, pool=pool_of(io)) if one.is_given else one for one in program.buffers)
+    return replace(program, buffers=tuple(buffers))
