@@ -167,7 +167,7 @@ class _Former:
                 if seen is not None and seen[0] < self.heights[name] + (extent - 1) * seen[1]:
                     rows.append(RowParam(name, self.heights[name], *seen))
         form = RowForm(self.row, extent, tuple(rows), tuple(kept))
-        made = simplify(replace(self.func, params=params, body=body, may_alias=(), rows=form))
+        made = simplify(replace(self.func, params=params, body=body, may_alias=(), overlaps=(), rows=form))
         aliases = may_alias(made.params, made.whole().body) if self.func.may_alias else ()
         return replace(made, may_alias=tuple(pair for pair in self.func.may_alias if pair in aliases))
 

@@ -9,6 +9,7 @@ from functools import partial
 from ..form.nodes import Alloc, Buffer, Expr, For, Load, Param, PrimFunc, Stmt, Store, Update
 from ..form.visit import bodies, declared, fresh_name, mapped, rewrite
 from ..proofs.alias import may_alias
+from ..proofs.rows import around, is_made_anew
 from ..rewrites.common_subexpressions import share
 from .tensors import PARAM_ALIGNMENT
 
@@ -28,6 +29,8 @@ def finished(func: PrimFunc) -> PrimFunc:
     """
     spilled: list[Buffer] = []
     _spill(func.body, 0, spilled)
+    if func.rows is not None:  # what a workspace holds between rounds must not be found there
+        spilled = [buffer for buffer in spilled if is_made_anew(buffer, func.body, around(func.rows))]
     finisher = _Finisher(func, spilled)
     body = finisher.statement(func.body)
     params = (*func.params, *(Param(buffer, "workspace") for buffer in finisher.moved.values()))

@@ -8,6 +8,7 @@ from tests._support.rows import by_least_rows
 from tests._support.schedules import parsed
 
 from uma.tir import PrimFunc, RowParam, interpret
+from uma.tir.proofs.proof import unproven
 from uma.tir.schedule import Schedule, ScheduleError, replay
 from uma.tir.te.finish import finished as as_lowered
 
@@ -98,3 +99,41 @@ def test_what_comes_after_must_leave_the_rows() -> None:
     s.split("r", 2, "peel")
     with pytest.raises(ScheduleError, match="the function has no rows: a tile takes 2 rows of 'y' at once"):
         s.func  # noqa: B018  # it is made then
+
+
+def test_what_the_stack_cannot_hold_is_a_workspace_if_each_row_makes_it_anew() -> None:
+    plain = parsed("""
+        def f(x: In[int8, (4, 9000)], y: Out[int8, (4, 9000)], z: Out[int8, (4, 9000)]):
+            t = alloc(int8, (9000,))
+            u = alloc(int8, (9001,))
+            for r in range(4):
+                for i in range(9000):
+                    t[i] = x[r, i]
+                    u[i] = x[r, i]
+                for j in range(9000):
+                    y[r, j] = t[j]
+                for k in range(9000):
+                    z[r, k] = u[k]
+    """)
+    s = Schedule(plain)
+    s.rows("r")
+    made = as_lowered(s.func)
+    assert [param.buffer.name for param in made.params if param.role == "workspace"] == ["t", "u"]
+    assert unproven(made) is None
+
+
+def test_what_is_not_shown_to_be_made_anew_stays_on_the_stack() -> None:
+    func = parsed("""
+        def f(x: In[int8, (4, 9000)], y: Out[int8, (4, 9000)]):
+            rows(r, 4)
+            by_rows(x, 4)
+            by_rows(y, 4)
+            t = alloc(int8, (9000,))
+            for i in range(9000):
+                t[(i + int32(x[r, 0])) % 9000] = x[r, i]
+            for j in range(9000):
+                y[r, j] = t[j]
+    """)
+    made = as_lowered(func)
+    assert [param.buffer.name for param in made.params] == ["x", "y"]
+    assert unproven(made) is None
