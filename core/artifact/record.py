@@ -333,6 +333,41 @@ class ToleratedRecord:
 
 
 @dataclass(frozen=True)
+class RowsPointRecord:
+    """A way to run the model: all layers at once, or chains of them row by row."""
+
+    arena_bytes: Annotated[Size, "Working memory of one run."]
+    ram_bytes: Annotated[Size, "Arena, state, inputs and outputs; not the stack."]
+    added: Annotated[Size, "About how many instructions more one run takes than all layers at once."]
+    chains: Annotated[
+        tuple[tuple[tuple[str, ...], ...], ...], "For each chain of calls that run row by row the layers of each call."
+    ]
+
+
+@dataclass(frozen=True)
+class RowsEndRecord:
+    """A call that is in no chain."""
+
+    layers: Annotated[tuple[str, ...], "The model's layers that it computes."]
+    reason: Annotated[str, "Why not."]
+
+
+@dataclass(frozen=True)
+class RowsRecord:
+    """What running layers row by row would take, and what was chosen."""
+
+    instructions: Annotated[Size, "About how many instructions one run takes on the host, all layers at once."]
+    points: Annotated[tuple[RowsPointRecord, ...], "Each takes less RAM than the one before it, and more instructions."]
+    chosen: Annotated[Position, "Which of the points was built, from 0."]
+    ends: Annotated[tuple[RowsEndRecord, ...], "The calls that cannot be run row by row, in order."]
+
+    @property
+    def point(self) -> RowsPointRecord:
+        """The one that was built."""
+        return self.points[self.chosen]
+
+
+@dataclass(frozen=True)
 class FileRecord:
     """A file, as it was written."""
 
@@ -383,6 +418,9 @@ class ArtifactRecord:
         "How this machine makes the shared library; the Makefile leaves out flags that name its CPU 'native'.",
     ]
     files: Annotated[Mapping[File, FileRecord], "Every file but this one."]
+    rows: Annotated[
+        RowsRecord | None, "Ways to run layers row by row for less RAM; null where nobody asked for any."
+    ] = None
 
     @property
     def io(self) -> IoForm:

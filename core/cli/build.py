@@ -7,8 +7,10 @@ import functools
 import re
 import shlex
 import time
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import NoCompilerError, UsageError
 from ..json_record import plain
@@ -18,10 +20,16 @@ from .declined import say_declined
 from .output import Output
 from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
+if TYPE_CHECKING:
+    from ..artifact import Artifact
+    from ..lowering.members import Members
+    from ..pipeline.ram import Limit
+
 __all__ = ["add"]
 
 _LIMITS = {
-    "max-ram": "bytes of RAM: arena, state, inputs, outputs, and the stack where the compiler tells",
+    "max-ram": "bytes of RAM: arena, state, inputs, outputs, and the stack where the compiler tells; layers are run "
+    "row by row as far as that takes",
     "max-rom": "bytes of ROM: weights and code",
     "max-cycles": "cycles of each accelerator, as its simulator counts, else as its plugin estimates",
 }
@@ -92,6 +100,44 @@ def _amount(name: str, text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """What compiling tells: bytes of code and of the stack; None where it does not, or why nothing was compiled."""
+
+    code_bytes: int | None = None
+    stack_bytes: int | None = None
+    uncompiled: str = "nothing was compiled"
+
+
+def _compiled(artifact: Artifact, members: Members, args: argparse.Namespace, out: Output) -> _Sizes:
+    from ..lowering.blame import blaming_sources
+
+    if args.no_compile:
+        return _Sizes()
+    out.step("compile")
+    try:
+        with blaming_sources(members):
+            code_bytes = artifact.code_bytes  # a model that does not compile is not saved
+        return _Sizes(code_bytes, artifact.stack_bytes)
+    except NoCompilerError as error:
+        return _Sizes(uncompiled=f"nothing was compiled, as {error.what}: {error.hint}")
+
+
+def _may_shrink(artifact: Artifact, sizes: _Sizes, limit: Limit) -> bool:
+    """Whether the model takes more RAM than it may by its stack, and there are ways to run it that take less."""
+    rows = artifact.record.rows
+    if rows is None or not sizes.stack_bytes or rows.chosen == len(rows.points) - 1:
+        return False
+    return rows.point.ram_bytes + sizes.stack_bytes > limit.amount
+
+
+def _without(limit: Limit, sizes: _Sizes) -> Limit:
+    """What a limit leaves beside the stack."""
+    from ..pipeline.ram import Limit
+
+    return Limit(max(0, limit.amount - (sizes.stack_bytes or 0)), limit.said)
+
+
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
@@ -144,23 +190,24 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             out.result({"stage": args.stop_after, "folder": str(args.dump)})
         return 0
 
-    build = start_build(loaded, members, dump=args.dump, progress=out.step)
+    limit = limits.get("max-ram")
+    build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
     artifact = finish_build(build, loaded, out.step, weights=args.weights)
+    sizes = _compiled(artifact, members, args, out)
+    while limit is not None and _may_shrink(artifact, sizes, limit):
+        # What the stack takes is known now, and is not there for the rest.
+        before = artifact.record.rows
+        build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=_without(limit, sizes))
+        artifact = finish_build(build, loaded, out.step, weights=args.weights)
+        sizes = _compiled(artifact, members, args, out)
+        if artifact.record.rows == before:
+            break
     if args.require_offload is not None:
         require_offload(explain(build), args.require_offload)
     is_lowered = build.placement is None or has_loops(build.placement.source)
     shares = shares_record(None if is_lowered else explain(build, reasons=False), _explain_command(args))
-    code_bytes = stack_bytes = None
-    uncompiled = "nothing was compiled"
-    if not args.no_compile:
-        out.step("compile")
-        try:
-            with blaming_sources(members):
-                code_bytes = artifact.code_bytes  # a model that does not compile is not saved
-            stack_bytes = artifact.stack_bytes
-        except NoCompilerError as error:
-            uncompiled = f"nothing was compiled, as {error.what}: {error.hint}"
-    memory = footprint(artifact.record, code_bytes, stack_bytes)
+    code_bytes = sizes.code_bytes
+    memory = footprint(artifact.record, code_bytes, sizes.stack_bytes)
     cycles: tuple[Cycles, ...] = ()
     if "max-cycles" in limits:
         out.step("count")
@@ -179,7 +226,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         {
             "calls": f"{len(record.calls)}, of {len({call.kernel for call in record.calls})} kernels",
             **say_footprint(memory),
-            **({"note": uncompiled} if code_bytes is None else {}),
+            **({"note": sizes.uncompiled} if code_bytes is None else {}),
             "in": str(wanted),
         }
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..target.values import shorten
 from .common import add_model_arguments, add_output_arguments, read_model
 from .declined import say_declined
 from .output import Output
@@ -15,6 +16,7 @@ from .tolerated import say_passes
 
 if TYPE_CHECKING:
     from ..contract.cost import Cost
+    from ..reports.memory import MemoryFound
 
 __all__ = ["add"]
 
@@ -41,6 +43,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="also run the model once, on random inputs, and show the cycles that devices count beside the estimates. "
         "This compiles and executes its code",
     )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="also show what sets the peak of memory, and the ways to run layers row by row for less of it: RAM, "
+        "and instructions that are added",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -64,12 +72,35 @@ def _cost_columns(costs: Sequence[Cost | None]) -> tuple[list[str], list[list[st
     return [_COLUMNS[name][0] for name in shown], rows
 
 
+def _say_memory(memory: MemoryFound, out: Output) -> None:
+    from ..reports.memory import ends_by_reason, point_cells
+
+    for line in memory.lines():
+        out.line(line)
+    if memory.rows is None:
+        return
+    out.line("ways to run layers row by row, by bytes of RAM without the stack:")
+    out.columns(("RAM", "arena", "added", "layers by rows", ""), point_cells(memory.rows))
+    if ends := ends_by_reason(memory.rows):
+        out.line("what is not run row by row:")
+        out.columns(("layers", "reason"), [(shorten(", ".join(names) or "-", 60), why) for why, names in ends.items()])
+
+
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.explain import end_of_proofs, explain_loaded
+    from ..reports.limits import project_limits
 
+    max_ram = project_limits().get("max-ram") if args.memory else None
     members, loaded = read_model(args, out)
     found = explain_loaded(
-        loaded, members, count=args.count, stream=args.stream, brought=out.verbose, progress=out.step
+        loaded,
+        members,
+        count=args.count,
+        stream=args.stream,
+        brought=out.verbose,
+        memory=args.memory,
+        max_ram=max_ram,
+        progress=out.step,
     )
     counted = found.counted_cycles
     free = f", {len(found.ops) - len(found.counted)} of them free," if len(found.counted) < len(found.ops) else ""
@@ -104,6 +135,8 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     say_passes(found, out)
     for line in end_of_proofs(found.brought):
         out.line(line)
+    if found.memory is not None:
+        _say_memory(found.memory, out)
     for stream in found.streams or ():
         for line in stream.lines():
             out.line(line)

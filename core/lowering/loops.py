@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..interning import remembered
 from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from ..relay.extern import Extern
 from ..relay.module import AnyFunction, IRModule, Spans, func_type
@@ -24,12 +25,27 @@ __all__ = ["flatten_all", "flatten_all_tracing", "simplify_all", "unroll_all"]
 
 def simplify_all(module: IRModule) -> IRModule:
     """``module`` with all loops simplified."""
-    return _each(module, simplify)
+    return _each(module, _simplified)
 
 
 def unroll_all(module: IRModule) -> IRModule:
     """``module`` with all unrolling made explicit, and simplified again where that opened something."""
-    return _each(module, lambda func: simplify(unroll(func)))
+    return _each(module, _unrolled)
+
+
+@remembered
+def _simplified(func: PrimFunc) -> PrimFunc:
+    return simplify(func)
+
+
+@remembered
+def _unrolled(func: PrimFunc) -> PrimFunc:
+    return simplify(unroll(func))
+
+
+@remembered
+def _flat(func: PrimFunc) -> PrimFunc:
+    return hoist_scratch(flatten(func))
 
 
 def _each(module: IRModule, rewrite: Callable[[PrimFunc], PrimFunc]) -> IRModule:
@@ -52,7 +68,7 @@ def flatten_all_tracing(module: IRModule) -> tuple[IRModule, dict[str, dict[Expr
     renamed: dict[GlobalVar, GlobalVar] = {}
     for var, function in module.functions.items():
         if isinstance(function, PrimFunc):
-            made = hoist_scratch(flatten(function))
+            made = _flat(function)
             renamed[var] = flat.setdefault(made, GlobalVar(var.name, func_type(made)))
     rewriter = Rewriter(module)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from ..contract.fusion import Fusion
 from ..contract.lowered import Refuse
@@ -27,10 +28,24 @@ from .declines import Decline
 from .fuse import is_view
 from .graph import as_function, unique_name
 from .members import Member
-from .offers import bound, lower_match, own_loops
+from .offers import Loops, bound, lower_match, own_loops
 from .regions import label_of
 
-__all__ = ["lower", "lower_tracing"]
+__all__ = ["KnownLoops", "lower", "lower_tracing"]
+
+
+@dataclass
+class KnownLoops:
+    """The loops of kernels that were lowered before: equal ones are not lowered twice.
+
+    Args:
+        loops: of functions with constants for some of their parameters, for a host, by rows or not; with why strategies
+            declined.
+        instructions: about how many a call of ``main`` runs, where that was said.
+    """
+
+    loops: dict[tuple[object, ...], tuple[Loops, tuple[Decline, ...]]] = field(default_factory=dict)
+    instructions: dict[Expr, int] = field(default_factory=dict)
 
 
 def lower(module: IRModule, hosts: Sequence[Member] = (), first: Member | None = None) -> IRModule:
@@ -60,10 +75,21 @@ def lower_tracing(
     hosts: Sequence[Member] = (),
     first: Member | None = None,
     noted: list[Decline] | None = None,
+    *,
+    known: KnownLoops | None = None,
+    by_rows: Mapping[Expr, bool] = MappingProxyType({}),
 ) -> tuple[IRModule, dict[Expr, Expr]]:
-    """As `lower`; also what each expression of ``main`` became. ``noted`` gets why strategies of the hosts that run
-    kernels left them to lesser loops."""
+    """As `lower`; also what each expression of ``main`` became.
+
+    Args:
+        module, hosts, first: as for `lower`.
+        noted: gets why strategies of the hosts that run kernels left them to lesser loops.
+        known: what was lowered before, and gets what is lowered now.
+        by_rows: the kernels of ``main`` for which loops by rows are wanted: of the host's strategies where it is True,
+            else of the core alone.
+    """
     main = module.main
+    known = KnownLoops() if known is None else known
     if any(map(is_open, (*main.params, *post_order(main.body)))):
         return _lower_open(module, hosts, first, noted)
     rewriter = Rewriter(module)
@@ -78,7 +104,8 @@ def lower_tracing(
                 what = f"main calls {rebuilt.op.name!r}, a function of the graph form, by its name"
                 raise ModelError(what, where=", ".join(layers) or None, hint="write its body where it is called")
         elif isinstance(rebuilt, Call) and not is_view(rebuilt) and not is_control(rebuilt):
-            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first, noted)
+            asked = _Asked(known, expr, by_rows.get(expr))
+            made = _on_host(rebuilt, rebuilt.args, {}, kernels, taken, layers, hosts, first, noted, asked)
             if made.type is expr.type:
                 return made
             rewriter.spans.add(made, layers)
@@ -116,7 +143,8 @@ def _lower_open(
         if is_view(expr):
             made = reshape(parts[0], bound_extents(expr.shape))
         elif isinstance(expr, Call) and not isinstance(expr.op, GlobalVar) and not is_control(expr):
-            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first, noted)
+            asked = _Asked(KnownLoops(), expr)
+            made = _on_host(expr, parts, extents, kernels, taken, layers, hosts, first, noted, asked)
             if made.type is not (wanted := _bound(expr.type)):
                 rewriter.spans.add(made, layers)
                 made = _as_type(made, wanted)
@@ -166,11 +194,12 @@ def _on_host(
     hosts: Sequence[Member],
     first: Member | None,
     noted: list[Decline] | None,
+    asked: _Asked,
 ) -> Call:
     """``call``, of ``args`` and with open ``extents``, as a call of loops, by the host that it is pinned to or the
     first one that can run it."""
     if not hosts:
-        return _lower_call(call, args, extents, kernels, taken, layers, None, [])
+        return _lower_call(call, args, extents, kernels, taken, layers, None, [], asked)
     failures: list[tuple[Member, str, Exception]] = []
     for host in hosts:
         if call.pin not in (None, host.label):
@@ -178,7 +207,7 @@ def _on_host(
         declined: list[Decline] = []
         given = _without_composite(call) if failures else call  # the name was that of the first host's pattern
         try:
-            made = _lower_call(given, args, extents, kernels, taken, layers, host, declined)
+            made = _lower_call(given, args, extents, kernels, taken, layers, host, declined, asked)
         except (Refuse, ModelError) as error:
             failures.append((host, error.reason if isinstance(error, Refuse) else error.what, error))
         else:
@@ -216,6 +245,7 @@ def _lower_call(
     layers: tuple[str, ...],
     host: Member | None,
     noted: list[Decline],
+    asked: _Asked,
 ) -> Call:
     """``call`` as a call of loops; ``noted`` gets why strategies declined. Raises Refuse as the plugin of the host
     does."""
@@ -226,10 +256,35 @@ def _lower_call(
     given = dict(zip(function.params, args, strict=True))
     # (What a constant is cut to is no constant.)
     fixed = {param: arg for param, arg in given.items() if isinstance(arg, Constant) and arg.type is param.type}
-    fusion = Fusion(function, fixed)
+    key = (function, tuple(fixed.items()), None if host is None else host.label, asked.by_rows)
+    if key not in asked.known.loops:
+        declined: list[Decline] = []
+        fusion, asks = Fusion(function, fixed, asked.by_rows is not None), asked.by_rows is not False
+        found = _loops_of(fusion, layers, host if asks else None, declined)
+        asked.known.loops[key] = found, tuple(declined)
+    loops, declines = asked.known.loops[key]
+    noted += [replace(decline, layers=layers) for decline in declines]
+    if loops.instructions is None:
+        asked.known.instructions.pop(asked.expr, None)
+    else:
+        asked.known.instructions[asked.expr] = loops.instructions
+    return Call(_named(_for_cpu(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of hosts for one kernel: the call ``expr`` of ``main``."""
+
+    known: KnownLoops
+    expr: Expr
+    by_rows: bool | None = None
+
+
+def _loops_of(fusion: Fusion, layers: tuple[str, ...], host: Member | None, noted: list[Decline]) -> Loops:
+    """The loops of a kernel: the host's, else those of its op, else those that the core makes."""
     loops = None if host is None else lower_match(host, fusion, layers, sees_through=True, noted=noted)
     try:
-        loops = loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
+        return loops or own_loops(fusion) or bound(fusion.kernel(), fusion)
     except OpenExtentError as error:
         ops = ", ".join(dict.fromkeys(one.op_name for one in fusion.calls if one.op_name))
         what = f"{ops} takes no open extents yet: {error.what}"
@@ -237,7 +292,6 @@ def _lower_call(
     except ModelError as error:
         error.where = error.where or ", ".join(layers) or None
         raise
-    return Call(_named(_for_cpu(loops.func, host), name, kernels, taken), loops.arguments(given, extents))
 
 
 def _for_cpu(func: PrimFunc, host: Member | None) -> PrimFunc:

@@ -47,12 +47,14 @@ class Loops:
         operands: which parameters of the function they are given, in order.
         symbols: the open extents that they are given behind these.
         constants: what they are given besides, in order.
+        instructions: about how many they run, where whoever made them says so.
     """
 
     func: PrimFunc
     operands: tuple[Var, ...]
     constants: tuple[np.ndarray, ...]
     symbols: tuple[Symbol, ...] = ()
+    instructions: int | None = None
 
     def arguments(self, given: Mapping[Var, Expr], extents: Mapping[str, Expr] = MappingProxyType({})) -> list[Expr]:
         """What the loops are called with, where the parameters of the function are ``given``, and open extents of these
@@ -239,6 +241,7 @@ def _checked(result: object, fusion: Fusion, sees_through: bool) -> Loops | str:
         else:
             verify(result.kernel.func)
             loops = bound(replace(result.kernel, func=finished(result.kernel.func)), fusion)
+            loops = replace(loops, instructions=result.instructions)
     except InternalError as error:
         return f"loops that are not sound: {error.what} ({error.where})"
     body = fusion.function.body.type

@@ -22,6 +22,7 @@ from ..artifact.describe import (
     requantize_record,
     tensor_records,
 )
+from ..artifact.footprint import footprint
 from ..artifact.record import (
     SCHEMA_VERSION,
     ArtifactRecord,
@@ -29,6 +30,7 @@ from ..artifact.record import (
     HostRecord,
     LibraryRecord,
     RequantizeRecord,
+    RowsRecord,
     StateRecord,
     ToleratedRecord,
 )
@@ -62,7 +64,9 @@ from .hybrid import check_hybrid
 from .io import check_io, with_io
 from .machine_code import machine_code
 from .pins import Pins, pin_layers, unpinned
+from .ram import Limit, ram_limit, require_ram
 from .requantize import Requantize, consent_to
+from .rows import RowsAsked
 from .stages import STAGES, Build, Form
 from .tolerate import Tolerate, tolerated_passes
 
@@ -136,6 +140,7 @@ def build(
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
+    max_ram: int | str | None = None,
     plugins: PluginHost | None = None,
     stop_after: None = None,
 ) -> Artifact: ...
@@ -158,6 +163,7 @@ def build(
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
+    max_ram: int | str | None = None,
     plugins: PluginHost | None = None,
     stop_after: str,
 ) -> Form: ...
@@ -179,6 +185,7 @@ def build(
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
+    max_ram: int | str | None = None,
     plugins: PluginHost | None = None,
     stop_after: str | None = None,
 ) -> Artifact | Form:
@@ -217,6 +224,8 @@ def build(
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
             ``file`` that the program loads.
+        max_ram: what the model may take of RAM, its arena, state, inputs and outputs, in bytes or as ``"64K"``: layers
+            are run row by row as far as that takes. The stack is not in it, which only a compiler tells.
         plugins: where targets come from; by default the plugins that are installed.
         stop_after: a stage, one of `STAGES`, behind which the build ends.
 
@@ -228,7 +237,8 @@ def build(
         UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
             ``hybrid`` or ``io`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
-        RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons.
+        RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
+            nothing takes as little as ``max_ram``: it says what is alive where the least that there is takes most.
         PluginError: a target's plugin, or the partitioner, is at fault.
         ToolchainError: a library that a target needs is missing.
     """
@@ -238,6 +248,7 @@ def build(
         dump = path_of(dump, "the folder for dumps")
     if stop_after is not None:
         _check_stage(stop_after)
+    limit = ram_limit(max_ram)
     # Before the model is read, which may take long.
     members = resolve_targets(target, plugins or default_host(), partition)
     with default_mode():
@@ -255,8 +266,11 @@ def build(
             io=io,
         )
         if stop_after is not None:
-            return lower_loaded(loaded, members, stop_after, dump=dump)
-        return build_loaded(loaded, members, dump=dump, weights=weights)
+            return lower_loaded(loaded, members, stop_after, dump=dump, max_ram=limit)
+        artifact = build_loaded(loaded, members, dump=dump, weights=weights, max_ram=limit)
+    if limit is not None:
+        require_ram(artifact.record, footprint(artifact.record), limit)
+    return artifact
 
 
 def load_model(
@@ -410,6 +424,8 @@ def start_build(
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
+    max_ram: Limit | None = None,
+    frontier: bool = False,
 ) -> Build:
     """A build of ``loaded`` that tells of its stages.
 
@@ -419,6 +435,8 @@ def start_build(
         until: the last stage that it will be run to, one of `STAGES`.
         dump: folder for the text of every stage.
         progress: told of each stage that begins.
+        max_ram: what layers are run row by row for.
+        frontier: whether to look for ways to do so in any case.
 
     Raises:
         UsageError: there is no such stage.
@@ -433,7 +451,8 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    return Build(loaded.name, members, after, consent=loaded.consent, tolerate=loaded.tolerate, io=loaded.io)
+    rows, consent, tolerate = RowsAsked.of(members, max_ram, frontier), loaded.consent, loaded.tolerate
+    return Build(loaded.name, members, after, consent=consent, tolerate=tolerate, io=loaded.io, rows=rows)
 
 
 def lower_loaded(
@@ -443,6 +462,7 @@ def lower_loaded(
     *,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
+    max_ram: Limit | None = None,
 ) -> Form:
     """The form of a model after a stage. For arguments see `start_build`.
 
@@ -451,7 +471,7 @@ def lower_loaded(
         ModelError: the model cannot be lowered.
         PluginError: a target's plugin is at fault.
     """
-    return start_build(loaded, members, until, dump=dump, progress=progress).run(loaded.form, until)
+    return start_build(loaded, members, until, dump=dump, progress=progress, max_ram=max_ram).run(loaded.form, until)
 
 
 def build_loaded(
@@ -461,6 +481,7 @@ def build_loaded(
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
     progress: Callable[[str], None] | None = None,
+    max_ram: Limit | None = None,
 ) -> Artifact:
     """Compile a model that was read; as `build`.
 
@@ -470,8 +491,10 @@ def build_loaded(
         dump: folder for the text of every stage.
         weights: as for `build`.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
+        max_ram: as for `start_build`; whether it is reached is not looked at.
     """
-    return finish_build(start_build(loaded, members, dump=dump, progress=progress), loaded, progress, weights=weights)
+    build = start_build(loaded, members, dump=dump, progress=progress, max_ram=max_ram)
+    return finish_build(build, loaded, progress, weights=weights)
 
 
 def finish_build(
@@ -514,6 +537,7 @@ def finish_build(
         consent=consent,
         tolerated=rows,
         hybrid=loaded.hybrid,
+        rows=build.rows,
     )
     for member in build.members.all:
         member.plugin.check_installed()
@@ -531,6 +555,7 @@ def make_artifact(
     consent: RequantizeRecord | None = None,
     tolerated: tuple[ToleratedRecord, ...] = (),
     hybrid: str | None = None,
+    rows: RowsRecord | None = None,
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -544,6 +569,7 @@ def make_artifact(
         consent: what is rounded otherwise than the model says.
         tolerated: the passes that changed what it says.
         hybrid: as for `LoadedModel`.
+        rows: what there was to choose from of what runs row by row.
 
     Raises:
         UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
@@ -613,6 +639,7 @@ def make_artifact(
             example=files.example,
         ),
         files={},
+        rows=rows,
     )
     return Artifact(files.contents, record)
 

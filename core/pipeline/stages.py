@@ -9,10 +9,12 @@ A region that its owner refuses to lower sends the build back: what was refused 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from ..artifact.describe import Work
+from ..artifact.record import RowsRecord
 from ..contract.passes import Phase
 from ..errors import InternalError, ModelError, PluginError, UmaError
 from ..io_forms import IoForm
@@ -21,7 +23,7 @@ from ..lowering.declines import Decline
 from ..lowering.fuse import fuse, is_view
 from ..lowering.graph import has_loops, parts_of
 from ..lowering.loops import flatten_all_tracing, simplify_all, unroll_all
-from ..lowering.lower import lower_tracing
+from ..lowering.lower import KnownLoops, lower_tracing
 from ..lowering.matches import Matches
 from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
@@ -31,7 +33,7 @@ from ..partition import Consent, Owner, Placement, Refusal, place
 from ..program import Program
 from ..program import verify as verify_program
 from ..relay.bodies import bodies_of, each_body, settled
-from ..relay.expr import Call, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.extern import Extern
 from ..relay.module import IRModule
 from ..relay.op import Op
@@ -40,12 +42,14 @@ from ..relay.transform import canonicalise
 from ..relay.transform.float_forms import requantise_in_floats
 from ..relay.transform.zero_points import zero_points_to_biases
 from ..relay.verify import verify as verify_module
-from ..relay.visit import children, post_order
+from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import Unproven, unproven
 from .io import pool_of
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
+from .rows import Again, Lowered, RowsAsked, choose_rows
+from .values import buffers_of, calls_of, kernels_of, moved
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
 
@@ -92,6 +96,8 @@ class Build:
         consent: what accelerators may be offered in forms of their own; None for nothing.
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
         io: where its inputs and outputs are.
+        rows: what layers are run row by row for; by default for hosts with little RAM, where that costs next to
+            nothing. Never without ``reuse``.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -101,6 +107,7 @@ class Build:
         matches: what the regions of its modules are made of.
         tolerated: what passes that may change results did, in order.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
+        rows: the ways to run layers row by row, and which was chosen; None where none was looked for.
     """
 
     def __init__(
@@ -113,6 +120,7 @@ class Build:
         consent: Consent | None = None,
         tolerate: Collection[str] = (),
         io: IoForm = "caller",
+        rows: RowsAsked | None = None,
     ) -> None:
         self.name = name
         self._io = io
@@ -129,6 +137,11 @@ class Build:
         self._became_within: dict[str, dict[Expr, Expr]] = {}
         self._where: Where = {}
         self._sites: tuple[tuple[str, Where], ...] = ()
+        self._rows_asked = RowsAsked.of(members) if rows is None else rows
+        self.rows: RowsRecord | None = None
+        self._known = KnownLoops()
+        self._by_rows: Mapping[Expr, bool] = {}
+        self._flat: Program | None = None
         self._after = after
         self.matches = Matches(members)
         self._lower_regions = RegionLowering(members, self.matches)
@@ -164,10 +177,67 @@ class Build:
                 self._place_anew(refused.refusals)
                 position = stages.index("partition")
                 continue
+            if isinstance(form, Program):
+                form = self._run_by_rows(form)
             if self._after is not None:
                 self._after(stage, form)
             position += 1
         return form
+
+    def _run_by_rows(self, whole: Program) -> Program:
+        """The program with what was chosen to be run row by row."""
+        if self.fused is None or not self._reuse or not self._rows_asked.any:
+            return whole
+        main, first, after = self.fused.main, self._state(whole), self._after
+        states: dict[Again, _State] = {Again(): first}
+
+        def lowered(kernels: Again) -> Lowered:
+            if kernels not in states:
+                states[kernels] = self._lower_again(kernels)
+            self._restore(states[kernels])
+            return Lowered(
+                states[kernels].program,
+                kernels_of(main, self.buffers_of, states[kernels].program),
+                dict(states[kernels].said),
+            )
+
+        self._after = None
+        try:
+            chosen = choose_rows(self._rows_asked, lowered)
+        finally:
+            self._after = after
+        if chosen is None:
+            self._restore(first)
+            return whole
+        self._restore(states[chosen.by_rows])
+        if chosen.by_rows and after is not None:
+            self._lower_again(chosen.by_rows)  # for whoever looks at the stages
+        self.rows, self._flat = chosen.record, states[chosen.by_rows].program
+        return chosen.program
+
+    def _lower_again(self, by_rows: Again) -> _State:
+        """The program of the fused module, with some of its kernels lowered by rows."""
+        assert self.fused is not None
+        form: Form = self.fused
+        self._by_rows, self.rewriters, self._became_within = dict(by_rows), (), {}
+        early = STAGES[: STAGES.index("lower")]
+        phases = {PHASE_AFTER[stage] for stage in early if stage in PHASE_AFTER}
+        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase in phases)
+        for stage in STAGES[len(early) :]:
+            assert isinstance(form, IRModule)
+            form = self._stage(stage, form)
+            if self._after is not None and isinstance(form, IRModule):
+                self._after(stage, form)
+        assert isinstance(form, Program)
+        return self._state(form)
+
+    def _state(self, program: Program) -> _State:
+        kept = {name: getattr(self, name) for name in _LOWERED}
+        return _State(program, dict(self._known.instructions), kept)
+
+    def _restore(self, state: _State) -> None:
+        for name, value in state.kept.items():
+            setattr(self, name, value)
 
     def buffers_of(self, expr: Expr) -> tuple[str, ...] | None:
         """The names of the program's buffers that hold the value of ``expr``, one for each tensor.
@@ -178,7 +248,7 @@ class Build:
         Returns:
             None where the program has it nowhere: a plugin's pass put something else in its place.
         """
-        return _buffers_of(expr, self._became, self._where)
+        return buffers_of(expr, self._became, self._where)
 
     @property
     def sites(self) -> Iterator[tuple[Function, Callable[[Expr], tuple[str, ...] | None]]]:
@@ -187,11 +257,18 @@ class Build:
         for name, where in self._sites:
             function = None if self.fused is None else self.fused[name]
             if isinstance(function, Function):
-                yield function, partial(_buffers_of, became=self._became_within.get(name, {}), where=where)
+                yield function, partial(buffers_of, became=self._became_within.get(name, {}), where=where)
 
     def work(self, program: Program) -> dict[int, Work]:
         """What the steps of ``program``, which this build made, do of the model, by position, where that is known."""
-        return {} if self.fused is None else work_of(self.fused, self.buffers_of, program)
+        if self.fused is None:
+            return {}
+        if self._flat is None or self._flat is program:
+            return work_of(self.fused, self.buffers_of, program)
+        # Blocks of rows change where calls stand, and which buffers they share.
+        known = work_of(self.fused, self.buffers_of, self._flat)
+        pairs = zip(self._flat.calls, program.calls, strict=True)
+        return {at: known[before] for (before, _), (at, _) in pairs if before in known}
 
     def _stage(self, stage: str, module: IRModule) -> Form:
         try:
@@ -252,13 +329,15 @@ class Build:
                 if refusals:
                     raise _Refused(refusals)
                 self.declined = []
-                made, self._became = lower_tracing(lowered, self.members.takers, self.members.host, self.declined)
+                takers, first = self.members.takers, self.members.host
+                known, by_rows = self._known, self._by_rows
+                made, self._became = lower_tracing(lowered, takers, first, self.declined, known=known, by_rows=by_rows)
                 made = each_body(made, self._lowered_body)
                 self.on_other_hosts = {
                     kernel: call.pin
                     for kernel, became in self._became.items()
                     if not is_view(kernel)
-                    for call in _calls(became)
+                    for call in calls_of(became)
                     if call.pin is not None
                 }
                 return made
@@ -267,10 +346,10 @@ class Build:
             case "unroll":
                 return unroll_all(module)
             case "flatten":
-                made, moved = flatten_all_tracing(module)
+                made, moves = flatten_all_tracing(module)
                 for name, became in (("main", self._became), *self._became_within.items()):
-                    after = moved.get(name, {})
-                    became.update({expr: _moved(now, after) for expr, now in became.items()})
+                    after = moves.get(name, {})
+                    became.update({expr: moved(now, after) for expr, now in became.items()})
                 return made
         traced = traced_sequence(module, self.name, self._reuse, self._depths(module), pool_of(self._io))
         self._where, self._sites = traced.where, traced.sites
@@ -297,7 +376,7 @@ class Build:
             if found is None:
                 continue
             for kernel, became in self._became.items():
-                if any(isinstance(call.op, GlobalVar) and call.op.name == name for call in _calls(became)):
+                if any(isinstance(call.op, GlobalVar) and call.op.name == name for call in calls_of(became)):
                     self._blame_ops(kernel, found)
             where = f"{name}, {found.where}" if found.where else name
             if stage == STAGES[0]:
@@ -342,43 +421,6 @@ class Build:
         self.matches.note(self.placement)
 
 
-def _calls(became: Expr) -> Iterator[Call]:
-    """The calls that give a value, which may be seen in another shape."""
-    for part in became.fields if isinstance(became, Tuple) else (became,):
-        while is_view(part):
-            part = children(part)[0]
-        if isinstance(part, Call):
-            yield part
-
-
-def _moved(now: Expr, after: Mapping[Expr, Expr]) -> Expr:
-    """What became of a value, or of what it is another shape of: whoever uses it may see that."""
-    while now not in after and is_view(now):
-        now = children(now)[0]
-    return after.get(now, now)
-
-
-def _buffers_of(expr: Expr, became: Mapping[Expr, Expr], where: Where) -> tuple[str, ...] | None:
-    """The buffers that hold a value of a function, as it was before it was lowered."""
-    held = _held(became.get(expr, expr), where)
-    if held is None and is_view(expr):  # whoever uses it may see what is viewed in another shape
-        return _buffers_of(children(expr)[0], became, where)
-    return held
-
-
-def _held(expr: Expr, where: Where) -> tuple[str, ...] | None:
-    if expr in where:
-        return where[expr]
-    if isinstance(expr, Tuple):
-        parts = [_held(field, where) for field in expr.fields]
-        known = [part for part in parts if part is not None]
-        return tuple(name for part in known for name in part) if len(known) == len(parts) else None
-    if isinstance(expr, TupleGetItem):
-        whole = _held(expr.tuple, where)
-        return None if whole is None else (whole[expr.index],)
-    return _held(children(expr)[0], where) if is_view(expr) else None
-
-
 def _beyond(refusal: Refusal, module: IRModule) -> UmaError:
     """The error that the refusal of a region is which the partitioner did not make."""
     if any(var.name == refusal.region for var in module.functions):
@@ -401,6 +443,28 @@ def _loops_of(form: Form) -> Iterator[tuple[str, PrimFunc]]:
     for name, function in named:
         if isinstance(function, PrimFunc):
             yield name, function
+
+
+_LOWERED = (
+    "_became",
+    "_became_within",
+    "_sites",
+    "_where",
+    "declined",
+    "on_other_hosts",
+    "rewriters",
+    "tolerated",
+)
+"""What a build knows of how it was lowered."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """A model that was lowered in one way: its program, what was said of its kernels' instructions, and `_LOWERED`."""
+
+    program: Program
+    said: Mapping[Expr, int]
+    kept: Mapping[str, object]
 
 
 class _Refused(Exception):

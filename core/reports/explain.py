@@ -22,6 +22,7 @@ from ..partition import Consent, Consented, OpRecord
 from ..pipeline.driver import LoadedModel, finish_build, start_build
 from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
+from ..pipeline.ram import Limit
 from ..pipeline.requantize import has_float_scales
 from ..pipeline.stages import STAGES, Build
 from ..pipeline.tolerate import passes_withheld
@@ -33,6 +34,7 @@ from ..relay.visit import nested_exprs
 from ..target.values import shorten
 from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
+from .memory import MemoryFound, memory_found
 from .streams import Stream, streams
 
 __all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
@@ -123,6 +125,7 @@ class Explanation:
         withheld: those that would, and are not run.
         with_tolerance: the part that accelerators would have if these were; None where it is no more.
         declined: why strategies left kernels that hosts run to lesser loops.
+        memory: what sets the peaks of memory, and the ways to run layers row by row; None where nobody asked.
         with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
             nobody asked, and where it is no more.
     """
@@ -146,6 +149,7 @@ class Explanation:
     withheld: tuple[TolerantPass, ...] = ()
     with_tolerance: float | None = None
     declined: tuple[Decline, ...] = ()
+    memory: MemoryFound | None = None
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -289,6 +293,7 @@ class Explanation:
                 "offloaded_with_tolerance": self.with_tolerance,
             },
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
+            **({} if self.memory is None else {"memory": self.memory.record()}),
         }
 
 
@@ -330,6 +335,8 @@ def explain_loaded(
     count: bool = False,
     stream: bool = False,
     brought: bool = False,
+    memory: bool = False,
+    max_ram: Limit | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Where the ops of a model that was read go; with what accelerators are to take, as their plugins estimate it.
@@ -340,6 +347,8 @@ def explain_loaded(
         count: also run it once, on random inputs, for the cycles that devices count.
         stream: also tell what accelerators are fed.
         brought: also tell which kernels plugins make themselves. It is told anyway where an accelerator's may do so.
+        memory: also tell what sets the peaks of memory, and look for ways to run layers row by row.
+        max_ram: what such a way is chosen for.
         progress: told of each stage that begins.
 
     Raises:
@@ -348,8 +357,8 @@ def explain_loaded(
     """
     # Who compiles loops itself is known once these are what is compiled, which takes time.
     asks = brought or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
-    until = STAGES[-1] if stream or count or asks else "lower"
-    build = start_build(loaded, members, until, progress=progress)
+    until = STAGES[-1] if stream or count or asks or memory else "lower"
+    build = start_build(loaded, members, until, progress=progress, max_ram=max_ram, frontier=memory)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
     found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
@@ -359,10 +368,12 @@ def explain_loaded(
         withheld=tuple(TolerantPass.of(step) for step in withheld),
         with_tolerance=_with_tolerance(found, loaded, members, [step.name for step in withheld], progress),
     )
-    if count:
+    artifact = finish_build(build, loaded) if count or memory else None
+    if memory and artifact is not None:
+        found = replace(found, memory=memory_found(artifact.record))
+    if count and artifact is not None:
         if progress is not None:
             progress("count")
-        artifact = finish_build(build, loaded)
         given = random_inputs(artifact.record.inputs)
         found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
     if isinstance(form, Program):

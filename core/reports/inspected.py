@@ -14,6 +14,7 @@ from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..lowering.work import BuffersOf, StepsOf, called_function
 from ..pipeline.driver import LoadedModel, make_artifact
+from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build
 from ..program import Call as CallStep
 from ..program import Program, Wait, plan
@@ -123,7 +124,15 @@ class Inspected:
         reuse: bool = False,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
-        build = Build(loaded.name, members, reuse=reuse, consent=loaded.consent, tolerate=loaded.tolerate, io=loaded.io)
+        build = Build(
+            loaded.name,
+            members,
+            reuse=reuse,
+            consent=loaded.consent,
+            tolerate=loaded.tolerate,
+            io=loaded.io,
+            rows=RowsAsked(),  # every value is whole, so that it can be compared
+        )
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None
         self.program, self.fused, self.placement = program, build.fused, build.placement

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..artifact.footprint import Footprint, memory_peaks
+from ..artifact.footprint import Footprint
 from ..contract.cost import Cost
 from ..errors import RequirementError
+from ..pipeline.ram import LIMITS, SHOWN, Limit, few, over, ram_problems, units
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
@@ -17,26 +17,6 @@ if TYPE_CHECKING:
     from .costs import RegionCost
 
 __all__ = ["LIMITS", "Cycles", "Limit", "accelerator_cycles", "project_limits", "require_limits", "units"]
-
-LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
-"""The limits, by the names of options and settings, and how much K is of each; M is K of K, G is K of M."""
-
-_AMOUNT = re.compile(r"([0-9]{1,15})([KMG]?)", re.ASCII | re.IGNORECASE)
-_SHOWN = 5
-"""How many buffers, layers or regions are named."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a model may take.
-
-    Args:
-        amount: bytes, or cycles.
-        said: where it was said, for errors.
-    """
-
-    amount: int
-    said: str
 
 
 @dataclass(frozen=True)
@@ -54,23 +34,6 @@ class Cycles:
     cycles: int | None
     how: str
     regions: tuple[str, ...]
-
-
-def units(text: str, name: str) -> int:
-    """``64K`` as a number.
-
-    Args:
-        text: a number, or one with ``K``, ``M`` or ``G`` behind it, in either case.
-        name: of the limit.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:40]!r} is no amount: write it like 64K")
-    power = " KMG".index(found[2].upper() or " ")
-    return int(found[1]) * int(LIMITS[name] ** power)
 
 
 def project_limits() -> dict[str, Limit]:
@@ -120,7 +83,7 @@ def accelerator_cycles(artifact: Artifact, costs: Sequence[RegionCost], compiles
         estimated = total.cycles if total is not None and all(one.cost is not None for one in own) else None
         cycles = counted if counted is not None else None if estimated is None else round(estimated)
         how = "estimated" if counted is None else "counted"
-        found.append(Cycles(label, cycles, how, tuple(map(_region, named[:_SHOWN]))))
+        found.append(Cycles(label, cycles, how, tuple(map(_region, named[:SHOWN]))))
     return tuple(found)
 
 
@@ -136,7 +99,7 @@ def _counted(artifact: Artifact) -> dict[str, dict[str, int]]:
 
 def _region(one: RegionCost) -> str:
     cycles = "unknown" if one.cost is None or one.cost.cycles is None else f"{one.cost.cycles:,.0f} cycles"
-    return f"{one.region}, {cycles}, estimated: {_few(one.layers)}"
+    return f"{one.region}, {cycles}, estimated: {few(one.layers)}"
 
 
 def require_limits(
@@ -155,7 +118,7 @@ def require_limits(
     """
     problems: list[tuple[list[str], str]] = []
     if limit := limits.get("max-ram"):
-        problems += _ram(record, memory, limit)
+        problems += ram_problems(record, memory, limit)
     if limit := limits.get("max-rom"):
         problems += _rom(record, memory, limit)
     if limit := limits.get("max-cycles"):
@@ -166,57 +129,17 @@ def require_limits(
         raise RequirementError("\n".join(lines), where=record.name, hint=hint)
 
 
-def _over(what: str, taken: int, limit: Limit, unit: str) -> str:
-    return f"{what} {taken:,} {unit}, {limit.amount:,} are allowed by {limit.said}"
-
-
-def _ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
-    if memory.ram_bytes <= limit.amount:
-        return
-    parts = {
-        "arena": memory.arena_bytes,
-        "state": memory.state_bytes,
-        "inputs": memory.input_bytes,
-        "outputs": memory.output_bytes,
-        "stack": memory.stack_bytes or 0,
-    }
-    lines = [_over("the model takes", memory.ram_bytes, limit, "bytes of RAM")]
-    lines.append(f"    {', '.join(f'{name} {size:,}' for name, size in parts.items() if size)}")
-    floats = False
-    at = ""
-    for peak in memory_peaks(record):
-        if peak.is_device:
-            continue
-        call = record.calls[peak.step] if peak.step < len(record.calls) else None
-        at = _few(call.layers) if call is not None and call.layers else f"step {peak.step}"
-        lines.append(f"    alive at the peak of {peak.pool}, step {peak.step} ({at}):")
-        lines += [f"      {one.name}: {one.bytes:,} bytes, {one.dtype}{list(one.shape)}" for one in peak.alive[:_SHOWN]]
-        if len(peak.alive) > _SHOWN:
-            lines.append(f"      and {len(peak.alive) - _SHOWN} more")
-        floats = floats or any(one.dtype == "float32" for one in peak.alive[:1])
-    largest = max(parts, key=lambda name: parts[name])
-    hints = {
-        "arena": f"make what {at} takes or gives smaller, or have an accelerator compute it in parts"
-        + (": of int8 instead of float32 it is a quarter" if floats else ""),
-        "state": "most of it is what the model keeps from run to run: keep fewer steps, or quantise them",
-        "inputs": "most of it is the inputs: give a smaller shape, or have them in the arena by --io arena",
-        "outputs": "most of it is the outputs: leave out those that nobody reads",
-        "stack": "most of it is the stack of kernels: -opt=s keeps less there, and so do loops without vectors",
-    }
-    yield lines, hints[largest]
-
-
 def _rom(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
     if memory.rom_bytes <= limit.amount:
         if memory.code_bytes is None:
             what = f"{limit.said} allows {limit.amount:,} bytes of ROM, and how much the code takes is not known"
             yield [what], "leave out --no-compile, and have a C compiler: nothing was compiled"
         return
-    lines = [_over("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
+    lines = [over("the model takes", memory.rom_bytes, limit, "bytes of ROM")]
     code = "unknown" if memory.code_bytes is None else f"{memory.code_bytes:,}"
     lines.append(f"    weights {memory.constant_bytes:,}, code {code}")
     calls = sorted((call for call in record.calls if call.constant_bytes), key=lambda call: -call.constant_bytes)
-    lines += [f"      weights of {_few(call.layers)}: {call.constant_bytes:,} bytes" for call in calls[:_SHOWN]]
+    lines += [f"      weights of {few(call.layers)}: {call.constant_bytes:,} bytes" for call in calls[:SHOWN]]
     floats = any(one.role == "constant" and one.dtype == "float32" for one in record.buffers)
     if memory.constant_bytes < (memory.code_bytes or 0):
         yield (
@@ -238,13 +161,8 @@ def _cycles(cycles: Sequence[Cycles], limit: Limit) -> Iterator[tuple[list[str],
             what = f"{limit.said} allows {limit.amount:,} cycles, and how many {one.label!r} takes is not known"
             yield [what], "its plugin estimates none, and it has no simulator that counts them here"
         elif one.cycles > limit.amount:
-            lines = [_over(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
+            lines = [over(f"one run takes of {one.label!r}", one.cycles, limit, f"cycles, as {one.how}")]
             yield (
                 [*lines, *(f"    {line}" for line in one.regions)],
                 ("make the layers above smaller, or pin some of them to another target"),
             )
-
-
-def _few(names: Sequence[str]) -> str:
-    first = ", ".join(repr(name) for name in names[:3]) or "no layer"
-    return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...markup import printable
+from ..memory import point_cells
 from .records import Report
 
 __all__ = ["as_markdown"]
@@ -40,6 +41,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", f"## Memory {_text(memory.pool)}: {memory.bytes:,} bytes, {peak}", "")
         alive = [(one.layer, one.role, one.offset, one.bytes) for one in memory.placed if one.at_peak]
         yield from _table(["alive at the peak", "role", "offset", "bytes"], alive)
+    if report.rows is not None and len(report.rows.points) > 1:
+        yield from ("", "## Less RAM, row by row", "")
+        yield from _table(["RAM", "arena", "added", "layers by rows", "built"], point_cells(report.rows))
     yield from ("", "## Targets", "")
     yield from _table(
         ["label", "target", "ops", "MACs", "cycles"],

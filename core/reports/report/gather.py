@@ -108,6 +108,7 @@ def make_report(
         uma_version=record.uma_version,
         plugins=dict(record.plugins),
         notes=record.notes,
+        rows=record.rows,
     )
     return dataclasses.replace(made, summary=summary(made))
 

@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element
 
 from ...markup import element, html_of
 from ...target.values import shorten
+from ..memory import point_cells
 from .lanes import lanes
 from .pictures import Bar, axis, bar_chart, lane_cell, lanes_rem, memory_map
 from .pieces import duration, filter_box, hundredths, name_of, number, size_tile, table, tile
@@ -174,7 +175,39 @@ class _Page:
         made: list[Element | None] = [element("p", {"class": "about"}, about), self._legend()]
         for memory in sorted(report.memories, key=lambda memory: "." in memory.pool):  # the host's come first
             made += self._one_memory(memory)
-        return made
+        return made + self._frontier()
+
+    def _frontier(self) -> list[Element | None]:
+        """The ways to run layers row by row: bars of RAM, and a table."""
+        rows = self.report.rows
+        if rows is None or len(rows.points) < 2:
+            return []
+        cells = point_cells(rows)
+        bars = [
+            Bar(point.ram_bytes, f"{cell[2]} added", "c1" if at == rows.chosen else "c0", "point", at)
+            for at, (point, cell) in enumerate(zip(rows.points, cells, strict=True))
+        ]
+        about = (
+            "Each bar is a way to run layers row by row, and how much RAM it takes without the stack; below it what it "
+            "adds to the instructions. The one in another colour was built."
+        )
+        said = f"{len(bars)} ways to run layers row by row, from {cells[0][0]} to {cells[-1][0]} bytes of RAM"
+        lines = [
+            element(
+                "tr",
+                None,
+                *(element("td", {"class": "num"}, one) for one in cell[:3]),
+                *(element("td", None, one) for one in cell[3:]),
+            )
+            for cell in cells
+        ]
+        return [
+            element("h3", None, "Less RAM, row by row"),
+            element("p", {"class": "about"}, about),
+            bar_chart(bars, said, lambda value: bytes_told(round(value)), linked=False),
+            axis([cell[2] for cell in cells], "added "),
+            table("frontier", ["RAM", "arena", "added", "layers by rows", "built"], lines, numbers=(0, 1, 2)),
+        ]
 
     def _one_memory(self, memory: MemoryRow) -> list[Element]:
         report = self.report

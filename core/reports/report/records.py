@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ...artifact import Footprint
+from ...artifact.record import RowsRecord
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -184,3 +185,4 @@ class Report:
     uma_version: str
     plugins: Mapping[str, str]
     notes: tuple[str, ...]
+    rows: Annotated[RowsRecord | None, "Ways to run layers row by row; null where none was looked for."] = None

@@ -1,0 +1,151 @@
+"""A limit on RAM: how it is written, what counts, and the error where nothing reaches it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..artifact.footprint import Footprint, memory_peaks
+from ..artifact.record import ArtifactRecord
+from ..errors import RequirementError, UsageError
+from ..program import Plan, Program
+
+__all__ = ["LIMITS", "SHOWN", "Limit", "few", "over", "ram_bytes", "ram_limit", "ram_problems", "require_ram", "units"]
+
+LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
+"""The limits, by the names of options and settings, and how much K is of each; M is K of K, G is K of M."""
+
+SHOWN = 5
+"""How many buffers, layers or regions are named."""
+
+_AMOUNT = re.compile(r"([0-9]{1,15})([KMG]?)", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a model may take.
+
+    Args:
+        amount: bytes, or cycles.
+        said: where it was said, for errors.
+    """
+
+    amount: int
+    said: str
+
+
+def units(text: str, name: str) -> int:
+    """``64K`` as a number.
+
+    Args:
+        text: a number, or one with ``K``, ``M`` or ``G`` behind it, in either case.
+        name: of the limit.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no amount: write it like 64K")
+    power = " KMG".index(found[2].upper() or " ")
+    return int(found[1]) * int(LIMITS[name] ** power)
+
+
+def ram_limit(given: object) -> Limit | None:
+    """``max_ram`` as it is given to `uma.build`: bytes, or a text like ``64K``; None for no limit.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if given is None:
+        return None
+    text = given if isinstance(given, str) else str(given) if type(given) is int else ""
+    try:
+        return Limit(units(text, "max-ram"), "max_ram")
+    except ValueError as error:
+        raise UsageError(f"max_ram={given!r} is no amount", hint='give bytes, or a text like "64K"') from error
+
+
+def ram_bytes(program: Program, memory: Plan) -> int:
+    """The RAM that one context takes, without its stack: arena, state, inputs and outputs."""
+    outside = (buffer for buffer in (*program.inputs, *program.outputs) if buffer.name not in memory.offsets)
+    return memory.arena_bytes + memory.state_bytes + sum(buffer.nbytes for buffer in outside)
+
+
+def require_ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> None:
+    """Check that a model takes no more RAM than it may.
+
+    Args:
+        record: of its artifact.
+        memory: what it takes.
+        limit: just that.
+
+    Raises:
+        RequirementError: it takes more; says by how much, what is alive where most is, and what to change.
+    """
+    for lines, hint in ram_problems(record, memory, limit):
+        raise RequirementError("\n".join(lines), where=record.name, hint=hint)
+
+
+def over(what: str, taken: int, limit: Limit, unit: str) -> str:
+    """That more is taken than may be."""
+    return f"{what} {taken:,} {unit}, {limit.amount:,} are allowed by {limit.said}"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of some names."""
+    first = ", ".join(repr(name) for name in names[:3]) or "no layer"
+    return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def ram_problems(record: ArtifactRecord, memory: Footprint, limit: Limit) -> Iterator[tuple[list[str], str]]:
+    """What is wrong where a model takes more RAM than it may, in lines, with what to change; else nothing."""
+    if memory.ram_bytes <= limit.amount:
+        return
+    parts = {
+        "arena": memory.arena_bytes,
+        "state": memory.state_bytes,
+        "inputs": memory.input_bytes,
+        "outputs": memory.output_bytes,
+        "stack": memory.stack_bytes or 0,
+    }
+    lines = [over("the model takes", memory.ram_bytes, limit, "bytes of RAM")]
+    taken = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
+    lines.append(f"    {taken}; {memory.ram_bytes - limit.amount:,} bytes too many")
+    lines += _by_rows(record)
+    floats = False
+    at = ""
+    for peak in memory_peaks(record):
+        if peak.is_device:
+            continue
+        call = record.calls[peak.step] if peak.step < len(record.calls) else None
+        at = few(call.layers) if call is not None and call.layers else f"step {peak.step}"
+        lines.append(f"    alive at the peak of {peak.pool}, step {peak.step} ({at}):")
+        lines += [f"      {one.name}: {one.bytes:,} bytes, {one.dtype}{list(one.shape)}" for one in peak.alive[:SHOWN]]
+        if len(peak.alive) > SHOWN:
+            lines.append(f"      and {len(peak.alive) - SHOWN} more")
+        floats = floats or any(one.dtype == "float32" for one in peak.alive[:1])
+    largest = max(parts, key=lambda name: parts[name])
+    hints = {
+        "arena": f"make what {at} takes or gives smaller, or have an accelerator compute it in parts"
+        + (": of int8 instead of float32 it is a quarter" if floats else ""),
+        "state": "most of it is what the model keeps from run to run: keep fewer steps, or quantise them",
+        "inputs": "most of it is the inputs: give a smaller shape, or have them in the arena by --io arena",
+        "outputs": "most of it is the outputs: leave out those that nobody reads",
+        "stack": "most of it is the stack of kernels: -opt=s keeps less there, and so do loops without vectors",
+    }
+    yield lines, hints[largest]
+
+
+def _by_rows(record: ArtifactRecord) -> Iterator[str]:
+    """That nothing takes less, in a line, where other ways to run the model were looked at."""
+    rows = record.rows
+    if rows is None or len(rows.points) < 2:
+        return
+    calls = sum(len(chain) for chain in rows.point.chains)
+    whole = rows.points[0].ram_bytes
+    if rows.chosen == len(rows.points) - 1:
+        yield f"    that is the least, with {calls} calls by rows; {whole:,} with none, without the stack"
+    else:
+        yield f"    {calls} calls are by rows; {rows.points[-1].ram_bytes:,} is the least, without the stack"

@@ -1,0 +1,343 @@
+"""Which calls to run by rows: a search over the cuts of a list of calls into chains and single calls.
+
+A chain keeps a few rows of what only its own calls read, where single calls keep whole tensors; it costs calls and
+moved bytes. What a cut needs at its worst place, and what it costs, are weighed: of all cuts those are
+found of which none that costs no more needs less. What a piece needs is a formula, what is alive at once: `plan` says
+how it packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..tir.form.rows import RowParam
+
+__all__ = ["CALL_INSTRUCTIONS", "MOVE_INSTRUCTIONS", "Cut", "Cuts", "Piece", "Read", "Tensor", "Work"]
+
+CALL_INSTRUCTIONS = 24
+"""About how many instructions it takes to call a function for one row and to see which one is next."""
+
+MOVE_INSTRUCTIONS = 1
+"""About how many instructions it takes to move a byte down."""
+
+_LONGEST = 64
+"""Chains are of no more calls than this, so that the search of long models is linear."""
+
+_MAX_ROWS = 1_000_000
+"""The search ends when it has gone through so many rows of chains: a few seconds."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What calls read and make.
+
+    Args:
+        nbytes: of the memory that is planned; 0 of what lies elsewhere, as constants and what the caller gives.
+        height: how many rows it has, where it lies by rows.
+        is_kept: whether it is needed behind the last call.
+    """
+
+    nbytes: int
+    height: int = 1
+    is_kept: bool = False
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor, by its number, that a call reads: by rows, or whole."""
+
+    tensor: int
+    rows: RowParam | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A call.
+
+    Args:
+        reads: what it reads.
+        makes: the tensors that it makes, by their numbers.
+        extent: how many rows it makes one by one; 0 where it is no member of a chain.
+        by_rows: whether what it makes lies by rows; else it is there when the last row was run.
+        workspace_bytes: what it works in besides, run at once.
+        row_workspace_bytes: likewise, run by rows.
+        added: how many instructions more all of its rows take than the call at once, calls and moves left out.
+        overlaps: tensors that it makes, each with one that it reads and the bytes that this must lie behind it where
+            they share memory.
+    """
+
+    reads: tuple[Read, ...]
+    makes: tuple[int, ...]
+    extent: int = 0
+    by_rows: bool = True
+    workspace_bytes: int = 0
+    row_workspace_bytes: int = 0
+    added: int = 0
+    overlaps: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chain, or a single call.
+
+    Args:
+        peak: bytes that are alive at once while it runs.
+        added: instructions more than of single calls.
+        moved_bytes: what is moved down in line buffers.
+        heights: rows of each line buffer, by the number of its tensor.
+    """
+
+    peak: int
+    added: int
+    moved_bytes: int = 0
+    heights: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A way to run all calls.
+
+    Args:
+        peak: bytes that are alive at its worst place.
+        added: instructions more than of single calls.
+        chains: first and last call of each chain, in order.
+    """
+
+    peak: int
+    added: int
+    chains: tuple[tuple[int, int], ...]
+
+
+class Cuts:
+    """The cuts of a list of calls.
+
+    Args:
+        tensors: what they read and make.
+        works: the calls, in the order in which they run; what is read was made before, or by none of them.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], works: Sequence[Work]) -> None:
+        self.tensors, self.works = tuple(tensors), tuple(works)
+        self._maker = {tensor: at for at, work in enumerate(self.works) for tensor in work.makes}
+        self._last = {tensor: at for at, work in enumerate(self.works) for tensor in work.makes}
+        self._readers: dict[int, list[tuple[int, RowParam | None]]] = {}
+        for at, work in enumerate(self.works):
+            for read in work.reads:
+                self._last[read.tensor] = max(at, self._last.get(read.tensor, at))
+                self._readers.setdefault(read.tensor, []).append((at, read.rows))
+        behind = len(self.works)
+        self._last |= {number: behind for number, tensor in enumerate(self.tensors) if tensor.is_kept}
+        self._exact: dict[tuple[int, int], Piece] = {}
+        self._bounds: dict[tuple[int, int], Piece] = {}
+        self._rows = 0
+
+    def frontier(self) -> tuple[Cut, ...]:
+        """The cuts of which none that adds no more has a lower peak: from that of single calls alone to the lowest; of
+        very long models to the lowest that some work finds."""
+        found: list[Cut] = []
+        limit = None
+        while (cut := self._cheapest(limit)) is not None:
+            if found and found[-1].added == cut.added:
+                found.pop()
+            found.append(cut)
+            limit = cut.peak
+        return tuple(found)
+
+    def piece(self, first: int, last: int) -> Piece:
+        """What the calls from ``first`` to ``last``, which may be one piece, need as one: as a chain, where they are
+        several."""
+        if (first, last) not in self._exact:
+            self._exact[first, last] = self._single(first) if first == last else self._chain(first, last)
+        return self._exact[first, last]
+
+    @cached_property
+    def ends(self) -> tuple[tuple[int, ...], ...]:
+        """For each call where a chain that begins with it may end."""
+        return tuple(tuple(self._ends(first)) for first in range(len(self.works)))
+
+    def _ends(self, first: int) -> Iterator[int]:
+        unread: set[int] = set()  # members of which no member behind them reads anything
+        for last in range(first, min(first + _LONGEST, len(self.works))):
+            work = self.works[last]
+            if not work.extent:
+                return
+            for read in work.reads:
+                maker = self._maker.get(read.tensor)
+                if maker is not None and first <= maker < last:
+                    if read.rows is None:
+                        return
+                    unread.discard(maker)
+            if last > first and not unread:
+                yield last
+            unread.add(last)
+            if not work.by_rows:
+                return
+
+    def _cheapest(self, limit: int | None) -> Cut | None:
+        """The cut below ``limit`` that adds least, of these the one of the lowest peak; None where there is none."""
+        while (path := self._path(limit)) is not None:
+            unknown = [pair for pair in path if pair not in self._exact]
+            if not unknown:
+                pieces = [self.piece(*pair) for pair in path]
+                peak, added = max((one.peak for one in pieces), default=0), sum(one.added for one in pieces)
+                return Cut(peak, added, tuple((first, last) for first, last in path if first < last))
+            for pair in unknown:
+                self.piece(*pair)
+            if self._rows > _MAX_ROWS:
+                return None
+        return None
+
+    def _path(self, limit: int | None) -> list[tuple[int, int]] | None:
+        """The pieces of the cut below ``limit`` that adds least, as far as is known: where a piece was not looked at,
+        by what it needs and adds at the least."""
+        count = len(self.works)
+        best: list[tuple[int, int, int] | None] = [None] * (count + 1)
+        best[0] = (0, 0, 0)
+        for first in range(count):
+            before = best[first]
+            if before is None:
+                continue
+            for last in (first, *self.ends[first]):
+                piece = self._exact.get((first, last)) or self._least(first, last)
+                if limit is not None and piece.peak >= limit:
+                    continue
+                found = (before[0] + piece.added, max(before[1], piece.peak), first)
+                there = best[last + 1]
+                if there is None or found[:2] < there[:2]:
+                    best[last + 1] = found
+        if best[count] is None:
+            return None
+        pieces: list[tuple[int, int]] = []
+        while count:
+            reached = best[count]
+            assert reached is not None
+            pieces.append((reached[2], count - 1))
+            count = reached[2]
+        return pieces[::-1]
+
+    def _least(self, first: int, last: int) -> Piece:
+        """What a chain needs and adds at the least, as each line buffer holds a window of whoever reads it; what a
+        single call does."""
+        if first == last:
+            return self.piece(first, last)
+        if (first, last) not in self._bounds:
+            inner = self._inner(first, last)
+            lines = 0
+            for tensor in inner:
+                windows = [rows.window for at, rows in self._readers[tensor] if at <= last and rows is not None]
+                if max(windows) > 1:  # (others may share one row)
+                    height = self.tensors[tensor].height
+                    lines += min(max(windows), height) * self.tensors[tensor].nbytes // height
+            self._bounds[first, last] = Piece(self._whole(first, last, inner) + lines, self._added(first, last))
+        return self._bounds[first, last]
+
+    def _inner(self, first: int, last: int) -> set[int]:
+        """What lies in line buffers: the tensors that only calls of a chain use."""
+        made = (tensor for at in range(first, last) for tensor in self.works[at].makes)
+        return {tensor for tensor in made if self._last[tensor] <= last and self._readers.get(tensor)}
+
+    def _whole(self, first: int, last: int, inner: set[int]) -> int:
+        """Bytes of the tensors that are whole while a piece runs."""
+        made = (tensor for at in range(first, last + 1) for tensor in self.works[at].makes)
+        return self._before[first] + sum(self.tensors[tensor].nbytes for tensor in made if tensor not in inner)
+
+    @cached_property
+    def _before(self) -> tuple[int, ...]:
+        """For each call, the bytes of what was made before it and is used by it or behind it."""
+        found = [0] * len(self.works)
+        for tensor, end in self._last.items():
+            for at in range(self._maker.get(tensor, -1) + 1, min(end + 1, len(self.works))):
+                found[at] += self.tensors[tensor].nbytes
+        return tuple(found)
+
+    def _added(self, first: int, last: int) -> int:
+        members = self.works[first : last + 1]
+        return sum(work.added + work.extent * CALL_INSTRUCTIONS for work in members)
+
+    def _single(self, at: int) -> Piece:
+        work = self.works[at]
+        return Piece(self._whole(at, at, set()) - self._shared(at) + work.workspace_bytes, 0)
+
+    def _shared(self, at: int) -> int:
+        """The most bytes that what a call makes can share with what it reads for the last time."""
+        most = 0
+        for made, read, distance in self.works[at].overlaps:
+            if self._last[read] == at:
+                sizes = self.tensors[made].nbytes, self.tensors[read].nbytes
+                most = max(most, sum(sizes) - max(sizes[0], max(0, distance) + sizes[1]))
+        return most
+
+    def _chain(self, first: int, last: int) -> Piece:
+        self._rows += sum(work.extent for work in self.works[first : last + 1])
+        inner = self._inner(first, last)
+        heights, moved = self._lines(first, last, inner)
+        rows = {tensor: self.tensors[tensor].nbytes // self.tensors[tensor].height for tensor in inner}
+        passing = {
+            tensor: (self._maker[tensor], self._maker[tensor] + 1)
+            for tensor in inner
+            if heights[tensor] == 1 and [at for at, _ in self._readers[tensor]] == [self._maker[tensor] + 1]
+        }
+        held = sum(height * rows[tensor] for tensor, height in heights.items() if tensor not in passing)
+        most = 0
+        for at in range(first, last + 1):
+            work = self.works[at]
+            there = sum(rows[tensor] for tensor, lives in passing.items() if at in lives)
+            there -= max(
+                (min(rows[m], rows[r]) for m, r, d in work.overlaps if {m, r} <= {*passing} and d <= 0), default=0
+            )
+            if work.by_rows:
+                there += work.row_workspace_bytes
+            else:
+                held += work.row_workspace_bytes  # its sums
+            most = max(most, there)
+        moved_bytes = sum(rows[tensor] * count for tensor, count in moved.items())
+        added = self._added(first, last) + moved_bytes * MOVE_INSTRUCTIONS
+        return Piece(self._whole(first, last, inner) + held + most, added, moved_bytes, tuple(sorted(heights.items())))
+
+    def _lines(self, first: int, last: int, inner: set[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The least rows of each line buffer of a chain, and how many rows are moved in it in all: the last call pulls
+        the rows that it needs from those that make them."""
+        made = [0] * (last + 1)
+        heights = dict.fromkeys(inner, 1)
+        states: dict[int, list[tuple[int, int]]] = {tensor: [] for tensor in inner}  # rows there, and the lowest needed
+        readers = {
+            tensor: [(at, rows) for at, rows in self._readers[tensor] if at <= last and rows is not None]
+            for tensor in inner
+        }
+
+        def lowest(tensor: int) -> int:
+            asking = [(at, rows) for at, rows in readers[tensor] if made[at] < self.works[at].extent]
+            return min(rows.touched(made[at]).start for at, rows in asking)
+
+        pulls = [(last, self.works[last].extent)]
+        while pulls:
+            at, until = pulls[-1]
+            row = made[at]
+            if row >= until:
+                pulls.pop()
+                continue
+            needs = [
+                (self._maker[read.tensor], read.rows.touched(row).stop)
+                for read in self.works[at].reads
+                if read.rows is not None and self._maker.get(read.tensor, -1) >= first
+            ]
+            missing = next(((maker, stop) for maker, stop in needs if made[maker] < stop), None)
+            if missing is not None:
+                pulls.append(missing)
+                continue
+            for tensor in self.works[at].makes:
+                if tensor in inner:
+                    low = min(lowest(tensor), row)
+                    heights[tensor] = max(heights[tensor], row + 1 - low)
+                    states[tensor].append((row, low))
+            made[at] += 1
+        moved = {}
+        for tensor, height in heights.items():
+            base = count = 0
+            for row, low in states[tensor]:
+                if row - base >= height:
+                    count, base = count + row - low, low
+            moved[tensor] = count
+        return heights, moved

@@ -1,0 +1,78 @@
+"""What sets the peak of a model's memory, and what running layers row by row makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
+from ..artifact.record import ArtifactRecord, RowsRecord
+from ..json_record import plain
+from ..pipeline.ram import few
+
+__all__ = ["MemoryFound", "ends_by_reason", "memory_found", "point_cells"]
+
+
+@dataclass(frozen=True)
+class MemoryFound:
+    """The memory of a model.
+
+    Args:
+        size: what it takes; code and stack are not known, as nothing was compiled.
+        peaks: where most of each memory is in use, and of what.
+        steps: the layers of each step.
+        rows: the ways to run layers row by row; None where there is none to look for.
+    """
+
+    size: Footprint
+    peaks: tuple[MemoryPeak, ...]
+    steps: tuple[tuple[str, ...], ...]
+    rows: RowsRecord | None
+
+    def lines(self) -> Iterator[str]:
+        """What sets the peaks, for people."""
+        size = self.size
+        parts = {"state": size.state_bytes, "inputs": size.input_bytes, "outputs": size.output_bytes}
+        shown = "".join(f", {name} {count:,}" for name, count in parts.items() if count)
+        yield f"memory: {size.ram_bytes:,} bytes of RAM without the stack: arena {size.arena_bytes:,}{shown}"
+        for peak in self.peaks:
+            between = peak.bytes - peak.alive_bytes
+            gap = f", and {between:,} between them" if between else ""
+            at = few(self.steps[peak.step]) if peak.step < len(self.steps) else "no layer"
+            yield f"  {peak.pool} is fullest at step {peak.step} ({at}), {peak.alive_bytes:,} bytes{gap}:"
+            for one in peak.alive:
+                yield f"    {one.name}: {one.bytes:,} bytes, {one.role}, {one.dtype}{list(one.shape)}"
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            **self.size.record(),
+            "peaks": [peak.record() for peak in self.peaks],
+            "rows": None if self.rows is None else plain(self.rows),
+        }
+
+
+def memory_found(record: ArtifactRecord) -> MemoryFound:
+    """What an artifact's record says of its memory."""
+    return MemoryFound(footprint(record), memory_peaks(record), record.layers, record.rows)
+
+
+def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
+    """The ways to run layers row by row, a line of a table each: RAM, arena, what is added, which calls go by rows, and
+    whether it was built."""
+    cells: list[tuple[str, ...]] = []
+    for number, point in enumerate(rows.points):
+        chains = [f"{few(chain[0])} to {few(chain[-1])} ({len(chain)})" for chain in point.chains]
+        added = f"{point.added / max(rows.instructions, 1):.1%}"
+        built = "built" if number == rows.chosen else ""
+        cells.append((f"{point.ram_bytes:,}", f"{point.arena_bytes:,}", added, "; ".join(chains) or "none", built))
+    return cells
+
+
+def ends_by_reason(rows: RowsRecord) -> dict[str, tuple[str, ...]]:
+    """Why calls are in no chain, each reason with the layers that it is said of."""
+    found: dict[str, dict[str, None]] = {}
+    for end in rows.ends:
+        found.setdefault(end.reason, {}).update(dict.fromkeys(end.layers))
+    return {reason: tuple(layers) for reason, layers in found.items()}

@@ -1,0 +1,58 @@
+"""How many operations loops take: a rough number, by which forms of one computation are compared."""
+
+from __future__ import annotations
+
+import math
+
+from ...interning import remembered
+from ..form.nodes import Bind, Copy, Exec, Expr, For, If, Imm, Load, PrimFunc, Stmt, Store, Update, Var
+from ..form.visit import operands
+from .bounds import Bounds
+
+__all__ = ["operations"]
+
+_TURN = 2
+"""What each turn of a loop takes besides: to count, and to jump."""
+
+_ONE = 128
+"""A description of no more operations than this is one instruction's, of several lanes; of more, a loop's."""
+
+
+@remembered
+def operations(func: PrimFunc) -> int:
+    """About how many operations of a machine one run of ``func`` takes, all of its rows where it has a form of one row.
+
+    Every operator, load and store is one, whatever its width; the arithmetic of indices is none, as compilers take it
+    out of loops; a loop whose extent varies has the largest. Of two branches the longer one counts. What an intrinsic
+    does is one operation, unless it works on no registers and takes so many that it is a loop in C.
+    """
+    count = _statement(func.body, Bounds({}))
+    return max(1, count if func.rows is None else count * func.rows.extent)
+
+
+def _statement(stmt: Stmt, known: Bounds) -> int:
+    within = [_statement(body, inside) for body, inside in known.inside(stmt)]
+    if isinstance(stmt, For):
+        turns = 1 if stmt.kind == "vectorized" else max(0, known.of(stmt.extent)[1])
+        return turns * (sum(within) + (0 if stmt.kind == "unrolled" else _TURN))
+    if isinstance(stmt, If):
+        return _expression(stmt.condition) + max(within, default=0)
+    if isinstance(stmt, Exec):
+        for var, value in zip(stmt.intrinsic.vars, stmt.values, strict=True):
+            known = known.declare(var, known.of(value))
+        in_registers = any(param.scope == "register" for param in stmt.intrinsic.params)
+        count = 1 if in_registers else _statement(stmt.intrinsic.description, known)
+        return sum(map(_expression, stmt.values)) + (count if count > _ONE else 1)
+    if isinstance(stmt, Copy):
+        return 1 + math.prod(max(0, known.of(extent)[1]) for extent in stmt.shape)
+    own = 1 + _expression(stmt.value) if isinstance(stmt, (Bind, Store, Update)) else 0
+    return own + sum(within)
+
+
+@remembered
+def _expression(expr: Expr) -> int:
+    if isinstance(expr, (Imm, Var)):
+        return 0
+    if isinstance(expr, Load):
+        return 1
+    return 1 + sum(_expression(operand) for operand in operands(expr))
