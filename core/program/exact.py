@@ -14,153 +14,178 @@ set of blocks that live together and is not part of another. A branch ends where
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from .blocks import Block, Budget, Overlaps, distance_apart, round_up, shared_bytes
+from .blocks import Block, Overlaps, distance_apart, round_up, shared_bytes
 
-__all__ = ["improved"]
+__all__ = ["Attempt", "Engine", "Problem", "attempt"]
 
 
-def improved(
-    blocks: Sequence[Block], overlaps: Overlaps, grain: int, bound: int, limit: int, budget: Budget, spare: int = 0
-) -> tuple[list[int] | None, bool]:
-    """The smallest packing with a peak below ``limit``, and whether none is smaller.
+@dataclass(frozen=True)
+class Attempt:
+    """What a search found.
 
     Args:
-        blocks, overlaps, grain: as for `Packer`.
-        bound: a peak that is good enough to stop at.
-        limit: the peak to beat.
-        budget: how much work may be done.
-        spare: work that stays in the budget.
-
-    Returns:
-        Offsets, or None where no packing below ``limit`` was found; and False where the work ended before all was tried
-        (what was found is then the smallest seen).
+        offsets: a packing below the limit; None where none was found.
+        is_complete: whether there is none where none was found: False where the work ended before.
+        work: what is left of it.
+        fails: for each section how many branches ended because it was full.
     """
-    search = _Search(blocks, overlaps, grain, limit)
-    while search.limit > bound:
-        if budget.work <= spare:
-            return search.best, False
-        if not search.step(budget):
-            return search.best, True
-    return search.best, True
+
+    offsets: Sequence[int] | None
+    is_complete: bool
+    work: int
+    fails: Sequence[int]
 
 
-class _Search:
-    """Branch and bound, a step at a time.
+class Problem:
+    """Blocks to pack, as the search sees them.
+
+    Args:
+        blocks, overlaps: what to pack.
+        grain: the smallest alignment.
 
     Attributes:
-        limit: the peak to beat: that of the best packing so far.
-        best: its offsets; None where nothing was found.
+        spans: for each block its sections.
+        members: for each section its blocks.
+        taken: for each block, by section of its span, the bytes that it adds to the section at least.
+        left: for each section, the bytes that all its blocks take at least.
+        padding: for each section, how many bytes of these the topmost block may not take.
+        above: for each block those that live with it, each with how far its offset must be above that of the first.
+        lies_over: which blocks others may overlap: at the same offset too, these come first.
+        twin: for each block one that is like it and comes first, or -1.
     """
 
-    def __init__(self, blocks: Sequence[Block], overlaps: Overlaps, grain: int, limit: int) -> None:
-        count = len(blocks)
-        self.blocks, self.limit = blocks, limit
-        self.best: list[int] | None = None
+    def __init__(self, blocks: Sequence[Block], overlaps: Overlaps, grain: int) -> None:
+        self.blocks = blocks
         starts = _sections(blocks)
-        self.spans = [_span(block, starts) for block in blocks]
+        self.spans = [range(bisect_left(starts, one.start), bisect_right(starts, one.end)) for one in blocks]
         self.members: list[list[int]] = [[] for _ in starts]
         for i, span in enumerate(self.spans):
             for section in span:
                 self.members[section].append(i)
-        self.left = [0] * len(starts)  # bytes that the unplaced blocks of a section take at least
-        self.taken: list[list[tuple[int, int]]] = []  # for each block by section: what it adds to `left`
+        self.left = [0] * len(starts)
+        self.taken: list[list[int]] = []
         shared = shared_bytes(blocks, overlaps, grain)
         for i, block in enumerate(blocks):
             own = round_up(block.size, grain)
             saved, until = shared.get(i, (0, -1))
-            self.taken.append([(t, own - saved if starts[t] <= until else own) for t in self.spans[i]])
-            for section, size in self.taken[i]:
+            self.taken.append([own - saved if starts[t] <= until else own for t in self.spans[i]])
+            for section, size in zip(self.spans[i], self.taken[i], strict=True):
                 self.left[section] += size
         self.padding = [max(round_up(blocks[i].size, grain) - blocks[i].size for i in one) for one in self.members]
-        # Others that live with a block, each with how far above the block's offset they must be once it is placed.
         self.above: list[list[tuple[int, int]]] = []
         for i, block in enumerate(blocks):
             near = dict.fromkeys(other for t in self.spans[i] for other in self.members[t] if other != i)
             self.above.append([(j, distance_apart(overlaps, i, j, block.size)) for j in near])
-        self.rank = _ranks(blocks, self.spans, self.left)
-        self.twin = _twins(blocks, overlaps, self.rank)
         under = {pair[1] for pair in overlaps}
-        self.lies_over = [i in under for i in range(count)]  # at its offset too, what may overlap it comes first
-        self.floor = [0] * count
-        self.offsets = [-1] * count
-        self.lowest = [0] * len(starts)  # of the floors of a section's unplaced blocks
-        self.unplaced = count
+        self.lies_over = [i in under for i in range(len(blocks))]
+        self.twin = _twins(blocks, overlaps)
+
+
+Engine = Callable[[Problem, Sequence[int], int, int], Attempt]
+"""What does as `attempt` does, for the same arguments."""
+
+
+def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Attempt:
+    """Look for a packing with a peak below ``limit``.
+
+    Args:
+        problem: what to pack.
+        rank: of each block; of those with one floor the lowest rank is tried first.
+        limit: the peak to beat.
+        work: how much may be done, about one for each block looked at.
+    """
+    search = _Search(problem, rank, limit)
+    choices = [search.candidates(0, -1)]
+    while work > 0:
+        work -= 1
+        if not choices[-1]:
+            choices.pop()
+            if not choices:
+                return Attempt(None, True, work, search.fails)
+            search.take_back()
+            continue
+        i = choices[-1].pop()
+        offset = search.floor[i]
+        if offset + problem.blocks[i].size >= limit:
+            continue
+        fits, cost = search.place(i, offset)
+        work -= cost
+        if not fits:
+            search.take_back()
+        elif search.unplaced:
+            work -= len(problem.blocks) // 4
+            choices.append(search.candidates(offset, rank[i]))
+        else:
+            return Attempt(search.offsets, True, work, search.fails)
+    return Attempt(None, False, work, search.fails)
+
+
+class _Search:
+    """Blocks that are placed, and what that leaves to the others."""
+
+    def __init__(self, problem: Problem, rank: Sequence[int], limit: int) -> None:
+        self.problem, self.rank, self.limit = problem, rank, limit
+        self.floor = [0] * len(problem.blocks)
+        self.offsets = [-1] * len(problem.blocks)
+        self.unplaced = len(problem.blocks)
+        self.left = list(problem.left)  # bytes that the unplaced blocks of a section take at least
+        self.lowest = [0] * len(self.left)  # of the floors of a section's unplaced blocks
+        self.fails = [0] * len(self.left)
         self.trail: list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]] = []
-        self.choices: list[Iterator[int]] = [iter(self._candidates(0, -1))]
 
-    def step(self, budget: Budget) -> bool:
-        """Place one block, or take one back; False where all has been tried."""
-        i = next(self.choices[-1], -1)
-        budget.work -= 1
-        if i < 0:
-            self.choices.pop()
-            if not self.choices:
-                return False
-            self._take_back()
-            return True
-        offset = self.floor[i]
-        if offset + self.blocks[i].size >= self.limit:
-            return True
-        fits = self._place(i, offset, budget)
-        if fits and self.unplaced:
-            budget.work -= len(self.blocks) // 4
-            self.choices.append(iter(self._candidates(offset, self.rank[i])))
-            return True
-        if fits:
-            self.best = list(self.offsets)
-            self.limit = max(at + block.size for at, block in zip(self.offsets, self.blocks, strict=True))
-        self._take_back()
-        return True
-
-    def _candidates(self, reached: int, last: int) -> list[int]:
-        """Which blocks may come next, the most promising first, where the last one of that rank is at ``reached``."""
-        floor, offsets, rank, blocks = self.floor, self.offsets, self.rank, self.blocks
+    def candidates(self, reached: int, last: int) -> list[int]:
+        """Which blocks may come next, the most promising last, where that of rank ``last`` is at ``reached``."""
+        floor, offsets, rank, problem = self.floor, self.offsets, self.rank, self.problem
         unplaced = [i for i, at in enumerate(offsets) if at < 0]
-        roof = min(floor[i] + blocks[i].size for i in unplaced)
+        roof = min(floor[i] + problem.blocks[i].size for i in unplaced)
         found = [
             i
             for i in unplaced
             if reached <= floor[i] < roof
-            and (floor[i] > reached or rank[i] > last or self.lies_over[i])
-            and (self.twin[i] < 0 or offsets[self.twin[i]] >= 0)
+            and (floor[i] > reached or rank[i] > last or problem.lies_over[i])
+            and (problem.twin[i] < 0 or offsets[problem.twin[i]] >= 0)
         ]
-        return sorted(found, key=lambda i: (floor[i], rank[i]))
+        return sorted(found, key=lambda i: (-floor[i], -rank[i]))
 
-    def _place(self, i: int, offset: int, budget: Budget) -> bool:
-        """Place a block; False where the others no longer fit."""
-        floor, offsets, lowest, left = self.floor, self.offsets, self.lowest, self.left
+    def place(self, i: int, offset: int) -> tuple[bool, int]:
+        """Place a block; whether the others still fit, and the work that it was."""
+        problem, floor, offsets, lowest, left = self.problem, self.floor, self.offsets, self.lowest, self.left
         offsets[i] = offset
         self.unplaced -= 1
-        for section, size in self.taken[i]:
+        span = problem.spans[i]
+        for section, size in zip(span, problem.taken[i], strict=True):
             left[section] -= size
         raised: list[tuple[int, int]] = []
-        span = self.spans[i]
-        first, last = span.start, span.stop
-        for j, apart in self.above[i]:
-            if offsets[j] < 0 and floor[j] < offset + apart:
-                raised.append((j, floor[j]))
-                floor[j] = round_up(offset + apart, self.blocks[j].alignment)
-                first, last = min(first, self.spans[j].start), max(last, self.spans[j].stop)
         changed: list[tuple[int, int]] = []
         self.trail.append((i, raised, changed))
-        work = len(self.above[i]) + len(left)
+        first, last = span.start, span.stop
+        for j, apart in problem.above[i]:
+            if offsets[j] < 0 and floor[j] < offset + apart:
+                raised.append((j, floor[j]))
+                floor[j] = round_up(offset + apart, problem.blocks[j].alignment)
+                first, last = min(first, problem.spans[j].start), max(last, problem.spans[j].stop)
+        work = len(problem.above[i]) + len(left) // 4
         for section in range(first, last):
-            work += len(self.members[section])
-            low = min((floor[j] for j in self.members[section] if offsets[j] < 0), default=0)
+            work += len(problem.members[section])
+            low = min((floor[j] for j in problem.members[section] if offsets[j] < 0), default=0)
             if low > lowest[section]:
                 changed.append((section, lowest[section]))
                 lowest[section] = low
-        budget.work -= work
-        sections = zip(left, lowest, self.padding, strict=True)
-        return not any(size and max(low, offset) + size - padding >= self.limit for size, low, padding in sections)
+        for section, size in enumerate(left):
+            if size and max(lowest[section], offset) + size - problem.padding[section] >= self.limit:
+                self.fails[section] += 1
+                return False, work
+        return True, work
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """Take the last block that was placed away."""
         i, raised, changed = self.trail.pop()
         self.offsets[i] = -1
         self.unplaced += 1
-        for section, size in self.taken[i]:
+        for section, size in zip(self.problem.spans[i], self.problem.taken[i], strict=True):
             self.left[section] += size
         for j, before in raised:
             self.floor[j] = before
@@ -182,28 +207,12 @@ def _sections(blocks: Sequence[Block]) -> list[int]:
     return found
 
 
-def _span(block: Block, starts: Sequence[int]) -> range:
-    """The sections that a block lives in."""
-    return range(bisect_left(starts, block.start), bisect_right(starts, block.end))
-
-
-def _ranks(blocks: Sequence[Block], spans: Sequence[range], load: Sequence[int]) -> list[int]:
-    """The place of each block in the order in which they are tried: of crowded sections first, then large ones."""
-    crowd = [max(load[section] for section in span) for span in spans]
-    order = sorted(range(len(blocks)), key=lambda i: (-crowd[i], -blocks[i].size * len(spans[i]), -blocks[i].size, i))
-    ranks = [0] * len(blocks)
-    for rank, i in enumerate(order):
-        ranks[i] = rank
-    return ranks
-
-
-def _twins(blocks: Sequence[Block], overlaps: Overlaps, rank: Sequence[int]) -> list[int]:
-    """For each block one that is like it and is to be placed before it, or -1."""
+def _twins(blocks: Sequence[Block], overlaps: Overlaps) -> list[int]:
     paired = {i for pair in overlaps for i in pair}
     twins = [-1] * len(blocks)
     last: dict[Block, int] = {}
-    for i in sorted(range(len(blocks)), key=lambda i: rank[i]):
+    for i, block in enumerate(blocks):
         if i not in paired:
-            twins[i] = last.get(blocks[i], -1)
-            last[blocks[i]] = i
+            twins[i] = last.get(block, -1)
+            last[block] = i
     return twins

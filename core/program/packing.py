@@ -12,13 +12,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from .blocks import NONE, Block, Budget, Overlaps, distance_apart, lower_bound, round_up
-from .exact import improved
+from .exact import Engine, Problem, attempt
 from .over_time import Pairs, alternate, lowest, place_over_time, tightest
+from .restarts import improved
 
 __all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
 
 _MAX_PAIRS = 600_000
 """With more overlapping pairs than this, listing them costs more than it gains: placing in order of time must do."""
+
+_FASTER = 100
+"""How much more work an engine is given."""
 
 _OPEN_END = 1 << 62
 
@@ -32,6 +36,8 @@ class Packer:
         grain: the smallest alignment.
         budget: how much work may be done; shared by packers that compete.
         overlaps: which blocks that live together may overlap, and how far; all others are apart.
+        engine: machine code that searches as `attempt` does; without it that is done here, for less long. So the
+            result may depend on it, but only where neither proves that there is nothing better.
 
     Attributes:
         offsets: of each block, in the best packing so far.
@@ -40,7 +46,13 @@ class Packer:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], bound: int, grain: int, budget: Budget, overlaps: Overlaps = NONE
+        self,
+        blocks: Sequence[Block],
+        bound: int,
+        grain: int,
+        budget: Budget,
+        overlaps: Overlaps = NONE,
+        engine: Engine | None = None,
     ) -> None:
         self.blocks = blocks
         self.bound = bound
@@ -51,6 +63,7 @@ class Packer:
         self._order: list[int] = list(range(len(blocks)))
         self._near: list[list[int]] = []
         self.overlaps = overlaps
+        self.engine = engine
         self.is_proven = False
         self._pairs = pairs_of(blocks, overlaps)
 
@@ -72,25 +85,29 @@ class Packer:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: by branch and bound, then by exchanges in the best order so far.
+        """Improve the best packing: by branch and bound, then by exchanges in the best order so far, then by branch and
+        bound in machine code, where there is some.
 
         Args:
             spare: work that stays in the budget.
         """
         if self._done() or not self._near:
             return
-        left = self.budget.work - spare
-        self._bound_branches(spare + left - left // 4)
-        self._exchange(spare + left // 4)
-        self._bound_branches(spare)
+        left = max(0, self.budget.work - spare)
+        problem = Problem(self.blocks, self.overlaps, self.grain)
+        self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
+        self._exchange(spare)
+        if self.engine is not None:
+            self._bound_branches(problem, self.engine, _FASTER * left)
 
-    def _bound_branches(self, spare: int) -> None:
-        """Have the exact search find a better packing, or prove that there is none."""
+    def _bound_branches(self, problem: Problem, engine: Engine, work: int) -> int:
+        """Have exact searches find a better packing, or prove that there is none; what is left of the work."""
         if self._done():
-            return
-        offsets, ended = improved(self.blocks, self.overlaps, self.grain, self.bound, self.peak, self.budget, spare)
-        self._keep(offsets)
-        self.is_proven = ended
+            return work
+        found, left = improved(problem, engine, self.peak, self.bound, work)
+        self._keep(None if found.offsets is None else list(found.offsets))
+        self.is_proven = found.is_proven
+        return left
 
     def _exchange(self, spare: int) -> None:
         # What stands at the peak is placed earlier; equal results are accepted, to cross plateaus.

@@ -1,0 +1,110 @@
+"""Many short exact searches, each of which learns from where those before it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .exact import Engine, Problem
+
+__all__ = ["Found", "improved"]
+
+_PATIENCE = 20
+"""After so many searches without success the next ones look for less."""
+
+
+class Found:
+    """The best packing so far.
+
+    Args:
+        peak: of the one that is to be beaten.
+        bound: no packing is known to be below it.
+
+    Attributes:
+        offsets: of a better one; None where none was found.
+        peak: of that.
+        bound: raised by what was proven.
+    """
+
+    def __init__(self, peak: int, bound: int) -> None:
+        self.peak, self.bound = peak, bound
+        self.offsets: Sequence[int] | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing is better."""
+        return self.peak <= self.bound
+
+
+def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int) -> tuple[Found, int]:
+    """A packing below ``peak``, as low as the work allows, and what is left of the work.
+
+    Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
+    times. The ranks of the blocks go by four measures in turn; what lives where a search failed often gains weight. In
+    between, the best ranks so far are tried with all the work that there is so far for a proof.
+
+    Args:
+        problem: what to pack.
+        engine: what does a search.
+        peak: to be beaten.
+        bound: good enough to stop at.
+        work: how much may be done.
+    """
+    found = Found(peak, bound)
+    measures = _measures(problem)
+    weights = [1.0] * len(problem.blocks)
+    short = 50 * len(problem.blocks) + 4 * sum(len(one) ** 2 for one in problem.members)
+    aim, misses, turn, whole = _aim(found), 0, 0, short
+    while work > 0 and not found.is_proven:
+        measure = measures[turn % len(measures)]
+        turn += 1
+        rank = _ranks([one * weight for one, weight in zip(measure, weights, strict=True)])
+        # (Every so often a long search: what is small is proven thereby.)
+        is_long = turn % 8 == 0
+        whole *= 2 if is_long else 1
+        given = min(work, whole if is_long else short)
+        limit = found.peak if is_long else aim + 1
+        tried = engine(problem, rank, limit, given)
+        work -= given - tried.work
+        if tried.offsets is not None:
+            found.offsets = tried.offsets
+            found.peak = max(at + one.size for at, one in zip(tried.offsets, problem.blocks, strict=True))
+            aim, misses = _aim(found), 0
+        elif tried.is_complete:
+            found.bound = max(found.bound, limit)
+            aim = _aim(found)
+        else:
+            misses += 1
+            if misses % _PATIENCE == 0:
+                aim = min(found.peak - 1, (aim + found.peak) // 2)
+            total = sum(tried.fails) + 1
+            worst = [max(tried.fails[section] for section in span) for span in problem.spans]
+            weights = [weight * (1 + fails / total) for weight, fails in zip(weights, worst, strict=True)]
+            most = max(weights)
+            weights = [weight / most for weight in weights]
+    return found, work
+
+
+def _aim(found: Found) -> int:
+    return min(found.peak - 1, found.bound + (found.peak - found.bound) * 7 // 10)
+
+
+def _measures(problem: Problem) -> list[list[float]]:
+    """How important blocks are, in four senses of the word."""
+    blocks, spans = problem.blocks, problem.spans
+    crowd = [max(problem.left[section] for section in span) for span in spans]
+    area = [one.size * len(span) for one, span in zip(blocks, spans, strict=True)]
+    crowds, areas = max(crowd), max(area)
+    longest, largest = max(map(len, spans)), max(one.size for one in blocks)
+    return [
+        [10.0 * (a / crowds) ** 3 + b / areas for a, b in zip(crowd, area, strict=True)],
+        [len(span) / longest + one.size / largest / 1000 for one, span in zip(blocks, spans, strict=True)],
+        [one / areas for one in area],
+        [one.size / largest for one in blocks],
+    ]
+
+
+def _ranks(importance: Sequence[float]) -> list[int]:
+    ranks = [0] * len(importance)
+    for rank, i in enumerate(sorted(range(len(importance)), key=lambda i: (-importance[i], i))):
+        ranks[i] = rank
+    return ranks
