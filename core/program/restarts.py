@@ -11,6 +11,11 @@ __all__ = ["Found", "improved"]
 _PATIENCE = 20
 """After so many searches without success the next ones look for less."""
 
+_EVERY = 9
+_FIRST = 8
+_LATER = 64
+"""How often a search is longer, and by what part of the work: the first one, and the others."""
+
 
 class Found:
     """The best packing so far.
@@ -39,8 +44,8 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
     """A packing below ``peak``, as low as the work allows, and what is left of the work.
 
     Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
-    times. The ranks of the blocks go by four measures in turn; what lives where a search failed often gains weight. In
-    between, the best ranks so far are tried with all the work that there is so far for a proof.
+    times. The ranks of the blocks go by four measures in turn; what lives where a search failed often gains weight. The
+    first search and some of the later ones are longer, for anything better, so that what is small is proven.
 
     Args:
         problem: what to pack.
@@ -53,18 +58,17 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
     measures = _measures(problem)
     weights = [1.0] * len(problem.blocks)
     short = 50 * len(problem.blocks) + 4 * sum(len(one) ** 2 for one in problem.members)
-    aim, misses, turn, whole = _aim(found), 0, 0, short
+    aim, misses, turn = _aim(found), 0, 0
+    first, later = work // _FIRST, work // _LATER
     while work > 0 and not found.is_proven:
         measure = measures[turn % len(measures)]
-        turn += 1
         rank = _ranks([one * weight for one, weight in zip(measure, weights, strict=True)])
-        # (Every so often a long search: what is small is proven thereby.)
-        is_long = turn % 8 == 0
-        whole *= 2 if is_long else 1
-        given = min(work, whole if is_long else short)
+        is_long = turn % _EVERY == 0
+        given = min(work, max(short, later if turn else first) if is_long else short)
         limit = found.peak if is_long else aim + 1
         tried = engine(problem, rank, limit, given)
         work -= given - tried.work
+        turn += 1
         if tried.offsets is not None:
             found.offsets = tried.offsets
             found.peak = max(at + one.size for at, one in zip(tried.offsets, problem.blocks, strict=True))
