@@ -56,6 +56,7 @@ from ..relay.module import IRModule
 from ..target.config import derivations
 from ..toolchain.discovery import find_compiler
 from ..toolchain.libraries import require_library
+from ..toolchain.packing import packing_engine
 from ..version import __version__
 from ..weights_forms import WEIGHTS_FORMS, WeightsForm
 from .custom import CustomImporters
@@ -520,7 +521,7 @@ def finish_build(
     assert isinstance(program, Program)
     if progress is not None:
         progress("plan")
-    memory = plan(program)
+    memory = plan(program, engine=packing_engine)
     if progress is not None:
         progress("generate")
     work, consent = build.work(program), requantize_record(build.placement)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from .blocks import Block, Overlaps, distance_apart, round_up, shared_bytes
 
-__all__ = ["Attempt", "Engine", "Problem", "attempt"]
+__all__ = ["Attempt", "Engine", "EngineSource", "Problem", "attempt"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ class Problem:
 
 Engine = Callable[[Problem, Sequence[int], int, int], Attempt]
 """What does as `attempt` does, for the same arguments."""
+
+EngineSource = Callable[[], Engine | None]
+"""Gives an engine where there is one; asked once it is needed."""
 
 
 def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Attempt:

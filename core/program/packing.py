@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from .blocks import NONE, Block, Budget, Overlaps, distance_apart, lower_bound, round_up
-from .exact import Engine, Problem, attempt
+from .exact import Engine, EngineSource, Problem, attempt
 from .over_time import Pairs, alternate, lowest, place_over_time, tightest
 from .restarts import improved
 
@@ -36,8 +36,8 @@ class Packer:
         grain: the smallest alignment.
         budget: how much work may be done; shared by packers that compete.
         overlaps: which blocks that live together may overlap, and how far; all others are apart.
-        engine: machine code that searches as `attempt` does; without it that is done here, for less long. So the
-            result may depend on it, but only where neither proves that there is nothing better.
+        engine: gives machine code that searches as `attempt` does, for longer than is done here. It is asked where the
+            search here has ended without a proof: only there the result depends on it.
 
     Attributes:
         offsets: of each block, in the best packing so far.
@@ -52,7 +52,7 @@ class Packer:
         grain: int,
         budget: Budget,
         overlaps: Overlaps = NONE,
-        engine: Engine | None = None,
+        engine: EngineSource | None = None,
     ) -> None:
         self.blocks = blocks
         self.bound = bound
@@ -97,8 +97,9 @@ class Packer:
         problem = Problem(self.blocks, self.overlaps, self.grain)
         self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
         self._exchange(spare)
-        if self.engine is not None:
-            self._bound_branches(problem, self.engine, _FASTER * left)
+        engine = None if self._done() or self.engine is None else self.engine()
+        if engine is not None:
+            self._bound_branches(problem, engine, _FASTER * left)
 
     def _bound_branches(self, problem: Problem, engine: Engine, work: int) -> int:
         """Have exact searches find a better packing, or prove that there is none; what is left of the work."""

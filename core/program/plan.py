@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ..errors import ModelError
 from .constants import lay_out
 from .control import condition_uses, extended
+from .exact import EngineSource
 from .hazards import finish_positions
 from .overlaps import between_chains, overlap_pairs
 from .packing import Block, Budget, Packer, lower_bound, round_up
@@ -72,7 +73,7 @@ class Plan:
         return self.pool_bytes.get(STATE_POOL, 0)
 
 
-def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan:
+def plan(program: Program, *, reuse: bool = True, guarded: bool = False, engine: EngineSource | None = None) -> Plan:
     """Place the arena buffers of a verified program; the same program gives the same plan.
 
     Args:
@@ -80,6 +81,7 @@ def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan
         reuse: False gives every buffer of the host memory of its own, so that all of them can be inspected after a run.
         guarded: without reuse, also leaves bytes of nobody's before, between and behind the buffers of the host, the
             states among them: who writes there shows. They are as many as `guard_bytes` says, or more.
+        engine: as for `Packer`.
 
     Raises:
         ModelError: a memory of a device is too small; it names device, memory and layers.
@@ -104,7 +106,7 @@ def plan(program: Program, *, reuse: bool = True, guarded: bool = False) -> Plan
         work = (
             min(_MAX_WORK, _WORK_PER_BUFFER * len(buffers)) if reuse else 0
         )  # nothing can be gained where all is live at once
-        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, pairs, work)
+        found, pool_bytes[pool], bounds[pool] = _pack(buffers, ranges, own, pairs, work, engine)
         offsets.update(found)
     if program.states:
         gap = guard_bytes if guarded else None
@@ -253,6 +255,7 @@ def _pack(
     links: Mapping[str, str],
     pairs: Mapping[tuple[str, str], int],
     work: int,
+    engine: EngineSource | None,
 ) -> tuple[dict[str, int], int, int]:
     """Offsets of the buffers of one pool, its size, and the size's lower bound.
 
@@ -277,7 +280,7 @@ def _pack(
     peak = _NO_PEAK
     for position, (own, over) in enumerate(attempts):
         chains, blocks = _merge(buffers, ranges, own)
-        packer = Packer(blocks, bound, grain, budget, between_chains(chains, over))
+        packer = Packer(blocks, bound, grain, budget, between_chains(chains, over), engine)
         packer.greedy()
         packer.search(work * (len(attempts) - 1 - position) // len(attempts))
         if packer.peak < peak:

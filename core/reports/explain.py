@@ -32,6 +32,7 @@ from ..relay.module import IRModule
 from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
 from ..target.values import shorten
+from ..toolchain.packing import packing_engine
 from .costs import RegionCost, counted_by_region, region_costs
 from .layers import Layer, ReasonCount, grouped, reason_counts
 from .memory import MemoryFound, memory_found
@@ -377,7 +378,7 @@ def explain_loaded(
         given = random_inputs(artifact.record.inputs)
         found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
     if isinstance(form, Program):
-        fed = tuple(streams(form, plan(form), members)) if stream else None
+        fed = tuple(streams(form, plan(form, engine=packing_engine), members)) if stream else None
         found = replace(found, brought=machine_code(form, members).brought, streams=fed)
     return found
 

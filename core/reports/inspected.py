@@ -30,6 +30,7 @@ from ..relay.types import TensorType
 from ..relay.valued import valued_function
 from ..relay.visit import post_order
 from ..tir.form.extents import valued
+from ..toolchain.packing import packing_engine
 from .operands import ranges, rounded
 from .verification import KernelCheck, KernelChecks, Overrun, Sides, Skipped, StepStop, compare
 
@@ -139,7 +140,7 @@ class Inspected:
         self.tolerated = build.tolerated
         self.buffers_of = build.buffers_of
         self._members = members
-        self.memory = plan(self.program, reuse=reuse, guarded=True)
+        self.memory = plan(self.program, reuse=reuse, guarded=True, engine=packing_engine)
         artifact = make_artifact(self.program, self.memory, members, stepwise=True)
         self._calls = artifact.record.calls
         self.is_native = artifact.is_native

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from uma.program.exact import EngineSource
 from uma.program.over_time import alternate, lowest, place_over_time, tightest
 from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
+from uma.toolchain.packing import packing_engine
 
 
 def instance(
@@ -65,10 +67,51 @@ def optimum(blocks: Sequence[Block], overlaps: Overlaps, most: int) -> int:
     return next((size for size in range(max(block.size for block in blocks), most) if fits(size, {})), most)
 
 
-def packed(blocks: Sequence[Block], overlaps: Overlaps, work: int = 3_000_000) -> tuple[Packer, int]:
+def cut(count: int, seed: int, steps: int, height: int = 1 << 14) -> list[Block]:
+    """What a rectangle of steps and bytes was cut into, less a few: long-lived and short-lived, and nearly no room."""
+    chance = random.Random(seed)
+    pieces = [(0, steps, 0, height)]
+    while len(pieces) < count:
+        power = chance.choice((0.5, 1.0))
+        sizes = [(stop - start) ** power * (high - low) * chance.random() for start, stop, low, high in pieces]
+        at = sizes.index(max(sizes))
+        start, stop, low, high = pieces[at]
+        if chance.random() < 0.45 and stop - start > 1:
+            middle = chance.randint(start + 1, stop - 1)
+            pieces[at : at + 1] = [(start, middle, low, high), (middle, stop, low, high)]
+        elif high - low >= 64:
+            middle = (low + int((high - low) * chance.uniform(0.15, 0.85))) // 16 * 16
+            if low < middle < high:
+                pieces[at : at + 1] = [(start, stop, low, middle), (start, stop, middle, high)]
+    kept = [piece for piece in pieces if chance.random() > 0.03]
+    chance.shuffle(kept)
+    return [Block(start, stop - 1, high - low, 16) for start, stop, low, high in kept]
+
+
+def network(count: int, seed: int) -> list[Block]:
+    """Values of a few sizes that live for a step or some, and smaller ones that live long."""
+    chance = random.Random(seed)
+    sizes = [16 * chance.randint(1, 400) for _ in range(12)]
+    blocks = []
+    for _ in range(count):
+        start, kind = chance.randrange(count), chance.random()
+        life = chance.randint(0, 4)
+        if kind < 0.15:
+            life = chance.randint(count // 4, count)
+        elif kind < 0.5:
+            life = chance.randint(5, max(6, count // 8))
+        size = chance.choice(sizes) if chance.random() < 0.7 else 16 * chance.randint(1, 300)
+        size = max(16, size // 64 * 16) if kind < 0.15 else size
+        blocks.append(Block(start, min(count - 1, start + life), size, 16))
+    return blocks
+
+
+def packed(
+    blocks: Sequence[Block], overlaps: Overlaps, work: int = 3_000_000, engine: EngineSource | None = None
+) -> tuple[Packer, int]:
     grain = min(block.alignment for block in blocks)
     bound = lower_bound(blocks, grain, overlaps)
-    packer = Packer(blocks, bound, grain, Budget(work), overlaps)
+    packer = Packer(blocks, bound, grain, Budget(work), overlaps, engine)
     packer.greedy()
     packer.search(0)
     return packer, bound
@@ -125,3 +168,19 @@ def test_a_proof_that_nothing_is_smaller() -> None:
     assert (bound, packer.peak, packer.is_proven) == (12, 13, True)
     unproven, _ = packed([Block(0, 0, 5, 4), Block(0, 0, 5, 4), Block(0, 0, 2, 1)], {}, 0)
     assert unproven.peak == 13 and not unproven.is_proven
+
+
+@pytest.mark.parametrize(
+    "count", [30, pytest.param(100, marks=pytest.mark.soak), pytest.param(300, marks=pytest.mark.soak)]
+)
+def test_random_lives_are_packed_to_what_is_live_at_once(count: int) -> None:
+    found = [packed(network(count, seed), {}, engine=packing_engine) for seed in range(8)]
+    assert sum(packer.peak / bound for packer, bound in found) <= 1.005 * len(found)
+
+
+@pytest.mark.soak
+def test_blocks_with_nearly_no_room_between() -> None:
+    found = [
+        packed(cut(count, seed, 40), {}, engine=packing_engine) for count in (100, 200, 400) for seed in range(50, 54)
+    ]
+    assert sum(packer.peak / bound for packer, bound in found) <= 1.05 * len(found)
