@@ -10,7 +10,7 @@ from ..tir.form.nodes import PrimFunc
 from .program import Call, Program, arguments
 from .rows import chains, overlaps
 
-__all__ = ["between_chains", "overlap_pairs", "with_those_in_use"]
+__all__ = ["between_chains", "of_step", "overlap_pairs", "with_those_in_use"]
 
 Ranges = Mapping[str, tuple[int, int]]
 
@@ -31,7 +31,7 @@ def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[
     parts = {name for param, name in passed if buffers[name].nbytes != param.buffer.nbytes}
     found: dict[tuple[str, str], int] = {}
     for position, step in program.calls:
-        for out, given, distance in _of_step(program, step):
+        for out, given, distance in of_step(program, step):
             over, under = buffers[out], buffers[given]
             if not parts.isdisjoint((out, given)) or writes[out] != 1:
                 continue
@@ -87,7 +87,7 @@ def _overlaps(program: Program, step: Call) -> tuple[tuple[str, str, int], ...]:
     return function.overlaps if isinstance(function, PrimFunc) and step.queue is None else ()
 
 
-def _of_step(program: Program, step: Call) -> Iterator[tuple[str, str, int]]:
+def of_step(program: Program, step: Call) -> Iterator[tuple[str, str, int]]:
     """The buffers that a step is given for an output and an input which may overlap, wherever the input is passed, and
     the greatest of the distances."""
     distances = {(out, given): distance for out, given, distance in _overlaps(program, step)}

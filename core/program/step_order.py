@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .blocks import round_up
+from .overlaps import of_step
 from .plan import live_ranges, plan
 from .program import Buffer, Call, Program, Rows, Step, arguments
 
@@ -169,7 +170,7 @@ class _Run:
         self.sharing: list[list[tuple[int, list[tuple[int, int]]]]] = [[] for _ in calls]
         for i, call in enumerate(calls):
             pairs: dict[str, list[tuple[int, int]]] = {}
-            for out, given, distance in may_overlap(program, call, buffers):
+            for (out, given), distance in _may_overlap(program, call, buffers).items():
                 if out in local and given in local and ranges[given][1] < end and len(made.get(out, ())) == 1:
                     everyone = sum(1 << j for j in dict.fromkeys(readers[given]))
                     saved = min(size(given), size(out) - min(size(out), round_up(distance, grain)))
@@ -239,23 +240,25 @@ class _Run:
         return peak
 
 
-def may_overlap(program: Program, call: Call, buffers: Mapping[str, Buffer]) -> Iterator[tuple[str, str, int]]:
+def _may_overlap(program: Program, call: Call, buffers: Mapping[str, Buffer]) -> dict[tuple[str, str], int]:
     """Which outputs of a call may lie over which of its inputs that die in it, each with the bytes that the input must
     begin behind the output: intermediates of one pool, by what the function says of all parameters that they are given
     for."""
-    function = program.functions[call.function]
-    may_alias = set(function.may_alias)
+    found = {(out, given): max(0, distance) for out, given, distance in of_step(program, call)}
+    may_alias = set(program.functions[call.function].may_alias)
     passed: dict[str, list[str]] = {}
     for param, name in arguments(program, call):
         passed.setdefault(name, []).append(param.buffer.name)
     for param, out in arguments(program, call):
-        if param.role != "output" or not buffers[out].is_planned:
-            continue
         for name, params in passed.items():
-            one, other = buffers[out], buffers[name]
-            same = other.is_planned and other.role != "output" and (other.pool, other.nbytes) == (one.pool, one.nbytes)
-            if name != out and same and all((param.buffer.name, given) in may_alias for given in params):
-                yield out, name, 0
+            same = name != out and buffers[name].nbytes == buffers[out].nbytes
+            if param.role == "output" and same and all((param.buffer.name, given) in may_alias for given in params):
+                found[out, name] = 0
+    return {
+        (out, given): distance
+        for (out, given), distance in found.items()
+        if buffers[out].role == buffers[given].role == "intermediate" and buffers[out].pool == buffers[given].pool
+    }
 
 
 def _members(calls: int) -> Iterator[int]:

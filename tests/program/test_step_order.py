@@ -146,6 +146,14 @@ def test_one_branch_after_the_other() -> None:
     assert plan(made).arena_bytes == 408 and plan(program).arena_bytes == 804
 
 
+def test_what_may_overlap_by_a_distance_counts_once() -> None:
+    """The second branch first: while it runs, less of the other one is there."""
+    program = two_branches()
+    function = replace(program.functions["shrink"], overlaps=(("y", "x0", 0),))
+    lying = replace(program, functions={**program.functions, "shrink": function})
+    assert order_peak(lying) == Peak(800, 404)
+
+
 def test_an_order_that_is_good_stays() -> None:
     made = reordered(two_branches())
     assert reordered(made) is made
