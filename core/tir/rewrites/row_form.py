@@ -187,8 +187,6 @@ class _Map(_Former):
 
     def formed(self) -> PrimFunc:
         body = self.round(self.func.body, Facts())
-        if not self.used:
-            raise _NoRowsError("it has no loop over rows")
         made = self.finished(body, self.extent, self.func.params)
         assert made.rows is not None
         facts = around(made.rows)
