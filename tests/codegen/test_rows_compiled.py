@@ -16,6 +16,7 @@ from tests._support.model_c import SANITIZED, compile_c, write
 from tests._support.row_programs import interpret_rows, residual, row_forms, row_programs, three
 
 from uma.codegen import ModelFiles, emit_model
+from uma.codegen.executors import EXECUTORS
 from uma.program import Program, by_rows, check_plan, plan
 
 
@@ -81,12 +82,13 @@ def chained(program: Program) -> Program:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=pytest.mark.soak)])
-def test_rows_compute_the_same_as_the_whole(compiler: str, tmp_path: Path) -> None:
-    run(tmp_path, [three(), chained(three()), residual(), chained(residual())], "aot", compiler)
+@pytest.mark.parametrize("executor", sorted(EXECUTORS))
+def test_rows_compute_the_same_as_the_whole(compiler: str, executor: str, tmp_path: Path) -> None:
+    run(tmp_path, [three(), chained(three()), residual(), chained(residual())], executor, compiler)
 
 
 @settings(max_examples=1 if settings().max_examples < 1000 else 60, suppress_health_check=list(HealthCheck))
-@given(st.lists(row_programs(), min_size=4, max_size=8), st.data(), st.sampled_from(["aot"]))
+@given(st.lists(row_programs(), min_size=4, max_size=8), st.data(), st.sampled_from(sorted(EXECUTORS)))
 def test_random_chains(
     tmp_path_factory: pytest.TempPathFactory, programs: list[Program], data: st.DataObject, executor: str
 ) -> None:

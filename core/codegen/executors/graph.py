@@ -1,7 +1,8 @@
 """The steps of a model as a table, which an interpreter in C runs: ``csrc/uma_graph.c``.
 
 The kernels of the host are files of their own, called by what they compute, so that several models of one image share
-them. What only one model has (routines of devices, waits, kernels of other hosts) is in its own file.
+them. What only one model has (routines of devices, waits, kernels of other hosts, the order of what runs row by row) is
+in its own file.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from ...errors import ModelError
 from ...program import Buffer, Call, Else, End, If, Loop, Rows, Step, Wait
 from ...program.control import blocks, has_control
 from ...program.program import arguments, parameters
+from ...program.rows import chain, positions_in_rows
+from ...relay.extern import Kernel
 from ...tir.form import ctext
 from ...tir.form.nodes import HOST_SCOPES, Param, PrimFunc
 from ...tir.form.visit import uses_device
 from ..coherence import arrived
 from ..emission import Emission
 from ..externs import bases_table
-from ..kernel import C_TYPES, headers, kernel_source
+from ..kernel import C_TYPES, headers, kernel_prototype, kernel_source
 from ..names import c_comment
+from ..rows import all_rows, called, printed_rows
 
 __all__ = ["STEP_PREFIX", "Graph"]
 
@@ -41,7 +45,19 @@ _MAX_OFFSET = 2**29
 """Beyond it an operand does not fit into 32 bits."""
 
 _KERNEL = "uma_kernel"
+_ROW_PREFIX = "uma_row_"
+"""What the names of shared kernels begin with that run for one row."""
+
 _SIGNATURE = "(uma_device *device, void *const *operands)"
+
+_ROW_HOOKS = """\
+/* Where a row ends: nothing, unless a file that includes this one says otherwise. */
+#ifndef UMA_STEP_ENDS
+#define UMA_STEP_ENDS(step) ((void)0)
+#endif
+#ifndef UMA_STEP_BEGINS
+#define UMA_STEP_BEGINS(step)
+#endif"""
 
 
 class Graph:
@@ -60,6 +76,9 @@ class Graph:
         self.model = model
         self._has_ways = has_control(model.program)
         self.preamble = '#include "uma_ways.h"' if self._has_ways else '#include "uma_graph.h"'
+        self._in_rows = positions_in_rows(model.program)
+        if self._in_rows:
+            self.preamble = f"{self.preamble}\n\n{_ROW_HOOKS}"
         self._arrived = arrived(model.program)
         most = max(map(len, self._operands))
         if most >= _MAX_OPERANDS or len(model.slots) >= _MAX_STEPS:
@@ -81,12 +100,18 @@ class Graph:
     def declarations(self) -> Iterator[str]:
         model = self.model
         yield from (unit.prototypes() for unit in model.units.values() if not unit.is_remote)
+        if self._in_rows:
+            yield "\n".join(self._row_prototypes())
         if self._shared:
             yield "\n".join(f"{_prototype(digest)};" for digest in dict.fromkeys(d for d, _ in self._shared.values()))
         yield from (model.definition(name) for name in model.own_functions if name not in self._shared)
         made: dict[str, str] = {}
         for position, step in enumerate(model.program.steps):
-            if isinstance(step, Wait):
+            if isinstance(step, Rows):
+                made[self._called(position, step)] = self._rows(position)
+            elif self._is_within(position):
+                made[self._called(position, step)] = "    (void)device;\n    (void)operands;\n    return 0;\n"
+            elif isinstance(step, Wait):
                 made[self._called(position, step)] = self._wait(position, step)
             elif not isinstance(step, Call):
                 continue
@@ -100,7 +125,8 @@ class Graph:
 
     def steps(self) -> Iterator[str]:
         model, most = self.model, max(map(len, self._operands))
-        yield from _array("const void *const given[]", [f"inputs->{p.identifier}" for p in model.given_inputs])
+        given = [*(f"inputs->{p.identifier}" for p in model.given_inputs), *(["context"] if self._in_rows else [])]
+        yield from _array("const void *const given[]", given)
         yield from _array("void *const wanted[]", [f"outputs->{p.identifier}" for p in model.given_outputs])
         devices = [f"context->devices.{slot.identifier}" for slot in model.slots.values()]
         yield from _array("uma_device *const devices[]", devices)
@@ -109,7 +135,7 @@ class Graph:
             f"{model.name}_weights": bool(model.weights.data),
             "context->arena": bool(model.plan.arena_bytes),
             "context->state": bool(model.states),
-            "given": bool(model.given_inputs),
+            "given": bool(given),
             "wanted": bool(model.given_outputs),
             "devices": bool(devices),
             "&context->fault": bool(devices),
@@ -141,7 +167,11 @@ class Graph:
         """Of each step."""
         return [
             list(
-                self._operands_of(step)
+                self._operands_of_rows(position)
+                if isinstance(step, Rows)
+                else ()
+                if self._is_within(position)
+                else self._operands_of(step)
                 if isinstance(step, Call)
                 else map(self._operand, self._arrived[position])
                 if isinstance(step, Wait)
@@ -150,7 +180,7 @@ class Graph:
             for position, step in enumerate(self.model.program.steps)
         ]
 
-    def _looked_at(self, step: If | Else | Loop | Rows | End) -> Iterator[str]:
+    def _looked_at(self, step: If | Else | Loop | End) -> Iterator[str]:
         if isinstance(step, (If, Loop)):
             yield self._operand(self.model.buffers[step.condition])
 
@@ -161,6 +191,10 @@ class Graph:
             yield "UMA_GRAPH_OPERAND(UMA_GRAPH_WEIGHTS, 0)"
             yield "UMA_GRAPH_OPERAND(UMA_GRAPH_ARENA, 0)"
             yield from map(self._operand, model.base_buffers(step))
+
+    def _operands_of_rows(self, begin: int) -> Iterator[str]:
+        yield from (self._operand(self.model.buffers[name]) for name in self._row_buffers(begin))
+        yield f"UMA_GRAPH_OPERAND(UMA_GRAPH_INPUT, {len(self.model.given_inputs)}u)"  # the context, see `steps`
 
     def _operand(self, buffer: Buffer) -> str:
         model, plan = self.model, self.model.plan
@@ -179,9 +213,13 @@ class Graph:
 
     def _called(self, position: int, step: Step) -> str:
         """The function that the table has for a step."""
+        if isinstance(step, Rows):
+            return f"{STEP_PREFIX}rows_{position}"
+        if self._is_within(position):
+            return f"{STEP_PREFIX}within_rows"
         if isinstance(step, (If, Loop)):
             return "uma_way_unless"
-        if isinstance(step, (Else, Rows, End)):
+        if isinstance(step, (Else, End)):
             return "uma_way_always" if position in self._targets else "uma_way_never"
         if isinstance(step, Wait):
             return f"{STEP_PREFIX}wait_{position}"
@@ -214,8 +252,59 @@ class Graph:
             regions = list(self._regions(step))
             lines += [*(f"    {line}" for line in bases_table(regions)), ""]
             given += ["bases", str(len(regions))]
-        lines += _call(model.kernel(step), given, drives)
+        lines += _call(model.kernel(step), given, drives, function)
         return "".join(f"{line}\n" for line in lines)
+
+    def _is_within(self, position: int) -> bool:
+        """Whether a step is one of rows, which their `Rows` runs, or their end."""
+        return position in self._in_rows or (position - 1 in self._in_rows and position not in self._row_begins)
+
+    @cached_property
+    def _row_begins(self) -> set[int]:
+        return set(self._in_rows.values())
+
+    def _row_buffers(self, begin: int) -> list[str]:
+        """What the calls of a block of rows are given, each once."""
+        steps = self.model.program.calls
+        return list(dict.fromkeys(n for at, step in steps if self._in_rows.get(at) == begin for n in step.args))
+
+    def _row_kernel(self, step: Call) -> str:
+        """What the C calls the function of a call within rows."""
+        shared = self._shared.get(step.function) if self.model.unit(step) is None else None
+        return self.model.kernel(step) if shared is None else f"{_ROW_PREFIX}{shared[0]}"
+
+    def _row_prototypes(self) -> Iterator[str]:
+        """Of the shared kernels that run for one row."""
+        made: dict[str, PrimFunc] = {}
+        for position, step in self.model.program.calls:
+            function = self.model.program.functions[step.function]
+            if position in self._in_rows and step.function in self._shared and isinstance(function, PrimFunc):
+                made[self._row_kernel(step)] = function
+        return (f"UMA_HIDDEN {kernel_prototype(name, function)};" for name, function in made.items())
+
+    def _rows(self, begin: int) -> str:
+        """The lines of the function that runs a block of rows."""
+        program, names = self.model.program, self._row_buffers(begin)
+
+        def call(at: int, row: Sequence[str]) -> Iterator[str]:
+            step = program.steps[at]
+            assert isinstance(step, Call)
+            given = [_given(param, names.index(name)) for param, name in arguments(program, step)]
+            yield f"UMA_STEP_BEGINS({at})"
+            yield from called(self._row_kernel(step), [*given, *row])
+            yield f"UMA_STEP_ENDS({at});"
+
+        def comment(at: int) -> str:
+            step = program.steps[at]
+            assert isinstance(step, Call)
+            return c_comment(f"step {at}{': ' if step.layers else ''}{', '.join(step.layers)}")
+
+        lines = [f"const {self.model.name}_context *const context = operands[{len(names)}];", ""]
+        lines += ["(void)device;", "(void)context;"]
+        lines += printed_rows(
+            chain(program, begin), lambda name: f"(unsigned char *)operands[{names.index(name)}]", call, comment
+        )
+        return "".join(f"    {line}\n" if line else "\n" for line in [*lines, "return 0;"])
 
     def _regions(self, step: Call) -> Iterator[tuple[str, str, bool]]:
         """The memory that a call may touch, as `bases_table` takes it: it stands behind the call's operands."""
@@ -264,7 +353,7 @@ class Graph:
             slot = model.slots.get(step.device or "")
             device = slot.position if slot else "UMA_GRAPH_LIBRARY" if step.device else "UMA_GRAPH_HOST"
             what = ", ".join(step.layers) if isinstance(step, Call) else type(step).__name__.lower()
-            if not isinstance(step, (Call, Wait)):
+            if not isinstance(step, (Call, Wait, Rows)) and not self._is_within(position):
                 device = "UMA_WAY"
             told = f"step {position}: {what}"
             rows.append(f"    {{{self._called(position, step)}, {len(operands)}, {device}}}, /* {c_comment(told)} */")
@@ -279,14 +368,20 @@ class Graph:
 
 def _shared_kernel(func: PrimFunc) -> tuple[str, str]:
     """What a kernel is called by, and its file, in which nothing is of a model."""
-    source = kernel_source(_KERNEL, func)
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    source, kernel = kernel_source(_KERNEL, func), _KERNEL
+    rows = "" if func.rows is None else str(func.rows.extent)  # which its source does not say
+    digest = hashlib.sha256(f"{source}{rows}".encode()).hexdigest()[:16]
+    source = f"UMA_NOINLINE\n{source}"
+    if func.rows is not None:  # models call it for single rows, too
+        kernel = f"{_ROW_PREFIX}{digest}"
+        source = kernel_source(kernel, func, is_static=False)
+        source = f"UMA_HIDDEN {kernel_prototype(kernel, func)};\n\n{source}"
     included = "\n".join(f'#include "{name}"' for name in ("uma_math.h", *headers(func)))
-    call = "\n".join(_call(_KERNEL, [_given(param, number) for number, param in enumerate(func.params)], False))
+    call = "\n".join(_call(kernel, [_given(param, number) for number, param in enumerate(func.params)], False, func))
     return digest, (
         "/* A kernel of models whose steps are a table; they share it. Generated by UMA; do not edit. */\n"
         f'#include "uma_graph.h"\n\n{included}\n\n'
-        f"UMA_NOINLINE\n{source}\n{_prototype(digest)};\n\n{_definition(digest)}\n{{\n{call}\n}}\n"
+        f"{source}\n{_prototype(digest)};\n\n{_definition(digest)}\n{{\n{call}\n}}\n"
     )
 
 
@@ -298,10 +393,12 @@ def _definition(digest: str) -> str:
     return f"int32_t {STEP_PREFIX}{digest}{_SIGNATURE}"
 
 
-def _call(kernel: str, given: Sequence[str], drives: bool) -> list[str]:
-    """The lines that call a kernel and give what it gave, or 0."""
+def _call(kernel: str, given: Sequence[str], drives: bool, function: Kernel) -> list[str]:
+    """The lines that call a kernel, for all of its rows, and give what it gave, or 0."""
     unused = [] if drives else ["    (void)device;"]
     unused += [] if any("operands" in one for one in given) else ["    (void)operands;"]
+    if isinstance(function, PrimFunc) and function.rows is not None:
+        return [*unused, *(f"    {line}" for line in all_rows(function, kernel, given)), "    return 0;"]
     lines = [f"    {'return ' if drives else ''}{kernel}(", *(f"        {one}," for one in given)]
     lines[-1] = f"{lines[-1][:-1]});" if given else f"{lines[-1]});"
     return [*unused, *lines, *([] if drives else ["    return 0;"])]
