@@ -1,6 +1,6 @@
 """Programs: what runs in which order over one table of buffers, and where each buffer is in memory."""
 
-from .by_rows import by_rows, chain_fault, raised
+from .by_rows import by_rows, chain_fault, formed, raised
 from .check import check_plan
 from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
@@ -26,6 +26,7 @@ __all__ = [
     "by_rows",
     "chain_fault",
     "check_plan",
+    "formed",
     "live_ranges",
     "parse_program",
     "place_waits",

@@ -12,7 +12,7 @@ from .control import blocks
 from .program import Buffer, Call, End, Program, Rows, Step, arguments
 from .rows import Chain, chains, least_heights, positions_in_rows, row_faults, within
 
-__all__ = ["by_rows", "chain_fault", "raised"]
+__all__ = ["by_rows", "chain_fault", "formed", "raised"]
 
 
 def by_rows(program: Program, chains: Sequence[tuple[int, int]], forms: Mapping[str, PrimFunc]) -> Program:
@@ -40,16 +40,29 @@ def by_rows(program: Program, chains: Sequence[tuple[int, int]], forms: Mapping[
     return _lowered(made)
 
 
+def formed(program: Program, forms: Mapping[str, PrimFunc]) -> Program:
+    """The program with row forms in the place of functions and no chain: each call runs all rows of its own, and every
+    value is whole. For the arguments see `by_rows`."""
+    return _opened(program, [], forms, forms)
+
+
 def chain_fault(program: Program, chain: tuple[int, int], forms: Mapping[str, PrimFunc]) -> str | None:
     """Why a chain cannot be run by rows; None where it can. For the arguments see `by_rows`."""
     return next((what for _, what in row_faults(_opened(program, [chain], forms))), None)
 
 
-def _opened(program: Program, chains: Sequence[tuple[int, int]], forms: Mapping[str, PrimFunc]) -> Program:
-    """The program with blocks of rows, in which every buffer is whole."""
+def _opened(
+    program: Program,
+    chains: Sequence[tuple[int, int]],
+    forms: Mapping[str, PrimFunc],
+    called: Collection[str] | None = None,
+) -> Program:
+    """The program with blocks of rows, in which every buffer is whole; and with forms of the functions of these, or of
+    those that are named."""
     first, last = {first for first, _ in chains}, {last for _, last in chains}
     in_chain = {at for first, last in chains for at in range(first, last + 1)}
-    called = {step.function for at, step in program.calls if at in in_chain}
+    if called is None:
+        called = {step.function for at, step in program.calls if at in in_chain}
     functions: dict[str, Kernel] = {
         name: forms.get(name, function) if name in called else function for name, function in program.functions.items()
     }

@@ -19,6 +19,7 @@ from tests._support.row_programs import (
     row_forms,
     row_programs,
     three,
+    total,
 )
 
 from uma.errors import InternalError, TextError
@@ -33,6 +34,7 @@ from uma.program import (
     by_rows,
     chain_fault,
     check_plan,
+    formed,
     live_ranges,
     parse_program,
     plan,
@@ -41,6 +43,7 @@ from uma.program import (
     verify,
 )
 from uma.program.rows import Run, chain, overlaps, schedule
+from uma.tir.form import nodes as tir
 
 
 def chained(program: Program, first: int = 0, last: int | None = None) -> Program:
@@ -266,6 +269,31 @@ def test_a_chain_that_cannot_be() -> None:
         chained(program)
     assert what in str(caught.value)
     assert chain_fault(three(), (0, 2), row_forms(three())) is None
+
+
+def test_row_forms_without_a_chain() -> None:
+    """A form may have a workspace more, for sums; calls of it run all rows."""
+    b = Builder(4, 2)
+    short = total(4, 2)
+    x, y = short.params[0].buffer, short.params[1].buffer
+    i, j, r = tir.Var("i"), tir.Var("j"), tir.Var("r")
+    zero = tir.For(i, tir.const(2), tir.Store(y, (i,), tir.const(0)))
+    rows = tir.For(r, tir.const(4), tir.For(j, tir.const(2), tir.Store(y, (j,), y[j] + x[r * 2 + j])))
+    whole = tir.PrimFunc(short.params[:2], tir.seq(zero, rows))
+    program = b.program(b.call(short, b.x))
+    plain = replace(
+        program,
+        buffers=program.buffers[:2],
+        steps=(Call("f0", ("x", "y0")),),
+        functions={"f0": whole},
+    )
+    verify(plain)
+    made = formed(plain, {"f0": short})
+    verify(made)
+    assert [(b.name, b.role, b.shape) for b in made.buffers[2:]] == [("sums", "workspace", (2,))]
+    assert made.steps == (Call("f0", ("x", "y0", "sums")),)
+    same(program, made)
+    same(program, by_rows(plain, [(0, 0)], {"f0": short}))
 
 
 def test_plans_that_are_wrong() -> None:
