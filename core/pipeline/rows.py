@@ -21,6 +21,7 @@ from ..relay.expr import Expr
 from ..tir.form.nodes import PrimFunc, RowForm
 from ..tir.proofs.operations import operations
 from ..tir.rewrites.row_form import NoRows, row_form
+from ..toolchain.packing import packing_engine
 from .ram import Limit, ram_bytes
 
 __all__ = ["FREE", "Lowered", "RowsAsked", "RowsChoice", "choose_rows"]
@@ -308,7 +309,7 @@ class _Chooser:
         if any(chain_fault(lowered.program, chain, forms) is not None for chain in chains):
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program
-        return _Point(cut, again, program, plan(program))
+        return _Point(cut, again, program, plan(program, engine=packing_engine))
 
     def _recorded(self, point: _Point) -> RowsPointRecord:
         calls = self.whole.program.steps

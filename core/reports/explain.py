@@ -371,7 +371,8 @@ def explain_loaded(
     )
     artifact = finish_build(build, loaded) if count or memory else None
     if memory and artifact is not None:
-        found = replace(found, memory=memory_found(artifact.record))
+        assert isinstance(form, Program)
+        found = replace(found, memory=memory_found(artifact.record, form))
     if count and artifact is not None:
         if progress is not None:
             progress("count")

@@ -10,6 +10,8 @@ from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
 from ..artifact.record import ArtifactRecord, RowsRecord
 from ..json_record import plain
 from ..pipeline.ram import few
+from ..program import Program
+from ..program.step_order import Peak, order_peak
 
 __all__ = ["MemoryFound", "ends_by_reason", "memory_found", "point_cells"]
 
@@ -23,12 +25,14 @@ class MemoryFound:
         peaks: where most of each memory is in use, and of what.
         steps: the layers of each step.
         rows: the ways to run layers row by row; None where there is none to look for.
+        order: what the order of the steps asks for; None where the steps have to stay as they are.
     """
 
     size: Footprint
     peaks: tuple[MemoryPeak, ...]
     steps: tuple[tuple[str, ...], ...]
     rows: RowsRecord | None
+    order: Peak | None = None
 
     def lines(self) -> Iterator[str]:
         """What sets the peaks, for people."""
@@ -43,6 +47,9 @@ class MemoryFound:
             yield f"  {peak.pool} is fullest at step {peak.step} ({at}), {peak.alive_bytes:,} bytes{gap}:"
             for one in peak.alive:
                 yield f"    {one.name}: {one.bytes:,} bytes, {one.role}, {one.dtype}{list(one.shape)}"
+        if self.order is not None and self.order.nbytes:
+            less = "" if self.order.bound == self.order.nbytes else f" than {self.order.bound:,}"
+            yield f"  in this order of steps {self.order.nbytes:,} bytes are needed at once; no order needs less{less}"
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -50,12 +57,13 @@ class MemoryFound:
             **self.size.record(),
             "peaks": [peak.record() for peak in self.peaks],
             "rows": None if self.rows is None else plain(self.rows),
+            "order": None if self.order is None else {"bytes": self.order.nbytes, "bound": self.order.bound},
         }
 
 
-def memory_found(record: ArtifactRecord) -> MemoryFound:
-    """What an artifact's record says of its memory."""
-    return MemoryFound(footprint(record), memory_peaks(record), record.layers, record.rows)
+def memory_found(record: ArtifactRecord, program: Program) -> MemoryFound:
+    """What an artifact's record, and the program that it was made of, say of its memory."""
+    return MemoryFound(footprint(record), memory_peaks(record), record.layers, record.rows, order_peak(program))
 
 
 def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
