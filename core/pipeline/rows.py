@@ -150,7 +150,8 @@ class _Chooser:
         if len(cuts) > _POINTS:
             cuts = tuple(cuts[round(at * (len(cuts) - 1) / (_POINTS - 1))] for at in range(_POINTS))
         points: list[_Point] = []
-        for point in map(self._point, cuts):
+        whole = Cut(0, 0, ())
+        for point in map(self._point, (whole, *(cut for cut in cuts if cut.chains))):
             if point is not None and (not points or self._ram(point) < self._ram(points[-1])):
                 points.append(point)
         total = sum(self._instructions(at) for at, _ in self.whole.program.calls)
@@ -166,7 +167,9 @@ class _Chooser:
         last = len(points) - 1
         if limit is not None:
             return next((at for at, one in enumerate(points) if self._ram(one) <= limit.amount), last)
-        free = instructions * FREE if self.asked.small else 0
+        if not self.asked.small:
+            return 0
+        free = instructions * FREE
         return max(at for at, one in enumerate(points) if one.cut.added <= free)
 
     def _find_forms(self) -> None:
@@ -303,9 +306,10 @@ class _Chooser:
             for at in here:
                 step, form = lowered.program.steps[at], self._form(lowered, at)
                 assert isinstance(step, Call)
-                if isinstance(form, NoRows) or forms.setdefault(step.function, form) != form:
+                if isinstance(form, NoRows) or (first < last and forms.setdefault(step.function, form) != form):
                     return None
-            chains.append((here[0], here[-1]))
+            if first < last:
+                chains.append((here[0], here[-1]))
         if any(chain_fault(lowered.program, chain, forms) is not None for chain in chains):
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program

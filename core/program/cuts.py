@@ -102,7 +102,7 @@ class Cut:
     Args:
         peak: bytes that are alive at its worst place.
         added: instructions more than of single calls.
-        chains: first and last call of each chain, in order.
+        chains: first and last call of each chain, in order; a call alone, where its loops by rows work in less.
     """
 
     peak: int
@@ -129,7 +129,7 @@ class Cuts:
                 self._readers.setdefault(read.tensor, []).append((at, read.rows))
         behind = len(self.works)
         self._last |= {number: behind for number, tensor in enumerate(self.tensors) if tensor.is_kept}
-        self._exact: dict[tuple[int, int], Piece] = {}
+        self._exact: dict[tuple[int, int, bool], Piece] = {}
         self._bounds: dict[tuple[int, int], Piece] = {}
         self._rows = 0
 
@@ -145,12 +145,13 @@ class Cuts:
             limit = cut.peak
         return tuple(found)
 
-    def piece(self, first: int, last: int) -> Piece:
-        """What the calls from ``first`` to ``last``, which may be one piece, need as one: as a chain, where they are
-        several."""
-        if (first, last) not in self._exact:
-            self._exact[first, last] = self._single(first) if first == last else self._chain(first, last)
-        return self._exact[first, last]
+    def piece(self, first: int, last: int, by_rows: bool = True) -> Piece:
+        """What the calls from ``first`` to ``last``, which may be one piece, need as one: as a chain, or where that is
+        not ``by_rows`` as a single call."""
+        key = first, last, by_rows
+        if key not in self._exact:
+            self._exact[key] = self._chain(first, last) if by_rows else self._single(first)
+        return self._exact[key]
 
     @cached_property
     def ends(self) -> tuple[tuple[int, ...], ...]:
@@ -169,7 +170,7 @@ class Cuts:
                     if read.rows is None:
                         return
                     unread.discard(maker)
-            if last > first and not unread:
+            if not unread and (last > first or work.row_workspace_bytes < work.workspace_bytes):
                 yield last
             unread.add(last)
             if not work.by_rows:
@@ -178,50 +179,50 @@ class Cuts:
     def _cheapest(self, limit: int | None) -> Cut | None:
         """The cut below ``limit`` that adds least, of these the one of the lowest peak; None where there is none."""
         while (path := self._path(limit)) is not None:
-            unknown = [pair for pair in path if pair not in self._exact]
+            unknown = [key for key in path if key not in self._exact]
             if not unknown:
-                pieces = [self.piece(*pair) for pair in path]
+                pieces = [self.piece(*key) for key in path]
                 peak, added = max((one.peak for one in pieces), default=0), sum(one.added for one in pieces)
-                return Cut(peak, added, tuple((first, last) for first, last in path if first < last))
-            for pair in unknown:
-                self.piece(*pair)
+                return Cut(peak, added, tuple((first, last) for first, last, by_rows in path if by_rows))
+            for key in unknown:
+                self.piece(*key)
             if self._rows > _MAX_ROWS:
                 return None
         return None
 
-    def _path(self, limit: int | None) -> list[tuple[int, int]] | None:
+    def _path(self, limit: int | None) -> list[tuple[int, int, bool]] | None:
         """The pieces of the cut below ``limit`` that adds least, as far as is known: where a piece was not looked at,
         by what it needs and adds at the least."""
         count = len(self.works)
-        best: list[tuple[int, int, int] | None] = [None] * (count + 1)
-        best[0] = (0, 0, 0)
+        best: list[tuple[int, int, int, bool] | None] = [None] * (count + 1)
+        best[0] = (0, 0, 0, False)
         for first in range(count):
             before = best[first]
             if before is None:
                 continue
-            for last in (first, *self.ends[first]):
-                piece = self._exact.get((first, last)) or self._least(first, last)
+            for last, by_rows in ((first, False), *((last, True) for last in self.ends[first])):
+                piece = self._exact.get((first, last, by_rows)) or self._least(first, last, by_rows)
                 if limit is not None and piece.peak >= limit:
                     continue
-                found = (before[0] + piece.added, max(before[1], piece.peak), first)
+                found = (before[0] + piece.added, max(before[1], piece.peak), first, by_rows)
                 there = best[last + 1]
                 if there is None or found[:2] < there[:2]:
                     best[last + 1] = found
         if best[count] is None:
             return None
-        pieces: list[tuple[int, int]] = []
+        pieces: list[tuple[int, int, bool]] = []
         while count:
             reached = best[count]
             assert reached is not None
-            pieces.append((reached[2], count - 1))
+            pieces.append((reached[2], count - 1, reached[3]))
             count = reached[2]
         return pieces[::-1]
 
-    def _least(self, first: int, last: int) -> Piece:
+    def _least(self, first: int, last: int, by_rows: bool) -> Piece:
         """What a chain needs and adds at the least, as each line buffer holds a window of whoever reads it; what a
         single call does."""
         if first == last:
-            return self.piece(first, last)
+            return self.piece(first, last, by_rows)
         if (first, last) not in self._bounds:
             inner = self._inner(first, last)
             lines = 0
@@ -254,6 +255,8 @@ class Cuts:
 
     def _added(self, first: int, last: int) -> int:
         members = self.works[first : last + 1]
+        if first == last:
+            return members[0].added  # a loop over its rows, without calls
         return sum(work.added + work.extent * CALL_INSTRUCTIONS for work in members)
 
     def _single(self, at: int) -> Piece:
@@ -294,6 +297,8 @@ class Cuts:
             most = max(most, there)
         moved_bytes = sum(rows[tensor] * count for tensor, count in moved.items())
         added = self._added(first, last) + moved_bytes * MOVE_INSTRUCTIONS
+        if first == last:
+            held -= self._shared(first)
         return Piece(self._whole(first, last, inner) + held + most, added, moved_bytes, tuple(sorted(heights.items())))
 
     def _lines(self, first: int, last: int, inner: set[int]) -> tuple[dict[int, int], dict[int, int]]:

@@ -36,15 +36,16 @@ def overlap_pairs(program: Program, ranges: Ranges, used: Ranges) -> dict[tuple[
             if not parts.isdisjoint((out, given)) or writes[out] != 1:
                 continue
             if over.is_planned and under.is_planned and over.pool == under.pool:
-                dies = ranges[given] == used[given] and ranges[given][1] == position
+                # (What a block of rows makes is there from its beginning on.)
+                dies = ranges[given][1] == used[given][1] == position
                 if dies and ranges[out][0] == position:
                     found[out, given] = distance
     for block in chains(program):
         for (out, given), distance in overlaps(program, block.begin).items():
             over, under = buffers[out], buffers[given]
             if over.is_planned and under.is_planned and over.pool == under.pool:
-                dies = ranges[given] == (used[given][0], block.end) and used[given][0] < block.begin
-                if dies and ranges[out] == (block.begin, used[out][1]):
+                dies = ranges[given][1] == block.end and used[given][0] < block.begin
+                if dies and ranges[out][0] == block.begin:
                     found[out, given] = distance
     return found
 

@@ -199,7 +199,7 @@ def _in_place_links(program: Program, ranges: Mapping[str, tuple[int, int]]) -> 
             """Whether all others that use it have finished before this step."""
             own = None if step.queue is None else (step.device, step.queue)
             # (What a loop needs in its next turn is not at its end, whatever the order of the steps.)
-            return ranges[name] == used[name] and all(
+            return ranges[name][1] == used[name][1] and all(
                 at == position or finished[at] < position or (at < position and (one.device, one.queue) == own)
                 for at, one in uses[name]
             )

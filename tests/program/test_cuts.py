@@ -23,19 +23,19 @@ def line(*layers: tuple[int, int, int, int, int]) -> Cuts:
     return Cuts(tensors, works)
 
 
-def every_path(cuts: Cuts, first: int = 0) -> Iterator[list[tuple[int, int]]]:
+def every_path(cuts: Cuts, first: int = 0) -> Iterator[list[tuple[int, int, bool]]]:
     if first == len(cuts.works):
         yield []
         return
-    for last in (first, *cuts.ends[first]):
-        yield from ([(first, last), *rest] for rest in every_path(cuts, last + 1))
+    for last, by_rows in ((first, False), *((last, True) for last in cuts.ends[first])):
+        yield from ([(first, last, by_rows), *rest] for rest in every_path(cuts, last + 1))
 
 
 def by_brute_force(cuts: Cuts) -> list[tuple[int, int]]:
     """Peak and added work of the cuts that no other one beats, the cheapest first."""
     found = set()
     for path in every_path(cuts):
-        pieces = [cuts.piece(*pair) for pair in path]
+        pieces = [cuts.piece(*key) for key in path]
         found.add((sum(one.added for one in pieces), max(one.peak for one in pieces)))
     kept: list[tuple[int, int]] = []
     for added, peak in sorted(found):
@@ -157,6 +157,12 @@ def test_of_cuts_that_add_the_same_the_lowest_is_taken() -> None:
     whole, *others = Cuts(tensors, works).frontier()
     assert whole == Cut(704, 0, ())
     assert others[0].chains in (((0, 1),), ((1, 2),)) and others[-1].chains == ((0, 2),)
+
+
+def test_a_call_alone_goes_by_rows_where_that_takes_less_to_work_in() -> None:
+    one, tensors = RowParam("x", 8), [Tensor(0, 8), Tensor(64, 8, True)]
+    work = Work((Read(0, one),), (1,), 8, True, 100, 4, 30)
+    assert Cuts(tensors, [work]).frontier() == (Cut(164, 0, ()), Cut(68, 30, ((0, 0),)))
 
 
 def test_a_model_of_many_layers_is_searched_in_little_time() -> None:
