@@ -50,8 +50,6 @@ class RowsAsked:
     @staticmethod
     def of(members: Members, max_ram: Limit | None = None, frontier: bool = False) -> RowsAsked:
         """What is asked where the targets are ``members``."""
-        if members.host.target.get_attr("executor") != "aot":
-            return RowsAsked()  # which runs no rows yet
         return RowsAsked(max_ram, "small_stack" in members.host.features, frontier)
 
     @property

@@ -73,6 +73,14 @@ def test_points_are_built_and_give_the_same(small: tuple[Artifact, RowsRecord], 
         assert (result(made, data) == expected).all()
 
 
+def test_the_graph_executor_runs_rows_too(small: tuple[Artifact, RowsRecord]) -> None:
+    artifact, rows = small
+    point = rows.points[-1]
+    made = uma.build(small_net(), "c -executor=graph", max_ram=point.ram_bytes)
+    assert made.record.arena_bytes == point.arena_bytes and any(call.way == "rows" for call in made.record.calls)
+    assert (result(made, given()) == result(artifact, given())).all()
+
+
 def test_of_what_fits_the_fastest_is_taken(small: tuple[Artifact, RowsRecord]) -> None:
     points = small[1].points
     made = uma.build(small_net(), "c", max_ram=points[1].ram_bytes - 1)
