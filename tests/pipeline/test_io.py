@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from tests._support.control_flow import EXAMPLE
 from tests._support.control_flow import inputs_of as inputs_of_module
 from tests._support.model_c import STRICT
+from tests._support.onnx_builder import OnnxBuilder
 from tests._support.small_models import NET, PAIR
 from tests._support.small_tflite import sounds
 from tests._support.tflite_builder import litert
@@ -80,6 +82,18 @@ def test_what_it_keeps_and_what_decides() -> None:
         expected, got = plain.run(given), placed.run(given)
         for name, array in expected.items():
             np.testing.assert_array_equal(got[name], array)
+
+
+def test_extents_that_are_open() -> None:
+    """The extent of a run is an input in the arena as well, which the run checks."""
+    b = OnnxBuilder()
+    model = onnx.load_from_string(b.model(b.node("Softmax", b.input("x", ("n", 3)), axis=0)).SerializeToString())
+    plain, placed = (uma.build(model, "c", shapes={"n": "1..4"}, io=io) for io in ("caller", "arena"))
+    for count in (2, 4, 1):
+        data = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
+        (expected,), (got,) = plain.run(data).values(), placed.run(data).values()
+        np.testing.assert_array_equal(got, expected)
+    assert "[0] > 4) return UMA_ERR_ARGUMENT;" in placed.source(f"{placed.name}.c")
 
 
 def test_the_memory_that_it_takes(tmp_path: Path) -> None:
