@@ -45,6 +45,7 @@ def metadata_of(
         "requantize": None,
         "tolerated": [],
         "hybrid": None,
+        "rows": None,
         "compile": {
             "hosts": [
                 {

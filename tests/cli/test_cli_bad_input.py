@@ -430,7 +430,7 @@ class TestTextForms:
 
 class TestFaultsOfOurs:
     def test_an_unexpected_exception(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*arguments: object) -> None:
+        def fail(*arguments: object, **options: object) -> None:
             raise ZeroDivisionError("unexpected")
 
         monkeypatch.setattr("uma.pipeline.driver.plan", fail)
@@ -440,7 +440,7 @@ class TestFaultsOfOurs:
         assert "Traceback" in uma("build", "net.py", *BUILD, "-v").err
 
     def test_no_memory(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*arguments: object) -> None:
+        def fail(*arguments: object, **options: object) -> None:
             raise MemoryError
 
         monkeypatch.setattr("uma.pipeline.driver.plan", fail)
@@ -448,7 +448,7 @@ class TestFaultsOfOurs:
 
     @pytest.mark.parametrize("place", ["threading.Timer.start", "concurrent.futures.ThreadPoolExecutor.submit"])
     def test_no_threads(self, uma: Uma, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str) -> None:
-        def fail(*arguments: object) -> None:
+        def fail(*arguments: object, **options: object) -> None:
             raise RuntimeError("can't start new thread")
 
         find_compiler()  # asks the compiler what it is, and remembers
@@ -463,7 +463,7 @@ class TestFaultsOfOurs:
         assert "x" * 5000 in uma("build", "long.py", *BUILD, "-v").err
 
     def test_an_interrupt_that_an_import_swallowed(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*arguments: object) -> None:
+        def fail(*arguments: object, **options: object) -> None:
             try:
                 signal.raise_signal(signal.SIGTERM)
             except KeyboardInterrupt as error:
@@ -474,7 +474,7 @@ class TestFaultsOfOurs:
         assert (done.code, done.out, done.err) == (128 + signal.SIGTERM, "", "uma: interrupted\n")
 
     def test_an_interrupt(self, uma: Uma, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*arguments: object) -> None:
+        def fail(*arguments: object, **options: object) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("uma.pipeline.driver.plan", fail)

@@ -108,13 +108,13 @@ class TestMemory:
         said = limited(net, memory, max_ram=total - 1)
         assert said.splitlines()[:3] == [
             f"the model takes {total} bytes of RAM, {total - 1} are allowed by --max_ram",
-            "    arena 56, inputs 40, outputs 24, stack 96",
+            "    arena 56, inputs 40, outputs 24, stack 96; 1 bytes too many",
             "    alive at the peak of ram, step 0 ('dense */ 1', 'é\\\\'):",
         ]
         assert "      t: 56 bytes, float32[2, 7]\n" in said
         assert "hint: most of it is the stack of kernels: -opt=s" in said
         said = limited(net, footprint(net.record), max_ram=100)
-        assert "arena 56, inputs 40, outputs 24\n" in said  # what nobody tells is not in it
+        assert "arena 56, inputs 40, outputs 24; 20 bytes too many\n" in said  # what nobody tells is not in it
         assert "hint: make what 'dense */ 1', 'é\\\\' takes or gives smaller" in said
         assert "of int8 instead of float32 it is a quarter" in said
 

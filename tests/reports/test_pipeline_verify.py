@@ -304,9 +304,9 @@ def main(x: Tensor[(1, 4), float32]) -> Tensor[(2, 4), float32]:
 """
         (tmp_path / "m.py").write_text(text)
 
-        def overlapping(program: Program) -> Plan:
+        def overlapping(program: Program, **options: Any) -> Plan:
             """The results of the first and the third softmax, which are both read by the last step, at one place."""
-            plan = real_plan(program)
+            plan = real_plan(program, **options)
             first, third = (step.args[1] for step in (program.steps[0], program.steps[2]))
             return replace(plan, offsets={**plan.offsets, third: plan.offsets[first]})
 
