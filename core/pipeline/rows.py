@@ -85,11 +85,13 @@ class RowsChoice:
     Args:
         by_rows: the kernels that are lowered by rows.
         program: with its blocks of rows.
+        forms: the row forms of the functions in these, by their names in what is lowered so.
         record: what there was to choose from.
     """
 
     by_rows: Again
     program: Program
+    forms: Mapping[str, PrimFunc]
     record: RowsRecord
 
 
@@ -114,6 +116,7 @@ class _Point:
     cut: Cut
     by_rows: Again
     program: Program
+    forms: Mapping[str, PrimFunc]
     memory: Plan
 
 
@@ -155,7 +158,7 @@ class _Chooser:
         total = sum(self._instructions(at) for at, _ in self.whole.program.calls)
         chosen = self._chosen(points, total)
         record = RowsRecord(total, tuple(map(self._recorded, points)), chosen, tuple(self._ends()))
-        return RowsChoice(points[chosen].by_rows, points[chosen].program, record)
+        return RowsChoice(points[chosen].by_rows, points[chosen].program, points[chosen].forms, record)
 
     def _ram(self, point: _Point) -> int:
         return ram_bytes(point.program, point.memory)
@@ -311,7 +314,7 @@ class _Chooser:
         if any(chain_fault(lowered.program, chain, forms) is not None for chain in chains):
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program
-        return _Point(cut, again, program, plan(program, engine=packing_engine))
+        return _Point(cut, again, program, forms, plan(program, engine=packing_engine))
 
     def _recorded(self, point: _Point) -> RowsPointRecord:
         calls = self.whole.program.steps

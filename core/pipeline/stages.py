@@ -30,7 +30,7 @@ from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
 from ..partition import Consent, Owner, Placement, Refusal, place
-from ..program import Program
+from ..program import Program, formed
 from ..program import verify as verify_program
 from ..relay.bodies import bodies_of, each_body, settled
 from ..relay.expr import Call, Expr, Function, GlobalVar
@@ -97,7 +97,7 @@ class Build:
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
         io: where its inputs and outputs are.
         rows: what layers are run row by row for; by default for hosts with little RAM, where that costs next to
-            nothing. Never without ``reuse``.
+            nothing. Without ``reuse`` each call runs all its rows before the next begins, so that every value is whole.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -186,10 +186,10 @@ class Build:
 
     def _run_by_rows(self, whole: Program) -> Program:
         """The program with what was chosen to be run row by row."""
-        if self.fused is None or not self._reuse or not self._rows_asked.any:
+        if self.fused is None or not self._rows_asked.any:
             return whole
-        main, first, after = self.fused.main, self._state(whole), self._after
-        states: dict[Again, _State] = {Again(): first}
+        main, first, after, reuse = self.fused.main, self._state(whole), self._after, self._reuse
+        states: dict[Again, _State] = {Again(): first} if reuse else {}
 
         def lowered(kernels: Again) -> Lowered:
             if kernels not in states:
@@ -201,18 +201,22 @@ class Build:
                 dict(states[kernels].said),
             )
 
-        self._after = None
+        self._after, self._reuse = None, True
         try:
             chosen = choose_rows(self._rows_asked, lowered)
         finally:
-            self._after = after
+            self._after, self._reuse = after, reuse
         if chosen is None:
             self._restore(first)
             return whole
+        self.rows = chosen.record
+        if not reuse:  # every value is whole, as each call runs all its rows
+            self._flat = self._lower_again(chosen.by_rows).program
+            return formed(self._flat, chosen.forms)
         self._restore(states[chosen.by_rows])
         if chosen.by_rows and after is not None:
             self._lower_again(chosen.by_rows)  # for whoever looks at the stages
-        self.rows, self._flat = chosen.record, states[chosen.by_rows].program
+        self._flat = states[chosen.by_rows].program
         return chosen.program
 
     def _lower_again(self, by_rows: Again) -> _State:

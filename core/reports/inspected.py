@@ -132,7 +132,7 @@ class Inspected:
             consent=loaded.consent,
             tolerate=loaded.tolerate,
             io=loaded.io,
-            rows=RowsAsked(),  # every value is whole, so that it can be compared
+            rows=RowsAsked() if reuse else None,  # single steps are run of what is no block of rows
         )
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import hypothesis
@@ -41,16 +42,18 @@ def few(max_examples: int) -> hypothesis.settings:
     )
 
 
-def example(module: object) -> str:
-    """The example that stands behind the grammar."""
+def examples(module: object) -> list[str]:
+    """What stands behind the grammar for an example."""
     assert module.__doc__ is not None
-    _, _, behind = module.__doc__.partition(". ::\n\n")
-    return textwrap.dedent(behind[: behind.index("\n\n", behind.rindex("\n        "))] + "\n")
+    found = re.findall(r"[.`] ::\n\n((?:    .*\n|\n)+)", module.__doc__)
+    return [textwrap.dedent(text).rstrip() + "\n" for text in found]
 
 
 def test_examples_follow_the_grammar_and_are_read() -> None:
-    assert TIR.accepts(example(tir_text)) and parse_func(example(tir_text))[0] == "scale"
-    assert RELAY.accepts(example(relay_text)) and PROGRAM.accepts(example(program_text).split("\n@prim")[0])
+    assert all(map(TIR.accepts, examples(tir_text)))
+    assert [parse_func(text)[0] for text in examples(tir_text)] == ["scale", "sum3"]
+    (relay_example,), (program_example,) = examples(relay_text), examples(program_text)
+    assert RELAY.accepts(relay_example) and PROGRAM.accepts(program_example.split("\n@prim")[0])
 
 
 @few(4)

@@ -30,6 +30,7 @@ def code(host: PluginHost, text: str) -> Code:
     assert isinstance(found, Code) and set(found.headers) == {
         "uma_dots.h",
         "uma_dsp.h",
+        "uma_dsp_depth.h",
         "uma_mve.h",
         "uma_transpose.h",
     }
