@@ -2,8 +2,9 @@
 
 The int8 models of MLPerf Tiny on each emulated core: instructions of one run, counted in the emulator, roughly
 estimated cycles, flash, RAM, the stack in it as the compiler tells it and as a run used it, and whether the output is
-LiteRT's to the last bit; beside them what was recorded of peers (mcu_peers.json), which is not measured again. Nothing
-here is a time: load on the machine does not matter.
+LiteRT's to the last bit; beside them what was recorded of peers (mcu_peers.json), which is not measured again. Each
+model is run with all layers at once, and, where that takes less RAM, with layers row by row. Nothing here is a time: load
+on the machine does not matter.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ CORES: Mapping[str, str] = {
 
 _PEERS = Path(__file__).with_name("mcu_peers.json")
 _SEED = 7
+_ALL = "1G"
+"""A limit on RAM for which no layer needs to run row by row."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Measured:
         arena_bytes, stack_bytes: of these.
         painted_bytes: of stack, what a run really took.
         equal: whether the outputs are those of LiteRT's reference kernels, byte by byte; None where it is missing.
+        by_rows: how many of its layers run row by row.
     """
 
     core: str
@@ -70,15 +74,21 @@ class Measured:
     stack_bytes: int | None
     painted_bytes: int | None
     equal: bool | None
+    by_rows: int = 0
 
 
-def measure(core: str, name: str, path: Path, opt: str) -> Measured:
+def measure(core: str, name: str, path: Path, opt: str, max_ram: str | None = _ALL) -> Measured:
     """One model on one core.
+
+    Args:
+        core, name, path, opt: what is built, and for what.
+        max_ram: as for `uma.build`; by default so much that nothing runs row by row.
 
     Raises:
         UmaError: it cannot be built, or does not run.
     """
-    artifact = uma.build(path, f"{CORES[core]} -opt={opt}", name=name)
+    artifact = uma.build(path, f"{CORES[core]} -opt={opt}", name=name, max_ram=max_ram)
+    rows = artifact.record.rows
     rng = np.random.default_rng(_SEED)
     inputs = {
         row.name: rng.integers(-128, 128, row.shape).astype(row.dtype)  # all models here take int8
@@ -103,6 +113,7 @@ def measure(core: str, name: str, path: Path, opt: str) -> Measured:
         size.stack_bytes,
         None if counts is None else counts.stack_bytes,
         equal,
+        0 if rows is None else sum(map(len, rows.point.chains)),
     )
 
 
@@ -118,8 +129,9 @@ def table(rows: Sequence[Measured], recorded: Mapping[str, Any]) -> Iterator[str
     yield "{:<9} {:<33} {:>13} {:>13} {:>8} {:>8} {:>6} {:>6}  {}".format(*head)
     for row in rows:
         equal = {True: "yes", False: "NO", None: "not installed"}[row.equal]
+        model = row.model + (f", {row.by_rows} layers by rows" if row.by_rows else "")
         yield (
-            f"{row.core:<9} {row.model:<33} {_number(row.instructions):>13} {_number(row.cycles):>13} "
+            f"{row.core:<9} {model:<33} {_number(row.instructions):>13} {_number(row.cycles):>13} "
             f"{row.flash_bytes:>8} {row.ram_bytes:>8} {_number(row.stack_bytes):>6} "
             f"{_number(row.painted_bytes):>6}  {equal}"
         )
@@ -152,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--core", action="append", choices=CORES, help="by default all")
     parser.add_argument("--model", action="append", choices=MODELS, help="by default all")
     parser.add_argument("--opt", choices=("0", "1", "2", "3", "s"), default="3", help="as -opt of the target")
+    parser.add_argument("--max-ram", help="for layers by rows, as of `uma build`; by default what costs nothing")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "mcu.json", help="where all figures are written")
     args = parser.parse_args(arguments)
     names = args.model or MODELS
@@ -167,13 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{core}: left out, {program} is not installed")
             continue
         for case in cases:
-            try:
-                rows.append(measure(core, case.name, case.files["tflite"], args.opt))
-            except (ToolchainError, RequirementError) as error:
-                print(f"{core}, {case.name}: left out: {error.what}")
-                continue
-            lines = list(table(rows[-1:], recorded))
-            print("\n".join(lines if len(rows) == 1 else lines[1:]), flush=True)
+            for max_ram in (_ALL, args.max_ram):
+                try:
+                    made = measure(core, case.name, case.files["tflite"], args.opt, max_ram)
+                except (ToolchainError, RequirementError) as error:
+                    print(f"{core}, {case.name}: left out: {error.what}")
+                    continue
+                if max_ram != _ALL and not made.by_rows:
+                    continue
+                rows.append(made)
+                lines = list(table([made], recorded))
+                print("\n".join(lines if len(rows) == 1 else lines[1:]), flush=True)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     record = {"opt": args.opt, "rows": [asdict(row) for row in rows], "peers": recorded}
     args.json.write_text(json.dumps(record, indent=1), encoding="utf-8")

@@ -42,6 +42,27 @@ def test_rows_and_peers() -> None:
     assert len(theirs) == 3 and "RAM" not in theirs[1]
 
 
+def test_layers_by_rows_are_told() -> None:
+    _, ours, *_ = mcu.table([replace(ROW, by_rows=9, ram_bytes=5_518)], mcu.peers())
+    assert "kws_int8, 9 layers by rows " in ours and " 5518 " in ours
+
+
+def test_what_runs_by_rows_stands_beside_what_does_not(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing runs by rows it is not said twice."""
+    monkeypatch.setenv("UMA_MODELS", str(models))
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+
+    def made(*given: object) -> mcu.Measured:
+        return replace(ROW, by_rows=9 if given[-1] == "9K" else 0)
+
+    monkeypatch.setattr(mcu, "measure", made)
+    for limit, count in (("9K", 2), ("8K", 1)):
+        _, text = run(tmp_path, capsys, "--max-ram", limit)
+        assert text.count("kws_int8") == count and ("9 layers by rows" in text) == (count == 2)
+
+
 def test_what_is_not_known_is_said() -> None:
     row = replace(ROW, instructions=None, cycles=None, stack_bytes=None, painted_bytes=None, equal=None)
     _, ours, theirs, *_ = mcu.table([row], mcu.peers())
