@@ -3,8 +3,8 @@
 The int8 models of MLPerf Tiny on each emulated core: instructions of one run, counted in the emulator, roughly
 estimated cycles, flash, RAM, the stack in it as the compiler tells it and as a run used it, and whether the output is
 LiteRT's to the last bit; beside them what was recorded of peers (mcu_peers.json), which is not measured again. Each
-model is run with all layers at once, and, where that takes less RAM, with layers row by row. Nothing here is a time: load
-on the machine does not matter.
+model is run with all layers at once, and, where that takes less RAM, with layers row by row. Nothing here is a time:
+load on the machine does not matter.
 """
 
 from __future__ import annotations
