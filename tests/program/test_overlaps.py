@@ -58,12 +58,24 @@ def f(x: In[int8, ({h}, {w}, {c})], y: Out[int8, ({h}, {w}, {oc})]):
 """
 
 
+ADD = """
+@prim_func
+def f(x: In[int8, ({h}, {w}, {c})], z: In[int8, ({h}, {w}, {c})], y: Out[int8, ({h}, {w}, {c})]):
+    for i in range({h}):
+        for j in range({w}):
+            for k in range({c}):
+                y[i, j, k] = x[i, j, k] * int8(3) + z[i, {w} - 1 - j, k]
+"""
+
+
 def function(text: str, **numbers: int) -> PrimFunc:
     return with_overlaps(parse_func(text.format(**numbers))[1])
 
 
 def layer(shape: Shape, kind: str, channels: int = 0) -> tuple[PrimFunc, Shape]:
     h, w, c = shape
+    if kind == "add":
+        return function(ADD, h=h, w=w, c=c), shape
     if kind == "pointwise":
         return function(POINTWISE, h=h, w=w, c=c, oc=channels), (h, w, channels)
     s = 2 if kind == "stride" else 1
@@ -72,24 +84,29 @@ def layer(shape: Shape, kind: str, channels: int = 0) -> tuple[PrimFunc, Shape]:
 
 
 def network(shape: Shape, layers: Sequence[tuple[str, int]], alignment: int = 1) -> Program:
-    """The input copied, the layers, and what they give copied."""
+    """The input copied, the layers, and what they give copied. An ``add`` adds the result before, or an earlier one, as
+    the number says, where that has the same shape."""
     functions: dict[str, PrimFunc] = {}
     steps: list[Call] = []
     buffers = [Buffer("x", "input", shape, "int8")]
 
-    def step(func: PrimFunc, role: str, result: Shape) -> None:
+    def step(func: PrimFunc, role: str, result: Shape, back: int = 0) -> None:
         name = next((name for name, known in functions.items() if known is func), f"k{len(functions)}")
         functions[name] = func
         made = Buffer(
             "y" if role == "output" else f"t{len(steps)}", role, result, "int8", 0 if role == "output" else alignment
         )  # type: ignore[arg-type]
-        steps.append(Call(name, (buffers[-1].name, made.name)))
+        given = [buffers[-1].name]
+        if len(func.buffers("input")) > 1:
+            alike = [buffer.name for buffer in buffers[1:] if buffer.shape == result]
+            given.append(alike[-1 - back % len(alike)])
+        steps.append(Call(name, (*given, made.name)))
         buffers.append(made)
 
     step(function(COPY, n=int(np.prod(shape))), "intermediate", shape)
     for kind, channels in layers:
         func, shape = layer(shape, kind, channels)
-        step(func, "intermediate", shape)
+        step(func, "intermediate", shape, channels)
     step(function(COPY, n=int(np.prod(shape))), "output", shape)
     program = Program("net", tuple(buffers), tuple(steps), functions)
     verify(program)
@@ -104,13 +121,14 @@ def interpreted(program: Program, memory: Plan, inputs: dict[str, np.ndarray]) -
         assert isinstance(call, Call)
         func = program.functions[call.function]
         assert isinstance(func, PrimFunc)
-        given, out = (sizes[name] for name in call.args)
-        over = []
-        if given.in_arena and out.in_arena:
-            behind = memory.offsets[given.name] - memory.offsets[out.name]
-            over = [("y", "x", behind)] if -given.nbytes < behind < out.nbytes else []
-        x = values[given.name].reshape(func.buffers("input")[0].shape)
-        values[out.name] = interpret(func, {"x": x}, over)["y"].reshape(out.shape)
+        out, over, arrays = sizes[call.args[-1]], [], {}
+        for param, name in zip(func.buffers("input"), call.args, strict=False):
+            given = sizes[name]
+            if given.in_arena and out.in_arena:
+                behind = memory.offsets[name] - memory.offsets[out.name]
+                over += [("y", param.name, behind)] if -given.nbytes < behind < out.nbytes else []
+            arrays[param.name] = values[name].reshape(param.shape)
+        values[out.name] = interpret(func, arrays, over)["y"].reshape(out.shape)
     return values
 
 
@@ -217,9 +235,9 @@ def test_the_result_of_rows_lies_over_what_they_use_up(tmp_path: Path) -> None:
 
 
 def random_layers(rng: random.Random) -> tuple[Shape, list[tuple[str, int]]]:
-    kinds = ("window", "stride", "pointwise")
+    kinds = ("window", "stride", "pointwise", "add")
     shape = (rng.randint(3, 9), rng.randint(3, 9), rng.randint(1, 6))
-    return shape, [(rng.choice(kinds), rng.randint(1, 9)) for _ in range(rng.randint(1, 6))]
+    return shape, [(rng.choice(kinds), rng.randint(1, 9)) for _ in range(rng.randint(1, 8))]
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 200))])
