@@ -198,6 +198,16 @@ def f(x: In[int8, (8,)], y: Out[int8, (8,)]):
     assert overlaps(parse_func(started)[1]) == ()
 
 
+def test_a_function_of_very_many_outputs_tells_nothing() -> None:
+    def split(count: int) -> PrimFunc:
+        outs = "".join(f", y{k}: Out[int8, (1,)]" for k in range(count))
+        body = "".join(f"  y{k}[0] = x[{k}]\n" for k in range(count))
+        return parse_func(f"@prim_func\ndef f(x: In[int8, ({count},)]{outs}):\n{body}")[1]
+
+    assert overlaps(split(3)) == (("y0", "x", 0), ("y1", "x", -1), ("y2", "x", -3))
+    assert overlaps(split(300)) == ()
+
+
 def test_c_must_take_both_for_one_memory() -> None:
     text = "@prim_func\ndef f(x: In[{}, (8,)], y: Out[{}, (8,)]):\n  for i in range(8):\n    y[i] = {}(x[i])\n"
 

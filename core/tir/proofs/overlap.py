@@ -20,7 +20,7 @@ from ..form.dtype import is_float, is_integer, itemsize
 from ..form.fields import Access, accesses
 from ..form.nodes import Bind, Buffer, Copy, Exec, Expr, For, If, PrimFunc, Stmt, Var
 from ..form.visit import buffers as buffers_of
-from ..form.visit import operands, uses_device, walk
+from ..form.visit import operands, statements, uses_device, walk
 from .affine import Affine, affine, flat_index
 from .alias import flat, in_lanes, joined, reach
 from .bounds import Bounds
@@ -30,6 +30,9 @@ __all__ = ["distance_by_bounds", "may_overlap", "overlaps", "with_overlaps"]
 
 _MAX_PAIRS = 1 << 16
 """Pairs of a write and a read compared at one loop, at most: what was unrolled has many."""
+
+_MAX_VISITS = 50_000
+"""Statements looked at for all pairs of an output and an input together: of a function with more, nothing is told."""
 
 Terms = tuple[tuple[Expr, int], ...]
 Forms = Mapping[Terms, int]
@@ -45,8 +48,11 @@ def with_overlaps(func: PrimFunc) -> PrimFunc:
 def overlaps(func: PrimFunc) -> tuple[tuple[str, str, int], ...]:
     """The triples (output, input, bytes) of what may overlap where the input begins so many bytes behind the output, or
     more, as far as can be shown and as that is less than the whole output."""
-    found = []
-    for out, x in may_overlap(func):
+    found: list[tuple[str, str, int]] = []
+    pairs = list(may_overlap(func))
+    if len(pairs) * sum(1 for _ in statements(func.body)) > _MAX_VISITS:
+        return ()
+    for out, x in pairs:
         distance = distance_by_bounds(out, x, func)
         if distance is None or distance > 0:  # conditions may tell that it is less
             run = distance_by_running(out, x, func)
@@ -258,6 +264,8 @@ def _closed(forms: Forms, var: Var, last: int, high: bool) -> Iterator[Affine]:
 
 def _then(first: _Part | None, second: _Part | None) -> _Part | None:
     """One part of the text, and another behind it."""
+    if second is _NOTHING:
+        return first
     if first is None or second is None or len(first.ends) * len(second.starts) > _MAX_PAIRS:
         return None
     between = [
