@@ -16,6 +16,21 @@ from uma.tir.proofs.proof import unproven
 from uma.tir.proofs.written import output_faults
 
 PROVEN = {
+    "a part of what a quotient bounds above": """
+def f(x: In[int32, (2, 5)], y: Out[int32, (2, 5)]):
+    for a in range(2):
+        for b in range(3):
+            if a * 3 + b < 5:
+                for c in range(2):
+                    t: int32 = (a * 3 + b) * 2 + c
+                    y[t // 5, t % 5] = 1 if t // 5 > 0 else x[0, b * 2 + c]
+""",
+    "a part of what a quotient bounds below": """
+def f(x: In[int32, (5,)], y: Out[int32, (10,)]):
+    for b in range(5):
+        for c in range(2):
+            y[b * 2 + c] = x[b * 2 + c - 5] if (b * 2 + c) // 5 > 0 else 1
+""",
     "a sum of loops": """
 def f(x: In[int32, (8, 5)], y: Out[int32, (8,)]):
     for i in range(8):
@@ -179,6 +194,15 @@ def f(x: In[int32, ()], y: Out[int32, ()]):
 }
 
 REFUSED = {
+    "more than a quotient bounds": (
+        """
+def f(x: In[int32, (4,)], y: Out[int32, (10,)]):
+    for b in range(5):
+        for c in range(2):
+            y[b * 2 + c] = 1 if (b * 2 + c) // 5 > 0 else x[b * 2 + c]
+""",
+        "within dimension 0 of 'x', which has 4",
+    ),
     "far out": (
         """
 def f(x: In[int32, (4,)], y: Out[int32, (4,)]):

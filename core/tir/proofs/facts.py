@@ -218,12 +218,19 @@ class Facts:
                 yield form
 
     def _parts(self, form: Affine) -> list[Affine]:
-        """What is not negative since ``form`` is not, and ``min`` no more, ``max`` no less, than what it is of."""
+        """What is not negative since ``form`` is not, and ``min`` no more, ``max`` no less, than what it is of, and a
+        quotient as much as its dividend allows."""
         found = [form]
         for known in found:
             for term, factor in known.terms.items():
-                if isinstance(term, Bin) and term.op == ("min" if factor > 0 else "max") and len(found) < _MAX_IMPLIED:
+                if not isinstance(term, Bin) or len(found) >= _MAX_IMPLIED:
+                    continue
+                if term.op == ("min" if factor > 0 else "max"):
                     found += [_replaced(known, term, self.linear(part)) for part in (term.a, term.b)]
+                elif term.op == "floordiv" and isinstance(term.b, Imm) and int(term.b.value) > 0:
+                    divisor = int(term.b.value)
+                    most = self.linear(term.a) + Affine({}, 0 if factor > 0 else 1 - divisor)
+                    found.append(_replaced(known, term, Affine({}, 0)).scaled(divisor) + most.scaled(factor))
         return found[1:]
 
     def cases(self, term: Expr) -> Iterator[tuple[Affine, Facts | None]]:
