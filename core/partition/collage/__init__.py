@@ -1,0 +1,1 @@
+"""The cheapest placement: `cover` states the problem by itself, `frontier` and `integer` solve it."""

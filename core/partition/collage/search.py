@@ -1,0 +1,60 @@
+"""Both searches together: the exact one, and the integer program where its states were too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .cover import CoverProblem
+from .frontier import Found, frontier
+from .integer import has_solver, integer
+
+__all__ = ["Budget", "cheapest"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far a search goes before it ends with a gap that is told.
+
+    Args:
+        states: how many states of the frontier are looked at in all.
+        widest: how many of them that cover up to the same op are kept.
+        seconds: how long the integer program may take, where HiGHS is installed.
+    """
+
+    states: int = 500_000
+    widest: int = 20_000
+    seconds: float = 60.0
+
+
+def cheapest(
+    problem: CoverProblem, known: Sequence[tuple[int, ...]] = (), best: int = 1, budget: Budget | None = None
+) -> Found:
+    """The cheapest plans that there are, or that were found.
+
+    Args:
+        problem: it.
+        known: plans that there are anyway, of which none is cheaper than the first that is given.
+        best: how many are wanted.
+        budget: how far to go.
+
+    Returns:
+        Plans in the order of their costs; those of the same cost in the order in which they were found, what was known
+        last. None at all where there are none.
+    """
+    budget = budget or Budget()
+    found = frontier(problem, best, budget.states, budget.widest)
+    plans = dict(zip(found.plans, found.costs, strict=True))
+    bound = found.bound
+    if not found.is_proven and has_solver():
+        other = integer(problem, budget.seconds)
+        for plan, cost in zip(other.plans, other.costs, strict=True):
+            plans.setdefault(plan, cost)
+        if bound is not None and other.bound is not None:
+            bound = max(bound, other.bound)
+    for plan in known:
+        plans.setdefault(tuple(plan), problem.cost(plan))
+    order = sorted(plans, key=plans.__getitem__)[:best]
+    if not order:
+        return found
+    return replace(found, plans=tuple(order), costs=tuple(plans[plan] for plan in order), bound=bound)

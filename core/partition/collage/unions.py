@@ -1,0 +1,84 @@
+"""Matches of one owner that are one piece: what touches each other, grown match by match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .cover import CoverProblem, numbers
+
+__all__ = ["Unions", "unions"]
+
+
+@dataclass(frozen=True)
+class Unions:
+    """What came of growing.
+
+    Args:
+        found: the matches that each union of ops consists of, the smaller unions first.
+        is_whole: whether these are all that there are; else they are the first.
+    """
+
+    found: dict[int, tuple[int, ...]]
+    is_whole: bool
+
+
+def unions(
+    problem: CoverProblem,
+    matches: Sequence[int],
+    *,
+    most: int,
+    most_ops: int | None = None,
+    most_parts: int | None = None,
+    fits: Callable[[tuple[int, ...]], bool] = lambda parts: True,
+) -> Unions:
+    """Unions of disjoint matches that no path leaves and comes back to.
+
+    Matches touch each other where one uses what the other gives, or both use the same. A union may touch itself by way
+    of one that is not convex: those are grown, too, and left out of what is given.
+
+    Args:
+        problem: whose ops they are.
+        matches: sets of ops.
+        most: how many unions there may be.
+        most_ops: of how many ops; None for any number.
+        most_parts: of how many matches.
+        fits: whether matches may be one union, by whatever limits their owner has; is not asked of single ones.
+    """
+    having: dict[int, list[int]] = {}
+    for match in dict.fromkeys(matches):
+        for op in numbers(match):
+            having.setdefault(op, []).append(match)
+    near = {match: _near(problem, match, having) for match in dict.fromkeys(matches)}
+    grown = {match: (match,) for match in near}
+    found = {match: parts for match, parts in grown.items() if problem.is_convex(match)}
+    level, size = dict(grown), 1
+    while level and (most_parts is None or size < most_parts):
+        following: dict[int, tuple[int, ...]] = {}
+        for ops, parts in level.items():
+            for other in dict.fromkeys(one for part in parts for one in near[part]):
+                whole = ops | other
+                if other & ops or whole in grown or (most_ops is not None and whole.bit_count() > most_ops):
+                    continue
+                grown[whole] = (*parts, other)
+                if not fits(grown[whole]):
+                    continue
+                following[whole] = grown[whole]
+                if problem.is_convex(whole):
+                    if len(found) >= most:
+                        return Unions(found, False)
+                    found[whole] = grown[whole]
+                elif len(grown) > 4 * most:
+                    return Unions(found, False)
+        level, size = following, size + 1
+    return Unions(found, True)
+
+
+def _near(problem: CoverProblem, match: int, having: dict[int, list[int]]) -> list[int]:
+    """The matches that touch one and have nothing in common with it, in order."""
+    values = problem.taken_in(match)
+    around = {user for op in problem.given(match) for user in problem.users[op]}
+    around.update(values)
+    around.update(user for value in values for user in problem.users[value])
+    ops = sorted(op for op in around if not match >> op & 1)
+    return list(dict.fromkeys(other for op in ops for other in having.get(op, ()) if not other & match))
