@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..partition.candidates import Problem
 from ..partition.choice import Choice
@@ -18,7 +18,7 @@ from ..relay.views import is_view
 from ..relay.visit import children
 from .kernels import group
 
-__all__ = ["fuse", "is_view"]
+__all__ = ["fuse", "is_view", "kernels_of"]
 
 
 def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
@@ -34,6 +34,9 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
 
     Larger constants become parameters of a kernel, so that kernels that differ in their weights only are one function.
 
+    Where a partitioner decided what hosts compute together, as the module's spans say, a kernel is within one of these
+    groups: what a host makes of a group alone is what it makes of it here.
+
     Args:
         module: in canonical form, perhaps with calls of regions in ``main``.
         hosts: in order of priority; at least one.
@@ -43,21 +46,8 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
     """
     main = module.main
     graph = Graph(main)
-    known = {host.label for host in hosts}
-    calls = [expr for expr in graph.order if isinstance(expr, Call)]
-    # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
-    pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
-    labels: dict[Expr, str] = {call: pins.get(call) or hosts[0].label for call in calls}
-    choice = Choice(Problem(graph, hosts, pins=labels if pins else {}))
-    grouped: dict[Expr, tuple[Expr, ...]] = {}
-    for host in hosts if pins else hosts[:1]:
-        take(choice, host)
-    for host in hosts if pins else hosts[:1]:
-        free = {call for call in calls if labels[call] == host.label and call not in choice.of}
-        for kernel in group(graph, free, host.limits.calls):
-            # What is computed within a kernel is used by nothing else, so that it is in no cycle.
-            choice.quotient.contract(map(choice.node, kernel))
-            grouped.update(dict.fromkeys(kernel, kernel))
+    fusion = _Fusion(graph, hosts, module.spans.groups)
+    choice, grouped, pins = fusion.choice, fusion.grouped, fusion.pins
     rewriter = Rewriter(module)
     spans = rewriter.spans
     done: dict[Expr, Expr] = {expr: expr for expr in graph.order if isinstance(expr, (Var, Constant))}
@@ -73,6 +63,71 @@ def fuse(module: IRModule, hosts: Sequence[Owner]) -> IRModule:
         else:
             rewriter.rebuild([part], done=done)
     return rewriter.with_main(done[main.body])
+
+
+def kernels_of(graph: Graph, hosts: Sequence[Owner], free: Collection[Expr]) -> list[tuple[Expr, ...]]:
+    """What hosts would compute together of some calls: each kernel of more than one call, its calls in order.
+
+    Args:
+        graph: of the function that the calls are in.
+        hosts: in order of priority; at least one.
+        free: the calls. What else the graph has is given to them, or takes what they give.
+
+    Raises:
+        PatternFault: a test or a predicate of a plugin's is at fault.
+    """
+    wanted = set(free)
+    groups: dict[Expr, int] = {expr: 0 if expr in wanted else 1 for expr in graph.order if isinstance(expr, Call)}
+    fusion = _Fusion(graph, hosts, groups, only=0)
+    taken = [graph.sorted(node for node in one.nodes if node in wanted) for one in fusion.choice.all]
+    found = [*taken, *dict.fromkeys(fusion.grouped.values())]
+    return sorted((kernel for kernel in found if len(kernel) > 1), key=lambda kernel: graph.position(kernel[0]))
+
+
+class _Fusion:
+    """What hosts compute together.
+
+    Args:
+        graph: of the function.
+        hosts: in order of priority.
+        groups: what may be together only with others of its group, where that was decided.
+        only: the group in which kernels are looked for; None for all, and for what is in none.
+
+    Attributes:
+        choice: what patterns took, and for each kernel one node of its quotient.
+        grouped: for each call of another kernel of several its calls, in order.
+        pins: what is pinned to a host, and to which.
+    """
+
+    def __init__(
+        self, graph: Graph, hosts: Sequence[Owner], groups: Mapping[Expr, int], only: int | None = None
+    ) -> None:
+        known = {host.label for host in hosts}
+        calls = [expr for expr in graph.order if isinstance(expr, Call)]
+        # What is left in main is the hosts'. A movement of elements may be left to them that is pinned elsewhere.
+        self.pins: dict[Expr, str] = {call: call.pin for call in calls if call.pin is not None and call.pin in known}
+        labels: dict[Expr, str] = {call: self.pins.get(call) or hosts[0].label for call in calls}
+        self.choice = choice = Choice(Problem(graph, hosts, pins=labels if self.pins else {}))
+        self.grouped: dict[Expr, tuple[Expr, ...]] = {}
+
+        def is_within(candidate: Candidate) -> bool:
+            of = {groups.get(node) for node in candidate.nodes if isinstance(node, Call)}
+            return len(of) <= 1 and (only is None or of <= {only})
+
+        for host in hosts if self.pins else hosts[:1]:
+            take(choice, host, within=is_within if groups else None)
+        apart: dict[int | None, list[Expr]] = {}
+        for call in calls:
+            apart.setdefault(groups.get(call), []).append(call)
+        for host in hosts if self.pins else hosts[:1]:
+            for number, among in apart.items():
+                if only is not None and number != only:
+                    continue
+                free = {call for call in among if labels[call] == host.label and call not in choice.of}
+                for kernel in group(graph, free, host.limits.calls) if number is None or len(free) > 1 else ():
+                    # What is computed within a kernel is used by nothing else, so that it is in no cycle.
+                    choice.quotient.contract(map(choice.node, kernel))
+                    self.grouped.update(dict.fromkeys(kernel, kernel))
 
 
 def _kernel(

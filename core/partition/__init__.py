@@ -13,12 +13,14 @@ matches back.
         return [[candidate] for candidate in choice.all]
 
 One job a file: `candidates` (finding), `choice` (trying and taking back, on `quotient`), `eager` and `grouping` (the
-default way of choosing), `plan` (checking what was decided), `materialise` (writing it down), `placement` (all
-together), `explain`, `named` (partitioners of plugins), `adopt` (what the model itself gave away).
+default way of choosing), `collage` (the cheapest placement, by costs), `plan` (checking what was decided),
+`materialise` (writing it down), `placement` (all together), `explain`, `named` (partitioners of plugins), `adopt` (what
+the model itself gave away).
 """
 
 from .candidates import Problem
 from .choice import Choice
+from .collage import Collage, CostTable, Decision
 from .consent import Consent, Consented
 from .eager import eager
 from .named import find_partitioner
@@ -40,8 +42,11 @@ from .record import (
 __all__ = [
     "Candidate",
     "Choice",
+    "Collage",
     "Consent",
     "Consented",
+    "CostTable",
+    "Decision",
     "Note",
     "OpRecord",
     "Owner",

@@ -47,6 +47,8 @@ class Problem:
         limits: of the owners' regions, by label.
         computed: what the function computes, in order: its expressions without variables and constants.
         notes: for the label of an owner and a node why a candidate that has the node was not chosen, for explanations.
+        kernels: calls that hosts are to compute together, where a partitioner decides that too; of what is in none the
+            hosts' own fusion decides.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Problem:
         self.spans = spans or Spans()
         self.consent = consent
         self.notes: dict[tuple[str, Expr], Note] = {}
+        self.kernels: list[tuple[Expr, ...]] = []
         self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]
         self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
         self._found = dict.fromkeys(self.kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..relay.expr import Expr
 from .candidates import Problem
@@ -41,7 +41,14 @@ def eager(problem: Problem) -> list[tuple[Candidate, ...]]:
     return group(choice)
 
 
-def take(choice: Choice, owner: Owner, freed: Iterable[Expr] | None = None, *, pinned_only: bool = False) -> None:
+def take(
+    choice: Choice,
+    owner: Owner,
+    freed: Iterable[Expr] | None = None,
+    *,
+    pinned_only: bool = False,
+    within: Callable[[Candidate], bool] | None = None,
+) -> None:
     """Add all candidates of an owner's that can be added, the first at each place; note why others cannot.
 
     Args:
@@ -49,6 +56,7 @@ def take(choice: Choice, owner: Owner, freed: Iterable[Expr] | None = None, *, p
         owner: the owner.
         freed: where given, patterns of one output are laid only where they can reach one of these.
         pinned_only: whether only candidates count in which something is pinned to the owner.
+        within: says of a candidate whether it counts; None for all.
 
     Raises:
         PatternFault: a test or a predicate of the owner's is at fault.
@@ -56,6 +64,8 @@ def take(choice: Choice, owner: Owner, freed: Iterable[Expr] | None = None, *, p
     problem = choice.problem
     roots = None if freed is None else _above(choice, freed, owner)
     for candidate in problem.candidates(owner, roots=roots, taken=choice.of, pinned_only=pinned_only):
+        if within is not None and not within(candidate):
+            continue
         note = choice.add(candidate)
         for node in candidate.match.nodes if note is not None else ():
             assert note is not None

@@ -15,7 +15,7 @@ from ..relay.visit import children, post_order, with_children, without_pin
 from .outline import outlined
 from .record import Candidate, Region
 
-__all__ = ["Names", "materialised", "with_composites", "without_tuples"]
+__all__ = ["Names", "RegionWriter", "materialised", "with_composites", "without_tuples"]
 
 
 class Names:
@@ -92,7 +92,11 @@ def _leaves(function: Function) -> dict[Expr, Expr]:
 
 
 def materialised(
-    module: IRModule, graph: Graph, order: Sequence[Expr | tuple[Candidate, ...]], labels: Collection[str]
+    module: IRModule,
+    graph: Graph,
+    order: Sequence[Expr | tuple[Candidate, ...]],
+    labels: Collection[str],
+    kernels: Sequence[Sequence[Expr]] = (),
 ) -> tuple[IRModule, list[Region]]:
     """``module`` with a function for every region, and the regions.
 
@@ -101,9 +105,13 @@ def materialised(
         graph: of ``main``.
         order: what ``main`` computes, each after what it needs: the matches of a region, or what is in none.
         labels: of the owners. What is pinned to one, and left to the host nevertheless, is not pinned any more.
+        kernels: what hosts are to compute together; noted in the module's spans.
     """
     main, rewriter = module.main, Rewriter(module)
     spans = rewriter.spans
+    for number, nodes in enumerate(kernels):
+        for node in nodes:
+            spans.join(node, number)
     names = Names(var.name for var in module.functions)
     functions: dict[str, Function] = {}
     regions: list[Region] = []
@@ -118,7 +126,7 @@ def materialised(
             continue
         label = item[0].owner
         name = names.new(label)
-        writer = _RegionWriter(item, graph, spans)
+        writer = RegionWriter(item, graph, spans)
         function = writer.function({"Compiler": label, "global_symbol": name})
         functions[name] = function
         regions.append(Region(name, label, item, tuple(writer.calls)))
@@ -131,7 +139,7 @@ def materialised(
     return rewriter.with_functions(functions), regions
 
 
-class _RegionWriter:
+class RegionWriter:
     """The function of a region.
 
     Attributes:

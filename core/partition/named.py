@@ -12,6 +12,7 @@ from ..plugins.discovery import installed_plugins
 from ..plugins.entry import PluginEntry
 from ..target.values import shown, suggest
 from .candidates import Problem
+from .collage import Collage
 from .eager import eager
 from .plan import Partitioner, Regions
 
@@ -20,7 +21,7 @@ __all__ = ["GROUP", "find_partitioner", "partitioner_names"]
 GROUP = "uma.partitioners"
 """The entry-point group: an entry point's name is that of the partitioner, its value ``module:function``."""
 
-_OWN = {"eager": eager}
+_OWN: dict[str, Partitioner] = {"eager": eager, "collage": Collage()}
 
 
 @dataclass(frozen=True)

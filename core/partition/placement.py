@@ -189,7 +189,7 @@ def _placed(
         order, together = decide(partitioner, problem), fewer
         notes |= problem.notes
     owners, withdrawn = problem.owners, problem.withdrawn
-    module, regions = materialised(source, problem.graph, order, problem.limits)
+    module, regions = materialised(source, problem.graph, order, problem.limits, problem.kernels)
     try:
         require_pins(source, owners, regions, withdrawn, notes, problem.consent)
     except RequirementError as error:

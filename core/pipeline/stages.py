@@ -29,7 +29,7 @@ from ..lowering.members import Members
 from ..lowering.regions import RegionLowering, label_of, regions_of
 from ..lowering.sequence import Where, traced_sequence
 from ..lowering.work import work_of
-from ..partition import Consent, Owner, Placement, Refusal, place
+from ..partition import Collage, Consent, Owner, Placement, Refusal, place
 from ..program import Program, formed
 from ..program import verify as verify_program
 from ..relay.bodies import bodies_of, each_body, settled
@@ -48,6 +48,7 @@ from ..tir.proofs.proof import Unproven, unproven
 from .io import pool_of
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
+from .prices import BuildPrices
 from .rows import Again, Lowered, RowsAsked, choose_rows
 from .values import buffers_of, calls_of, kernels_of, moved
 
@@ -319,7 +320,10 @@ class Build:
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
                         labels = [member.label for member in self.members.hosts]
-                        self.placement = place(module, owners, labels, self.members.partition, self._consent)
+                        partitioner = self.members.partition
+                        if isinstance(partitioner, Collage):
+                            partitioner = partitioner.priced(partial(BuildPrices, self.members))
+                        self.placement = place(module, owners, labels, partitioner, self._consent)
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":

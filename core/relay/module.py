@@ -30,10 +30,14 @@ class Spans:
 
     A span is side data and not part of an expression's identity, so a rewrite has to hand it on: `moved` has the
     signature of the observer that `visit.rewrite` takes.
+
+    Beside the layers stands what a partitioner wants hosts to compute together, where it decides that: a number for
+    each such group. It is handed on with the layers, and is no part of a module's text.
     """
 
     def __init__(self, layers: Mapping[Expr, Iterable[str]] | None = None) -> None:
         self._layers: dict[Expr, tuple[str, ...]] = {}
+        self._groups: dict[Expr, int] = {}
         self._fixed = False
         for expr, names in (layers or {}).items():
             self.add(expr, names)
@@ -46,7 +50,7 @@ class Spans:
         return expr in self._layers
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spans) and self._layers == other._layers
+        return isinstance(other, Spans) and (self._layers, self._groups) == (other._layers, other._groups)
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -77,17 +81,37 @@ class Spans:
     def moved(self, old: Expr, new: Expr) -> None:
         """Note that ``old`` was rewritten to ``new``."""
         self.add(new, self[old])
+        if old in self._groups:
+            self._groups.setdefault(new, self._groups[old])
+
+    def join(self, expr: Expr, group: int) -> None:
+        """Note that hosts are to compute ``expr`` together with what else is in a group, and with nothing besides."""
+        self._groups[expr] = group
+
+    @property
+    def groups(self) -> Mapping[Expr, int]:
+        """The groups that hosts are to compute together, by expression; whose is in none is the hosts' to decide."""
+        return self._groups
+
+    def copy(self) -> Spans:
+        """The same, which can be added to."""
+        made = Spans(self._layers)
+        made._groups = dict(self._groups)
+        return made
 
     def read_only(self) -> Spans:
         """These, through a window that nothing can be added through."""
         window = Spans()
-        window._layers = self._layers
+        window._layers, window._groups = self._layers, self._groups
         window._fixed = True
         return window
 
     def only(self, kept: Iterable[Expr]) -> Spans:
         """Those of the expressions in ``kept``."""
-        return Spans({expr: self._layers[expr] for expr in kept if expr in self._layers})
+        kept = list(kept)
+        made = Spans({expr: self._layers[expr] for expr in kept if expr in self._layers})
+        made._groups = {expr: self._groups[expr] for expr in kept if expr in self._groups}
+        return made
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..errors import PluginError
 from .expr import Expr, Function, GlobalVar
-from .module import AnyFunction, IRModule, Spans, func_type
+from .module import AnyFunction, IRModule, func_type
 from .visit import Rule, children, nested_exprs, post_order, rewrite, with_children
 
 __all__ = ["Rewriter"]
@@ -31,7 +31,7 @@ class Rewriter:
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
-        self.spans = Spans(dict(module.spans))
+        self.spans = module.spans.copy()
         self._there = set(_exprs(module.functions.values()))
 
     def rewrite(self, rule: Rule, *names: str) -> IRModule:

@@ -182,8 +182,20 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     )
     impl = Attribute("impl", str, default="sim", pattern=name, help="which of its implementations reaches the device")
     base = Attribute("base", int, low=0, help="address of the first register, for an implementation in memory")
+    clock_hz = Attribute(
+        "clock_hz", float, default=100e6, low=1.0, high=1e12, unit="Hz", help="clock, by which its cycles are time"
+    )
+    launch_ns = Attribute(
+        "launch_ns",
+        int,
+        default=2000,
+        low=0,
+        high=10**12,
+        help="nanoseconds that starting a region takes its host, and noticing that it has ended",
+    )
     host = Attribute("host", Target, help="what runs the rest of the model")
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
-    return (keys, device_type, compiler, *((accelerators, executor) if is_host else (impl, base)), host, tag)
+    own = (accelerators, executor) if is_host else (impl, base, clock_hz, launch_ns)
+    return (keys, device_type, compiler, *own, host, tag)

@@ -1,1 +1,13 @@
-"""The cheapest placement: `cover` states the problem by itself, `frontier` and `integer` solve it."""
+"""The partitioner ``collage``: the cheapest placement that there is, by costs that somebody tells.
+
+One job a file: `cover` (the problem by itself), `unions` (matches that are one piece), `frontier` and `integer` (the
+two searches), `search` (both together); `pool` (what there is to choose from), `prices` (who tells costs), `table`
+(costs from files), `decision` (the partitioner).
+"""
+
+from .decision import Collage, Decision
+from .prices import Link, Price, Prices
+from .search import Budget
+from .table import CostTable, TargetCosts
+
+__all__ = ["Budget", "Collage", "CostTable", "Decision", "Link", "Price", "Prices", "TargetCosts"]

@@ -60,7 +60,8 @@ def integer(problem: CoverProblem, seconds: float = 60.0) -> Found:
     except ImportError as error:
         what = "the integer program needs the package 'highspy', which is not installed"
         raise UsageError(what, hint=extra_hint("milp", "highspy")) from error
-    solver = highspy._Highs()  # what is made of it, `highspy.Highs`, prints a line before it can be told not to
+    # `highspy.Highs` prints a line before it can be told not to.
+    solver = highspy._Highs()  # type: ignore[attr-defined]
     options = {"output_flag": False, "threads": 1, "random_seed": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
     for name, value in options.items():
         solver.setOptionValue(name, value)

@@ -50,7 +50,7 @@ def unions(
         for op in numbers(match):
             having.setdefault(op, []).append(match)
     near = {match: _near(problem, match, having) for match in dict.fromkeys(matches)}
-    grown = {match: (match,) for match in near}
+    grown: dict[int, tuple[int, ...]] = {match: (match,) for match in near}
     found = {match: parts for match, parts in grown.items() if problem.is_convex(match)}
     level, size = dict(grown), 1
     while level and (most_parts is None or size < most_parts):

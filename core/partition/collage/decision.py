@@ -1,0 +1,158 @@
+"""The partitioner ``collage``: the cheapest placement, by costs that somebody tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ...errors import InternalError, UsageError
+from ..candidates import Problem
+from ..choice import Choice
+from ..eager import eager
+from ..grouping import group
+from ..plan import Regions
+from ..record import Candidate
+from .frontier import Found
+from .pool import Offer, Pool, uncovered
+from .prices import Prices
+from .search import Budget, cheapest
+from .table import CostTable
+
+__all__ = ["Collage", "Decision"]
+
+_RUNNER_UP_STATES = 20_000
+"""How many states a search may have had that is made again for every region, to find what it won by."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was chosen, and from what.
+
+    Args:
+        pool: what there was to choose from.
+        found: the search's plans, the cheapest first.
+    """
+
+    pool: Pool = field(repr=False)
+    found: Found
+
+    @property
+    def cost_ns(self) -> int:
+        """What the plan costs, copies included."""
+        return self.found.costs[0]
+
+    @property
+    def chosen(self) -> tuple[Offer, ...]:
+        """What runs, in the order of the model; what costs nothing is left out."""
+        offers = (self.pool.offers[number] for number in self.found.plans[0])
+        running = (offer for offer in offers if not self.pool.is_free(offer))
+        return tuple(sorted(running, key=lambda offer: offer.ops & -offer.ops))
+
+    @property
+    def copies_ns(self) -> int:
+        """What copies between memories cost in it."""
+        return self.cost_ns - sum(offer.price.total_ns for offer in self.chosen)
+
+    @property
+    def eager_ns(self) -> dict[tuple[str, ...], int]:
+        """What eager's placement costs in every order of priority, by labels."""
+        cover = self.pool.cover
+        return {order: cover.cost(plan) for order, plan in self.pool.eager.items() if plan is not None}
+
+    @property
+    def host_ns(self) -> int | None:
+        """What it costs without accelerators; None where something must be on one."""
+        plan = self.pool.host_alone
+        return None if plan is None else self.pool.cover.cost(plan)
+
+    def runner_up(self, offer: Offer) -> Decision | None:
+        """The cheapest plan without an offer of this one's; None where there is none, or looking for it would take too
+        long."""
+        if self.found.states > _RUNNER_UP_STATES or not self.found.is_proven:
+            return None
+        cover, numbers = self.pool.cover, [n for n, one in enumerate(self.pool.offers) if one is not offer]
+        found = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers))
+        if not found.plans:
+            return None
+        plans = tuple(tuple(numbers[number] for number in plan) for plan in found.plans)
+        return Decision(self.pool, replace(found, plans=plans))
+
+
+@dataclass(eq=False)
+class Collage:
+    """Partitioner that chooses the cheapest placement.
+
+    Args:
+        costs: a table that goes before other sources; None for none.
+        most_ops: how many ops a union of matches has at most; eager's regions may have more.
+        most_unions: how many unions of one target there are at most.
+        budget: how far the search goes.
+        best: how many plans are kept.
+
+    Attributes:
+        decision: what was chosen last; None before.
+
+    Raises:
+        UsageError: a number is none from 1 on.
+    """
+
+    costs: CostTable | None = None
+    most_ops: int = 16
+    most_unions: int = 5000
+    budget: Budget = field(default_factory=Budget)
+    best: int = 5
+    prices: Prices | None = field(default=None, repr=False)
+    decision: Decision | None = field(default=None, repr=False, init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("most_ops", "most_unions", "best"):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name} of Collage is {value!r}, not a whole number from 1 on")
+
+    def priced(self, prices: Callable[[CostTable | None], Prices]) -> Collage:
+        """The same for one build.
+
+        Args:
+            prices: gives who tells costs in it.
+        """
+        return replace(self, prices=prices(self.costs))
+
+    def __str__(self) -> str:
+        return "partitioner 'collage'"
+
+    def __call__(self, problem: Problem) -> Regions:
+        """Regions of the cheapest placement; see `uma.partition.Partitioner`.
+
+        What hosts compute together is noted with the problem. Where what is pinned can be had by nobody, the answer is
+        eager's, so that the reasons are told.
+
+        Raises:
+            ModelError: nobody tells what an op costs.
+            UsageError: a cost is none.
+            PatternFault: a test or a predicate of an owner's is at fault.
+        """
+        if self.prices is None:
+            raise InternalError("collage was asked by nobody who knows costs")
+        pool = Pool(problem, self.prices, most_ops=self.most_ops, most_unions=self.most_unions)
+        while True:
+            found = cheapest(pool.cover, pool.known, self.best, self.budget)
+            if not found.plans:
+                if problem.pins:
+                    return eager(problem)
+                raise uncovered(pool)
+            chosen = [offer for number in found.plans[0] if (offer := pool.offers[number]).claims]
+            if not sum(pool.add_region(region) for region in _merged(problem, chosen)):
+                break
+        self.decision = Decision(pool, found)
+        problem.kernels[:] = [pool.nodes(offer) for offer in self.decision.chosen if not offer.claims]
+        return [offer.claims for offer in chosen]
+
+
+def _merged(problem: Problem, chosen: list[Offer]) -> list[tuple[Candidate, ...]]:
+    """What regions would be if all that touch each other and have one owner were one, as far as they can."""
+    choice = Choice(problem)
+    for offer in chosen:
+        for claim in offer.claims:
+            choice.add(claim)
+    return group(choice)

@@ -1,0 +1,311 @@
+"""What there is to choose from: every owner's matches and unions of them, eager's regions in every order of priority,
+and what hosts compute, op by op and as they would fuse it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...errors import ModelError
+from ...relay.expr import Call, Expr, Var
+from ...relay.op import Op
+from ...relay.types import TensorType
+from ...relay.views import is_view
+from ...relay.visit import children
+from ..candidates import Problem, outputs_of, tensors_of, used_by
+from ..eager import eager
+from ..record import Candidate, Owner, Port
+from .cover import CoverProblem, Piece, numbers, ops_of
+from .prices import Price, Prices
+from .unions import unions
+
+__all__ = ["MOST_ORDERS", "Offer", "Pool", "uncovered"]
+
+MOST_ORDERS = 24
+"""In how many orders of priority eager is asked: of more than four accelerators not in all."""
+
+_FREE = Price(0, "free")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something that one target would compute.
+
+    Args:
+        owner: the label of an accelerator or a host.
+        ops: by number, as bits.
+        claims: the candidates that are the region, each after what it needs; none for a host.
+        price: what it costs.
+    """
+
+    owner: str
+    ops: int
+    claims: tuple[Candidate, ...]
+    price: Price
+
+
+class Pool:
+    """The offers for one problem. Ops are numbered in order: what the function is given, then what it computes, and at
+    last that its result is where the hosts are.
+
+    Args:
+        problem: what is to be placed.
+        prices: who tells costs.
+        most_ops: how many ops a union of matches has at most.
+        most_unions: how many unions there are of one owner at most.
+
+    Attributes:
+        offers: what there is to choose from.
+        eager: for each order of priority that was tried, by labels, eager's plan as the numbers of offers; None where
+            nobody tells what it costs, as its owner would refuse a part.
+        host_alone: likewise what costs no accelerator; None where something is pinned to one.
+        cut: the labels of the owners who have more unions than there may be.
+    """
+
+    def __init__(self, problem: Problem, prices: Prices, *, most_ops: int, most_unions: int) -> None:
+        self.problem, self._prices = problem, prices
+        leaves = [expr for expr in problem.graph.order if isinstance(expr, Var)]
+        self.exprs = [*leaves, *problem.computed]
+        self._leaves = len(leaves)
+        self._number = {expr: number for number, expr in enumerate(self.exprs)}
+        self._memory = self._memories()
+        self._cover = CoverProblem(tuple(self._uses()), tuple(self._hops()), ())
+        self.offers: list[Offer] = []
+        self._at: dict[tuple[str, int], int] = {}
+        self._refused: set[tuple[str, int]] = set()
+        self.cut: list[str] = []
+        self.eager: dict[tuple[str, ...], tuple[int, ...] | None] = {}
+        self._free_ops()
+        regions = {order: self._eager_regions(order) for order in self._orders()}
+        self._kept_by_hosts = self._left_by(next(iter(regions.values())))
+        everything = self._calls_of_hosts(())
+        for nodes in ([expr] for expr in everything):
+            self._offer_kernel(nodes)
+        self.host_alone = self._plan((), everything)
+        for order, found in regions.items():
+            self.eager[tuple(owner.label for owner in order)] = self._plan(found, self._calls_of_hosts(found))
+        for owner in problem.owners:
+            self._offer_unions(owner, most_ops, most_unions)
+
+    @property
+    def cover(self) -> CoverProblem:
+        """What is to be solved: the pieces are the offers, by number."""
+        memory = self._memory
+        return self._cover.with_pieces(Piece(o.ops, memory.get(o.owner, 0), o.price.total_ns) for o in self.offers)
+
+    @property
+    def known(self) -> list[tuple[int, ...]]:
+        """The plans that there are anyway, each once."""
+        plans = [*self.eager.values(), self.host_alone]
+        return list(dict.fromkeys(plan for plan in plans if plan is not None))
+
+    def nodes(self, offer: Offer) -> tuple[Expr, ...]:
+        """What an offer computes, in order."""
+        return tuple(self.exprs[op] for op in numbers(offer.ops) if self._leaves <= op < len(self.exprs))
+
+    def is_free(self, offer: Offer) -> bool:
+        """Whether it is nothing that runs: what the function is given, or a view."""
+        return offer.price.source == "free"
+
+    def key(self, owner: str, ops: int) -> str:
+        """What an offer is called in tables: the owner, and the ops with their numbers among those of the model."""
+        words = []
+        for op in numbers(ops):
+            expr = self.exprs[op]
+            name = expr.op_name if isinstance(expr, Call) else type(expr).__name__.lower()
+            words.append(f"{name}@{op - self._leaves}")
+        return f"{owner}: {' '.join(words)}"
+
+    def add_region(self, claims: Sequence[Candidate]) -> bool:
+        """Offer candidates of one owner as a region; False where it was offered already, or would be refused."""
+        before = len(self.offers)
+        self._offer_region(claims)
+        return len(self.offers) > before
+
+    def _memories(self) -> dict[str, int]:
+        apart = [owner.label for owner in self.problem.owners if self._prices.link(owner.label) is not None]
+        return {label: number for number, label in enumerate(apart, 1)}
+
+    def _uses(self) -> Iterator[tuple[int, ...]]:
+        for expr in self.exprs:
+            used = () if isinstance(expr, Var) else children(expr)
+            yield tuple(dict.fromkeys(self._number[child] for child in used if child in self._number))
+        result = self._number.get(self.problem.graph.result)
+        yield () if result is None else (result,)
+
+    def _hops(self) -> Iterator[tuple[int, ...]]:
+        links = [self._prices.link(label) for label in self._memory]
+        for expr in self.exprs:
+            nbytes = expr.tensor.nbytes if isinstance(expr.type, TensorType) else 0
+            yield tuple(link.copy_ns(nbytes) for link in links if link is not None)
+        yield (0,) * len(links)
+
+    def _orders(self) -> list[tuple[Owner, ...]]:
+        owners = self.problem.owners
+        return list(itertools.islice(itertools.permutations(owners), MOST_ORDERS))
+
+    def _eager_regions(self, owners: Sequence[Owner]) -> list[tuple[Candidate, ...]]:
+        """What eager would do in an order of priority; it finds candidates of the same problem."""
+        other = copy.copy(self.problem)
+        other.owners, other.notes, other.kept, other.freed = tuple(owners), {}, (), None
+        regions = eager(other)
+        if other.owners == self.problem.owners:
+            for key, note in other.notes.items():
+                self.problem.notes.setdefault(key, note)
+        return regions
+
+    def _left_by(self, regions: Iterable[Sequence[Candidate]]) -> set[Expr]:
+        """What eager leaves to hosts although it is pinned elsewhere: movements beside what computes."""
+        labels = set(self.problem.limits)
+        taken = {node for region in regions for claim in region for node in claim.nodes}
+        return {expr for expr, pin in self.problem.pins.items() if pin in labels and expr not in taken}
+
+    def _calls_of_hosts(self, regions: Iterable[Sequence[Candidate]]) -> list[Expr]:
+        """The calls that hosts compute where these are the regions."""
+        taken = {node for region in regions for claim in region for node in claim.nodes}
+        return [expr for expr in self.problem.computed if expr not in taken and _computes(expr)]
+
+    def _free_ops(self) -> None:
+        """What costs nothing, wherever it is: it has the values that it is given."""
+        host = self._prices.hosts[0]
+        for op, expr in enumerate(self.exprs):
+            if not _computes(expr):
+                self._put(Offer(host, 1 << op, (), _FREE))
+        self._put(Offer(host, 1 << len(self.exprs), (), _FREE))
+
+    def _put(self, offer: Offer) -> int:
+        key = offer.owner, offer.ops
+        if key not in self._at:
+            self._at[key] = len(self.offers)
+            self.offers.append(offer)
+        return self._at[key]
+
+    def _host_of(self, nodes: Iterable[Expr]) -> str | None:
+        """Which host computes calls together; None where none may."""
+        hosts, labels = self._prices.hosts, set()
+        for node in nodes:
+            pin = self.problem.pins.get(node)
+            if pin is not None and pin not in hosts and node not in self._kept_by_hosts:
+                return None
+            labels.add(pin if pin in hosts else hosts[0])
+        return labels.pop() if len(labels) == 1 else None
+
+    def _offer_kernel(self, nodes: Sequence[Expr]) -> int | None:
+        """The number of what a host computes together; None where none may, or can."""
+        label, ops = self._host_of(nodes), ops_of(self._number[node] for node in nodes)
+        if label is None or (label, ops) in self._refused:
+            return None
+        if (label, ops) not in self._at:
+            price = self._prices.kernel(self.problem, nodes, label, self.key(label, ops))
+            if price is None:
+                self._refused.add((label, ops))
+                return None
+            self._put(Offer(label, ops, (), price))
+        return self._at[label, ops]
+
+    def _offer_region(self, claims: Sequence[Candidate]) -> int | None:
+        """The number of what an accelerator computes together; None where it would refuse it."""
+        owner = claims[0].owner
+        ops = ops_of(self._number[node] for claim in claims for node in claim.nodes)
+        if (owner, ops) not in self._at and (owner, ops) not in self._refused:
+            price = self._prices.region(self.problem, self._sorted(claims), self.key(owner, ops))
+            if price is None:
+                self._refused.add((owner, ops))
+            else:
+                self._put(Offer(owner, ops, self._sorted(claims), price))
+        return self._at.get((owner, ops))
+
+    def _sorted(self, claims: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Candidates of one region, each after what it needs."""
+        of = {node: claim for claim in claims for node in claim.nodes}
+        found: dict[Candidate, None] = {}
+        waiting = sorted(claims, key=lambda claim: self._number[claim.nodes[-1]])
+        while waiting:
+            needed = [{of[used] for used in used_by(one) if used in of} for one in waiting]
+            ready = next((one for one, before in zip(waiting, needed, strict=True) if before <= found.keys()), None)
+            if ready is None:
+                break  # they wait for each other: `decide` says so
+            found[ready] = None
+            waiting.remove(ready)
+        return (*found, *waiting)
+
+    def _plan(self, regions: Sequence[Sequence[Candidate]], calls: Sequence[Expr]) -> tuple[int, ...] | None:
+        """Regions, and what hosts make of the rest, as a plan; None where a part cannot be had."""
+        plan = [self._offer_region(region) for region in regions]
+        together = [kernel for kernel in self._prices.kernels(self.problem, calls) if len(kernel) > 1]
+        for kernel in together:
+            number = self._offer_kernel(kernel)
+            if number is None:  # in pieces then
+                plan += [self._offer_kernel([node]) for node in kernel]
+            else:
+                plan.append(number)
+        fused = {node for kernel in together for node in kernel}
+        plan += [self._offer_kernel([call]) for call in calls if call not in fused]
+        covered = ops_of(op for number in plan if number is not None for op in numbers(self.offers[number].ops))
+        for number, offer in enumerate(self.offers):
+            if self.is_free(offer) and not offer.ops & covered:
+                plan.append(number)
+        whole = tuple(number for number in plan if number is not None)
+        return whole if len(whole) == len(plan) and self.cover.fault(whole) is None else None
+
+    def _offer_unions(self, owner: Owner, most_ops: int, most_unions: int) -> None:
+        """Everything that an owner could have alone, and what touches each other together."""
+        problem, matches = self.problem, dict[int, Candidate]()
+        for candidate in problem.candidates(owner):
+            note = problem.obstacle(candidate)
+            if note is None:
+                matches.setdefault(ops_of(self._number[node] for node in candidate.nodes), candidate)
+            for node in candidate.match.nodes if note is not None else ():
+                assert note is not None
+                problem.notes.setdefault((owner.label, node), note)
+        limits = owner.limits
+        most_parts = 1 if not limits.merge else limits.matches
+
+        def fits(parts: Sequence[int]) -> bool:
+            claims = [matches[part] for part in parts]
+            if limits.nbytes is not None:
+                tensors: dict[Port, int] = {}
+                for claim in claims:
+                    tensors |= tensors_of(claim)
+                if sum(tensors.values()) > limits.nbytes:
+                    return False
+            return limits.outputs is None or len(_given(claims, problem)) <= limits.outputs
+
+        found = unions(
+            self._cover, list(matches), most=most_unions, most_ops=most_ops, most_parts=most_parts, fits=fits
+        )
+        if not found.is_whole:
+            self.cut.append(owner.label)
+        for parts in found.found.values():
+            self._offer_region([matches[part] for part in parts])
+
+
+def _given(claims: Sequence[Candidate], problem: Problem) -> dict[Expr, int]:
+    """What claims give together that is used outside of them."""
+    uses: dict[Expr, int] = {}
+    for claim in claims:
+        uses |= outputs_of(claim, problem.graph)
+    for claim in claims:
+        for expr, count in used_by(claim).items():
+            if expr in uses:
+                uses[expr] -= count
+    return {expr: count for expr, count in uses.items() if count > 0}
+
+
+def _computes(expr: Expr) -> bool:
+    """Whether something runs for it on a host."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr)
+
+
+def uncovered(pool: Pool) -> ModelError:
+    """The error that nobody tells what an op costs that nobody else has."""
+    covered = ops_of(op for offer in pool.offers for op in numbers(offer.ops))
+    missing = next((op for op in range(len(pool.exprs)) if not covered >> op & 1), None)
+    if missing is None:
+        return ModelError("there is no placement of which every part's cost is known", hint="build it with 'eager'")
+    expr = pool.exprs[missing]
+    name = expr.op_name if isinstance(expr, Call) else str(expr)
+    layers = ", ".join(pool.problem.spans[expr]) or None
+    return ModelError(f"nobody tells what {name} costs on any target", where=layers, hint="give a table of costs")
