@@ -150,6 +150,9 @@ def _explain_command(args: argparse.Namespace) -> str:
         words += ["--io", args.io]
     if args.partition != "eager":
         words += ["--partition", args.partition]
+    for option in ("costs", "plan"):
+        if getattr(args, option) is not None:
+            words += [f"--{option}", str(getattr(args, option))]
     return shlex.join(words)
 
 

@@ -11,6 +11,7 @@ from ..target.values import shorten
 from .common import add_model_arguments, add_output_arguments, read_model
 from .declined import say_declined
 from .output import Output
+from .plan import say_plan
 from .requantized import say_consent
 from .tolerated import say_passes
 
@@ -125,6 +126,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             numbers = ["-" if counted[region] is None else str(counted[region]) for region, _, _ in regions]
             cells = [[*row, one] for row, one in zip(cells, numbers, strict=True)]
         out.columns(("region", "target", *head), [(*row[:2], *c) for row, c in zip(regions, cells, strict=True)])
+    if found.placed is not None:
+        out.line("what the placement costs, and what each part won by:")
+        say_plan(found.placed, out)
     shares = found.shares()
     head, cells = _cost_columns([share.cost for share in shares])
     rows = [(s.label, str(s.ops), str(s.macs), f"{s.macs / (found.macs or 1):.1%}") for s in shares]

@@ -177,6 +177,16 @@ class Members:
         return (*self.accelerators, *self.hosts)
 
     @property
+    def texts(self) -> dict[str, str]:
+        """The text of each target, by label."""
+        return {member.label: str(member.target) for member in self.all}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of each plugin, by the name of its distribution."""
+        return {plugin.entry.distribution: plugin.entry.version for plugin in self.plugins}
+
+    @property
     def plugins(self) -> tuple[LoadedPlugin, ...]:
         """Their plugins, each once."""
         return tuple({id(member.plugin): member.plugin for member in self.all}.values())

@@ -20,7 +20,7 @@ the model itself gave away).
 
 from .candidates import Problem
 from .choice import Choice
-from .collage import Collage, CostTable, Decision
+from .collage import Collage, CostTable, Decision, Planned, plan_record
 from .consent import Consent, Consented
 from .eager import eager
 from .named import find_partitioner
@@ -53,6 +53,7 @@ __all__ = [
     "Partitioner",
     "PatternFault",
     "Placement",
+    "Planned",
     "Problem",
     "Reason",
     "ReasonKind",
@@ -63,4 +64,5 @@ __all__ = [
     "eager",
     "find_partitioner",
     "place",
+    "plan_record",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from ..errors import PluginError
@@ -82,6 +83,11 @@ class Problem:
         self._ranges: dict[Expr, Bounds] = {}
         self._offered: dict[str, Offered | None] = {}
         self._open = frozenset(expr for expr in graph.order if is_open(expr))
+
+    @cached_property
+    def number(self) -> Mapping[Expr, int]:
+        """The place of each expression in ``computed``."""
+        return {expr: number for number, expr in enumerate(self.computed)}
 
     @property
     def found(self) -> Collection[Candidate]:

@@ -34,6 +34,7 @@ from ..relay.visit import nested_exprs
 from ..target.values import shorten
 from ..toolchain.packing import packing_engine
 from .costs import RegionCost, counted_by_region, region_costs
+from .decided import decision_record
 from .layers import Layer, ReasonCount, grouped, reason_counts
 from .memory import MemoryFound, memory_found
 from .streams import Stream, streams
@@ -129,6 +130,7 @@ class Explanation:
         memory: what sets the peaks of memory, and the ways to run layers row by row; None where nobody asked.
         with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
             nobody asked, and where it is no more.
+        placed: by what costs the partitioner ``collage`` chose, as `plan_record` has it; None where another did.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Explanation:
     with_tolerance: float | None = None
     declined: tuple[Decline, ...] = ()
     memory: MemoryFound | None = None
+    placed: dict[str, Any] | None = None
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -293,6 +296,7 @@ class Explanation:
                 "withheld": [one.record() for one in self.withheld],
                 "offloaded_with_tolerance": self.with_tolerance,
             },
+            **({} if self.placed is None else {"placement": self.placed}),
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
             **({} if self.memory is None else {"memory": self.memory.record()}),
         }
@@ -362,6 +366,7 @@ def explain_loaded(
     build = start_build(loaded, members, until, progress=progress, max_ram=max_ram, frontier=memory)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
+    found = replace(found, placed=decision_record(build))
     found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
     withheld = passes_withheld(members, loaded.tolerate)
     found = replace(

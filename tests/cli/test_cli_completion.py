@@ -119,6 +119,7 @@ class TestProtocol:
             "run",
             "verify",
             "explain",
+            "plan",
             "report",
             "quantize",
             "export",
@@ -128,7 +129,7 @@ class TestProtocol:
         ]
         assert shell("uma build net.py --st") == ["--state", "--stop-after"]
         assert shell("uma build net.py --stop-after s") == ["simplify", "sequence"]
-        assert shell("uma build net.py --partition ") == ["eager"]
+        assert shell("uma build net.py --partition ") == ["collage", "eager"]
         assert shell("uma verify net.py --against o") == ["onnxruntime"]
         assert shell("uma build net.py --name ") == []
         assert {"broken", "good"} <= set(shell("uma targets --disable-plugin "))

@@ -2,12 +2,24 @@
 
 One job a file: `cover` (the problem by itself), `unions` (matches that are one piece), `frontier` and `integer` (the
 two searches), `search` (both together); `pool` (what there is to choose from), `prices` (who tells costs), `table`
-(costs from files), `decision` (the partitioner).
+(costs from files), `decision` (the partitioner), `planned` (plans as files, and what repeats them).
 """
 
 from .decision import Collage, Decision
+from .planned import Planned, plan_record
 from .prices import Link, Price, Prices
 from .search import Budget
 from .table import CostTable, TargetCosts
 
-__all__ = ["Budget", "Collage", "CostTable", "Decision", "Link", "Price", "Prices", "TargetCosts"]
+__all__ = [
+    "Budget",
+    "Collage",
+    "CostTable",
+    "Decision",
+    "Link",
+    "Planned",
+    "Price",
+    "Prices",
+    "TargetCosts",
+    "plan_record",
+]

@@ -1,0 +1,70 @@
+"""``uma plan``: the cheapest placement of a model, kept to be repeated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .common import add_model_arguments, add_output_arguments, read_model
+from .output import Output
+
+__all__ = ["add", "say_plan"]
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "plan",
+        help="find the cheapest placement",
+        description="Find the cheapest placement of a model's ops on the targets, by the costs of a table, of plugins' "
+        "estimates, and of runs of host kernels here; and keep it, so that uma build repeats it without measuring.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
+    add_model_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="PLAN.json", type=Path, help="keep the plan in this file")
+    add_output_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..pipeline.driver import start_build
+    from ..reports.decided import decision_record
+
+    if args.plan is not None:
+        raise UsageError("uma plan makes plans, and repeats none", hint="give --plan to uma build")
+    if args.partition not in ("eager", "collage"):
+        raise UsageError("plans are made by the partitioner 'collage'", hint="leave out --partition")
+    args.partition = "collage"
+    members, loaded = read_model(args, out)
+    # What is refused by its target is placed anew, so that it is lowered as well.
+    build = start_build(loaded, members, "lower", progress=out.step)
+    build.run(loaded.form, "lower")
+    plan = decision_record(build)
+    if plan is None:
+        raise UsageError("there is nothing to place", hint="the model is lowered already")
+    if args.output is not None:
+        try:
+            args.output.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(args.output)) from error
+    out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
+    say_plan(plan, out)
+    if args.output is not None:
+        out.line(f"in: {args.output}")
+    out.notes(loaded.notes, loaded.simplified)
+    out.result(plan)
+    return 0
+
+
+def say_plan(plan: dict[str, Any], out: Output) -> None:
+    """A plan for people: its parts and what each won by, and what other placements cost."""
+    from ..reports.decided import part_rows, placement_rows
+
+    out.columns(("target", "part", "us", "by", "runner-up", "us more"), part_rows(plan))
+    out.table({name: f"{us} us" for name, us in placement_rows(plan)})
+    for label in plan["unions_left_out"]:
+        out.line(f"of {label} more unions of matches can be had than were looked at")

@@ -1,0 +1,215 @@
+"""Plans as files: what was decided once, for what, and by which costs; and the partitioner that repeats one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import UsageError
+from ...relay.expr import Call, Expr
+from ...target.values import shown
+from ..candidates import Problem
+from ..plan import Regions
+from ..record import Candidate
+from .decision import Decision
+from .table import read_json
+
+__all__ = ["Planned", "plan_record"]
+
+SCHEMA_VERSION = 1
+_ATTENTION = "nn.attention"
+
+
+def plan_record(decision: Decision, targets: Mapping[str, str], plugins: Mapping[str, str]) -> dict[str, Any]:
+    """A decision as plain data, for JSON: the parts of the plan with their costs, what each won by, what other
+    placements cost, and every cost that was told, as a table of costs has them.
+
+    Args:
+        decision: it.
+        targets: the text of each target, by label.
+        plugins: the version of each plugin's distribution.
+    """
+    pool, found = decision.pool, decision.found
+    parts = []
+    for offer in decision.chosen:
+        other = decision.runner_up(offer)
+        patterns = [
+            {"pattern": claim.match.pattern.name, "ops": _positions(pool.problem, claim.nodes)}
+            for claim in offer.claims
+        ]
+        parts.append(
+            {
+                "name": pool.key(offer.owner, offer.ops),
+                "target": offer.owner,
+                "layers": list(
+                    dict.fromkeys(layer for node in pool.nodes(offer) for layer in pool.problem.spans[node])
+                ),
+                "ops": _positions(pool.problem, pool.nodes(offer)),
+                "patterns": patterns,
+                "ns": offer.price.ns,
+                "launch_ns": offer.price.launch_ns,
+                "source": offer.price.source,
+                "runner_up": None if other is None else _runner_up(decision, other, offer.ops),
+            }
+        )
+    told = (offer for offer in pool.offers if not pool.is_free(offer))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "targets": dict(targets),
+        "plugins": dict(plugins),
+        "ops": _names(pool.problem),
+        "cost_ns": decision.cost_ns,
+        "copies_ns": decision.copies_ns,
+        "bound_ns": found.bound,
+        "best_ns": list(found.costs),
+        "eager_ns": [{"order": list(order), "ns": ns} for order, ns in decision.eager_ns.items()],
+        "host_ns": decision.host_ns,
+        "unions_left_out": list(pool.cut),
+        "parts": parts,
+        "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
+    }
+
+
+def _runner_up(decision: Decision, other: Decision, ops: int) -> dict[str, Any]:
+    """What would have these ops instead, and by how much that is dearer."""
+    names = [other.pool.key(one.owner, one.ops) for one in other.chosen if one.ops & ops]
+    return {"parts": names, "more_ns": other.cost_ns - decision.cost_ns}
+
+
+def _positions(problem: Problem, nodes: Sequence[Expr]) -> list[int]:
+    return [problem.number[node] for node in nodes]
+
+
+def _names(problem: Problem) -> list[str]:
+    """What the ops are, with the types that they give, in order."""
+    return [f"{_name(expr)} {expr.type}" for expr in problem.computed]
+
+
+def _name(expr: Expr) -> str:
+    return expr.op_name if isinstance(expr, Call) else type(expr).__name__.lower()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Partitioner that repeats a plan.
+
+    Args:
+        record: the plan, as `plan_record` gives it.
+        where: its file, for errors.
+    """
+
+    record: Mapping[str, Any] = field(repr=False)
+    where: str | None = None
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Planned:
+        """The plan in a file.
+
+        Raises:
+            UsageError: it cannot be read, or is none.
+        """
+        record, where = read_json(path, "the plan"), os.fspath(path)
+        version = record.get("schema_version") if isinstance(record, dict) else None
+        if not isinstance(record, dict) or version != SCHEMA_VERSION or not _is_plan(record):
+            raise UsageError("the file holds no plan", where=where, hint="uma plan MODEL --target ... -o plan.json")
+        return Planned(record, where)
+
+    def differences(self, targets: Mapping[str, str], plugins: Mapping[str, str]) -> list[str]:
+        """What is otherwise than when it was made, in sentences: its costs may be others now. For arguments see
+        `plan_record`.
+
+        Raises:
+            UsageError: a target that has a part is no target any more.
+        """
+        for part in self.record["parts"]:
+            if part["target"] not in targets:
+                what = (
+                    f"the plan has {shown(part['name'])} on {shown(part['target'])}, which is no target of this build"
+                )
+                raise UsageError(what, where=self.where, hint=f"targets: {', '.join(targets)}")
+        found = []
+        for what, before, now in (
+            ("target", self.record["targets"], targets),
+            ("plugin", self.record["plugins"], plugins),
+        ):
+            for name, value in before.items():
+                if now.get(name) != value:
+                    is_now = "is not there now" if name not in now else f"is {now[name]} now"
+                    found.append(f"the plan was made with {what} {name} {value}, which {is_now}")
+        return found
+
+    def __str__(self) -> str:
+        return f"the plan {self.where}" if self.where else "the plan"
+
+    def __call__(self, problem: Problem) -> Regions:
+        """Its regions; see `uma.partition.Partitioner`.
+
+        Raises:
+            UsageError: the model is another one, or a target does not take what it has in the plan.
+            PatternFault: a test or a predicate of an owner's is at fault.
+        """
+        names = _names(problem)
+        if names != self.record["ops"]:
+            if any(name.startswith(f"{_ATTENTION} ") for name in names):
+                return []  # it is offered again in pieces
+            raise self._other_model(names)
+        owners = {owner.label: owner for owner in problem.owners}
+        wanted = [part for part in self.record["parts"] if part["patterns"]]
+        known: dict[tuple[str, str, tuple[int, ...]], Candidate] = {}
+        for label in dict.fromkeys(part["target"] for part in wanted):
+            if label not in owners:
+                raise UsageError(f"the plan has parts on {shown(label)}, which is no accelerator", where=self.where)
+            for candidate in problem.candidates(owners[label]):
+                ops = tuple(_positions(problem, candidate.nodes))
+                known.setdefault((label, candidate.match.pattern.name, ops), candidate)
+        regions = []
+        for part in wanted:
+            keys = [(part["target"], one["pattern"], tuple(one["ops"])) for one in part["patterns"]]
+            for key in keys:
+                if key not in known:
+                    what = f"{part['target']!r} does not take {shown(part['name'])} any more"
+                    hint = f"pattern {key[1]} has no such match now; make the plan anew with uma plan"
+                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+            regions.append(tuple(known[key] for key in keys))
+        computed = problem.computed
+        kernels = [part for part in self.record["parts"] if not part["patterns"]]
+        problem.kernels[:] = [tuple(computed[op] for op in part["ops"]) for part in kernels]
+        return regions
+
+    def _other_model(self, names: Sequence[str]) -> UsageError:
+        planned: Sequence[str] = self.record["ops"]
+        at = next((n for n, pair in enumerate(zip(planned, names, strict=False)) if pair[0] != pair[1]), None)
+        if at is None:
+            what = f"the model has {len(names)} ops, and the plan {len(planned)}"
+        else:
+            what = f"op {at} of the model is {shown(names[at])}, and of the plan {shown(planned[at])}"
+        return UsageError(f"the plan is for another model: {what}", where=self.where, hint="make it anew with uma plan")
+
+
+def _is_plan(record: Mapping[str, Any]) -> bool:
+    """Whether what is read of a plan is there, and of the types that it has."""
+
+    def is_ops(value: object) -> bool:
+        return isinstance(value, list) and all(type(op) is int and 0 <= op < len(record["ops"]) for op in value)
+
+    def is_part(part: object) -> bool:
+        return (
+            isinstance(part, dict)
+            and all(isinstance(part.get(name), str) for name in ("name", "target"))
+            and is_ops(part.get("ops"))
+            and isinstance(part.get("patterns"), list)
+            and all(
+                isinstance(p, dict) and isinstance(p.get("pattern"), str) and is_ops(p.get("ops"))
+                for p in part["patterns"]
+            )
+        )
+
+    texts = (record.get("targets"), record.get("plugins"))
+    return (
+        isinstance(record.get("ops"), list)
+        and isinstance(record.get("parts"), list)
+        and all(isinstance(one, dict) and all(isinstance(v, str) for v in one.values()) for one in texts)
+        and all(is_part(part) for part in record["parts"])
+    )

@@ -1,0 +1,58 @@
+"""What the partitioner ``collage`` decided in a build, for people and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..partition import Collage, Decision, plan_record
+from ..pipeline.stages import Build
+
+__all__ = ["decision_of", "decision_record", "part_rows", "placement_rows"]
+
+
+def decision_of(build: Build) -> Decision | None:
+    """What was decided; None where somebody else decides, or nothing was yet."""
+    placement = build.placement
+    return placement.partitioner.decision if placement and isinstance(placement.partitioner, Collage) else None
+
+
+def decision_record(build: Build) -> dict[str, Any] | None:
+    """The decision of a build as plain data, which is a plan to repeat; None where there is none."""
+    decision = decision_of(build)
+    return None if decision is None else plan_record(decision, build.members.texts, build.members.versions)
+
+
+def part_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Of each part of a plan: target, layers or ops, microseconds, who says so, and the runner-up and what it costs
+    more."""
+    rows = []
+    for part in plan["parts"]:
+        other = part["runner_up"]
+        names = "-" if other is None else " | ".join(_short(name) for name in other["parts"])
+        more = "-" if other is None else _us(other["more_ns"])
+        ns = part["ns"] + part["launch_ns"]
+        rows.append(
+            (part["target"], _short(", ".join(part["layers"]) or part["name"]), _us(ns), part["source"], names, more)
+        )
+    return rows
+
+
+def placement_rows(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """What placements cost, in microseconds: the plan, eager's in every order, and the host alone."""
+    rows = [("the plan", _us(plan["cost_ns"]))]
+    if plan["copies_ns"]:
+        rows.append(("copies in it", _us(plan["copies_ns"])))
+    if plan["bound_ns"] != plan["cost_ns"]:
+        rows.append(("none is below", _us(plan["bound_ns"])))
+    rows += [(f"eager, {' before '.join(one['order'])}", _us(one["ns"])) for one in plan["eager_ns"] if one["order"]]
+    if plan["host_ns"] is not None:
+        rows.append(("the host alone", _us(plan["host_ns"])))
+    return rows
+
+
+def _us(ns: int) -> str:
+    return f"{ns / 1e3:.2f}"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
