@@ -25,7 +25,7 @@ def decision_record(build: Build) -> dict[str, Any] | None:
 def part_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     """Of each part of a plan: target, layers or ops, microseconds, who says so, and the runner-up and what it costs
     more."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for part in plan["parts"]:
         other = part["runner_up"]
         names = "-" if other is None else " | ".join(_short(name) for name in other["parts"])

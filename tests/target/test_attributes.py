@@ -239,7 +239,17 @@ def test_other_names_are_taken_and_former_ones_with_a_warning() -> None:
 
 def test_what_every_kind_has() -> None:
     assert [a.name for a in C.common] == ["keys", "device_type", "compiler", "accelerators", "executor", "host", "tag"]
-    assert [a.name for a in NPU.common] == ["keys", "device_type", "compiler", "impl", "base", "clock_hz", "launch_ns", "host", "tag"]
+    assert [a.name for a in NPU.common] == [
+        "keys",
+        "device_type",
+        "compiler",
+        "impl",
+        "base",
+        "clock_hz",
+        "launch_ns",
+        "host",
+        "tag",
+    ]
     assert [a.name for a in LLVM.common] == ["device_type", "compiler", "executor", "host", "tag"]
     assert [a.name for a in COMPOSITE_KIND.common] == ["tag"]
     own = TargetKind("own", (Attribute("impl", ("a", "b"), default="b", help="h"),), help="h")

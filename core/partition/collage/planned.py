@@ -141,7 +141,7 @@ class Planned:
         return found
 
     def __str__(self) -> str:
-        return f"the plan {self.where}" if self.where else "the plan"
+        return "the plan" if self.where is None else f"the plan {self.where}"
 
     def __call__(self, problem: Problem) -> Regions:
         """Its regions; see `uma.partition.Partitioner`.

@@ -113,8 +113,8 @@ class Pool:
         """What an offer is called in tables: the owner, and the ops with their numbers among those of the model."""
         words = []
         for op in numbers(ops):
-            expr = self.exprs[op]
-            name = expr.op_name if isinstance(expr, Call) else type(expr).__name__.lower()
+            expr = self.exprs[op] if op < len(self.exprs) else None
+            name = expr.op_name if isinstance(expr, Call) else "result" if expr is None else type(expr).__name__.lower()
             words.append(f"{name}@{op - self._leaves}")
         return f"{owner}: {' '.join(words)}"
 

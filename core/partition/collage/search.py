@@ -53,7 +53,8 @@ def cheapest(
         if bound is not None and other.bound is not None:
             bound = max(bound, other.bound)
     for plan in known:
-        plans.setdefault(tuple(plan), problem.cost(plan))
+        ordered = sorted(plan, key=lambda number: problem.pieces[number].ops & -problem.pieces[number].ops)
+        plans.setdefault(tuple(ordered), problem.cost(plan))
     order = sorted(plans, key=plans.__getitem__)[:best]
     if not order:
         return found

@@ -85,8 +85,9 @@ class CostTable:
             UsageError: it is none.
         """
         table = _object(given, "a table of costs", ("schema_version", "targets", "costs"))
-        if (version := table.get("schema_version")) != SCHEMA_VERSION:
-            raise UsageError(f"the table of costs has schema_version {shown(version)}, not {SCHEMA_VERSION}")
+        if table.get("schema_version") != SCHEMA_VERSION:
+            what = f"the table of costs does not say that its schema_version is {SCHEMA_VERSION}"
+            raise UsageError(what, hint='begin it with {"schema_version": 1')
         targets = {label: _target(one, label) for label, one in _object(table.get("targets", {}), "targets").items()}
         ns: dict[str, int] = {}
         cycles: dict[str, float] = {}

@@ -1,0 +1,360 @@
+"""The partitioner collage, on random models and costs: never above eager in any order nor the host alone, and right."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests._support.covers import cheapest_costs
+from tests._support.partitions import (
+    Case,
+    X,
+    Y,
+    cases,
+    check_ownership,
+    check_pins,
+    check_region,
+    check_source,
+    groups_of,
+    has_cycle,
+    inputs_of,
+    model,
+    owner,
+    regions,
+    relu,
+    w,
+)
+
+from uma.errors import InternalError, ModelError, RequirementError, UsageError
+from uma.lowering.fuse import kernels_of
+from uma.partition import Candidate, Collage, Decision, Owner, Placement, Problem, Refusal, eager, place
+from uma.partition.collage import Link, Price
+from uma.relay import Expr, IRModule, Tuple, call
+from uma.relay.evaluate import evaluate
+from uma.relay.expr import Call
+from uma.relay.op import Op
+from uma.relay.pattern import PatternTable, op
+from uma.relay.verify import verify
+from uma.relay.views import is_view
+from uma.target.limits import Limits
+
+HOST = Owner("host", PatternTable(()))
+
+
+@dataclass
+class Told:
+    """Costs from a function of a part's name, in nanoseconds; None for a part that cannot be had."""
+
+    ns: Callable[[str], int | None]
+    links: Mapping[str, Link] = field(default_factory=dict)
+    launch_ns: int = 0
+    fuses: bool = True
+    hosts: Sequence[str] = ("host",)
+
+    def link(self, label: str) -> Link | None:
+        return self.links.get(label)
+
+    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | None:
+        ns = self.ns(name)
+        return None if ns is None else Price(ns, "table", self.launch_ns)
+
+    def kernels(self, problem: Problem, free: Collection[Expr]) -> Sequence[tuple[Expr, ...]]:
+        return kernels_of(problem.graph, [HOST], free) if self.fuses else []
+
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
+        ns = self.ns(name)
+        return None if ns is None else Price(ns, "table")
+
+
+def collage(told: Told, **given: int) -> Collage:
+    return Collage(**given).priced(lambda table: told)  # type: ignore[arg-type]
+
+
+def decided(placement: Placement) -> Decision:
+    assert isinstance(placement.partitioner, Collage) and placement.partitioner.decision is not None
+    return placement.partitioner.decision
+
+
+def seeded(seed: int) -> Callable[[str], int]:
+    """Costs of up to a hundred for each op, by a hash of the name."""
+
+    def ns(name: str) -> int:
+        ops = name.partition(": ")[2].split()
+        return 20 + sum(zlib.crc32(f"{seed} {name} {one}".encode()) % 100 for one in ops)
+
+    return ns
+
+
+@settings(max_examples=25)
+@given(cases(), st.integers(0, 1000), st.booleans())
+def test_random_models(case: Case, seed: int, apart: bool) -> None:
+    check_case(case, seed, apart)
+
+
+@pytest.mark.soak
+@settings(max_examples=1000)
+@given(cases(), st.integers(0, 1000), st.booleans())
+def test_random_models_at_length(case: Case, seed: int, apart: bool) -> None:
+    check_case(case, seed, apart)
+
+
+def check_case(case: Case, seed: int, apart: bool) -> None:
+    links = {owner.label: Link(5, 1e9) for owner in case.owners[:2]} if apart else {}
+    told = Told(seeded(seed), links, launch_ns=15)
+    try:
+        eager_one = place(case.module, case.owners, ["host"])
+    except RequirementError:
+        with pytest.raises(RequirementError):
+            place(case.module, case.owners, ["host"], collage(told))
+        return
+    placement = place(case.module, case.owners, ["host"], collage(told))
+    check_placement(case.module, placement)
+    decision = decided(placement)
+    check_decision(decision)
+    if not apart:
+        check_eager(case, told, decision, eager_one)
+    if placement.regions:  # what is refused is chosen no more
+        name = next(iter(placement.regions))
+        gone = set(placement.regions[name].claims)
+        try:
+            after = placement.refuse([Refusal(name, None, "no")])
+        except RequirementError:
+            return
+        check_placement(case.module, after)
+        assert not gone & {claim for region in after.regions.values() for claim in region.claims}
+        assert decided(after).cost_ns >= decision.cost_ns
+
+
+def check_placement(module: IRModule, placement: Placement) -> None:
+    verify(placement.module)
+    inputs = inputs_of(module.main)
+    for wanted, found in zip(evaluate(module, inputs), evaluate(placement.module, inputs), strict=True):
+        np.testing.assert_array_equal(wanted, found)
+    check_source(module, placement)
+    check_ownership(placement)
+    assert not has_cycle(groups_of(placement))
+    owners = {one.label: one for one in placement.owners}
+    for region in placement.regions.values():
+        check_region(placement.module, region, owners[region.owner])
+    check_pins(placement)
+
+
+def check_decision(decision: Decision) -> None:
+    """The cheapest of its pool, by trying everything where that is quick; and no dearer than what there is anyway."""
+    cover, found = decision.pool.cover, decision.found
+    assert found.is_proven and found.bound == decision.cost_ns == cover.cost(found.plans[0])
+    assert cover.fault(found.plans[0]) is None
+    assert all(decision.cost_ns <= ns for ns in decision.eager_ns.values())
+    assert decision.host_ns is None or decision.cost_ns <= decision.host_ns
+    assert decision.cost_ns == decision.copies_ns + sum(offer.price.total_ns for offer in decision.chosen)
+    if len(cover.pieces) < 60:
+        assert cheapest_costs(cover) == [decision.cost_ns]
+    if decision.chosen:
+        other = decision.runner_up(decision.chosen[0])
+        assert other is None or other.cost_ns >= decision.cost_ns
+
+
+def check_eager(case: Case, told: Told, decision: Decision, placement: Placement) -> None:
+    """What it says that eager's placement costs is what that does cost, added up without it."""
+    pool, problem = decision.pool, decision.pool.problem
+    if problem.graph.result is not placement.source.main.body:
+        return  # what is pinned alike was merged
+    claimed = [region.claims for region in placement.regions.values()]
+    taken = {node for claims in claimed for claim in claims for node in claim.nodes}
+    calls = [expr for expr in problem.computed if isinstance(expr, Call) and isinstance(expr.op, Op)]
+    free = [one for one in calls if one not in taken and not is_view(one)]
+    total = 0
+    for claims in claimed:
+        nodes = [node for claim in claims for node in claim.nodes]
+        total += told.launch_ns + (told.ns(name(problem, claims[0].owner, nodes)) or 0)
+    kernels = list(told.kernels(problem, free))
+    fused = {node for kernel in kernels for node in kernel}
+    for kernel in (*kernels, *([one] for one in free if one not in fused)):
+        total += told.ns(name(problem, "host", kernel)) or 0
+    assert decision.eager_ns[tuple(owner.label for owner in case.owners)] == total
+    assert len(decision.eager_ns) == len(list(itertools.permutations(case.owners)))
+    assert pool.cut == []
+
+
+def name(problem: Problem, label: str, nodes: Sequence[Expr]) -> str:
+    """What a part is called: as tables of costs have it."""
+    order = sorted(nodes, key=problem.number.__getitem__)
+    words = [e.op_name if isinstance(e, Call) else type(e).__name__.lower() for e in order]
+    return f"{label}: " + " ".join(f"{word}@{problem.number[e]}" for word, e in zip(words, order, strict=True))
+
+
+# --- situations ------------------------------------------------------------------------------------------------------
+
+RELU = call("nn.relu", X)
+CHAIN = call("nn.relu", call("add", RELU, Y))
+NPU = owner("npu", relu(), op("add")(w(), w()))
+DSP = owner("dsp", relu(), op("add")(w(), w()))
+
+
+def costs(table: Mapping[str, int], **others: int) -> Callable[[str], int]:
+    """Costs by name; of names that the table has not, by owner, for each op."""
+
+    def ns(name: str) -> int:
+        label, _, ops = name.partition(": ")
+        return table[name] if name in table else others[label] * len(ops.split())
+
+    return ns
+
+
+def chosen(body: Expr, told: Told, *owners: Owner, **given: int) -> list[str]:
+    """The names of the parts that are chosen, in order."""
+    module = model(body)
+    placement = place(module, owners, ["host"], collage(told, **given))
+    check_placement(module, placement)
+    decision = decided(placement)
+    check_decision(decision)
+    return [decision.pool.key(offer.owner, offer.ops) for offer in decision.chosen]
+
+
+def test_one_op_goes_to_the_cheaper_side() -> None:
+    assert chosen(RELU, Told(costs({}, npu=3, host=4)), NPU) == ["npu: nn.relu@0"]
+    assert chosen(RELU, Told(costs({}, npu=4, host=3)), NPU) == ["host: nn.relu@0"]
+    assert chosen(RELU, Told(costs({}, npu=3, host=4), launch_ns=2), NPU) == ["host: nn.relu@0"]
+
+
+def test_fusion_flips_the_choice() -> None:
+    split = costs({}, npu=3, host=4)
+    assert chosen(CHAIN, Told(split), NPU) == ["npu: nn.relu@0 add@1 nn.relu@2"]
+    whole = {"host: nn.relu@0 add@1 nn.relu@2": 5}
+    assert chosen(CHAIN, Told(costs(whole, npu=3, host=4)), NPU) == ["host: nn.relu@0 add@1 nn.relu@2"]
+    # And what a host does better in pieces is left in pieces.
+    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50}
+    apart = ["host: nn.relu@0", "host: add@1", "host: nn.relu@2"]
+    assert chosen(CHAIN, Told(costs(dear, npu=30, host=4)), NPU) == apart
+
+
+def test_a_transfer_outweighs_what_is_gained() -> None:
+    def told(link_ns: int) -> Told:
+        return Told(costs({}, npu=1, host=10), {"npu": Link(link_ns, 1e12)})
+
+    # x and y there, the result back: three copies of 32 bytes, 1 ns each by the rate.
+    assert chosen(CHAIN, told(7), NPU) == ["npu: nn.relu@0 add@1 nn.relu@2"]
+    assert chosen(CHAIN, told(10), NPU) == ["host: nn.relu@0 add@1 nn.relu@2"]
+
+
+def test_two_accelerators_that_each_win_on_a_half() -> None:
+    body = call("maximum", CHAIN, call("multiply", X, Y))
+    other = owner("dsp", op("multiply")(w(), w()), op("maximum")(w(), w()), relu())
+    table = {"dsp: nn.relu@0": 1}
+    told = Told(costs(table, npu=3, dsp=4, host=9))
+    found = chosen(body, told, NPU, other)
+    assert found[0] == "dsp: nn.relu@0" and {part.partition(":")[0] for part in found} == {"npu", "dsp"}
+    told = Told(costs(table, npu=3, dsp=4, host=9), launch_ns=6)
+    assert {part.partition(":")[0] for part in chosen(body, told, NPU, other)} == {"npu", "dsp"}
+
+
+def test_a_residual_and_a_diamond_are_one_region() -> None:
+    left, right = call("nn.relu", RELU), call("add", RELU, Y)
+    diamond = call("add", left, right)
+    told = Told(costs({}, npu=3, host=4), launch_ns=2)
+    assert [part.partition(":")[0] for part in chosen(diamond, told, NPU)] == ["npu"]
+    residual = call("add", call("add", call("nn.relu", RELU), Y), RELU)
+    assert [part.partition(":")[0] for part in chosen(residual, told, NPU)] == ["npu"]
+
+
+def test_results_that_are_a_tuple() -> None:
+    told = Told(costs({}, npu=3, host=4), launch_ns=2)
+    body = Tuple([RELU, call("add", RELU, Y)])
+    assert chosen(body, told, NPU) == ["npu: nn.relu@0 add@1"]
+    # One output at a time: what both would give is two regions, and their launches are dearer than the host.
+    alone = replace(NPU, limits=Limits(outputs=1))
+    assert {part.partition(":")[0] for part in chosen(body, told, alone)} == {"host"}
+
+
+def test_limits_on_matches() -> None:
+    told = Told(costs({}, npu=3, host=9), launch_ns=2)
+    for limits, parts in ((Limits(matches=2), 2), (Limits(merge=False), 3), (Limits(nbytes=4 * 32), 2), (Limits(), 1)):
+        assert len(chosen(CHAIN, told, replace(NPU, limits=limits))) == parts
+
+
+def test_how_large_unions_may_be() -> None:
+    told = Told(costs({}, npu=3, dsp=3, host=9), launch_ns=2)
+    long = RELU
+    for _ in range(5):
+        long = call("add", call("nn.relu", long), Y)
+    # Eager's region is larger than any union, and merging what was chosen finds it, too.
+    assert len(chosen(long, told, NPU, most_ops=1)) == 1
+    placement = place(model(long), [NPU], ["host"], collage(told, most_unions=12))
+    assert decided(placement).pool.cut == ["npu"]
+    assert len(placement.regions) == 1
+
+
+def test_what_was_chosen_is_merged_and_looked_at_again() -> None:
+    # Eager of either order mixes both; only two neighbours that are chosen, and merged, save the launch.
+    npu, dsp = owner("npu", relu()), owner("dsp", relu(), op("add")(w(), w()))
+    told = Told(costs({}, npu=50, dsp=1, host=20), launch_ns=10)
+    assert chosen(CHAIN, told, npu, dsp, most_ops=1) == ["dsp: nn.relu@0 add@1 nn.relu@2"]
+
+
+def test_hosts_compute_together_what_was_chosen_and_the_choice_is_told() -> None:
+    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50}
+    placement = place(model(CHAIN), [NPU], ["host"], collage(Told(costs(dear, npu=30, host=4))))
+    assert sorted(placement.module.spans.groups.values()) == [0, 1, 2]
+    together = place(model(CHAIN), [NPU], ["host"], collage(Told(costs({}, npu=30, host=4))))
+    assert len(set(together.module.spans.groups.values())) == 1
+    assert not place(model(CHAIN), [NPU], ["host"]).module.spans.groups
+
+
+def test_pins_are_kept_whatever_they_cost() -> None:
+    told = Told(costs({}, npu=100, dsp=50, host=1))
+    body = call("add", RELU.pinned("npu"), Y)
+    placement = place(model(body), [DSP, NPU], ["host"], collage(told))
+    assert regions(placement) == {"npu_0": [["nn.relu"]]}
+    assert decided(placement).host_ns is None
+    with pytest.raises(RequirementError, match="pinned to 'npu'"):
+        place(model(call("multiply", X, Y).pinned("npu")), [NPU], ["host"], collage(told))
+
+
+def test_a_part_that_its_owner_refuses_is_none() -> None:
+    def ns(name: str) -> int | None:
+        return None if name.startswith("npu") and "add" in name else 1 if name.startswith("npu") else 5
+
+    assert chosen(RELU, Told(ns), NPU) == ["npu: nn.relu@0"]
+    parts = chosen(CHAIN, Told(ns, fuses=False), NPU)
+    assert parts == ["npu: nn.relu@0", "host: add@1", "npu: nn.relu@2"]
+
+
+def test_runner_ups() -> None:
+    placement = place(model(RELU), [NPU, DSP], ["host"], collage(Told(costs({}, npu=3, dsp=5, host=9))))
+    decision = decided(placement)
+    other = decision.runner_up(decision.chosen[0])
+    assert other is not None and other.cost_ns - decision.cost_ns == 2
+    assert [offer.owner for offer in other.chosen] == ["dsp"]
+    assert decision.found.costs == (3, 5, 9)
+    alone = decided(place(model(RELU), [], ["host"], collage(Told(costs({}, host=9)))))
+    assert alone.runner_up(alone.chosen[0]) is None
+
+
+def test_an_op_of_which_nobody_tells_the_cost() -> None:
+    with pytest.raises(ModelError, match=r"nobody tells what nn\.relu costs on any target"):
+        place(model(RELU), [], ["host"], collage(Told(lambda name: None)))
+
+
+def test_collage_alone_knows_no_costs() -> None:
+    assert str(Collage()) == "partitioner 'collage'"
+    with pytest.raises(InternalError, match="by nobody who knows costs"):
+        place(model(RELU), [NPU], ["host"], Collage())
+
+
+@pytest.mark.parametrize("given", [{"most_ops": 0}, {"most_unions": True}, {"best": "two"}])
+def test_numbers_that_are_none(given: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(given))} of Collage is .*, not a whole number from 1 on"):
+        Collage(**given)  # type: ignore[arg-type]
+
+
+def test_eager_is_asked_in_every_order() -> None:
+    placement = place(model(CHAIN), [NPU, DSP], ["host"], collage(Told(costs({}, npu=3, dsp=2, host=9))))
+    assert decided(placement).eager_ns == {("npu", "dsp"): 9, ("dsp", "npu"): 6}
+    assert decided(placement).cost_ns == 6
+    assert place(model(CHAIN), [NPU, DSP], ["host"], eager).regions["npu_0"].owner == "npu"

@@ -1,0 +1,325 @@
+"""What parts of a model cost: by a table, by the plugins' estimates, by what is run here; and what is built of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support.plugins import HOST, entry_of, module_of, toy
+
+from uma.artifact import Artifact
+from uma.contract.lowered import Refuse
+from uma.errors import ModelError, PluginError, UsageError
+from uma.hookspecs import Cost
+from uma.lowering.members import Members, resolve_targets
+from uma.partition import Collage, CostTable, Decision, Planned
+from uma.partition.collage import plan_record
+from uma.pipeline import build
+from uma.pipeline.measured import measured_ns
+from uma.pipeline.stages import Build
+from uma.plugins import PluginHost, default_host
+from uma.relay import Call, IRModule, TensorType, Var, call, post_order
+
+X = Var("x", TensorType((2, 4), "int32"))
+Y = Var("y", TensorType((2, 4), "int32"))
+CHAIN = module_of(call("nn.relu", call("add", call("nn.relu", X), Y)))
+HOSTS = {f"plain: {op}": {"ns": 9000} for op in ("nn.relu@0", "add@1", "nn.relu@2", "nn.relu@0 add@1 nn.relu@2")}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of the test's own."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("UMA_CACHE_DIR", str(folder))
+    yield folder
+
+
+def table(costs: dict[str, dict[str, float]] | None = None, **targets: dict[str, Any]) -> CostTable:
+    return CostTable.of({"schema_version": 1, "targets": targets, "costs": HOSTS if costs is None else costs})
+
+
+def members(estimate: Callable[..., Any] | None, costs: CostTable | None, *targets: str) -> Members:
+    hooks = {} if estimate is None else {"estimate_cost": estimate}
+    host = PluginHost(lambda: [*toy("npu", "nn.relu", "add", **hooks), *entry_of(HOST)])
+    return resolve_targets([*(targets or ("npu",)), "plain"], host, Collage(costs))
+
+
+def decided(given: Members, module: IRModule = CHAIN) -> tuple[Build, Decision]:
+    made = Build("m", given)
+    made.run(module)
+    assert made.placement is not None and isinstance(made.placement.partitioner, Collage)
+    assert made.placement.partitioner.decision is not None
+    return made, made.placement.partitioner.decision
+
+
+def priced(decision: Decision) -> list[tuple[str, int, int, str]]:
+    pool = decision.pool
+    return [
+        (pool.key(one.owner, one.ops), one.price.ns, one.price.launch_ns, one.price.source) for one in decision.chosen
+    ]
+
+
+def cycles(region: Any) -> Cost:
+    """A hundred cycles for each match."""
+    return Cost(cycles=100 * len(region.matches))
+
+
+class TestSources:
+    def test_cycles_by_the_clock_and_launches_by_the_attribute(self) -> None:
+        whole = "npu: nn.relu@0 add@1 nn.relu@2"
+        _, decision = decided(members(cycles, table()))
+        assert priced(decision) == [(whole, 3000, 2000, "estimated")]
+        _, decision = decided(members(cycles, table(), "npu -clock_hz=1M -launch_ns=7"))
+        assert [one[:2] for one in priced(decision)] == [(name, 9000) for name in list(HOSTS)[:3]]
+        _, decision = decided(members(cycles, table(), "npu -clock_hz=50M -launch_ns=7"))
+        assert priced(decision) == [(whole, 6000, 7, "estimated")]
+        _, decision = decided(members(cycles, table(npu={"clock_hz": 1e9, "launch_ns": 1})))
+        assert priced(decision) == [(whole, 300, 1, "estimated")]
+
+    def test_seconds(self) -> None:
+        _, decision = decided(members(lambda region: Cost(seconds=1e-6, cycles=5), table()))
+        assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 1000, 2000, "estimated")]
+
+    def test_a_table_goes_first(self) -> None:
+        told = table({**HOSTS, "npu: nn.relu@0 add@1 nn.relu@2": {"ns": 5}, "npu: add@1": {"cycles": 2}})
+        _, decision = decided(members(cycles, told))
+        assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 5, 2000, "table")]
+        prices = {decision.pool.key(one.owner, one.ops): one.price for one in decision.pool.offers}
+        assert (prices["npu: add@1"].ns, prices["npu: add@1"].source) == (20, "table")
+
+    def test_cycles_of_a_host_need_a_clock(self) -> None:
+        told = {**HOSTS, "plain: add@1": {"cycles": 70}}
+        with pytest.raises(UsageError, match="the cost of target 'plain' is told in cycles, and its clock is not"):
+            decided(members(cycles, table(told)))
+        _, decision = decided(members(cycles, table(told, plain={"clock_hz": 1e6})))
+        prices = {decision.pool.key(one.owner, one.ops): one.price.ns for one in decision.pool.offers}
+        assert prices["plain: add@1"] == 70_000
+
+    def test_copies_by_the_link_of_a_table(self) -> None:
+        link = {"ns": 100, "bytes_per_s": 32e6}  # 32 bytes in a microsecond
+        _, decision = decided(members(cycles, table(npu={"link": link, "launch_ns": 0})))
+        assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 3000, 0, "estimated")]
+        assert decision.copies_ns == 3 * 1100
+
+    def test_what_nobody_estimates(self) -> None:
+        for estimate in (None, lambda region: None):
+            with pytest.raises(UsageError, match="nobody tells what a region of 'npu' costs"):
+                decided(members(estimate, table()))
+
+    def test_what_is_refused_when_it_is_estimated_is_no_part(self) -> None:
+        def estimate(region: Any) -> Cost:
+            if len(region.matches) > 1:
+                raise Refuse("one at a time")
+            return Cost(cycles=1)
+
+        _, decision = decided(members(estimate, table(npu={"launch_ns": 0})))
+        assert [one[0] for one in priced(decision)] == ["npu: nn.relu@0", "npu: add@1", "npu: nn.relu@2"]
+
+    def test_an_estimate_that_fails(self) -> None:
+        with pytest.raises(PluginError, match="failed in hook estimate_cost: ZeroDivisionError"):
+            decided(members(lambda region: 1 / 0, table()))
+
+
+class TestMeasured:
+    def test_a_host_is_timed_here_once(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+        given = members(cycles, None, "npu -launch_ns=2000000000")
+        _, decision = decided(given)
+        assert {one[3] for one in priced(decision)} == {"measured"}
+        assert all(0 < one[1] < 1e9 for one in priced(decision))
+        kept = sorted((cache / "costs").glob("*.json"))
+        assert len(kept) == 2  # a relu, and an addition: each a kernel of its own
+        monkeypatch.setattr(Artifact, "profile", lambda *_, **__: pytest.fail("measured again"))
+        again = decided(members(cycles, None, "npu -launch_ns=2000000000"))[1]
+        assert priced(again) == priced(decision)
+        slow = decided(members(cycles, table({}, plain={"factor": 3.0}), "npu -launch_ns=2000000000"))[1]
+        assert slow.host_ns == pytest.approx(3 * (decision.host_ns or 0), abs=3)
+        kept[0].write_text("nothing")  # what is damaged is measured anew
+        with pytest.raises(pytest.fail.Exception, match="measured again"):
+            decided(members(cycles, None, "npu -launch_ns=2000000000"))
+
+    def test_where_it_cannot_be_run(self) -> None:
+        given = resolve_targets("c -mcpu=cortex-m7", default_host(), Collage())
+        with pytest.raises(UsageError, match=r"'c: nn\.relu@0' costs, and it cannot be measured") as error:
+            decided(given)
+        assert error.value.hint == "give a table of costs"
+
+    def test_several_that_cannot_be_built_are_costed_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def ns(module: IRModule, member: object) -> float:
+            if sum(isinstance(expr, Call) for expr in post_order(module.main.body)) > most:
+                raise ModelError("too large")
+            return 70.4
+
+        monkeypatch.setattr("uma.pipeline.prices.measured_ns", ns)
+        most = 1
+        _, decision = decided(resolve_targets("c", default_host(), Collage()))
+        assert [one[1] for one in priced(decision)] == [70, 70, 70]
+        most = 0
+        with pytest.raises(ModelError, match="too large"):
+            decided(resolve_targets("c", default_host(), Collage()))
+
+    def test_a_kernel_is_timed_by_itself(self) -> None:
+        member = resolve_targets("c", default_host()).host
+        assert 0 <= measured_ns(CHAIN, member) < 1e9
+
+
+class TestBuilt:
+    def test_hosts_compute_together_what_was_chosen(self) -> None:
+        parts = {"c: nn.relu@0": 4, "c: add@1": 4, "c: nn.relu@2": 4, "c: nn.relu@0 add@1 nn.relu@2": 50}
+        kernels = {}
+        for whole in (50, 5):
+            parts["c: nn.relu@0 add@1 nn.relu@2"] = whole
+            told = table({name: {"ns": ns} for name, ns in parts.items()})
+            made = build(CHAIN, "c", partition=Collage(told))
+            kernels[whole] = len(made.record.calls)
+            given = {"x": np.arange(8, dtype=np.int32).reshape(2, 4) - 4, "y": np.ones((2, 4), np.int32)}
+            (found,) = made.run(given).values()
+            np.testing.assert_array_equal(found, np.maximum(np.maximum(given["x"], 0) + 1, 0))
+        assert kernels == {50: 3, 5: 1}
+
+    def test_what_is_refused_when_it_is_lowered_is_placed_anew(self) -> None:
+        def refuses(match: Any) -> Any:
+            raise Refuse("never")
+
+        patterns = [taking("npu", "nn.relu"), taking("npu", "add", refuses)]
+        host = PluginHost(lambda: [*toy("npu", patterns=lambda: patterns, estimate_cost=cycles), *entry_of(HOST)])
+        given = resolve_targets(["npu -launch_ns=0", "plain"], host, Collage(table()))
+        made, decision = decided(given)
+        assert [one[0].partition(":")[0] for one in priced(decision)] == ["npu", "plain", "npu"]
+        assert made.placement is not None and [one.reason for one in made.placement.withdrawn].count("never")
+
+
+class TestPlans:
+    def plan(self, **given: Any) -> dict[str, Any]:
+        chosen = members(cycles, table())
+        _, decision = decided(chosen)
+        plan = plan_record(decision, chosen.texts, chosen.versions)
+        again: dict[str, Any] = json.loads(json.dumps(plan))
+        assert again == plan
+        return {**again, **given}
+
+    def replayed(self, plan: dict[str, Any], module: IRModule = CHAIN, *ops: str) -> Build:
+        host = PluginHost(lambda: [*toy("npu", *(ops or ("nn.relu", "add"))), *entry_of(HOST)])
+        made = Build("m", resolve_targets(["npu", "plain"], host, Planned(plan)))
+        made.run(module)
+        return made
+
+    def test_a_plan_is_repeated_without_costs(self) -> None:
+        plan = self.plan()
+        assert (plan["cost_ns"], plan["bound_ns"], plan["copies_ns"]) == (5000, 5000, 0)
+        assert plan["eager_ns"] == [{"order": ["npu"], "ns": 5000}] and plan["host_ns"] == 27_000
+        (part,) = plan["parts"]
+        assert part["name"] == "npu: nn.relu@0 add@1 nn.relu@2" and part["source"] == "estimated"
+        assert part["runner_up"]["more_ns"] > 0
+        placement = self.replayed(plan).placement
+        assert placement is not None and [len(one.claims) for one in placement.regions.values()] == [3]
+        # Its costs are a table.
+        costs = CostTable.of({"schema_version": 1, "costs": plan["costs"]})
+        assert costs.ns["plain: add@1"] == 9000
+
+    def test_hosts_repeat_what_they_computed_together(self) -> None:
+        names = ["nn.relu@0", "add@1", "nn.relu@2", "nn.relu@0 add@1 nn.relu@2"]
+        told = table({f"c: {name}": {"ns": 4 if " " not in name else 50} for name in names})
+        chosen = resolve_targets("c", default_host(), Collage(told))
+        _, decision = decided(chosen)
+        plan = Planned(plan_record(decision, chosen.texts, chosen.versions))
+        assert len(build(CHAIN, "c", partition=plan).record.calls) == 3
+        assert str(plan) == "the plan" and str(Planned({}, "p.json")) == "the plan p.json"
+
+    def test_another_model(self) -> None:
+        with pytest.raises(UsageError, match="the plan is for another model: op 1 of the model is 'multiply Tensor"):
+            self.replayed(self.plan(), module_of(call("nn.relu", call("multiply", call("nn.relu", X), Y))))
+        with pytest.raises(UsageError, match="another model: the model has 2 ops, and the plan 3"):
+            self.replayed(self.plan(), module_of(call("add", call("nn.relu", X), Y)))
+
+    def test_a_target_that_takes_less(self) -> None:
+        with pytest.raises(UsageError, match=r"the plan does not fit: 'npu' does not take 'npu: nn\.relu@0 add@1"):
+            self.replayed(self.plan(), CHAIN, "nn.relu")
+
+    def test_other_targets_and_versions(self) -> None:
+        plan = Planned(self.plan(), "p.json")
+        texts, versions = plan.record["targets"], plan.record["plugins"]
+        assert plan.differences(texts, versions) == []
+        assert plan.differences({**texts, "npu": "npu -launch_ns=1"}, {**versions, "uma-npu": "2.0"}) == [
+            "the plan was made with target npu npu, which is npu -launch_ns=1 now",
+            "the plan was made with plugin uma-npu 1.0, which is 2.0 now",
+        ]
+        assert plan.differences(texts, {}) == [
+            f"the plan was made with plugin {name} 1.0, which is not there now" for name in versions
+        ]
+        with pytest.raises(UsageError, match="on 'npu', which is no target of this build"):
+            plan.differences({"plain": "plain"}, versions)
+        with pytest.raises(UsageError, match="the plan has parts on 'npu', which is no accelerator"):
+            build(CHAIN, "c", partition=plan)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"schema_version": 2},
+            {"parts": [{"name": "p", "target": "npu", "ops": [3], "patterns": []}]},
+            {"parts": [{"name": "p", "target": "npu", "ops": [0], "patterns": [{"pattern": 1, "ops": [0]}]}]},
+            {"parts": None},
+            {"ops": {}},
+            {"plugins": {"a": 1}},
+        ],
+    )
+    def test_files_that_hold_none(self, change: dict[str, Any], tmp_path: Path) -> None:
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps(self.plan()))
+        assert Planned.read(path).record == self.plan()
+        path.write_text(json.dumps(self.plan(**change)))
+        with pytest.raises(UsageError, match="the file holds no plan"):
+            Planned.read(path)
+
+
+class TestTables:
+    @pytest.mark.parametrize(
+        ("given", "what"),
+        [
+            ([], "a table of costs is a list|a table of costs is .*, not a JSON object"),
+            ({}, "does not say that its schema_version is 1"),
+            ({"schema_version": 1, "prices": {}}, "has 'prices', which is nothing"),
+            ({"schema_version": 1, "costs": {"c: add@0": 5}}, "the cost of 'c: add@0' is 5, not a JSON object"),
+            ({"schema_version": 1, "costs": {"c: add@0": {}}}, "the table has no cost of 'c: add@0'"),
+            ({"schema_version": 1, "costs": {"a": {"ns": 1, "cycles": 2}}}, "the table has two costs of 'a'"),
+            ({"schema_version": 1, "costs": {"a": {"ns": -1}}}, "the cost of 'a' is -1, not a number of nanoseconds"),
+            ({"schema_version": 1, "costs": {"a": {"ns": math.nan}}}, "the cost of 'a' is nan, not a number"),
+            ({"schema_version": 1, "costs": {"a": {"ns": True}}}, "the cost of 'a' is True, not a number"),
+            ({"schema_version": 1, "costs": {"a": {"cycles": math.inf}}}, "the cycles of 'a' is inf, not a number"),
+            ({"schema_version": 1, "targets": {"n": {"clock_hz": 0}}}, "clock_hz of 'n' is 0, not a number from 1 on"),
+            ({"schema_version": 1, "targets": {"n": {"factor": "2"}}}, "the factor of 'n' is '2', not a number"),
+            ({"schema_version": 1, "targets": {"n": {"link": {"ns": 1}}}}, "the link of 'n' has no bytes_per_s"),
+        ],
+    )
+    def test_what_is_none(self, given: object, what: str) -> None:
+        with pytest.raises(UsageError, match=what):
+            CostTable.of(given)
+
+    def test_files(self, tmp_path: Path) -> None:
+        path = tmp_path / "costs.json"
+        for text, what in (
+            ('{"schema_version": 1, "costs": {"a": {"ns": 1}, "a": {"ns": 2}}}', "has 'a' twice in one object"),
+            ("{", "the table of costs is no JSON"),
+            ("[" * 100_000, "the table of costs is no JSON"),
+            ('{"schema_version": 1, "costs": {"a": {"ns": NaN}}}', "the cost of 'a' is nan"),
+        ):
+            path.write_text(text)
+            with pytest.raises(UsageError, match=what) as error:
+                CostTable.read(path)
+            assert error.value.where == str(path)
+        with pytest.raises(UsageError, match="the table of costs cannot be read: No such file"):
+            CostTable.read(tmp_path / "none.json")
+        path.write_text('{"schema_version": 1, "costs": {"a": {"ns": 2.5}}, "targets": {"n": {"launch_ns": 3}}}')
+        read = CostTable.read(path)
+        assert (read.ns["a"], read.targets["n"].launch_ns) == (2, 3)
+
+    def test_a_table_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("uma.partition.collage.table._MOST_BYTES", 10)
+        (tmp_path / "costs.json").write_text(" " * 11)
+        with pytest.raises(UsageError, match="is larger than"):
+            CostTable.read(tmp_path / "costs.json")
