@@ -1,7 +1,7 @@
 """How the search for the cheapest placement grows: python -m benchmarks.placement [KIND ...].
 
-Prints for graphs of 250, 500 and 1,000 ops (chain, residual, inception), with four targets, how many pieces there are to
-choose from, and the seconds of this process, cheapest cost and bound of both searches.
+Prints for graphs of 250, 500 and 1,000 ops (chain, residual, inception), with four targets, how many pieces there are
+to choose from, and the seconds of this process, cheapest cost and bound of both searches.
 """
 
 from __future__ import annotations

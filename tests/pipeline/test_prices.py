@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests._support.plugins import HOST, entry_of, module_of, toy
+from tests._support.plugins import HOST, entry_of, module_of, taking, toy
 
 from uma.artifact import Artifact
 from uma.contract.lowered import Refuse

@@ -88,7 +88,7 @@ def _names(problem: Problem) -> list[str]:
 
 
 def _name(expr: Expr) -> str:
-    return expr.op_name if isinstance(expr, Call) else type(expr).__name__.lower()
+    return str(expr.op_name) if isinstance(expr, Call) else type(expr).__name__.lower()
 
 
 @dataclass(frozen=True)
