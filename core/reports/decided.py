@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..lowering.graph import has_loops
 from ..partition import Collage, Decision, plan_record
 from ..pipeline.stages import Build
 
@@ -13,7 +14,9 @@ __all__ = ["decision_of", "decision_record", "part_rows", "placement_rows"]
 def decision_of(build: Build) -> Decision | None:
     """What was decided; None where somebody else decides, or nothing was yet."""
     placement = build.placement
-    return placement.partitioner.decision if placement and isinstance(placement.partitioner, Collage) else None
+    if placement is None or has_loops(placement.source):
+        return None
+    return placement.partitioner.decision if isinstance(placement.partitioner, Collage) else None
 
 
 def decision_record(build: Build) -> dict[str, Any] | None:

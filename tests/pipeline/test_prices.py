@@ -260,7 +260,7 @@ class TestPlans:
     @pytest.mark.parametrize(
         "change",
         [
-            {"schema_version": 2},
+            {"plan_version": 2},
             {"parts": [{"name": "p", "target": "npu", "ops": [3], "patterns": []}]},
             {"parts": [{"name": "p", "target": "npu", "ops": [0], "patterns": [{"pattern": 1, "ops": [0]}]}]},
             {"parts": None},

@@ -18,7 +18,7 @@ from .table import read_json
 
 __all__ = ["Planned", "plan_record"]
 
-SCHEMA_VERSION = 1
+PLAN_VERSION = 1
 _ATTENTION = "nn.attention"
 
 
@@ -56,7 +56,7 @@ def plan_record(decision: Decision, targets: Mapping[str, str], plugins: Mapping
         )
     told = (offer for offer in pool.offers if not pool.is_free(offer))
     return {
-        "schema_version": SCHEMA_VERSION,
+        "plan_version": PLAN_VERSION,
         "targets": dict(targets),
         "plugins": dict(plugins),
         "ops": _names(pool.problem),
@@ -111,8 +111,8 @@ class Planned:
             UsageError: it cannot be read, or is none.
         """
         record, where = read_json(path, "the plan"), os.fspath(path)
-        version = record.get("schema_version") if isinstance(record, dict) else None
-        if not isinstance(record, dict) or version != SCHEMA_VERSION or not _is_plan(record):
+        version = record.get("plan_version") if isinstance(record, dict) else None
+        if not isinstance(record, dict) or version != PLAN_VERSION or not _is_plan(record):
             raise UsageError("the file holds no plan", where=where, hint="uma plan MODEL --target ... -o plan.json")
         return Planned(record, where)
 

@@ -1,0 +1,116 @@
+"""``uma plan``, ``--partition collage``, ``--costs`` and ``--plan``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests._support.plugins import HOST, entry_of, toy
+from tests._support.small_models import Uma
+
+from uma.hookspecs import Cost
+from uma.plugins import PluginHost
+
+MODEL = """\
+@function
+def main(x: Tensor[(2, 4), int32], y: Tensor[(2, 4), int32]) -> Tensor[(2, 4), int32]:
+    v0: ('first',) = nn.relu(x)
+    v1: ('sum',) = add(v0, y)
+    v2: ('last',) = nn.relu(v1)
+    return v2
+"""
+TARGETS = ("--target", "npu", "--target", "plain")
+COSTS = {"plain: nn.relu@0": 3000, "plain: add@1": 3000, "plain: nn.relu@2": 3000}
+
+
+@pytest.fixture
+def model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model, an accelerator that takes a microsecond for each op, and a table of what its host takes."""
+
+    def estimate(region: Any) -> Cost:
+        return Cost(seconds=1e-6 * len(region.matches))
+
+    install(monkeypatch, "nn.relu", "add", estimate=estimate)
+    table = {"schema_version": 1, "costs": {name: {"ns": ns} for name, ns in COSTS.items()}}
+    (folder / "costs.json").write_text(json.dumps(table))
+    (folder / "m.py").write_text(MODEL)
+    return folder
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *ops: str, estimate: Any) -> None:
+    host = PluginHost(lambda: [*toy("npu", *ops, estimate_cost=estimate), *entry_of(HOST)])
+    monkeypatch.setattr("uma.plugins.default_host", lambda: host)
+
+
+def test_a_plan_is_found_told_kept_and_repeated(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "-o", "plan.json")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "m: the cheapest placement on npu, plain",
+        "  target  part                us  by         runner-up                                us more",
+        "  npu     first, sum, last  5.00  estimated  plain: nn.relu@0 | npu: add@1 nn.relu@2     2.00",
+        "  the plan        5.00 us",
+        "  eager, npu      5.00 us",
+        "  the host alone  9.00 us",
+        "in: plan.json",
+    ]
+    kept = json.loads((model / "plan.json").read_text())
+    record = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "--json").json
+    assert {name: record[name] for name in kept} == kept
+
+    # Repeated without asking anybody what anything costs.
+    install(monkeypatch, "nn.relu", "add", estimate=lambda region: pytest.fail("asked"))
+    built = uma("build", "m.py", *TARGETS, "--plan", "plan.json", "--no-compile", "--json")
+    assert [share["ops"] for share in built.json["accelerators"]] == [3] and built.err == ""
+    warned = uma("build", "m.py", "--target", "npu -launch_ns=1", *TARGETS[2:], "--plan", "plan.json", "--no-compile")
+    assert warned.err == ("uma: warning: the plan was made with target npu npu, which is npu -launch_ns=1 now\n")
+    (model / "m.py").write_text(MODEL.replace("add(v0, y)", "multiply(v0, y)"))
+    said = uma("build", "m.py", *TARGETS, "--plan", "plan.json").error(2)
+    assert said.startswith("the plan is for another model: op 1 of the model is 'multiply Tensor[(2, 4), int32]'")
+    assert "where: plan.json" in said
+
+
+def test_a_build_by_costs(uma: Uma, model: Path) -> None:
+    options: Sequence[str] = ("--partition", "collage", "--costs", "costs.json")
+    built = uma("build", "m.py", *TARGETS, *options, "--no-compile", "--json").json
+    assert [share["ops"] for share in built["accelerators"]] == [3]
+    slow = uma("build", "m.py", "--target", "npu -launch_ns=6500", *TARGETS[2:], *options, "--no-compile")
+    assert "npu  0.0% of the ops" in slow.out
+    assert "--partition collage" in slow.out and "--costs costs.json" in slow.out
+    assert uma("verify", "m.py", *TARGETS, *options, "--json").code == 0
+
+
+def test_explain(uma: Uma, model: Path) -> None:
+    done = uma("explain", "m.py", *TARGETS, "--partition", "collage", "--costs", "costs.json")
+    assert "what the placement costs, and what each part won by:" in done.out
+    assert "the host alone  9.00 us" in done.out
+    record = uma("explain", "m.py", *TARGETS, "--partition", "collage", "--costs", "costs.json", "--json").json
+    assert record["placement"]["cost_ns"] == 5000
+    assert "placement" not in uma("explain", "m.py", *TARGETS, "--json").json
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("build", "--costs", "costs.json"), "--costs is for the partitioner 'collage'"),
+        (("build", "--plan", "plan.json", "--partition", "collage"), "--plan says what goes where"),
+        (("build", "--plan", "none.json"), "the plan cannot be read: No such file or directory"),
+        (("build", "--plan", "costs.json"), "the file holds no plan"),
+        (("build", "--partition", "collage", "--costs", "m.py"), "the table of costs is no JSON"),
+        (("plan", "--plan", "costs.json"), "uma plan makes plans, and repeats none"),
+        (("plan", "--partition", "other"), "plans are made by the partitioner 'collage'"),
+        (("plan", "--costs", "costs.json", "-o", "none/plan.json"), "the plan cannot be written: No such file"),
+    ],
+)
+def test_options_that_do_not_go_together(uma: Uma, model: Path, options: Sequence[str], what: str) -> None:
+    command, *rest = options
+    assert uma(command, "m.py", *TARGETS, *rest).error(2).startswith(what)
+
+
+def test_a_form_that_was_lowered_has_nothing_to_place(uma: Uma, model: Path) -> None:
+    assert uma("build", "m.py", "--target", "plain", "--dump", "d", "--no-compile").code == 0
+    said = uma("plan", "d/5-lower.py", "--target", "plain").error(2)
+    assert said.startswith("there is nothing to place")
