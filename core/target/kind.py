@@ -183,7 +183,7 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
     impl = Attribute("impl", str, default="sim", pattern=name, help="which of its implementations reaches the device")
     base = Attribute("base", int, low=0, help="address of the first register, for an implementation in memory")
     clock_hz = Attribute(
-        "clock_hz", float, default=100e6, low=1.0, high=1e12, unit="Hz", help="clock, by which its cycles are time"
+        "clock_hz", float, default=100e6, low=1.0, unit="Hz", help="clock, by which its cycles are time"
     )
     launch_ns = Attribute(
         "launch_ns",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests._support.plugins import HOST, entry_of, module_of, taking, toy
 
-from uma.artifact import Artifact
+from uma.artifact import Artifact, Profile
 from uma.contract.lowered import Refuse
 from uma.errors import ModelError, PluginError, UsageError
 from uma.hookspecs import Cost
@@ -161,6 +161,14 @@ class TestMeasured:
         assert [one[1] for one in priced(decision)] == [70, 70, 70]
         most = 0
         with pytest.raises(ModelError, match="too large"):
+            decided(resolve_targets("c", default_host(), Collage()))
+
+    def test_what_is_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        uncounted = Profile((), {}, {}, uncounted="the emulator has no counters")
+        monkeypatch.setattr(Artifact, "profile", lambda *_, **__: uncounted)
+        with pytest.raises(
+            UsageError, match="cannot be measured: its instructions cannot be counted: the emulator has"
+        ):
             decided(resolve_targets("c", default_host(), Collage()))
 
     def test_a_kernel_is_timed_by_itself(self) -> None:

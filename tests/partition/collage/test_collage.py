@@ -341,6 +341,12 @@ def test_an_op_of_which_nobody_tells_the_cost() -> None:
         place(model(RELU), [], ["host"], collage(Told(lambda name: None)))
 
 
+def test_parts_that_do_not_make_a_whole() -> None:
+    known = {"npu: nn.relu@0 add@1", "npu: add@1 nn.relu@2"}
+    with pytest.raises(ModelError, match="there is no placement of which every part's cost is known"):
+        place(model(CHAIN), [NPU], ["host"], collage(Told(lambda name: 1 if name in known else None)))
+
+
 def test_collage_alone_knows_no_costs() -> None:
     assert str(Collage()) == "partitioner 'collage'"
     with pytest.raises(InternalError, match="by nobody who knows costs"):
