@@ -362,7 +362,7 @@ def test_a_name_that_there_is_not(site: Callable[..., Path]) -> None:
     site("uma-named", "alone = uma_named:alone")
     with pytest.raises(UsageError, match="there is no partitioner 'eagre'") as caught:
         find_partitioner("eagre")
-    hint = "did you mean 'eager'? there are alone, eager; a plugin may bring others"
+    hint = "did you mean 'eager'? there are alone, collage, eager; a plugin may bring others"
     assert caught.value.hint == hint
 
 
