@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import ModelError, UsageError
 from ..io_forms import IO_FORMS
 from ..plain_files import open_plain
+from .deciding import add_partition_arguments, partitioner_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..artifact import Artifact, TensorRecord
     from ..frontends.open_shapes import AskedShape
     from ..lowering.members import Members
-    from ..partition import Partitioner
     from ..pipeline.driver import LoadedModel
     from ..plugins import PluginHost
     from .output import Output
@@ -115,22 +115,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         help="where inputs and outputs are while the model runs: arrays of the caller (the default), or places in the "
         "arena, which inputs give up once they are used",
     )
-    parser.add_argument(
-        "--partition",
-        metavar="NAME",
-        default="eager",
-        help="who decides what goes where: eager (the default), by which each target in turn takes all that it can; "
-        "collage, which looks for the cheapest placement; or a partitioner that a plugin brings",
-    )
-    parser.add_argument(
-        "--costs",
-        metavar="FILE.json",
-        type=Path,
-        help="with collage: a table of costs, which counts first",
-    )
-    parser.add_argument(
-        "--plan", metavar="FILE.json", type=Path, help="repeat what uma plan decided, without measuring anything"
-    )
+    add_partition_arguments(parser)
     add_plugin_arguments(parser)
 
 
@@ -208,7 +193,7 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         targets = [target_text(text) for text in args.target]
-        partitioner = _partitioner(args)
+        partitioner = partitioner_of(args)
         members = resolve_targets(targets, plugin_host(args), partitioner)
     for warning in caught:
         out.complain(f"uma: warning: {warning.message}")
@@ -220,27 +205,6 @@ def find_members(args: argparse.Namespace, out: Output) -> Members:
         for difference in partitioner.differences(members.texts, members.versions):
             out.complain(f"uma: warning: {difference}")
     return members
-
-
-def _partitioner(args: argparse.Namespace) -> str | Partitioner:
-    """Who decides what goes where, as ``--partition``, ``--costs`` and ``--plan`` say.
-
-    Raises:
-        UsageError: they do not go together, or a file is none of those.
-    """
-    from ..partition import Collage, CostTable, Planned
-
-    if args.plan is not None:
-        if args.partition != "eager" or args.costs is not None:
-            hint = "leave out --partition and --costs: they made the plan"
-            raise UsageError("--plan says what goes where", hint=hint)
-        return Planned.read(args.plan)
-    if args.costs is not None:
-        if args.partition != "collage":
-            raise UsageError("--costs is for the partitioner 'collage'", hint="give --partition collage as well")
-        return Collage(costs=CostTable.read(args.costs))
-    partition: str = args.partition
-    return partition
 
 
 def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedModel]:
