@@ -27,7 +27,7 @@ def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4) -> Co
     for _ in range(rng.randint(1, 3)):
         memory = rng.randrange(memories)
         singles = [1 << op for op in range(count) if rng.random() < 0.8]
-        grown = unions(problem, singles, most_parts=5, most=1000)
+        grown = unions(problem, singles, most_parts=4, most=1000)
         for ops in grown.found:
             if rng.random() < 0.5:
                 pieces.append(Piece(ops, memory, 100 + sum(rng.randint(30, 800) for _ in range(ops.bit_count()))))

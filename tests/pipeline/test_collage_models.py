@@ -68,6 +68,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.soak
 def test_two_accelerators_share_a_model(speech: Path) -> None:
     decision = decided(speech, ["ultra_trail -clock_hz=20M", "matrix_unit"])
     check(decision, 2)
