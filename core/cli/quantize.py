@@ -66,7 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_shape_argument(parser)
     add_plugin_arguments(parser)
     add_output_arguments(parser)
-    parser.set_defaults(run=_run, partition="eager")
+    parser.set_defaults(run=_run, partition="eager", costs=None, plan=None)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:

@@ -59,7 +59,7 @@ def integer(problem: CoverProblem, seconds: float = 60.0) -> Found:
         import highspy
     except ImportError as error:
         what = "the integer program needs the package 'highspy', which is not installed"
-        raise UsageError(what, hint=extra_hint("milp", "highspy")) from error
+        raise UsageError(what, hint=extra_hint("collage", "highspy")) from error
     # `highspy.Highs` prints a line before it can be told not to.
     solver = highspy._Highs()  # type: ignore[attr-defined]
     options = {"output_flag": False, "threads": 1, "random_seed": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}

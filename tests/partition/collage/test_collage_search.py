@@ -144,7 +144,7 @@ def test_a_solver_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match="needs the package 'highspy', which is not installed") as error:
         integer(problem(CHAIN, (15, 0, 1)))
-    assert "highspy" in (error.value.hint or "") or "milp" in (error.value.hint or "")
+    assert "highspy" in (error.value.hint or "") or "collage" in (error.value.hint or "")
     # The frontier alone is enough where it is narrow.
     assert cheapest(problem(CHAIN, (15, 0, 1))).costs == (1,)
 
