@@ -154,7 +154,8 @@ class Layer:
     def fold(self) -> None:
         """Makes the batch normalisation part of weights and bias, and quantises from here on."""
         if "gamma" in self.values:
-            factor = self.values.pop("gamma") / np.sqrt(self.variance + np.float32(EPSILON))
+            deviation: Array = np.sqrt(self.variance + np.float32(EPSILON)).astype(np.float32, copy=False)
+            factor = self.values.pop("gamma") / deviation
             self.values["bias"] = self.values["bias"] - self.mean * factor
             self.values["weights"] = self.values["weights"] * factor
         self.quantised = True
@@ -172,7 +173,7 @@ class Layer:
             mean, variance = y.mean(axis=0), y.var(axis=0)
             self.mean += np.float32(MOMENTUM) * (mean - self.mean)
             self.variance += np.float32(MOMENTUM) * (variance - self.variance)
-        self._deviation: Array = np.sqrt(variance + np.float32(EPSILON))
+        self._deviation: Array = np.sqrt(variance + np.float32(EPSILON)).astype(np.float32, copy=False)
         self._normal: Array = (y - mean) / self._deviation
         made: Array = self._normal * self.values["gamma"]
         return made
@@ -181,7 +182,7 @@ class Layer:
         self.gradients["gamma"] = (dy * self._normal).sum(axis=0)
         dn = dy * self.values["gamma"]
         centred = dn - dn.mean(axis=0) - self._normal * (dn * self._normal).mean(axis=0)
-        made: Array = centred / self._deviation
+        made: Array = (centred / self._deviation).astype(np.float32, copy=False)
         return made
 
 
