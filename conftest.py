@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -32,6 +33,7 @@ _SOAK = os.environ.get("UMA_SOAK") == "1"
 for _name in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in FOR_TESTS]:
     del os.environ[_name]
 os.environ["LC_ALL"] = "C.UTF-8"  # as in most places: what is read and printed is UTF-8
+sys.dont_write_bytecode = False  # to rewrite the assertions of all tests takes a worker 15 s
 os.umask(0o022)  # a folder that all may write to is no cache, and makes for warnings
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so shells start what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -69,7 +69,8 @@ def raises_in(source: str, file: str) -> Iterator[Raise]:
             assert node.end_lineno is not None
             yield Raise(file, function, range(node.lineno, node.end_lineno + 1), ast.unparse(node))
         for child in ast.iter_child_nodes(node):
-            yield from inside(child, function)
+            if not isinstance(child, ast.expr):  # which has no statement in it
+                yield from inside(child, function)
 
     return inside(ast.parse(source), "")
 

@@ -83,8 +83,13 @@ def imported_layers(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[i
                 yield node.lineno, path[0]
             else:  # from .. import name: a layer, or something of the public face
                 yield from ((node.lineno, name.name if name.name in RANK else "__init__") for name in node.names)
-        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and node.args and _imports_a_module(node.func):
             yield from ((node.lineno, layer) for layer in _layers_by_name(node.args[0], package))
+
+
+def _imports_a_module(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return str(name).endswith("import_module")
 
 
 def _layers_by_name(name: ast.expr, package: tuple[str, ...]) -> list[str]:

@@ -200,7 +200,7 @@ def test_every_error_is_in_the_reference(pages: dict[str, str]) -> None:
 
 
 def test_messages_are_found_in_the_sources() -> None:
-    found = list(messages())
+    found = messages()
     assert len(found) > 400
     said = {(one.error, one.what, one.hint) for one in found}
     hint = "install gcc or clang, or add one to this environment with: pip install ziglang"

@@ -123,13 +123,15 @@ def literal_docs(source: str) -> dict[str, tuple[str, str]]:
     """Of a module's own names, or a class's with its name and a dot before: the text that they are set to, and the
     docstring behind it.
     """
-    return dict(_literal_docs(ast.parse(source), source, ""))
+    return dict(_literal_docs(ast.parse(source), source.split("\n"), ""))
 
 
-def _literal_docs(tree: ast.Module | ast.ClassDef, source: str, prefix: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _literal_docs(
+    tree: ast.Module | ast.ClassDef, lines: list[str], prefix: str
+) -> Iterator[tuple[str, tuple[str, str]]]:
     for node, behind in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef):
-            yield from _literal_docs(node, source, f"{prefix}{node.name}.")
+            yield from _literal_docs(node, lines, f"{prefix}{node.name}.")
         targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
         doc = ""
         if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
@@ -137,4 +139,12 @@ def _literal_docs(tree: ast.Module | ast.ClassDef, source: str, prefix: str) -> 
         for target in targets:
             for name in target.elts if isinstance(target, ast.Tuple) else [target]:
                 if isinstance(name, ast.Name):
-                    yield f"{prefix}{name.id}", (ast.get_source_segment(source, node) or "", doc)
+                    yield f"{prefix}{name.id}", (_segment(lines, node), doc)
+
+
+def _segment(lines: list[str], node: ast.stmt) -> str:
+    """What `ast.get_source_segment` gives, without splitting the whole source for each node."""
+    parts = [line.encode() for line in lines[node.lineno - 1 : node.end_lineno]]
+    parts[-1] = parts[-1][: node.end_col_offset]
+    parts[0] = parts[0][node.col_offset :]
+    return b"\n".join(parts).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,14 +80,18 @@ def _messages(names: Names) -> str:
     return "\n".join(parts)
 
 
-def messages() -> Iterator[Message]:
+@functools.cache
+def messages() -> tuple[Message, ...]:
     """Of every error that the sources make with a text of their own."""
     folders = [ROOT / "core", *ROOT.glob("plugins/*/src"), *ROOT.glob("examples/*/src")]
-    for file in sorted(file for folder in folders for file in folder.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for function in ast.walk(tree):
-            if isinstance(function, (ast.FunctionDef, ast.Module)):
-                yield from _in_function(function, file)
+    files = sorted(file for folder in folders for file in folder.rglob("*.py"))
+    return tuple(message for file in files for message in _in_file(file))
+
+
+def _in_file(file: Path) -> Iterator[Message]:
+    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(function, (ast.FunctionDef, ast.Module)):
+            yield from _in_function(function, file)
 
 
 def _in_function(function: ast.FunctionDef | ast.Module, file: Path) -> Iterator[Message]:
@@ -119,10 +124,12 @@ def _says_something(what: str) -> bool:
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function, but for those of functions in it."""
-    for child in ast.iter_child_nodes(function):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield child
-            yield from _own(child)
+    waiting = [*ast.iter_child_nodes(function)][::-1]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+            waiting += [*ast.iter_child_nodes(node)][::-1]
 
 
 def _texts(node: ast.expr, known: dict[str, list[str]]) -> list[str]:
