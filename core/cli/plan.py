@@ -68,3 +68,5 @@ def say_plan(plan: dict[str, Any], out: Output) -> None:
     out.table({name: f"{us} us" for name, us in placement_rows(plan)})
     for label in plan["unions_left_out"]:
         out.line(f"of {label} more unions of matches can be had than were looked at")
+    for sentence in plan["failed"]:
+        out.line(f"could not be measured: {sentence}")

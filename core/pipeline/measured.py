@@ -1,7 +1,9 @@
-"""What hosts compute, timed: built alone for its host, run here, and kept on disk by what it was made from.
+"""What parts of a model take when they are run: built alone for their targets, run here, and kept on disk by what they
+were made from.
 
-For a host that is another machine the instructions are counted in its emulator, at its clock. Only one of these
-programs is timed at a time on a machine; what was timed once is not timed again, by any process.
+For a host that is another machine the instructions are counted in its emulator, at its clock; for a device its
+simulator counts cycles. Only one of these programs is timed at a time on a machine; what was measured once is not
+measured again, by any process. Programs of this machine run in a process of their own, and not for ever.
 """
 
 from __future__ import annotations
@@ -11,25 +13,60 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..artifact import Artifact
+from ..artifact.compiled import Compiled
+from ..artifact.profile import clocks_of
 from ..artifact.random_inputs import random_inputs
-from ..errors import UsageError
+from ..errors import ModelError, UsageError
 from ..lowering.members import Member, Members
 from ..machines import Machine
+from ..partition import Consent
 from ..relay.module import IRModule
+from ..target import Target
 from ..toolchain.cache import Cache
 from ..toolchain.discovery import find_compiler, host_cpu_id
+from . import timing
 
-__all__ = ["measured_ns"]
+__all__ = ["REPEAT", "Ran", "Unmeasured", "artifact_of", "here", "measured_ns", "measuring", "ran", "simulated"]
 
 REPEAT = 50
-"""How often a kernel is run; the median counts."""
+"""How often a kernel is run; the median counts. One that takes long is run less often, but `_LEAST` times."""
 
+_LEAST = 3
+_ENOUGH_S = 5.0
 _FOLDER = "costs"
+_PROCESS = timing.TimingProcess()
+
+
+class Unmeasured(ModelError):
+    """A part was built, and running it had no end: it hung, crashed, or was stopped by its device."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What running a model once takes.
+
+    Args:
+        ns: nanoseconds, all calls together, without devices that simulators stand in for.
+        cycles: what these counted, by label; None for one that counts no cycles.
+    """
+
+    ns: float
+    cycles: Mapping[str, int | None]
+
+
+@contextlib.contextmanager
+def measuring() -> Iterator[None]:
+    """Behind it no process is left that parts were timed in."""
+    try:
+        yield
+    finally:
+        _PROCESS.close()
 
 
 def measured_ns(module: IRModule, member: Member) -> float:
@@ -41,23 +78,92 @@ def measured_ns(module: IRModule, member: Member) -> float:
 
     Raises:
         UsageError: this machine cannot run what is built for the host.
-        ModelError, PluginError, ToolchainError: it cannot be built.
+        ModelError, PluginError, ToolchainError: it cannot be built, or running it has no end.
+    """
+    return ran(artifact_of(module, Members((member,)))).ns
+
+
+def here(member: Member) -> Member:
+    """A host as its kind is by default, which is this machine."""
+    return replace(member, target=Target(member.target.kind))
+
+
+def simulated(member: Member) -> Member:
+    """An accelerator with its default implementation, a simulator, where another one was given."""
+    target = member.target
+    if target.get_attr("impl") == target.kind.attribute("impl").default:
+        return member
+    left = {name: value for name, value in target.attrs.items() if name not in ("impl", "base")}
+    return replace(member, target=Target(target.kind, left))
+
+
+def artifact_of(module: IRModule, members: Members, consent: Consent | None = None) -> Artifact:
+    """A model built by itself.
+
+    Args:
+        module: canonical relay.
+        members: its targets.
+        consent: as of the build that it is a part of.
     """
     from .driver import LoadedModel, build_loaded  # which needs `stages`, and this
 
-    artifact = build_loaded(LoadedModel(module, "kernel"), Members((member,)))
+    return build_loaded(LoadedModel(module, "kernel", consent=consent), members)
+
+
+def ran(artifact: Artifact) -> Ran:
+    """What one run takes; from disk, where it was run before.
+
+    Raises:
+        UsageError: this machine cannot run it, or has no simulator of a device.
+        Unmeasured: running it has no end.
+        ToolchainError: it cannot be compiled.
+    """
+    for device in artifact.record.devices:
+        if not device.simulated:
+            raise UsageError(f"device {device.label!r} ({device.shown}) has no simulator here")
     kept = _kept(artifact)
-    with contextlib.suppress(OSError, ValueError):
-        found: object = json.loads(kept.read_text(encoding="utf-8"))["ns"]
-        if isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < 1e18:
-            return float(found)
-    with _alone(kept.parent):
-        profile = artifact.profile(random_inputs(artifact.record.inputs, {}), repeat=REPEAT)
+    found = _read(kept)
+    if found is not None:
+        return found
+    if not artifact.is_native:
+        found = _emulated(artifact)
+    else:
+        Compiled(artifact.record, artifact.files).library("profile")
+        with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
+            path = artifact.save(Path(folder) / "kernel")
+            # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
+            first = _asked(artifact, path, 1)
+            if artifact.record.devices and all(call.device is not None for call in artifact.record.calls):
+                found = first
+            else:
+                repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
+                with alone(kept.parent):
+                    found = _read(kept) or _asked(artifact, path, repeat)
+    _keep(kept, found)
+    return found
+
+
+def _asked(artifact: Artifact, path: Path, repeat: int) -> Ran:
+    answer = _PROCESS.ask({"do": "calls", "folder": str(path), "repeat": repeat}, timing.LIMIT_S)
+    if isinstance(answer, str):
+        raise Unmeasured(answer)
+    return Ran(answer["ns"], _cycles(artifact, answer["counters"]))
+
+
+def _emulated(artifact: Artifact) -> Ran:
+    profile = artifact.profile(random_inputs(artifact.record.inputs))
     if profile.uncounted is not None:
         raise UsageError(f"its instructions cannot be counted: {profile.uncounted}")
-    ns = float(sum(call.median_ns * call.times for call in profile.calls))
-    _keep(kept, ns)
-    return ns
+    ns = float(sum(call.median_ns * call.times for call in profile.calls if not call.is_simulated))
+    return Ran(ns, _cycles(artifact, profile.counters))
+
+
+def _cycles(artifact: Artifact, counters: Mapping[str, Mapping[str, int]]) -> dict[str, int | None]:
+    clocks = clocks_of(artifact.record)
+    names = {
+        d.label: "cycles" if (clock := clocks.get(d.label)) is None else clock.cycles for d in artifact.record.devices
+    }
+    return {label: counters.get(label, {}).get(name) for label, name in names.items()}
 
 
 def _kept(artifact: Artifact) -> Path:
@@ -65,8 +171,7 @@ def _kept(artifact: Artifact) -> Path:
     record = artifact.record
     digest = hashlib.sha256()
     for name in sorted(artifact.files):
-        content = artifact.files[name]
-        raw = content
+        raw = artifact.files[name]
         digest.update(b"%d %s %d\n" % (len(raw), name.encode(), REPEAT))
         digest.update(raw)
     machines = [host.machine for host in record.compile.hosts]
@@ -82,15 +187,29 @@ def _kept(artifact: Artifact) -> Path:
     return folder / f"{digest.hexdigest()}.json"
 
 
-def _keep(path: Path, ns: float) -> None:
-    """Write a time down, whole or not at all."""
+def _read(path: Path) -> Ran | None:
+    """What was written down; None where nothing was, or what is there is damaged."""
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
+
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        ns, cycles = found["ns"], found["cycles"]
+        if is_number(ns) and all(value is None or is_number(value) for value in cycles.values()):
+            return Ran(float(ns), dict(cycles))
+    return None
+
+
+def _keep(path: Path, found: Ran) -> None:
+    """Write it down, whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        json.dump({"ns": ns}, file)
+        json.dump({"ns": found.ns, "cycles": dict(found.cycles)}, file)
     os.replace(file.name, path)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Within, no other process times anything that keeps its costs there; where there are no locks, it may."""
     try:
         import fcntl

@@ -1,17 +1,19 @@
 """What parts of a model cost in one build: as a table says, as plugins estimate it, or as it is measured.
 
 A table goes before the others. What accelerators take is estimated by their plugins, in seconds or in cycles of the
-target's clock; what hosts compute is built and run here, see `measured`.
+target's clock, or measured where these do not tell, or where a table asks for it. What hosts compute is built and run
+here, see `measured`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
 from ..contract.region import MatchedRegion, TakenMatch
-from ..errors import ModelError, PluginError, UmaError, UsageError
+from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
 from ..lowering.blame import located
 from ..lowering.fuse import kernels_of
 from ..lowering.members import Member, Members
@@ -19,12 +21,13 @@ from ..partition import Candidate, Problem
 from ..partition.collage.prices import Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.materialise import RegionWriter
-from ..partition.outline import outlined
-from ..relay.expr import Constant, Expr, Function, GlobalVar, Var
+from ..partition.plan import Regions
+from ..relay.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern.whole import outlined as outlined_match
-from ..relay.visit import children
-from .measured import measured_ns
+from ..relay.types import TupleType
+from ..relay.visit import children, with_children, without_pin
+from .measured import artifact_of, here, measured_ns, ran, simulated
 
 __all__ = ["BuildPrices"]
 
@@ -67,12 +70,7 @@ class BuildPrices:
 
     def _clock_hz(self, member: Member) -> float:
         told = self._of(member.label).clock_hz
-        if told is None and member.target.kind.has("clock_hz"):
-            told = member.target.get_attr("clock_hz")
-        if told is None:
-            what = f"the cost of target {member.label!r} is told in cycles, and its clock is not"
-            raise UsageError(what, hint="give its clock_hz in the table of costs")
-        return told
+        return float(member.target.get_attr("clock_hz")) if told is None else told
 
     def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | None:
         """What candidates of one owner cost as one region; None where the owner refuses it.
@@ -87,29 +85,34 @@ class BuildPrices:
         told = self._told(name, member)
         if told is not None:
             return Price(told, "table", launch)
-        spans = problem.spans.copy()
-        layers = tuple(dict.fromkeys(layer for claim in claims for node in claim.nodes for layer in spans[node]))
+        if of.source == "measured":
+            try:
+                return self._measured(member, problem, claims, name, launch)
+            except _Lost as lost:
+                self.failed.append(f"{name}: {lost}")
         try:
-            cost = self._estimated(member, problem, claims, spans)
+            cost = self._estimated(member, problem, claims)
         except Refuse:
             return None
-        except PluginError as error:
-            located(error, *layers)
-            raise
-        if cost is None:
-            raise UsageError(
-                f"nobody tells what a region of {member.label!r} costs: its plugin does not estimate it",
-                where=", ".join(layers) or None,
-                hint="give a table of costs, or leave the choice to the partitioner 'eager'",
-            )
-        if cost.seconds is not None and of.clock_hz is None:
-            ns = cost.seconds * 1e9
-        else:
-            assert cost.cycles is not None or cost.seconds is not None
-            ns = cost.seconds * 1e9 if cost.cycles is None else cost.cycles / self._clock_hz(member) * 1e9  # type: ignore[operator]
-        return Price(whole_ns(ns, f"a region of {member.label!r}"), "estimated", launch)
+        if cost is not None:
+            return Price(whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}"), "estimated", launch)
+        if of.source is None:
+            try:
+                return self._measured(member, problem, claims, name, launch)
+            except _Lost as lost:
+                self.failed.append(f"{name}: {lost}")
+        return None
 
-    def _estimated(self, member: Member, problem: Problem, claims: Sequence[Candidate], spans: Spans) -> Cost | None:
+    def _ns_of(self, cost: Cost, member: Member) -> float:
+        """The time of an estimate: as it says, unless a table gives a clock for its cycles."""
+        if cost.seconds is not None and (cost.cycles is None or self._of(member.label).clock_hz is None):
+            return cost.seconds * 1e9
+        assert cost.cycles is not None
+        return cost.cycles / self._clock_hz(member) * 1e9
+
+    def _estimated(self, member: Member, problem: Problem, claims: Sequence[Candidate]) -> Cost | None:
+        """What the plugin says; None where it says nothing."""
+        spans = problem.spans.copy()
         name = f"{member.label}_0"
         writer = RegionWriter(tuple(claims), problem.graph, spans)
         function = writer.function({"Compiler": member.label, "global_symbol": name})
@@ -119,8 +122,62 @@ class BuildPrices:
             inner = outlined_match(claim.given, claim.given_nodes, call.op)
             matches.append(TakenMatch(**vars(inner), value=call, layers=spans[call], found=claim.given))
         region = MatchedRegion(name, function, tuple(matches))
-        cost: Cost | None = member.plugin.call("estimate_cost", function=function, region=region, target=member.target)
+        try:
+            cost: Cost | None = member.plugin.call(
+                "estimate_cost", function=function, region=region, target=member.target
+            )
+        except PluginError as error:
+            located(error, *_layers(problem, claims))
+            raise
         return cost
+
+    def _measured(
+        self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str, launch_ns: int
+    ) -> Price | None:
+        """What a region takes that is built alone and run, in its device's simulator where it has a device. None where
+        its owner refuses it.
+
+        Raises:
+            UsageError: nobody can run such a region here, or count its cycles.
+            _Lost: running it has no end, or it cannot be built.
+        """
+        member = simulated(member)
+        module, became = alone_with(problem, [node for claim in claims for node in claim.nodes])
+        host, partition = self._members.host, _Whole(claims, became)
+        try:
+            artifact = artifact_of(module, Members((host,), (member,), partition=partition), problem.consent)
+            if not artifact.is_native and artifact.emulator is None:
+                artifact = artifact_of(module, Members((here(host),), (member,), partition=partition), problem.consent)
+            found = ran(artifact)
+        except _Refused:
+            return None
+        except (ModelError, PluginError, ToolchainError) as error:
+            if isinstance(error, NoCompilerError):
+                raise self._untold(member, problem, claims, error.what) from error
+            raise _Lost(error.what) from error
+        except UsageError as error:
+            raise self._untold(member, problem, claims, error.what) from error
+        if not found.cycles:  # it computes on the host: what starts it is in the time
+            return Price(
+                whole_ns(found.ns * self._factor(host.label), name), "measured", self._of(member.label).launch_ns or 0
+            )
+        ns = found.ns * self._factor(host.label)
+        for label, cycles in found.cycles.items():
+            if cycles is None:
+                raise self._untold(member, problem, claims, f"the simulator of {label!r} counts no cycles")
+            ns += cycles / self._clock_hz(member) * 1e9
+        return Price(whole_ns(ns, name), "measured", launch_ns)
+
+    def _untold(self, member: Member, problem: Problem, claims: Sequence[Candidate], why: str) -> UsageError:
+        estimates = "" if self._of(member.label).source == "measured" else "its plugin does not estimate it, and "
+        return UsageError(
+            f"nobody tells what a region of {member.label!r} costs: {estimates}it cannot be measured: {why}",
+            where=", ".join(_layers(problem, claims)) or None,
+            hint="give a table of costs, or leave the choice to the partitioner 'eager'",
+        )
+
+    def _factor(self, label: str) -> float:
+        return self._of(label).factor or 1.0
 
     def kernels(self, problem: Problem, free: Collection[Expr]) -> Sequence[tuple[Expr, ...]]:
         """What hosts would compute together of some calls."""
@@ -134,31 +191,98 @@ class BuildPrices:
             UmaError: a single call cannot be built.
         """
         member = self._members[label]
+        of = self._of(label)
+        launch = of.launch_ns if of.launch_ns is not None else member.target.get_attr("launch_ns")
         told = self._told(name, member)
         if told is not None:
-            return Price(told, "table")
+            return Price(told, "table", launch)
+        module, _ = alone_with(problem, nodes)
         try:
-            ns = measured_ns(alone(problem, nodes), member)
-        except (ModelError, PluginError) as error:
+            try:
+                ns = measured_ns(module, member)
+            except UsageError:
+                if of.factor is None:
+                    raise
+                ns = measured_ns(module, here(member))  # the factor is of this machine
+        except (ModelError, PluginError, ToolchainError) as error:
+            if isinstance(error, NoCompilerError):
+                raise _unmeasured(name, error) from error
             if len(nodes) == 1:
                 raise
             self.failed.append(f"{name}: {error.what}")
             return None
         except UmaError as error:
-            what = f"nobody tells what {name!r} costs, and it cannot be measured: {error.what}"
-            raise UsageError(what, where=error.where, hint="give a table of costs") from error
-        return Price(whole_ns(ns * (self._of(label).factor or 1.0), name), "measured")
+            raise _unmeasured(name, error) from error
+        return Price(whole_ns(ns * self._factor(label), name), "measured", launch)
 
 
-def alone(problem: Problem, nodes: Sequence[Expr]) -> IRModule:
-    """A model of some calls and nothing else; it is given what they use, constants aside."""
+class _Lost(Exception):
+    """A region cannot be measured; says why."""
+
+
+class _Refused(UmaError):
+    """A region is refused by its owner."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Partitioner of a model that is one region.
+
+    Args:
+        claims: that it is, in the model that it is a part of.
+        became: what their nodes are in this one.
+    """
+
+    claims: Sequence[Candidate]
+    became: Mapping[Expr, Expr]
+
+    def __call__(self, problem: Problem) -> Regions:
+        if problem.withdrawn:
+            raise _Refused("a region is refused")
+        wanted = {
+            (one.match.pattern.name, frozenset(self.became[n] for n in one.nodes)): n
+            for n, one in enumerate(self.claims)
+        }
+        found: dict[int, Candidate] = {}
+        for owner in problem.owners:
+            for candidate in problem.candidates(owner):
+                key = candidate.match.pattern.name, frozenset(candidate.nodes)
+                if key in wanted:
+                    found.setdefault(wanted[key], candidate)
+        if len(found) < len(self.claims):
+            raise ModelError("alone it has another form, which its patterns do not match")
+        return [tuple(found[number] for number in range(len(self.claims)))]
+
+
+def _unmeasured(name: str, error: UmaError) -> UsageError:
+    what = f"nobody tells what {name!r} costs, and it cannot be measured: {error.what}"
+    return UsageError(what, where=error.where, hint="give a table of costs")
+
+
+def _layers(problem: Problem, claims: Sequence[Candidate]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(layer for claim in claims for node in claim.nodes for layer in problem.spans[node]))
+
+
+def alone_with(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:
+    """A model of some expressions and nothing else, which is given what they use, constants aside; and what they are in
+    it."""
     inside = set(nodes)
     graph, spans = problem.graph, Spans()
-    used = dict.fromkeys(child for node in nodes for child in children(node) if child not in inside)
+    ordered = sorted(nodes, key=problem.number.__getitem__)
+    used = dict.fromkeys(child for node in ordered for child in children(node) if child not in inside)
     args = [expr for expr in used if not isinstance(expr, Constant)]
-    roots = [node for node in nodes if node is graph.result or any(user not in inside for user in graph.users(node))]
-    given: dict[Expr, Expr] = {arg: Var(f"x{number}", arg.type) for number, arg in enumerate(args)}
-    call, _ = outlined(nodes, roots, args, {}, given, spans)
-    assert isinstance(call.op, Function)
-    function = Function(call.op.params, call.op.body)
-    return IRModule({GlobalVar("main", func_type(function)): function})
+    params = [Var(f"x{number}", arg.type) for number, arg in enumerate(args)]
+    became: dict[Expr, Expr] = dict(zip(args, params, strict=True))
+    for node in ordered:
+        became[node] = without_pin(with_children(node, [became.get(child, child) for child in children(node)]))
+        spans.add(became[node], problem.spans[node])
+    roots = [node for node in ordered if node is graph.result or any(user not in inside for user in graph.users(node))]
+    results: list[Expr] = []
+    for root in roots:
+        if isinstance(root.type, TupleType):
+            results += [TupleGetItem(became[root], index) for index in range(len(root.type.fields))]
+        else:
+            results.append(became[root])
+    body = results[0] if len(results) == 1 else Tuple(results)
+    function = Function(params, body)
+    return IRModule({GlobalVar("main", func_type(function)): function}, spans), became

@@ -9,6 +9,7 @@ A region that its owner refuses to lower sends the build back: what was refused 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -46,6 +47,7 @@ from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import Unproven, unproven
 from .io import pool_of
+from .measured import measuring
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import BuildPrices
@@ -323,7 +325,8 @@ class Build:
                         partitioner = self.members.partition
                         if isinstance(partitioner, Collage):
                             partitioner = partitioner.priced(partial(BuildPrices, self.members))
-                        self.placement = place(module, owners, labels, partitioner, self._consent)
+                        with measuring() if isinstance(partitioner, Collage) else nullcontext():
+                            self.placement = place(module, owners, labels, partitioner, self._consent)
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":
@@ -424,7 +427,8 @@ class Build:
             # After a pass that rewrote the region, nobody knows which match a part of it came from.
             at = refusal.at if refusal.at in parts_of(function) else None
             placed.append(Refusal(refusal.region, at, refusal.reason))
-        with blaming(placement.source.spans, self.members.__getitem__):
+        again = measuring() if isinstance(placement.partitioner, Collage) else nullcontext()
+        with blaming(placement.source.spans, self.members.__getitem__), again:
             self.placement = placement.refuse(placed)
         self.matches.note(self.placement)
 

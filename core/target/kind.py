@@ -193,9 +193,12 @@ def _common(is_composite: bool, is_host: bool) -> tuple[Attribute, ...]:
         high=10**12,
         help="nanoseconds that starting a region takes its host, and noticing that it has ended",
     )
+    call_ns = Attribute(
+        "launch_ns", int, default=0, low=0, high=10**12, help="nanoseconds that calling a kernel takes beside its work"
+    )
     host = Attribute("host", Target, help="what runs the rest of the model")
     tag = Attribute("tag", str, pattern=r"[a-z][a-z0-9_.-]{0,63}(/[a-z0-9][a-z0-9_.-]{0,63})?", help="its given name")
     if is_composite:
         return host, tag
-    own = (accelerators, executor) if is_host else (impl, base, clock_hz, launch_ns)
+    own = (accelerators, executor, clock_hz, call_ns) if is_host else (impl, base, clock_hz, launch_ns)
     return (keys, device_type, compiler, *own, host, tag)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,17 @@ from tests._support.plugins import HOST, entry_of, module_of, taking, toy
 
 from uma.artifact import Artifact, Profile
 from uma.contract.lowered import Refuse
-from uma.errors import ModelError, PluginError, UsageError
+from uma.errors import ModelError, NoCompilerError, PluginError, UsageError
 from uma.hookspecs import Cost
 from uma.lowering.members import Members, resolve_targets
-from uma.partition import Collage, CostTable, Decision, Planned
+from uma.partition import Collage, CostTable, Decision, Planned, Problem
 from uma.partition.collage import plan_record
 from uma.pipeline import build
-from uma.pipeline.measured import measured_ns
+from uma.pipeline.measured import Ran, measured_ns, ran
+from uma.pipeline.prices import alone_with
 from uma.pipeline.stages import Build
 from uma.plugins import PluginHost, default_host
-from uma.relay import Call, IRModule, TensorType, Var, call, post_order
+from uma.relay import Call, Expr, IRModule, TensorType, Var, call, post_order
 
 X = Var("x", TensorType((2, 4), "int32"))
 Y = Var("y", TensorType((2, 4), "int32"))
@@ -93,13 +95,16 @@ class TestSources:
         prices = {decision.pool.key(one.owner, one.ops): one.price for one in decision.pool.offers}
         assert (prices["npu: add@1"].ns, prices["npu: add@1"].source) == (20, "table")
 
-    def test_cycles_of_a_host_need_a_clock(self) -> None:
+    def test_cycles_and_launches_of_a_host(self) -> None:
         told = {**HOSTS, "plain: add@1": {"cycles": 70}}
-        with pytest.raises(UsageError, match="the cost of target 'plain' is told in cycles, and its clock is not"):
-            decided(members(cycles, table(told)))
-        _, decision = decided(members(cycles, table(told, plain={"clock_hz": 1e6})))
-        prices = {decision.pool.key(one.owner, one.ops): one.price.ns for one in decision.pool.offers}
-        assert prices["plain: add@1"] == 70_000
+
+        def price(costs: CostTable) -> tuple[int, int]:
+            _, decision = decided(members(cycles, costs))
+            prices = {decision.pool.key(one.owner, one.ops): one.price for one in decision.pool.offers}
+            return prices["plain: add@1"].ns, prices["plain: add@1"].launch_ns
+
+        assert price(table(told)) == (700, 0)
+        assert price(table(told, plain={"clock_hz": 1e6, "launch_ns": 30})) == (70_000, 30)
 
     def test_copies_by_the_link_of_a_table(self) -> None:
         link = {"ns": 100, "bytes_per_s": 32e6}  # 32 bytes in a microsecond
@@ -107,10 +112,58 @@ class TestSources:
         assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 3000, 0, "estimated")]
         assert decision.copies_ns == 3 * 1100
 
-    def test_what_nobody_estimates(self) -> None:
+    def test_what_nobody_estimates_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = Ran(44.4, {})
+        monkeypatch.setattr("uma.pipeline.prices.ran", lambda artifact: found)
         for estimate in (None, lambda region: None):
-            with pytest.raises(UsageError, match="nobody tells what a region of 'npu' costs"):
-                decided(members(estimate, table()))
+            _, decision = decided(members(estimate, table()))
+            # It computes on the host: nothing else is launched.
+            assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 44, 0, "measured")]
+        found = Ran(44.4, {"npu": 100})
+        _, decision = decided(members(None, table()))
+        assert priced(decision) == [("npu: nn.relu@0 add@1 nn.relu@2", 1044, 2000, "measured")]
+        found = Ran(44.4, {"npu": None})
+        what = "nobody tells what a region of 'npu' costs: its plugin does not estimate it, and it cannot be measured: "
+        with pytest.raises(UsageError, match=f"{what}the simulator of 'npu' counts no cycles"):
+            decided(members(None, table()))
+        with pytest.raises(
+            UsageError, match="nobody tells what a region of 'npu' costs: it cannot be measured: the sim"
+        ):
+            decided(members(cycles, table(npu={"source": "measured"})))
+        monkeypatch.undo()
+        device = SimpleNamespace(label="npu", shown="npu mmio", simulated=False)
+        artifact: Any = SimpleNamespace(record=SimpleNamespace(devices=[device]))
+        with pytest.raises(UsageError, match=r"device 'npu' \(npu mmio\) has no simulator here"):
+            ran(artifact)
+
+    def test_what_cannot_be_measured_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(artifact: Artifact) -> Ran:
+            raise NoCompilerError("there is no C compiler")
+
+        monkeypatch.setattr("uma.pipeline.prices.ran", fails)
+        with pytest.raises(UsageError, match=r"nobody tells .* cannot be measured: there is no C compiler"):
+            decided(members(None, table()))
+        monkeypatch.setattr("uma.pipeline.measured.ran", fails)
+        with pytest.raises(UsageError, match=r"nobody tells what 'plain: nn\.relu@0' costs, .* there is no C compiler"):
+            decided(members(cycles, None))
+
+    def test_what_is_refused_when_it_is_built_alone_is_no_part(self) -> None:
+        def refuses(match: Any) -> Any:
+            raise Refuse("never")
+
+        host = PluginHost(lambda: [*toy("npu", patterns=lambda: [taking("npu", "add", refuses)]), *entry_of(HOST)])
+        _, decision = decided(resolve_targets(["npu", "plain"], host, Collage(table())))
+        assert {offer.owner for offer in decision.pool.offers} == {"plain"} and decision.failed == ()
+
+    def test_what_has_another_form_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def other(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:
+            module, became = alone_with(problem, nodes)
+            return module, dict.fromkeys(became, X)
+
+        monkeypatch.setattr("uma.pipeline.prices.alone_with", other)
+        _, decision = decided(members(None, table()))
+        assert {offer.owner for offer in decision.chosen} == {"plain"}
+        assert "npu: nn.relu@0: alone it has another form, which its patterns do not match" in decision.failed
 
     def test_what_is_refused_when_it_is_estimated_is_no_part(self) -> None:
         def estimate(region: Any) -> Cost:
@@ -134,7 +187,7 @@ class TestMeasured:
         assert all(0 < one[1] < 1e9 for one in priced(decision))
         kept = sorted((cache / "costs").glob("*.json"))
         assert len(kept) == 2  # a relu, and an addition: each a kernel of its own
-        monkeypatch.setattr(Artifact, "profile", lambda *_, **__: pytest.fail("measured again"))
+        monkeypatch.setattr("uma.pipeline.timing.TimingProcess.ask", lambda *_: pytest.fail("measured again"))
         again = decided(members(cycles, None, "npu -launch_ns=2000000000"))[1]
         assert priced(again) == priced(decision)
         slow = decided(members(cycles, table({}, plain={"factor": 3.0}), "npu -launch_ns=2000000000"))[1]
@@ -166,6 +219,7 @@ class TestMeasured:
     def test_what_is_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         uncounted = Profile((), {}, {}, uncounted="the emulator has no counters")
         monkeypatch.setattr(Artifact, "profile", lambda *_, **__: uncounted)
+        monkeypatch.setattr(Artifact, "is_native", False)
         with pytest.raises(
             UsageError, match="cannot be measured: its instructions cannot be counted: the emulator has"
         ):

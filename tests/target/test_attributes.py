@@ -238,14 +238,19 @@ def test_other_names_are_taken_and_former_ones_with_a_warning() -> None:
 
 
 def test_what_every_kind_has() -> None:
-    assert [a.name for a in C.common] == ["keys", "device_type", "compiler", "accelerators", "executor", "host", "tag"]
+    assert [a.name for a in C.common] == [
+        *("keys", "device_type", "compiler", "accelerators", "executor", "clock_hz", "launch_ns", "host", "tag")
+    ]
     assert [a.name for a in NPU.common] == [
         *("keys", "device_type", "compiler", "impl", "base", "launch_ns", "host", "tag")
     ]
-    assert [a.name for a in LLVM.common] == ["device_type", "compiler", "executor", "host", "tag"]
+    assert [a.name for a in LLVM.common] == [
+        *("device_type", "compiler", "executor", "clock_hz", "launch_ns", "host", "tag")
+    ]
     assert [a.name for a in COMPOSITE_KIND.common] == ["tag"]
     own = TargetKind("own", (Attribute("impl", ("a", "b"), default="b", help="h"),), help="h")
     assert Target(own).get_attr("impl") == "b" and Target(NPU).get_attr("impl") == "sim"
+    assert (Target(NPU).get_attr("launch_ns"), Target(C).get_attr("launch_ns")) == (2000, 0)
     assert Target(NPU).device_type == "npu" and parse("npu -device_type=dsp").device_type == "dsp"
     assert parse("composite -host=c").device_type == "composite"
 

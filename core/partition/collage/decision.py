@@ -42,6 +42,11 @@ class Decision:
         return self.found.costs[0]
 
     @property
+    def failed(self) -> tuple[str, ...]:
+        """What could not be measured, and is not in the plan or was estimated instead; and why, in sentences."""
+        return self.pool.failed
+
+    @property
     def chosen(self) -> tuple[Offer, ...]:
         """What runs, in the order of the model; what costs nothing is left out."""
         offers = (self.pool.offers[number] for number in self.found.plans[0])

@@ -67,6 +67,7 @@ def plan_record(decision: Decision, targets: Mapping[str, str], plugins: Mapping
         "eager_ns": [{"order": list(order), "ns": ns} for order, ns in decision.eager_ns.items()],
         "host_ns": decision.host_ns,
         "unions_left_out": list(pool.cut),
+        "failed": list(decision.failed),
         "parts": parts,
         "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
     }

@@ -101,6 +101,11 @@ class Pool:
         plans = [*self.eager.values(), self.host_alone]
         return list(dict.fromkeys(plan for plan in plans if plan is not None))
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """What could not be measured, and why, in sentences."""
+        return tuple(dict.fromkeys(self._prices.failed))
+
     def nodes(self, offer: Offer) -> tuple[Expr, ...]:
         """What an offer computes, in order."""
         return tuple(self.exprs[op] for op in numbers(offer.ops) if self._leaves <= op < len(self.exprs))

@@ -61,6 +61,10 @@ class Prices(Protocol):
     """Who tells what things cost in one build."""
 
     @property
+    def failed(self) -> Sequence[str]:
+        """What could not be measured so far, and why, in sentences."""
+
+    @property
     def hosts(self) -> Sequence[str]:
         """The labels of the hosts, first that which takes an op of which nothing is said."""
 

@@ -11,8 +11,9 @@
 
 ``targets`` says of a label's target how long a launch takes, how its memory is reached where it has one of its own,
 how many cycles it has in a second, and by what to multiply what is measured here: 1500 for a host that is so much
-slower. ``costs`` has what parts cost without their launch, by the names that ``uma plan`` writes. All of it may be left
-out, and what is not told comes from the other sources.
+slower. Its ``source`` is ``estimated`` or ``measured``, where its regions' costs are not to come from its plugin, or,
+if that tells none, from running them. ``costs`` has what parts cost without their launch, by the names that ``uma
+plan`` writes. All of it may be left out, and what is not told comes from the other sources.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = ["CostTable", "TargetCosts"]
 
 SCHEMA_VERSION = 1
 _MOST_BYTES = 64 << 20
+_SOURCES = ("measured", "estimated")
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class TargetCosts:
         clock_hz: its cycles in a second.
         link: how its memory is reached; None where it works in that of the hosts.
         factor: what is measured here is multiplied by it.
+        source: who tells what its regions cost, ``measured`` or ``estimated``; None for its plugin where that does.
     """
 
     launch_ns: int | None = None
     clock_hz: float | None = None
     link: Link | None = None
     factor: float | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def read_json(path: str | os.PathLike[str], what: str) -> object:
 
 
 def _target(given: object, label: str) -> TargetCosts:
-    one = _object(given, f"target {shown(label)}", ("launch_ns", "clock_hz", "link", "factor"))
+    one = _object(given, f"target {shown(label)}", ("launch_ns", "clock_hz", "link", "factor", "source"))
     link = None
     if "link" in one:
         told = _object(one["link"], f"the link of {shown(label)}", ("ns", "bytes_per_s"))
@@ -140,11 +144,15 @@ def _target(given: object, label: str) -> TargetCosts:
             raise UsageError(f"the link of {shown(label)} has no bytes_per_s")
         rate = _number(told["bytes_per_s"], f"bytes_per_s of {shown(label)}", least=1.0)
         link = Link(whole_ns(told.get("ns", 0), f"a copy to {shown(label)}"), rate)
+    source = one.get("source")
+    if source not in (None, *_SOURCES):
+        raise UsageError(f"the source of {shown(label)} is {shown(source)}", hint=f"there are {', '.join(_SOURCES)}")
     return TargetCosts(
         whole_ns(one["launch_ns"], f"a launch of {shown(label)}") if "launch_ns" in one else None,
         _number(one["clock_hz"], f"clock_hz of {shown(label)}", least=1.0) if "clock_hz" in one else None,
         link,
         _number(one["factor"], f"the factor of {shown(label)}", least=1e-9) if "factor" in one else None,
+        source,
     )
 
 

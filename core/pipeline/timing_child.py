@@ -1,0 +1,78 @@
+"""The process in which `timing` runs compiled models.
+
+It is told what to run in lines of JSON on stdin, and answers each with one on what was its stdout; what models print
+goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import sys
+import threading
+import time
+from typing import Any
+
+from ..artifact import load
+from ..artifact.random_inputs import random_inputs
+from ..errors import UmaError
+
+__all__ = ["main"]
+
+
+def _calls(told: dict[str, Any]) -> dict[str, Any]:
+    """What the calls of a model take, one by one, in nanoseconds, and what its devices count."""
+    artifact = load(told["folder"])
+    profile = artifact.profile(random_inputs(artifact.record.inputs), repeat=told["repeat"])
+    ns = sum(call.median_ns * call.times for call in profile.calls if not call.is_simulated)
+    return {"ns": float(ns), "counters": {label: dict(found) for label, found in profile.counters.items()}}
+
+
+def _whole(told: dict[str, Any]) -> dict[str, Any]:
+    """What whole runs of some models take in turn, each the median, in nanoseconds."""
+    sessions = []
+    for folder in told["folders"]:
+        artifact = load(folder)
+        session = artifact.session()
+        session.run(random_inputs(artifact.record.inputs))
+        sessions.append(session)
+    times: list[list[int]] = [[] for _ in sessions]
+    end = time.monotonic() + told["seconds"]
+    while not times[0] or (len(times[0]) < told["repeat"] and time.monotonic() < end):
+        for session, found in zip(sessions, times, strict=True):
+            begin = time.perf_counter_ns()
+            session.invoke()
+            found.append(time.perf_counter_ns() - begin)
+    for session in sessions:
+        session.close()
+    return {"ns": [float(statistics.median(found)) for found in times]}
+
+
+def _answer(told: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _calls(told) if told["do"] == "calls" else _whole(told)
+    except UmaError as error:
+        return {"error": error.what}
+
+
+def _watch(parent: int) -> None:
+    """End with the process that started this one, whatever is run meanwhile."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def main() -> None:
+    """Answer until nothing is asked any more."""
+    # What C code prints is no answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    print("{}", file=answers, flush=True)  # it is ready
+    for line in sys.stdin:
+        print(json.dumps(_answer(json.loads(line))), file=answers, flush=True)
+    answers.flush()
+    os._exit(0)  # what a driver left behind is not waited for
