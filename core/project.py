@@ -11,7 +11,19 @@ from .errors import UsageError
 
 __all__ = ["SETTINGS", "Project", "ProjectError", "find_project"]
 
-SETTINGS = ("disable-plugins", "hybrid", "io", "max-cycles", "max-ram", "max-rom", "requantize", "targets")
+SETTINGS = (
+    "costs",
+    "disable-plugins",
+    "hybrid",
+    "io",
+    "max-cycles",
+    "max-ram",
+    "max-rom",
+    "partition",
+    "plan",
+    "requantize",
+    "targets",
+)
 """The keys of ``[tool.uma]``."""
 
 _MAX_BYTES = 1 << 20

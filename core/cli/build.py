@@ -148,7 +148,7 @@ def _explain_command(args: argparse.Namespace) -> str:
         words += ["--hybrid", args.hybrid]
     if args.io is not None:
         words += ["--io", args.io]
-    if args.partition != "eager":
+    if args.partition is not None:
         words += ["--partition", args.partition]
     for option in ("costs", "plan"):
         if getattr(args, option) is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
     from ..partition import Partitioner
@@ -19,7 +21,6 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition",
         metavar="NAME",
-        default="eager",
         help="who decides what goes where: eager (the default), by which each target in turn takes all that it can; "
         "collage, which looks for the cheapest placement; or a partitioner that a plugin brings",
     )
@@ -35,21 +36,57 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
-    """Who decides what goes where, as ``--partition``, ``--costs`` and ``--plan`` say.
+    """Who decides what goes where, as ``--partition``, ``--costs`` and ``--plan`` say; else as the project does.
 
     Raises:
         UsageError: they do not go together, or a file is none of those.
+        ProjectError: the same of the project's settings.
     """
     from ..partition import Collage, CostTable, Planned
 
+    project = _Project.read()
     if args.plan is not None:
-        if args.partition != "eager" or args.costs is not None:
+        if args.partition not in (None, "eager") or args.costs is not None:
             hint = "leave out --partition and --costs: they made the plan"
             raise UsageError("--plan says what goes where", hint=hint)
         return Planned.read(args.plan)
-    if args.costs is not None:
-        if args.partition != "collage":
-            raise UsageError("--costs is for the partitioner 'collage'", hint="give --partition collage as well")
-        return Collage(costs=CostTable.read(args.costs))
-    partition: str = args.partition
-    return partition
+    if args.partition is None and args.costs is None and project.plan is not None:
+        return Planned.read(project.plan)
+    partition: str = args.partition or project.partition or "eager"
+    if args.costs is not None and partition != "collage":
+        raise UsageError("--costs is for the partitioner 'collage'", hint="give --partition collage as well")
+    costs = args.costs or project.costs
+    return Collage(costs=CostTable.read(costs)) if partition == "collage" and costs is not None else partition
+
+
+@dataclass(frozen=True)
+class _Project:
+    """What the project says: ``partition``, ``costs`` and ``plan`` in ``[tool.uma]``, files from its own folder on."""
+
+    partition: str | None = None
+    costs: Path | None = None
+    plan: Path | None = None
+
+    @staticmethod
+    def read() -> _Project:
+        """What it says; nothing where there is none."""
+        from ..target.values import shown
+
+        project = find_project()
+        if project is None:
+            return _Project()
+        where, folder = f"{project.path}, in [tool.uma]", Path(project.path).parent
+        given = {name: project.settings[name] for name in ("partition", "costs", "plan") if name in project.settings}
+        for name, value in given.items():
+            if not isinstance(value, str) or not value:
+                example = "collage" if name == "partition" else f"{name}.json"
+                raise ProjectError(f"{name} is {shown(value)}", where=where, hint=f'write {name} = "{example}"')
+        if "plan" in given and len(given) > 1:
+            hint = "leave out partition and costs: they made the plan"
+            raise ProjectError("plan says what goes where", where=where, hint=hint)
+        if "costs" in given and given.get("partition") != "collage":
+            what = "costs are for the partitioner 'collage'"
+            raise ProjectError(what, where=where, hint='write partition = "collage" as well')
+        files = {name: folder / str(given[name]) for name in ("costs", "plan") if name in given}
+        partition = str(given["partition"]) if "partition" in given else None
+        return _Project(partition, files.get("costs"), files.get("plan"))

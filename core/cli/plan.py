@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
 
     if args.plan is not None:
         raise UsageError("uma plan makes plans, and repeats none", hint="give --plan to uma build")
-    if args.partition not in ("eager", "collage"):
+    if args.partition not in (None, "collage"):
         raise UsageError("plans are made by the partitioner 'collage'", hint="leave out --partition")
     args.partition = "collage"
     members, loaded = read_model(args, out)

@@ -43,6 +43,7 @@ class Problem:
         freed: the nodes of what was refused last; None where nothing was.
         spans: the layers of the function's expressions.
         consent: what may be rounded otherwise; None for nothing.
+        hosts: the labels of the hosts, first that which takes what nobody is said to.
 
     Attributes:
         limits: of the owners' regions, by label.
@@ -50,6 +51,7 @@ class Problem:
         notes: for the label of an owner and a node why a candidate that has the node was not chosen, for explanations.
         kernels: calls that hosts are to compute together, where a partitioner decides that too; of what is in none the
             hosts' own fusion decides.
+        on_hosts: the calls that a partitioner gives to another host than the first, and to which.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Problem:
         freed: Iterable[Expr] | None = None,
         spans: Spans | None = None,
         consent: Consent | None = None,
+        hosts: Sequence[str] = (),
     ) -> None:
         if pins is None:
             pins = {e: e.pin for e in graph.order if isinstance(e, Call) and e.pin is not None}
@@ -76,7 +79,9 @@ class Problem:
         self.spans = spans or Spans()
         self.consent = consent
         self.notes: dict[tuple[str, Expr], Note] = {}
+        self.hosts = tuple(hosts)
         self.kernels: list[tuple[Expr, ...]] = []
+        self.on_hosts: dict[Expr, str] = {}
         self.computed = [expr for expr in graph.order if not isinstance(expr, (Var, Constant))]
         self._withdrawn = {(one.owner, one.pattern, one.nodes) for one in self.withdrawn}
         self._found = dict.fromkeys(self.kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from ..relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans, func_type
@@ -97,6 +98,7 @@ def materialised(
     order: Sequence[Expr | tuple[Candidate, ...]],
     labels: Collection[str],
     kernels: Sequence[Sequence[Expr]] = (),
+    on_hosts: Mapping[Expr, str] = MappingProxyType({}),
 ) -> tuple[IRModule, list[Region]]:
     """``module`` with a function for every region, and the regions.
 
@@ -106,6 +108,7 @@ def materialised(
         order: what ``main`` computes, each after what it needs: the matches of a region, or what is in none.
         labels: of the owners. What is pinned to one, and left to the host nevertheless, is not pinned any more.
         kernels: what hosts are to compute together; noted in the module's spans.
+        on_hosts: calls that are pinned to a host, and to which.
     """
     main, rewriter = module.main, Rewriter(module)
     spans = rewriter.spans
@@ -117,6 +120,8 @@ def materialised(
     regions: list[Region] = []
 
     def left(old: Expr, made: Expr) -> Expr | None:
+        if old in on_hosts and isinstance(made, Call):
+            return made.pinned(on_hosts[old])
         return without_pin(made) if isinstance(made, Call) and made.pin in labels else None
 
     done: dict[Expr, Expr] = _leaves(main)

@@ -44,6 +44,7 @@ class Placement:
             a tuple.
         consent: what may be rounded otherwise; None for nothing.
         together: what was put together in ``source``; None for nothing.
+        hosts: the labels of the hosts, as for `place`.
     """
 
     source: IRModule
@@ -56,6 +57,7 @@ class Placement:
     module: IRModule
     consent: Consent | None = None
     together: Together | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()
 
     def refuse(self, refusals: Iterable[Refusal]) -> Placement:
         """The placement without some of the matches: no owner is offered again what it gave back.
@@ -89,6 +91,7 @@ class Placement:
             freed=[node for claim in refused for node in claim.nodes],
             spans=self.source.spans,
             consent=self.consent,
+            hosts=self.hosts,
         )
         return _placed(self.source, problem, self.partitioner, self.notes, self.together)
 
@@ -125,7 +128,8 @@ def place(
     Args:
         module: canonical relay. Functions with the attribute ``Compiler`` stay what they are: see `adopted`.
         owners: the accelerators, in order of priority.
-        hosts: the labels that stand for a host: what is pinned to one of them no owner gets.
+        hosts: the labels that stand for a host: what is pinned to one of them no owner gets. The first takes what
+            nobody is said to take.
         partitioner: chooses among the candidates.
         consent: what accelerators may be offered in forms of their own; None for nothing.
 
@@ -145,7 +149,7 @@ def place(
     source = adopted(module, {owner.label: owner for owner in owners})
     together = put_together(source, owners)
     source = source if together is None else together.module
-    problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent)
+    problem = Problem(Graph(source.main), owners, spans=source.spans, consent=consent, hosts=hosts)
     return _placed(source, problem, partitioner, {}, together)
 
 
@@ -185,11 +189,12 @@ def _placed(
             withdrawn=together.withdrawn(problem.withdrawn, fewer),
             spans=source.spans,
             consent=problem.consent,
+            hosts=problem.hosts,
         )
         order, together = decide(partitioner, problem), fewer
         notes |= problem.notes
     owners, withdrawn = problem.owners, problem.withdrawn
-    module, regions = materialised(source, problem.graph, order, problem.limits, problem.kernels)
+    module, regions = materialised(source, problem.graph, order, problem.limits, problem.kernels, problem.on_hosts)
     try:
         require_pins(source, owners, regions, withdrawn, notes, problem.consent)
     except RequirementError as error:
@@ -209,6 +214,7 @@ def _placed(
         module,
         problem.consent,
         together,
+        problem.hosts,
     )
 
 

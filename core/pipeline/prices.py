@@ -179,9 +179,10 @@ class BuildPrices:
     def _factor(self, label: str) -> float:
         return self._of(label).factor or 1.0
 
-    def kernels(self, problem: Problem, free: Collection[Expr]) -> Sequence[tuple[Expr, ...]]:
-        """What hosts would compute together of some calls."""
-        return kernels_of(problem.graph, self._takers, free)
+    def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
+        """What hosts would compute together of some calls; with a label what that host would."""
+        takers = [owner for owner in self._takers if label in (None, owner.label)]
+        return kernels_of(problem.graph, takers, free)
 
     def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
         """What calls cost that a host is given together; None where several cannot be built.
@@ -197,6 +198,7 @@ class BuildPrices:
         if told is not None:
             return Price(told, "table", launch)
         module, _ = alone_with(problem, nodes)
+        is_first = label == self._takers[0].label
         try:
             try:
                 ns = measured_ns(module, member)
@@ -205,14 +207,17 @@ class BuildPrices:
                     raise
                 ns = measured_ns(module, here(member))  # the factor is of this machine
         except (ModelError, PluginError, ToolchainError) as error:
-            if isinstance(error, NoCompilerError):
+            if is_first and isinstance(error, NoCompilerError):
                 raise _unmeasured(name, error) from error
-            if len(nodes) == 1:
+            if is_first and len(nodes) == 1:
                 raise
             self.failed.append(f"{name}: {error.what}")
             return None
         except UmaError as error:
-            raise _unmeasured(name, error) from error
+            if is_first:
+                raise _unmeasured(name, error) from error
+            self.failed.append(f"{name}: {error.what}")
+            return None
         return Price(whole_ns(ns * self._factor(label), name), "measured", launch)
 
 

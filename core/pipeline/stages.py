@@ -321,7 +321,7 @@ class Build:
                     if has_loops(module):
                         owners = [Owner(owner.label, _NOTHING, owner.limits) for owner in owners]
                     with blaming(module.spans, self.members.__getitem__):
-                        labels = [member.label for member in self.members.hosts]
+                        labels = [member.label for member in self.members.takers]
                         partitioner = self.members.partition
                         if isinstance(partitioner, Collage):
                             partitioner = partitioner.priced(partial(BuildPrices, self.members))

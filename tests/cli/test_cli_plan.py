@@ -83,6 +83,36 @@ def test_a_build_by_costs(uma: Uma, model: Path) -> None:
     assert uma("verify", "m.py", *TARGETS, *options, "--json").code == 0
 
 
+def test_what_a_project_says(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = model / "pyproject.toml"
+    project.write_text('[tool.uma]\npartition = "collage"\ncosts = "costs.json"\n')
+    (model / "below").mkdir()
+    monkeypatch.chdir(model / "below")  # files are the project's, wherever it is built
+
+    def ops(*options: str) -> list[int]:
+        built = uma("build", "../m.py", *TARGETS, *options, "--no-compile", "--json").json
+        return [share["ops"] for share in built["accelerators"]]
+
+    slow = ("--target", "npu -launch_ns=6500", *TARGETS[2:])
+    assert ops() == [3]
+    assert "npu  0.0% of the ops" in uma("build", "../m.py", *slow, "--no-compile").out
+    assert "npu  100.0% of the ops" in uma("build", "../m.py", *slow, "--partition", "eager", "--no-compile").out
+    assert uma("plan", "../m.py", *TARGETS, "-o", "../plan.json").code == 0
+    project.write_text('[tool.uma]\nplan = "plan.json"\n')
+    install(monkeypatch, "nn.relu", "add", estimate=lambda region: pytest.fail("asked"))
+    assert ops() == [3] and ops("--partition", "eager") == [3]
+    for text, what in (
+        ("partition = 3", "partition is 3"),
+        ('costs = ""', "costs is ''"),
+        ('costs = "costs.json"', "costs are for the partitioner 'collage'"),
+        ('plan = "plan.json"\npartition = "eager"', "plan says what goes where"),
+        ('partition = "none"', "there is no partitioner 'none'"),
+        ('plan = "none.json"', "the plan cannot be read: No such file"),
+    ):
+        project.write_text(f"[tool.uma]\n{text}\n")
+        assert uma("build", "../m.py", *TARGETS).error(2).startswith(what)
+
+
 def test_explain(uma: Uma, model: Path) -> None:
     done = uma("explain", "m.py", *TARGETS, "--partition", "collage", "--costs", "costs.json")
     assert "what the placement costs, and what each part won by:" in done.out

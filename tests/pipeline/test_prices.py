@@ -244,6 +244,29 @@ class TestBuilt:
             np.testing.assert_array_equal(found, np.maximum(np.maximum(given["x"], 0) + 1, 0))
         assert kernels == {50: 3, 5: 1}
 
+    def test_another_host_computes_what_it_is_cheaper_at(self) -> None:
+        told = {f"{host}: {op}": {"ns": ns} for host, ns in (("c", 9), ("other", 7)) for op in ("nn.relu@0", "add@1")}
+        told |= {"c: nn.relu@2": {"ns": 3}, "other: nn.relu@2": {"ns": 8}, "other: nn.relu@0 add@1": {"ns": 5}}
+        told |= {f"{host}: nn.relu@0 add@1 nn.relu@2": {"ns": 50} for host in ("c", "other")}
+        targets = ["c", "other: c -opt=1"]
+        given = {"x": np.arange(8, dtype=np.int32).reshape(2, 4) - 4, "y": np.ones((2, 4), np.int32)}
+        chosen = resolve_targets(targets, default_host(), Collage(table(told)))
+        _, decision = decided(chosen)
+        assert [one[0] for one in priced(decision)] == ["other: nn.relu@0", "other: add@1", "c: nn.relu@2"]
+        plan = Planned(json.loads(json.dumps(plan_record(decision, chosen.texts, chosen.versions))))
+        for partition in (Collage(table(told)), plan):
+            artifact = build(CHAIN, targets, partition=partition)
+            assert [call.host for call in artifact.record.calls] == ["other", "other", "c"]
+            (found,) = artifact.run(given).values()
+            np.testing.assert_array_equal(found, np.maximum(np.maximum(given["x"], 0) + 1, 0))
+
+    def test_of_another_host_nothing_need_be_known(self) -> None:
+        told = {name.replace("plain", "c"): cost for name, cost in HOSTS.items()}
+        given = resolve_targets(["c", "other: c -mcpu=cortex-m7"], default_host(), Collage(table(told)))
+        _, decision = decided(given)
+        assert {offer.owner for offer in decision.pool.offers} == {"c"}
+        assert decision.failed[0].startswith("other: nn.relu@0: ")
+
     def test_what_is_refused_when_it_is_lowered_is_placed_anew(self) -> None:
         def refuses(match: Any) -> Any:
             raise Refuse("never")

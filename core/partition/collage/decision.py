@@ -150,7 +150,9 @@ class Collage:
             if not sum(pool.add_region(region) for region in _merged(problem, chosen)):
                 break
         self.decision = Decision(pool, found)
-        problem.kernels[:] = [pool.nodes(offer) for offer in self.decision.chosen if not offer.claims]
+        kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]
+        problem.kernels[:] = [nodes for _, nodes in kernels]
+        problem.on_hosts.update((node, label) for label, nodes in kernels if label != pool.host for node in nodes)
         return [offer.claims for offer in chosen]
 
 

@@ -177,6 +177,9 @@ class Planned:
         computed = problem.computed
         kernels = [part for part in self.record["parts"] if not part["patterns"]]
         problem.kernels[:] = [tuple(computed[op] for op in part["ops"]) for part in kernels]
+        for part in kernels:
+            if part["target"] in problem.hosts[1:]:
+                problem.on_hosts.update((computed[op], part["target"]) for op in part["ops"])
         return regions
 
     def _other_model(self, names: Sequence[str]) -> UsageError:

@@ -86,6 +86,8 @@ class Pool:
         self.host_alone = self._plan((), everything)
         for order, found in regions.items():
             self.eager[tuple(owner.label for owner in order)] = self._plan(found, self._calls_of_hosts(found))
+        for label in prices.hosts[1:]:
+            self._offer_host(label, everything, regions.values())
         for owner in problem.owners:
             self._offer_unions(owner, most_ops, most_unions)
 
@@ -100,6 +102,11 @@ class Pool:
         """The plans that there are anyway, each once."""
         plans = [*self.eager.values(), self.host_alone]
         return list(dict.fromkeys(plan for plan in plans if plan is not None))
+
+    @property
+    def host(self) -> str:
+        """The label of the host that takes what nobody is said to."""
+        return self._prices.hosts[0]
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -188,7 +195,7 @@ class Pool:
         return self._at[key]
 
     def _host_of(self, nodes: Iterable[Expr]) -> str | None:
-        """Which host computes calls together; None where none may."""
+        """Which host computes calls together of which nothing else is said; None where none may."""
         hosts, labels = self._prices.hosts, set()
         for node in nodes:
             pin = self.problem.pins.get(node)
@@ -197,9 +204,26 @@ class Pool:
             labels.add(pin if pin in hosts else hosts[0])
         return labels.pop() if len(labels) == 1 else None
 
-    def _offer_kernel(self, nodes: Sequence[Expr]) -> int | None:
+    def _offer_host(
+        self, label: str, everything: Sequence[Expr], regions: Iterable[Sequence[Sequence[Candidate]]]
+    ) -> None:
+        """What another host than the first computes: what is pinned to nothing, or to that host."""
+        pins = self.problem.pins
+
+        def may(nodes: Iterable[Expr]) -> bool:
+            return all(pins.get(node) in (None, label) or node in self._kept_by_hosts for node in nodes)
+
+        for node in everything:
+            if may([node]):
+                self._offer_kernel([node], label)
+        for calls in (everything, *map(self._calls_of_hosts, regions)):
+            for kernel in self._prices.kernels(self.problem, [call for call in calls if may([call])], label):
+                self._offer_kernel(kernel, label)
+
+    def _offer_kernel(self, nodes: Sequence[Expr], label: str | None = None) -> int | None:
         """The number of what a host computes together; None where none may, or can."""
-        label, ops = self._host_of(nodes), ops_of(self._number[node] for node in nodes)
+        label = self._host_of(nodes) if label is None else label
+        ops = ops_of(self._number[node] for node in nodes)
         if label is None or (label, ops) in self._refused:
             return None
         if (label, ops) not in self._at:

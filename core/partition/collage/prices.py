@@ -75,11 +75,13 @@ class Prices(Protocol):
         """What candidates of one owner cost as one region, in an order in which they can be computed; None where the
         owner would refuse it. In tables it has this name."""
 
-    def kernels(self, problem: Problem, free: Collection[Expr]) -> Sequence[tuple[Expr, ...]]:
-        """What the hosts would compute together of some calls, if these were all that is left to them."""
+    def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
+        """What the hosts would compute together of some calls, if these were all that is left to them; with a label
+        what that host would, if all were its own."""
 
     def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
-        """What calls cost that a host is given together; None where it cannot be built. In tables it has this name."""
+        """What calls cost that a host is given together; None where it cannot be built, or where nobody tells, and the
+        host is not the first. In tables it has this name."""
 
 
 def whole_ns(ns: float, of: str) -> int:

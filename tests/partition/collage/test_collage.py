@@ -35,7 +35,7 @@ from uma.errors import InternalError, ModelError, RequirementError, UsageError
 from uma.lowering.fuse import kernels_of
 from uma.partition import Candidate, Collage, Decision, Owner, Placement, Problem, Refusal, eager, place
 from uma.partition.collage import Link, Price
-from uma.relay import Expr, IRModule, Tuple, call
+from uma.relay import Expr, IRModule, Tuple, call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call
 from uma.relay.op import Op
@@ -56,6 +56,7 @@ class Told:
     launch_ns: int = 0
     fuses: bool = True
     hosts: Sequence[str] = ("host",)
+    failed: Sequence[str] = ()
 
     def link(self, label: str) -> Link | None:
         return self.links.get(label)
@@ -64,7 +65,7 @@ class Told:
         ns = self.ns(name)
         return None if ns is None else Price(ns, "table", self.launch_ns)
 
-    def kernels(self, problem: Problem, free: Collection[Expr]) -> Sequence[tuple[Expr, ...]]:
+    def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
         return kernels_of(problem.graph, [HOST], free) if self.fuses else []
 
     def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
@@ -210,7 +211,7 @@ def costs(table: Mapping[str, int], **others: int) -> Callable[[str], int]:
 def chosen(body: Expr, told: Told, *owners: Owner, **given: int) -> list[str]:
     """The names of the parts that are chosen, in order."""
     module = model(body)
-    placement = place(module, owners, ["host"], collage(told, **given))
+    placement = place(module, owners, told.hosts, collage(told, **given))
     check_placement(module, placement)
     decision = decided(placement)
     check_decision(decision)
@@ -232,6 +233,23 @@ def test_fusion_flips_the_choice() -> None:
     dear = {"host: nn.relu@0 add@1 nn.relu@2": 50}
     apart = ["host: nn.relu@0", "host: add@1", "host: nn.relu@2"]
     assert chosen(CHAIN, Told(costs(dear, npu=30, host=4)), NPU) == apart
+
+
+def test_several_hosts_share_a_model() -> None:
+    told = Told(costs({"fast: add@1": 1}, npu=30, host=4, fast=5), hosts=("host", "fast"), fuses=False)
+    module = model(CHAIN)
+    placement = place(module, [NPU], told.hosts, collage(told))
+    check_decision(decided(placement))
+    names = [decided(placement).pool.key(offer.owner, offer.ops) for offer in decided(placement).chosen]
+    assert names == ["host: nn.relu@0", "fast: add@1", "host: nn.relu@2"]
+    pins = [(expr.op_name, expr.pin) for expr in post_order(placement.module.main.body) if isinstance(expr, Call)]
+    assert pins == [("nn.relu", None), ("add", "fast"), ("nn.relu", None)]
+    # What is pinned is where it is pinned to, and what fuses is one host's.
+    whole = {"fast: nn.relu@0 add@1 nn.relu@2": 2}
+    told = Told(costs(whole, npu=30, host=4, fast=5), hosts=("host", "fast"))
+    assert chosen(CHAIN, told, NPU) == ["fast: nn.relu@0 add@1 nn.relu@2"]
+    pinned = call("nn.relu", call("add", RELU.pinned("host"), Y))
+    assert chosen(pinned, told, NPU) == ["host: nn.relu@0 add@1 nn.relu@2"]
 
 
 def test_a_transfer_outweighs_what_is_gained() -> None:
