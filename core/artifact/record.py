@@ -338,9 +338,13 @@ class RowsPointRecord:
 
     arena_bytes: Annotated[Size, "Working memory of one run."]
     ram_bytes: Annotated[Size, "Arena, state, inputs and outputs; not the stack."]
-    added: Annotated[Size, "About how many instructions more one run takes than all layers at once."]
+    added: Annotated[
+        Int64,
+        "About how many instructions more one run takes than all layers at once; less than 0 where it takes less.",
+    ]
     chains: Annotated[
-        tuple[tuple[tuple[str, ...], ...], ...], "For each chain of calls that run row by row the layers of each call."
+        tuple[tuple[tuple[str, ...], ...], ...],
+        "For each chain of calls that run row by row the layers of each call, or its kernel where none is known.",
     ]
 
 
@@ -348,7 +352,7 @@ class RowsPointRecord:
 class RowsEndRecord:
     """A call that is in no chain."""
 
-    layers: Annotated[tuple[str, ...], "The model's layers that it computes."]
+    layers: Annotated[tuple[str, ...], "The model's layers that it computes, or its kernel where none is known."]
     reason: Annotated[str, "Why not."]
 
 
@@ -357,7 +361,11 @@ class RowsRecord:
     """What running layers row by row would take, and what was chosen."""
 
     instructions: Annotated[Size, "About how many instructions one run takes on the host, all layers at once."]
-    points: Annotated[tuple[RowsPointRecord, ...], "Each takes less RAM than the one before it, and more instructions."]
+    points: Annotated[
+        tuple[RowsPointRecord, ...],
+        "The first has all layers at once. Each takes less RAM than the one before it, and more instructions; but the "
+        "second may take less than the first.",
+    ]
     chosen: Annotated[Position, "Which of the points was built, from 0."]
     ends: Annotated[tuple[RowsEndRecord, ...], "The calls that cannot be run row by row, in order."]
 

@@ -11,7 +11,7 @@ from .record import CallRecord
 if TYPE_CHECKING:
     from .profile import CallTime
 
-__all__ = ["WayTime", "has_ways", "is_nested", "times_of", "way_times"]
+__all__ = ["WayTime", "chains_of", "has_ways", "in_chain", "is_nested", "times_of", "way_times"]
 
 
 _ROWS = ("rows", "rows_end")
@@ -39,6 +39,34 @@ class WayTime:
 def has_ways(calls: Sequence[CallRecord]) -> bool:
     """Whether branches or loops are among the calls."""
     return any(call.way is not None and call.way not in _ROWS for call in calls)
+
+
+def chains_of(calls: Sequence[CallRecord]) -> list[int | None]:
+    """For each call which chain of layers it is in that run row by row, from 0; None where it is in none. Where a chain
+    begins and ends is of it too."""
+    found: list[int | None] = []
+    count = 0
+    inside = False
+    for call in calls:
+        inside = inside or call.way == "rows"
+        found.append(count if inside else None)
+        if call.way == "rows_end":
+            count, inside = count + 1, False
+    return found
+
+
+def in_chain(name: str, call: CallRecord, chain: int | None) -> str:
+    """What a call is called, with the chain that it is in.
+
+    Args:
+        name: without.
+        call: itself.
+        chain: from `chains_of`.
+    """
+    if chain is None:
+        return name
+    edge = {"rows": "begins", "rows_end": "ends"}.get(call.way or "")
+    return f"{name} (chain {chain})" if edge is None else f"chain {chain} {edge}"
 
 
 def is_nested(calls: Sequence[CallRecord]) -> bool:

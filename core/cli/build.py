@@ -17,13 +17,13 @@ from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
 from .declined import say_declined
+from .limits import amount
 from .output import Output
 from .summary import memory_map, say_footprint, say_map, say_shares, shares_record
 
 if TYPE_CHECKING:
     from ..artifact import Artifact
     from ..lowering.members import Members
-    from ..pipeline.ram import Limit
 
 __all__ = ["add"]
 
@@ -59,7 +59,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         parser.add_argument(
             f"--{name}",
             metavar="AMOUNT",
-            type=functools.partial(_amount, name),
+            type=functools.partial(amount, name),
             help=f"fail if the model takes more {what}; for example 64K",
         )
     parser.add_argument(
@@ -90,16 +90,6 @@ def _share(text: str) -> float:
     return float(share)
 
 
-def _amount(name: str, text: str) -> int:
-    """``64K`` as a number."""
-    from ..reports.limits import units
-
-    try:
-        return units(text, name)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 @dataclass(frozen=True)
 class _Sizes:
     """What compiling tells: bytes of code and of the stack; None where it does not, or why nothing was compiled."""
@@ -121,21 +111,6 @@ def _compiled(artifact: Artifact, members: Members, args: argparse.Namespace, ou
         return _Sizes(code_bytes, artifact.stack_bytes)
     except NoCompilerError as error:
         return _Sizes(uncompiled=f"nothing was compiled, as {error.what}: {error.hint}")
-
-
-def _may_shrink(artifact: Artifact, sizes: _Sizes, limit: Limit) -> bool:
-    """Whether the model takes more RAM than it may by its stack, and there are ways to run it that take less."""
-    rows = artifact.record.rows
-    if rows is None or not sizes.stack_bytes or rows.chosen == len(rows.points) - 1:
-        return False
-    return rows.point.ram_bytes + sizes.stack_bytes > limit.amount
-
-
-def _without(limit: Limit, sizes: _Sizes) -> Limit:
-    """What a limit leaves beside the stack."""
-    from ..pipeline.ram import Limit
-
-    return Limit(max(0, limit.amount - (sizes.stack_bytes or 0)), limit.said)
 
 
 def _explain_command(args: argparse.Namespace) -> str:
@@ -162,13 +137,14 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..lowering.graph import has_loops
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
+    from ..pipeline.ram import beside_stack
     from ..pipeline.stages import STAGES
     from ..reports.costs import region_costs
     from ..reports.explain import end_of_proofs, explain, require_offload
     from ..reports.limits import Cycles, Limit, accelerator_cycles, project_limits, require_limits
 
     amounts = {name: getattr(args, name.replace("-", "_")) for name in _LIMITS}
-    given = {name: Limit(amount, f"--{name}") for name, amount in amounts.items() if amount is not None}
+    given = {name: Limit(given, f"--{name}") for name, given in amounts.items() if given is not None}
     limits = {} if args.stop_after is not None else {**project_limits(), **given}
     if args.stop_after is not None:
         if given:
@@ -197,10 +173,10 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
     artifact = finish_build(build, loaded, out.step, weights=args.weights)
     sizes = _compiled(artifact, members, args, out)
-    while limit is not None and _may_shrink(artifact, sizes, limit):
+    while limit is not None and (left := beside_stack(artifact.record, sizes.stack_bytes, limit)) is not None:
         # What the stack takes is known now, and is not there for the rest.
         before = artifact.record.rows
-        build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=_without(limit, sizes))
+        build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=left)
         artifact = finish_build(build, loaded, out.step, weights=args.weights)
         sizes = _compiled(artifact, members, args, out)
         if artifact.record.rows == before:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..target.values import shorten
 from .common import add_model_arguments, add_output_arguments, read_model
 from .declined import say_declined
+from .limits import add_limit_argument, max_ram
 from .output import Output
 from .plan import say_plan
 from .requantized import say_consent
@@ -33,6 +34,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
+    add_limit_argument(parser)
     parser.add_argument(
         "--stream",
         action="store_true",
@@ -89,9 +91,8 @@ def _say_memory(memory: MemoryFound, out: Output) -> None:
 
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.explain import end_of_proofs, explain_loaded
-    from ..reports.limits import project_limits
 
-    max_ram = project_limits().get("max-ram") if args.memory else None
+    limit = max_ram(args)
     members, loaded = read_model(args, out)
     found = explain_loaded(
         loaded,
@@ -100,7 +101,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         stream=args.stream,
         brought=out.verbose,
         memory=args.memory,
-        max_ram=max_ram,
+        max_ram=limit,
         progress=out.step,
     )
     counted = found.counted_cycles

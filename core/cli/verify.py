@@ -18,12 +18,16 @@ from .common import (
     read_model,
     states,
 )
+from .limits import add_limit_argument, max_ram
 from .output import Output
 from .requantized import requantized_record, say_requantized
 from .tolerated import say_tolerated, tolerated_record
 
 if TYPE_CHECKING:
+    from ..artifact import Artifact
     from ..lowering.members import Members
+    from ..pipeline.driver import LoadedModel
+    from ..pipeline.ram import Limit
     from ..reports.verification import Difference, KernelCheck, OutputCheck, Overrun, StepStop, Verification
 
 __all__ = ["add"]
@@ -53,6 +57,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
+    add_limit_argument(parser)
     add_input_arguments(parser)
     parser.add_argument(
         "--samples",
@@ -86,13 +91,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
-    from ..pipeline.driver import build_loaded
     from ..reports.asked import check_options, verify_loaded
     from ..reports.samples import LABELS
 
     check_options(args.samples, args.step_limit)
     members, loaded = read_model(args, out)
-    artifact = build_loaded(loaded, members, progress=out.step)
+    artifact, limit = _built(loaded, members, max_ram(args), out)
     found = verify_loaded(
         loaded,
         artifact,
@@ -103,6 +107,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         samples=args.samples,
         against=args.against,
         step_limit_s=args.step_limit,
+        max_ram=limit,
         where=str(args.inputs or "--input"),
         progress=out.step,
     )
@@ -204,6 +209,31 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if error is not None:
         raise error
     return 0
+
+
+def _built(loaded: LoadedModel, members: Members, limit: Limit | None, out: Output) -> tuple[Artifact, Limit | None]:
+    """What `uma build` makes of a model with a limit on its RAM, and what of that is left beside the stack."""
+    from ..artifact.footprint import footprint
+    from ..lowering.blame import blaming_sources
+    from ..pipeline.driver import build_loaded
+    from ..pipeline.ram import beside_stack, require_ram
+
+    artifact = build_loaded(loaded, members, progress=out.step, max_ram=limit)
+    if limit is None:
+        return artifact, None
+    left, stack_bytes = limit, None
+    while True:
+        with blaming_sources(members):
+            stack_bytes = artifact.stack_bytes
+        less, before = beside_stack(artifact.record, stack_bytes, limit), artifact.record.rows
+        if less is None:
+            break
+        left = less
+        artifact = build_loaded(loaded, members, progress=out.step, max_ram=left)
+        if artifact.record.rows == before:
+            break
+    require_ram(artifact.record, footprint(artifact.record, None, stack_bytes), limit)
+    return artifact, left
 
 
 def _dump(folder: Path, position: int, check: KernelCheck) -> Path:

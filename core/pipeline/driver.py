@@ -504,6 +504,7 @@ def finish_build(
     progress: Callable[[str], None] | None = None,
     *,
     weights: WeightsForm = "assembly",
+    program: Program | None = None,
 ) -> Artifact:
     """The artifact of a build that was started.
 
@@ -512,13 +513,15 @@ def finish_build(
         loaded: the model that it was started for.
         progress: told of the planning of memory and the generation of C.
         weights: as for `build`.
+        program: what the build gave, where it has run already.
 
     Raises:
         UsageError: ``weights`` is no such form.
         PluginError: a target's plugin is at fault, or was upgraded or removed during the build.
     """
-    program = build.run(loaded.form)
-    assert isinstance(program, Program)
+    form = build.run(loaded.form) if program is None else program
+    assert isinstance(form, Program)
+    program = form
     if progress is not None:
         progress("plan")
     memory = plan(program, engine=packing_engine)

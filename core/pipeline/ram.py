@@ -11,7 +11,19 @@ from ..artifact.record import ArtifactRecord
 from ..errors import RequirementError, UsageError
 from ..program import Plan, Program
 
-__all__ = ["LIMITS", "SHOWN", "Limit", "few", "over", "ram_bytes", "ram_limit", "ram_problems", "require_ram", "units"]
+__all__ = [
+    "LIMITS",
+    "SHOWN",
+    "Limit",
+    "beside_stack",
+    "few",
+    "over",
+    "ram_bytes",
+    "ram_limit",
+    "ram_problems",
+    "require_ram",
+    "units",
+]
 
 LIMITS = {"max-ram": 1024, "max-rom": 1024, "max-cycles": 1000}
 """The limits, by the names of options and settings, and how much K is of each; M is K of K, G is K of M."""
@@ -71,6 +83,23 @@ def ram_bytes(program: Program, memory: Plan) -> int:
     """The RAM that one context takes, without its stack: arena, state, inputs and outputs."""
     outside = (buffer for buffer in (*program.inputs, *program.outputs) if buffer.name not in memory.offsets)
     return memory.arena_bytes + memory.state_bytes + sum(buffer.nbytes for buffer in outside)
+
+
+def beside_stack(record: ArtifactRecord, stack_bytes: int | None, limit: Limit) -> Limit | None:
+    """What a limit leaves for the rest, where a model takes more RAM than it may by its stack, and there are ways that
+    take less; else None.
+
+    Args:
+        record: of its artifact.
+        stack_bytes: of one run; None where it is not known.
+        limit: on both.
+    """
+    rows = record.rows
+    if rows is None or not stack_bytes or rows.chosen == len(rows.points) - 1:
+        return None
+    if rows.point.ram_bytes + stack_bytes <= limit.amount:
+        return None
+    return Limit(max(0, limit.amount - stack_bytes), limit.said)
 
 
 def require_ram(record: ArtifactRecord, memory: Footprint, limit: Limit) -> None:

@@ -20,6 +20,7 @@ from ..relay.expr import Call as Kernel
 from ..relay.expr import Expr
 from ..tir.form.nodes import PrimFunc, RowForm
 from ..tir.proofs.operations import operations
+from ..tir.proofs.overlap import with_overlaps
 from ..tir.rewrites.row_form import NoRows, row_form
 from ..toolchain.packing import packing_engine
 from .ram import Limit, ram_bytes
@@ -233,7 +234,8 @@ class _Chooser:
         return operations(function) if isinstance(function, PrimFunc) else 0
 
     def _added(self, at: int, again: Lowered, position: int, form: PrimFunc) -> int:
-        """How many instructions more loops take that were asked for by rows: both said, or both counted."""
+        """How many instructions more loops take that were asked for by rows: both said, or both counted. It is below 0
+        where they take less."""
         kernel = self.whole.kernels[at][0]
         before, now = self.whole.instructions.get(kernel), again.instructions.get(kernel)
         if before is None or now is None:
@@ -242,7 +244,7 @@ class _Chooser:
             function = self.whole.program.functions[step.function]
             assert isinstance(function, PrimFunc)
             before, now = operations(function), operations(form)
-        return max(0, now - before)
+        return now - before
 
     def _cuts(self) -> Cuts:
         program = self.whole.program
@@ -307,7 +309,10 @@ class _Chooser:
             for at in here:
                 step, form = lowered.program.steps[at], self._form(lowered, at)
                 assert isinstance(step, Call)
-                if isinstance(form, NoRows) or (first < last and forms.setdefault(step.function, form) != form):
+                if isinstance(form, NoRows):
+                    return None
+                form = with_overlaps(form)  # calls outside of chains are of it too
+                if first < last and forms.setdefault(step.function, form) != form:
                     return None
             if first < last:
                 chains.append((here[0], here[-1]))
@@ -319,14 +324,19 @@ class _Chooser:
     def _recorded(self, point: _Point) -> RowsPointRecord:
         calls = self.whole.program.steps
         chains = [
-            tuple(step.layers for step in calls[first : last + 1] if isinstance(step, Call))
+            tuple(_names(step) for step in calls[first : last + 1] if isinstance(step, Call))
             for first, last in point.cut.chains
         ]
         return RowsPointRecord(point.memory.arena_bytes, self._ram(point), point.cut.added, tuple(chains))
 
     def _ends(self) -> list[RowsEndRecord]:
         calls = self.whole.program.calls
-        return [RowsEndRecord(call.layers, self.reasons[at]) for at, call in calls if at in self.reasons]
+        return [RowsEndRecord(_names(call), self.reasons[at]) for at, call in calls if at in self.reasons]
+
+
+def _names(call: Call) -> tuple[str, ...]:
+    """The layers of a call; where none is known, its kernel."""
+    return call.layers or (call.function,)
 
 
 def _planned_bytes(buffer: Buffer) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..arguments import told
 from ..artifact import Artifact
+from ..artifact.footprint import footprint
 from ..errors import PluginError, UsageError
 from ..floating_point import default_mode
 from ..frontends.fixed import Fixed
@@ -21,6 +22,7 @@ from ..lowering.members import Members, TargetLike, resolve_targets
 from ..partition import Partitioner
 from ..pipeline.driver import LoadedModel, Model, Shapes, build_loaded, load_model
 from ..pipeline.pins import Pins
+from ..pipeline.ram import Limit, ram_limit, require_ram
 from ..pipeline.requantize import Requantize
 from ..pipeline.tolerate import Tolerate
 from ..plugins import PluginHost
@@ -109,6 +111,7 @@ def verify(
     samples: int | None = None,
     against: str = "builtin",
     step_limit_s: float = 60.0,
+    max_ram: int | str | None = None,
 ) -> Verification:
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
@@ -120,6 +123,7 @@ def verify(
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
         against: ``builtin``, the references alone; or another runtime besides, ``litert`` or ``onnxruntime``.
         step_limit_s: how long one step may take before it counts as hanging.
+        max_ram: as for `uma.build`: what is verified is what that builds.
 
     Returns:
         What was found; `Verification.ok` says whether all agrees.
@@ -134,6 +138,7 @@ def verify(
     if against != "builtin" and against not in ORACLES:
         raise UsageError(f"{told(against)} is nothing to compare with", hint=f"builtin, {', '.join(ORACLES)}")
     check_options(samples, step_limit_s)
+    limit = ram_limit(max_ram)
     file = Path(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else None
     if against != "builtin" and file is None:
         raise UsageError(f"{against} reads model files alone", hint="give the path of one")
@@ -151,7 +156,9 @@ def verify(
             hybrid=hybrid,
             io=io,
         )
-        artifact = build_loaded(loaded, members)
+        artifact = build_loaded(loaded, members, max_ram=limit)
+        if limit is not None:
+            require_ram(artifact.record, footprint(artifact.record), limit)
         return verify_loaded(
             loaded,
             artifact,
@@ -162,6 +169,7 @@ def verify(
             samples=samples,
             against=against,
             step_limit_s=step_limit_s,
+            max_ram=limit,
         )
 
 
@@ -187,6 +195,7 @@ def verify_loaded(
     samples: int | None,
     against: str,
     step_limit_s: float,
+    max_ram: Limit | None = None,
     where: str = "the inputs",
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -196,6 +205,7 @@ def verify_loaded(
         loaded, artifact, members: the model, what it became, and its targets.
         inputs, states, samples, against, step_limit_s: as for `verify`.
         file: of the model; another runtime reads it.
+        max_ram: what it was built with, as for `start_build`.
         where: names the inputs in errors.
         progress: told of each part of the work that begins.
     """
@@ -210,7 +220,15 @@ def verify_loaded(
             make = against, partial(ORACLES[against], file, [row.shape for row in declared], [], loaded.constants)
         with blaming_sources(members):
             return verify_open(
-                loaded, artifact, members, open_shapes, inputs, make, progress or (lambda what: None), step_limit_s
+                loaded,
+                artifact,
+                members,
+                open_shapes,
+                inputs,
+                make,
+                progress or (lambda what: None),
+                step_limit_s,
+                max_ram,
             )
     given = data_set(dict(inputs), declared, artifact.record.outputs, where)
     if samples is None and artifact.emulator is not None:
@@ -223,7 +241,16 @@ def verify_loaded(
         kept = kept_states(loaded.form, states)
         oracle = against, partial(ORACLES[against], file, [row.shape for row in declared], kept, loaded.constants)
     with blaming_sources(members):
-        return compare(loaded, artifact, members, fed, oracle=oracle, progress=progress, step_limit_s=step_limit_s)
+        return compare(
+            loaded,
+            artifact,
+            members,
+            fed,
+            oracle=oracle,
+            progress=progress,
+            step_limit_s=step_limit_s,
+            max_ram=max_ram,
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..artifact.random_inputs import random_inputs
@@ -24,6 +24,7 @@ from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
 from ..pipeline.ram import Limit
 from ..pipeline.requantize import has_float_scales
+from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import STAGES, Build
 from ..pipeline.tolerate import passes_withheld
 from ..program import Program, plan
@@ -33,6 +34,7 @@ from ..relay.transform.float_forms import check_forms
 from ..relay.visit import nested_exprs
 from ..target.values import shorten
 from ..toolchain.packing import packing_engine
+from .by_rows import ByRows, layers_by_rows
 from .costs import RegionCost, counted_by_region, region_costs
 from .decided import decision_record
 from .layers import Layer, ReasonCount, grouped, reason_counts
@@ -130,6 +132,7 @@ class Explanation:
         memory: what sets the peaks of memory, and the ways to run layers row by row; None where nobody asked.
         with_consent: the part that accelerators would have, as ``offloaded`` counts it, if all might be; None where
             nobody asked, and where it is no more.
+        by_rows: how layers run row by row, by the model's names of them; of others nothing.
         placed: by what costs the partitioner ``collage`` chose, as `plan_record` has it; None where another did.
     """
 
@@ -153,6 +156,7 @@ class Explanation:
     with_tolerance: float | None = None
     declined: tuple[Decline, ...] = ()
     memory: MemoryFound | None = None
+    by_rows: Mapping[str, ByRows] = field(default_factory=dict)
     placed: dict[str, Any] | None = None
 
     def shares(self) -> tuple[Share, ...]:
@@ -225,7 +229,12 @@ class Explanation:
 
     def _place(self, op: OpRecord) -> str:
         place = f"{op.region}{f' as {op.pattern}' if op.pattern else ''}" if op.owner else self.runs(op)
+        by_rows = None if op.is_free else self._rows_of(op)
+        place = place if by_rows is None else f"{place}, {by_rows}"
         return place if op.pin is None else f"{place}, pinned to {op.pin}"
+
+    def _rows_of(self, op: OpRecord) -> ByRows | None:
+        return next((self.by_rows[name] for name in op.layers if name in self.by_rows), None)
 
     def _before(self, op: OpRecord) -> Sequence[str]:
         return self.labels[: self.labels.index(self.runs(op))]
@@ -269,6 +278,7 @@ class Explanation:
                 "layers": list(layer.layers),
                 "macs": layer.macs,
                 "ops": [numbers[id(op)] for op in layer.ops],
+                "by_rows": next((asdict(found) for op in layer.ops if (found := self._rows_of(op)) is not None), None),
             }
             for layer in self.layers
         ]
@@ -362,7 +372,8 @@ def explain_loaded(
     """
     # Who compiles loops itself is known once these are what is compiled, which takes time.
     asks = brought or any("tir_to_runtime" in one.plugin.implemented for one in members.accelerators)
-    until = STAGES[-1] if stream or count or asks or memory else "lower"
+    to_end = stream or count or asks or memory
+    until = STAGES[-1] if to_end or max_ram is not None or RowsAsked.of(members).any else "lower"
     build = start_build(loaded, members, until, progress=progress, max_ram=max_ram, frontier=memory)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
@@ -374,18 +385,20 @@ def explain_loaded(
         withheld=tuple(TolerantPass.of(step) for step in withheld),
         with_tolerance=_with_tolerance(found, loaded, members, [step.name for step in withheld], progress),
     )
-    artifact = finish_build(build, loaded) if count or memory else None
-    if memory and artifact is not None:
-        assert isinstance(form, Program)
-        found = replace(found, memory=memory_found(artifact.record, form))
+    program = form if isinstance(form, Program) else None
+    if program is not None:
+        found = replace(found, by_rows=layers_by_rows(program))
+    artifact = finish_build(build, loaded, program=program) if count or memory else None
+    if memory and artifact is not None and program is not None:
+        found = replace(found, memory=memory_found(artifact.record, program))
     if count and artifact is not None:
         if progress is not None:
             progress("count")
         given = random_inputs(artifact.record.inputs)
         found = replace(found, counted_cycles=counted_by_region(found.costs, artifact.profile(given, 1)))
-    if isinstance(form, Program):
-        fed = tuple(streams(form, plan(form, engine=packing_engine), members)) if stream else None
-        found = replace(found, brought=machine_code(form, members).brought, streams=fed)
+    if to_end and program is not None:
+        fed = tuple(streams(program, plan(program, engine=packing_engine), members)) if stream else None
+        found = replace(found, brought=machine_code(program, members).brought, streams=fed)
     return found
 
 

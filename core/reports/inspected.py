@@ -14,6 +14,7 @@ from ..lowering.members import Members
 from ..lowering.regions import label_of
 from ..lowering.work import BuffersOf, StepsOf, called_function
 from ..pipeline.driver import LoadedModel, make_artifact
+from ..pipeline.ram import Limit
 from ..pipeline.rows import RowsAsked
 from ..pipeline.stages import Build
 from ..program import Call as CallStep
@@ -101,6 +102,7 @@ class Inspected:
         isolation: the process that it runs in.
         reuse: compile it with the memory that the artifact itself has: then nothing can be compared, but a step that
             crashes is known.
+        max_ram: what layers are run row by row for, as for `start_build`; each call runs all its rows here.
         known: bounds of its inputs, by name, where they are better than those of their types.
 
     Attributes:
@@ -123,6 +125,7 @@ class Inspected:
         isolation: Isolation,
         *,
         reuse: bool = False,
+        max_ram: Limit | None = None,
         known: Mapping[str, Bounds] = MappingProxyType({}),
     ) -> None:
         build = Build(
@@ -132,7 +135,8 @@ class Inspected:
             consent=loaded.consent,
             tolerate=loaded.tolerate,
             io=loaded.io,
-            rows=RowsAsked() if reuse else None,  # single steps are run of what is no block of rows
+            # Single steps are run of what is no block of rows.
+            rows=RowsAsked() if reuse else RowsAsked.of(members, max_ram),
         )
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None

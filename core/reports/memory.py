@@ -12,6 +12,7 @@ from ..json_record import plain
 from ..pipeline.ram import few
 from ..program import Program
 from ..program.step_order import Peak, order_peak
+from .by_rows import LineBuffer, line_buffers
 
 __all__ = ["MemoryFound", "ends_by_reason", "memory_found", "point_cells"]
 
@@ -26,6 +27,7 @@ class MemoryFound:
         steps: the layers of each step.
         rows: the ways to run layers row by row; None where there is none to look for.
         order: what the order of the steps asks for; None where the steps have to stay as they are.
+        line_buffers: what is held of values of which chains make row after row.
     """
 
     size: Footprint
@@ -33,6 +35,7 @@ class MemoryFound:
     steps: tuple[tuple[str, ...], ...]
     rows: RowsRecord | None
     order: Peak | None = None
+    line_buffers: tuple[LineBuffer, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """What sets the peaks, for people."""
@@ -50,6 +53,11 @@ class MemoryFound:
         if self.order is not None and self.order.nbytes:
             less = "" if self.order.bound == self.order.nbytes else f" than {self.order.bound:,}"
             yield f"  in this order of steps {self.order.nbytes:,} bytes are needed at once; no order needs less{less}"
+        if self.line_buffers:
+            yield f"  line buffers, {sum(one.bytes for one in self.line_buffers):,} bytes, of which some share memory:"
+        for line in self.line_buffers:
+            held = f"{line.rows} of {line.height} rows, {line.bytes:,} bytes"
+            yield f"    {line.name} of chain {line.chain} ({few(line.layers)}): {held}"
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -57,13 +65,15 @@ class MemoryFound:
             **self.size.record(),
             "peaks": [peak.record() for peak in self.peaks],
             "rows": None if self.rows is None else plain(self.rows),
+            "line_buffers": [one.record() for one in self.line_buffers],
             "order": None if self.order is None else {"bytes": self.order.nbytes, "bound": self.order.bound},
         }
 
 
 def memory_found(record: ArtifactRecord, program: Program) -> MemoryFound:
     """What an artifact's record, and the program that it was made of, say of its memory."""
-    return MemoryFound(footprint(record), memory_peaks(record), record.layers, record.rows, order_peak(program))
+    size, peaks, lines = footprint(record), memory_peaks(record), line_buffers(program)
+    return MemoryFound(size, peaks, record.layers, record.rows, order_peak(program), lines)
 
 
 def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:

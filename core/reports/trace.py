@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..artifact.turns import chains_of, in_chain
+
 if TYPE_CHECKING:
     from ..artifact import ArtifactRecord, CallRecord, CallTime, Profile
 
@@ -17,7 +19,8 @@ _HOSTS, _QUEUES, _DEVICES = 1, 2, 3
 def trace(record: ArtifactRecord, profile: Profile) -> dict[str, Any]:
     """One run, call after call, each as long as the median of those that were measured.
 
-    Hosts are tracks of one process, in microseconds; a wait is among the calls of the host that waits. What is started
+    Hosts are tracks of one process, in microseconds; a wait is among the calls of the host that waits. Layers that run
+    row by row take turns: each is shown at once, for as long as its rows take in all. What is started
     on a queue is under way from then to the end of the wait for it: when in between a device works on it is not known.
     A device that counts cycles is a process of its own, whose time is these cycles, one for each microsecond that the
     viewer shows: its calls one behind the other, and under them their parts, where its plugin tells these.
@@ -47,12 +50,14 @@ def _of_hosts(record: ArtifactRecord, profile: Profile) -> Iterator[dict[str, An
     for time in profile.calls:
         starts_us.append(now_us)
         now_us += time.median_ns / 1e3
+    chains = chains_of(record.calls)
     for position, (call, time) in enumerate(zip(record.calls, profile.calls, strict=True)):
         waits = call.kernel == f"wait_{call.queue}" and not call.arguments
-        name = f"wait for {call.queue}" if waits else _label(time)
+        name = f"wait for {call.queue}" if waits else in_chain(_label(time), call, chains[position])
         of = {"ph": "X", "pid": _HOSTS, "tid": hosts.index(call.host), "cat": "wait" if waits else "call"}
         length_us = time.median_ns / 1e3
-        yield {"name": name, **of, "ts": starts_us[position], "dur": length_us, "args": _arguments(call, time)}
+        told = _arguments(call, time, chains[position])
+        yield {"name": name, **of, "ts": starts_us[position], "dur": length_us, "args": told}
         if call.queue is None or waits:
             continue
         last = call.finished_step
@@ -92,7 +97,7 @@ def _label(time: CallTime) -> str:
     return f"{time.layers[0]}{more}"
 
 
-def _arguments(call: CallRecord, time: CallTime) -> dict[str, Any]:
+def _arguments(call: CallRecord, time: CallTime, chain: int | None) -> dict[str, Any]:
     return {
         "kernel": call.kernel,
         "layers": list(call.layers),
@@ -102,4 +107,5 @@ def _arguments(call: CallRecord, time: CallTime) -> dict[str, Any]:
         "bytes": time.nbytes,
         "simulator": time.is_simulated,
         "times": time.times,
+        "chain": chain,
     }

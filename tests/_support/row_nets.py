@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from uma.relay import Expr, FixedPoint, Function, IRModule, TensorType, Var, call, const
+from uma.relay import Expr, FixedPoint, Function, IRModule, Spans, TensorType, Var, call, const
 
 __all__ = ["RowNet", "mobilenet", "small_net"]
 
 
 class RowNet:
-    """Builds a network.
+    """Builds a network. Its convolutions are called conv0, conv1 and so on; other layers have no names.
 
     Args:
         shape: of the picture that it takes, without the 1 before it.
@@ -21,6 +21,8 @@ class RowNet:
     def __init__(self, *shape: int) -> None:
         self.rng = np.random.default_rng(7)
         self.x = Var("x", TensorType((1, *shape), "int8"))
+        self.spans = Spans()
+        self.count = 0
 
     def conv(self, data: Expr, channels: int, kernel: int = 3, stride: int = 1, depthwise: bool = False) -> Expr:
         """A convolution with bias, requantised, padded so that it keeps its extents at stride 1."""
@@ -29,15 +31,19 @@ class RowNet:
         weight = self.rng.integers(-127, 128, (kernel, kernel, 1 if depthwise else depth, channels)).astype(np.int8)
         pad = kernel // 2
         attrs = {"strides": (stride, stride), "padding": (pad,) * 4, "groups": depth if depthwise else 1}
-        sums = call("qnn.conv2d", data, const(weight), **attrs)
-        sums = call("add", sums, const(self.rng.integers(-2000, 2000, channels).astype(np.int32)))
+        products = call("qnn.conv2d", data, const(weight), **attrs)
+        sums = call("add", products, const(self.rng.integers(-2000, 2000, channels).astype(np.int32)))
         shift = 1 - round(math.log2(73 * math.sqrt(terms)))  # the results spread as the data does
         scale = FixedPoint((1 << 30,), (shift,), "double")
-        return call("qnn.requantize", sums, scale=scale, output_zero_point=0, dtype="int8", axis=-1)
+        made = call("qnn.requantize", sums, scale=scale, output_zero_point=0, dtype="int8", axis=-1)
+        for expr in (products, sums, made):
+            self.spans.add(expr, (f"conv{self.count}",))
+        self.count += 1
+        return made
 
     def module(self, body: Expr) -> IRModule:
         """The network that computes ``body``."""
-        return IRModule.of({"main": Function([self.x], body)})
+        return IRModule.of({"main": Function([self.x], body)}, self.spans)
 
 
 def small_net() -> IRModule:

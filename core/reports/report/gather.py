@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...artifact import Artifact, ArtifactRecord, BufferRecord, Profile, memory_peaks
 from ...artifact.footprint import footprint
+from ...artifact.turns import chains_of, in_chain
 from ...errors import NoCompilerError
 from ...pipeline.stages import Build
 from ..costs import counted_by_region, counted_cycles
@@ -85,6 +86,10 @@ def make_report(
         layers = _layers_of_calls(record, steps)
         titles = {step.number: layer.name for step, layer in zip(_computing(record, steps), layers, strict=True)}
         steps = tuple(dataclasses.replace(step, title=titles.get(step.number, step.kernel)) for step in steps)
+    steps = tuple(
+        dataclasses.replace(step, title=in_chain(step.title, call, step.chain))
+        for step, call in zip(steps, record.calls, strict=True)
+    )
     size = footprint(record, measured.code_bytes, measured.stack_bytes)
     targets = _targets(record, layers, found, profile)
     made = Report(
@@ -116,7 +121,7 @@ def make_report(
 def _steps(record: ArtifactRecord, profile: Profile | None) -> tuple[StepRow, ...]:
     sizes = {buffer.name: buffer.bytes for buffer in record.buffers}
     times = profile.calls if profile is not None else (None,) * len(record.calls)
-    rows = []
+    rows, chains = [], chains_of(record.calls)
     for number, (call, time) in enumerate(zip(record.calls, times, strict=True)):
         counter = _counter(profile, call.device)
         cycles = None if time is None else time.counted.get(counter)
@@ -137,6 +142,7 @@ def _steps(record: ArtifactRecord, profile: Profile | None) -> tuple[StepRow, ..
                 cycles,
                 parts,
                 None if time is None else time.times,
+                chains[number],
             )
         )
     return tuple(rows)

@@ -96,6 +96,7 @@ class StepRow:
     cycles: int | None
     parts: tuple[PartRow, ...]
     times: Annotated[int | None, "How often it is run in one run; null where it was not measured."] = None
+    chain: Annotated[int | None, "Which chain of layers it is in that run row by row, from 0; null for none."] = None
 
 
 @dataclass(frozen=True)
