@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .metadata import Distribution
 
 __all__ = ["CORE", "extra_hint", "rivals"]
 
@@ -10,6 +15,7 @@ CORE = "uma-core"
 """The name of the distribution."""
 
 _PACKAGE = (__package__ or "uma").partition(".")[0]
+_OURS = re.compile(rf'^"?(\./)*{_PACKAGE}(/|\.py\b)', re.MULTILINE)
 
 
 def extra_hint(extra: str, packages: str) -> str:
@@ -32,7 +38,13 @@ def rivals() -> Iterator[tuple[str, str, str]]:
         name, version = headers(found, "Name", "Version")
         if name is None or name.lower().replace("_", "-") == CORE:
             continue
-        if any(
-            file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in read(found, lambda one: one.files) or ()
-        ):
+        if read(found, _has_ours):
             yield name, version or "(no version)", str(found.locate_file(_PACKAGE))
+
+
+def _has_ours(found: Distribution) -> bool:
+    # (`files` looks for each of them on the disk: thousands, of which next to none are of interest.)
+    record = found.read_text("RECORD")
+    if record is not None and not _OURS.search(record):
+        return False
+    return any(file.parts[:1] in ((_PACKAGE,), (f"{_PACKAGE}.py",)) for file in found.files or ())
