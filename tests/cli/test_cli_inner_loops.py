@@ -61,6 +61,7 @@ def test_a_compiler_that_computes_what_is_meant(uma: Uma, with_gcc: None) -> Non
     assert "ok     c -cc=gcc computes on this CPU what is meant\n" in uma("doctor").out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("mends", "flags"),
     [

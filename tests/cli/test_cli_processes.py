@@ -80,6 +80,7 @@ def test_a_full_disk_behind_stdout(folder: Path) -> None:
     assert done.stderr == "uma: error: cannot write to standard output: No space left on device\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("limit_bytes", [0, 2000, 10_000])
 def test_a_full_disk(limit_bytes: int, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No file may grow beyond a limit, in this process and the compiler's."""
@@ -110,6 +111,7 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_a_build(
     number: signal.Signals, folder: Path, tmp_path_factory: pytest.TempPathFactory
@@ -168,6 +170,7 @@ SAID = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_what_a_plugin_prints_goes_to_stderr(form: list[str], folder: Path) -> None:
     install(folder, "uma-chatty", ["chatty"], CHATTY)
@@ -181,6 +184,7 @@ def test_what_a_plugin_prints_goes_to_stderr(form: list[str], folder: Path) -> N
         assert done.stdout.startswith("net: built for chatty, c in ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_streams_that_are_closed(closed: str, folder: Path) -> None:
     command = f"exec {sys.executable} -m uma targets --json {closed}"

@@ -147,6 +147,7 @@ def vnni(tmp_path: Path, compilers: tuple[str, ...]) -> tuple[str, ...]:
     return ("-mavxvnni", str(made))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["products", "windows"])
 def test_inner_loops_on_vnni(tmp_path: Path, vnni: tuple[str, ...], kind: str) -> None:
     """gcc 12 gives wrong sums there, where 128 is subtracted from an unsigned byte within the loop."""

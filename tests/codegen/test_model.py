@@ -35,7 +35,7 @@ from uma.errors import InternalError
 from uma.program import Plan, Program, Quantisation, check_plan, plan, verify
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_example_program_computes_what_the_interpreter_does(case: str, compiler: str, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_one_device(compilers: tuple[str, ...], tmp_path: Path) -> None:
         run_c(tmp_path, [emit(program, fake.devices(npu=fake.runtime()))], body, compiler)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("first", "second", "fault", "log"),
     [

@@ -212,14 +212,14 @@ def test_the_seeds_are_right() -> None:
 
 
 def test_mutated_files() -> None:
-    outcomes = fuzz(load, seeds(), range(1000))
+    outcomes = fuzz(load, seeds(), range(500))
     # Neither are all files refused at the door, nor do the mutations do nothing.
-    assert min(outcomes["loaded"], outcomes["refused"]) > 50, outcomes
+    assert min(outcomes["loaded"], outcomes["refused"]) > 25, outcomes
 
 
 def test_damaged_fields() -> None:
-    outcomes = fuzz(load, seeds(), range(400), damaged)
-    assert min(outcomes["loaded"], outcomes["refused"]) > 40, outcomes
+    outcomes = fuzz(load, seeds(), range(200), damaged)
+    assert min(outcomes["loaded"], outcomes["refused"]) > 20, outcomes
 
 
 @pytest.mark.soak

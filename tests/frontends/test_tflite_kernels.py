@@ -61,6 +61,7 @@ def compare(model: bytes, *inputs: np.ndarray, reference: bool = True) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_operators(name: str) -> None:
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(CASES[name])
     def check(drawn: Case) -> None:
         compare(drawn[0], *drawn[1], reference=name not in NO_REFERENCE)

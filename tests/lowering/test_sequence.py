@@ -277,8 +277,8 @@ def test_random_graphs_from_the_first_stage_to_the_last(module: IRModule, seed: 
 
 
 def test_many_outputs() -> None:
-    x = Var("x", TensorType((1000,), "float32"))
-    parts = call("split", x, indices=tuple(range(1, 1000)), axis=0)
+    x = Var("x", TensorType((500,), "float32"))
+    parts = call("split", x, indices=tuple(range(1, 500)), axis=0)
     program = sequence(lower(module_of(parts)), "m")
-    assert [buffer.name for buffer in program.outputs] == [f"out_{i}" for i in range(1000)]
+    assert [buffer.name for buffer in program.outputs] == [f"out_{i}" for i in range(500)]
     assert len(program.steps) == 1

@@ -483,7 +483,7 @@ def run(layers: Sequence[Expr], members: Members, *, compiled: bool) -> list[Lay
     return found
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_what_was_forgotten_is_never_computed_wrongly(unit: Unit) -> None:
     layers = [unit.fitting(), *(unit.layer(other) for other in unit.others)]

@@ -103,7 +103,7 @@ def frames(count: int = 3) -> list[np.ndarray]:
     return [rng.integers(-128, 128, (1, 6, 6, 3), np.int8) for _ in range(count)]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_small_model_on_every_emulator(name: str, plugins: PluginHost) -> None:
     target = plugins.target(TARGETS[name])
@@ -322,6 +322,7 @@ const uma_model *uma_model_entry(void) { return &runaway; }
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("runner", "machine", "flags"),
     [

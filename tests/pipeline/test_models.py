@@ -128,6 +128,7 @@ def compile_c(compiler: str, flags: Sequence[str], folder: Path, sources: Sequen
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", large_in_soak(FILES))
 def test_the_c_compiles_without_a_warning(name: str, models: Path, compilers: tuple[str, ...], tmp_path: Path) -> None:

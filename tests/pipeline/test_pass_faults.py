@@ -457,7 +457,7 @@ class Watched(Offload):
             assert list(phase_faults(form, self.members, PHASE_AFTER[stage])) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(dense_cases() | varied_cases())
 def test_a_pass_that_changes_nothing_is_never_at_fault(case: Case) -> None:
     with suppress(RequirementError):  # of a pin that cannot be met, by which nothing is placed

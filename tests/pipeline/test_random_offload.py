@@ -14,19 +14,19 @@ from tests._support.offload import Case, check, dense_cases, varied_cases
 
 
 @given(dense_cases())
-@settings(max_examples=50)
+@settings(max_examples=15)
 def test_graphs_with_much_sharing(case: Case) -> None:
     check(case)
 
 
 @given(varied_cases())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_graphs_of_all_ops(case: Case) -> None:
     check(case)
 
 
 @given(dense_cases() | varied_cases())
-@settings(max_examples=6)
+@settings(max_examples=3)
 def test_compiled(case: Case) -> None:
     check(replace(case, module=replace(case.module, signature=None)), compiled=True)
 

@@ -102,6 +102,7 @@ class TestArtifacts:
         assert plain.metadata["requantize"] is None
         assert {row["device"] for row in plain.metadata["calls"]} == {None}
 
+    @pytest.mark.few(1)
     @pytest.mark.parametrize(("target", "layers"), [("stream_machine", 5), ("matrix_unit", 3)])
     def test_it_is_recorded_and_runs(self, net: Path, target: str, layers: int) -> None:
         artifact = uma.build(net, f"c -accelerators={target}", requantize="fixed-point")

@@ -193,7 +193,7 @@ def _refusing(fusion: Fusion, target: Target) -> Any:
     raise Refuse("too hot")
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(modules(), st.randoms(use_true_random=False), st.integers(0, 2**32 - 1))
 def test_random_models_and_pins(module: IRModule, random: Any, seed: int) -> None:
     """Whoever runs what, the model computes the same; and its program prints and parses."""
@@ -399,6 +399,7 @@ def test_code_is_asked_for_what_the_host_runs() -> None:
     assert asked == {"other": ["add"]}
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU names are those of x86-64")
 @pytest.mark.parametrize("name", ["kws_ref_model", "ad01_int8"])
 def test_two_cpus_of_one_machine_in_one_artifact(name: str, models: Path) -> None:

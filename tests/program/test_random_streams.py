@@ -40,7 +40,7 @@ def check(sequential: Program, program: Program, seed: int) -> None:
             np.testing.assert_array_equal(array.reshape(-1), expected[name].reshape(-1), err_msg=name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(cases())
 def test_devices_at_any_pace_give_what_the_host_gives(case: tuple[Program, Program, int]) -> None:
     check(*case)
@@ -54,7 +54,7 @@ def test_many_devices_at_any_pace_give_what_the_host_gives(half: int, case: tupl
     check(*case)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(cases())
 def test_every_wait_is_needed(case: tuple[Program, Program, int]) -> None:
     """Without any one of them, or where it waits for one launch less, the order is wrong, and that is found."""
@@ -73,7 +73,7 @@ def test_every_wait_is_needed(case: tuple[Program, Program, int]) -> None:
                     find(one)
 
 
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(cases())
 def test_texts_are_read_as_they_were_printed(case: tuple[Program, Program, int]) -> None:
     _, program, _ = case

@@ -94,7 +94,7 @@ def test_residual_blocks_are_no_special_case() -> None:
     check_plan(program, plan(program))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(row_programs(), st.data())
 def test_random_chains_compute_what_they_do_whole(program: Program, data: st.DataObject) -> None:
     """As do the same calls with every value whole; plans are sound, and a row less of any line buffer is refused."""

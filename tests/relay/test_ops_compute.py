@@ -88,7 +88,7 @@ def check_random(choice: Choice, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ROWS])
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(data=st.data())
 def test_loops_compute_what_the_reference_does(name: str, data: st.DataObject) -> None:
     check_random(Choice(data.draw), name)

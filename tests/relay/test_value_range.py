@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests._support.op_cases import CASES, NUMBERS
 from tests._support.relay_strategies import Choice, modules, random_array, random_inputs
@@ -75,6 +75,7 @@ RANGED = [name for name, op in registered_ops().items() if op.value_range is not
 
 
 @pytest.mark.parametrize("name", RANGED)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(data=st.data())
 def test_no_value_of_an_op_leaves_its_bounds(name: str, data: st.DataObject) -> None:
     choice = Choice(data.draw)

@@ -67,6 +67,7 @@ def test_what_is_right(uma: Uma, install: Install) -> None:
     assert record["parts_skipped"] == [] and all(row["compared"] >= 8 for row in record["parts"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("op", "layer"), [("nn.relu", "first"), ("add", "second"), ("multiply", "third")])
 def test_the_match_that_is_wrong_is_named(uma: Uma, install: Install, op: str, layer: str) -> None:
     install(accelerator_of(op))

@@ -90,6 +90,7 @@ def session_of(name: str, nops: int = 40, included: tuple[str, ...] = ("steps.c"
     return EmulatedModel(image, RUNNERS[name], "net", (), (), (), (), (), (), 0, is_counted=True).session()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_program_whose_instructions_are_known(name: str) -> None:
     session = session_of(name)

@@ -18,7 +18,7 @@ import pytest
 import uma
 from uma.errors import UsageError
 
-LAYERS, SIZE = 150, 600
+LAYERS, SIZE = 60, 700
 """Each step takes some tenths of a second, and all of them minutes."""
 TARGET = "c -opt=0"
 T = f"Tensor[({SIZE}, {SIZE}), float32]"
@@ -46,6 +46,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield file
 
 
+@pytest.fixture(scope="module")
+def artifact(model: Path) -> uma.Artifact:
+    return uma.build(model, TARGET)
+
+
 @contextmanager
 def interrupted() -> Iterator[None]:
     """Within, what takes long is ended by a signal, the handler of which raises `Handled`."""
@@ -64,15 +69,15 @@ def interrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_in_python(model: Path) -> None:
-    with uma.build(model, TARGET).session() as session:
+def test_in_python(artifact: uma.Artifact) -> None:
+    with artifact.session() as session:
         with interrupted():
             session.run(np.eye(SIZE, dtype=np.float32))
         assert not any(array.any() for array in session.outputs.values())  # the last step never ran
 
 
-def test_a_state_that_was_left_half_way_needs_a_reset(model: Path) -> None:
-    output, _ = uma.build(model, TARGET).metadata["outputs"]
+def test_a_state_that_was_left_half_way_needs_a_reset(model: Path, artifact: uma.Artifact) -> None:
+    output, _ = artifact.metadata["outputs"]
     with uma.build(model, TARGET, states={"x": output["name"]}).session() as session:
         with interrupted():
             session.run()

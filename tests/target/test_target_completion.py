@@ -124,7 +124,7 @@ def test_only_the_kind_that_is_meant_is_asked_for() -> None:
 
 
 @given(targets(1), st.data())
-@settings(max_examples=100)
+@settings(max_examples=30)
 def test_every_attribute_of_a_target_is_found_from_its_beginning(target: Target, data: st.DataObject) -> None:
     """Alone, within another target, and behind others in a bag."""
     before = target.kind.name
@@ -143,7 +143,7 @@ def test_every_attribute_of_a_target_is_found_from_its_beginning(target: Target,
 
 
 @given(targets(2), st.data())
-@settings(max_examples=100)
+@settings(max_examples=30)
 def test_any_beginning_is_read(target: Target, data: st.DataObject) -> None:
     text = str(target)
     rests(text[: data.draw(st.integers(0, len(text)))])

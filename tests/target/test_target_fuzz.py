@@ -37,7 +37,7 @@ def check_round_trips(target: Target) -> None:
 
 
 @given(targets())
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_every_form_gives_the_target_back(target: Target) -> None:
     check_round_trips(target)
 
@@ -59,7 +59,7 @@ def shuffled(value: Any, choice: random.Random) -> Any:
 
 
 @given(targets(), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_the_order_of_attributes_does_not_count(target: Target, choice: random.Random) -> None:
     record = shuffled(target.to_json(), choice)
     attrs = list(target.attrs.items())
@@ -78,7 +78,7 @@ def test_the_order_of_attributes_does_not_count(target: Target, choice: random.R
 
 
 @given(targets(1), targets(1))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_targets_are_equal_where_their_texts_are(one: Target, other: Target) -> None:
     assert (one == other) == (str(one) == str(other)) == (one.to_json() == other.to_json())
 
@@ -108,7 +108,7 @@ BAGS = st.lists(targets(1), min_size=1, max_size=4)
 
 
 @given(BAGS)
-@settings(max_examples=50)
+@settings(max_examples=15)
 def test_canonicalising_twice_changes_nothing(bag: list[Target]) -> None:
     check_canonical(bag)
 
@@ -130,7 +130,7 @@ def is_mixed(target: Target) -> bool:
 
 
 @given(st.lists(targets(1), min_size=1, max_size=5), st.randoms(use_true_random=False))
-@settings(max_examples=50)
+@settings(max_examples=15)
 def test_only_the_order_of_hosts_and_that_of_accelerators_count(bag: list[Target], choice: random.Random) -> None:
     hosts = [target for target in bag if target.kind.is_host and not is_mixed(target)]
     others = [target for target in bag if not target.kind.is_host and not is_mixed(target)]

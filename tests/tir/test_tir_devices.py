@@ -400,7 +400,7 @@ def test_the_whole_language() -> None:
     assert [found.name for found in intrinsics(func)] == ["step", "halt"]
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=20)
+@settings(suppress_health_check=list(HealthCheck), max_examples=8)
 @given(device_funcs())
 def test_what_is_printed_parses_to_the_very_function(func: PrimFunc) -> None:
     assert parse_func(print_func(func, "f")) == ("f", func)

@@ -129,7 +129,7 @@ def computed(product: Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @given(cases())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_the_numbers_are_those_of_the_product(case: Case) -> None:
     found = matched(case)
     assert found is not None

@@ -91,7 +91,7 @@ def matrix_unit() -> None:
     pytest.importorskip("uma_matrix_unit")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @runs(*TARGETS)
 def test_models_are_exact(models: Path, name: str, targets: str) -> None:
     path = models / "mlperf-tiny" / f"{name}.tflite"
@@ -102,6 +102,7 @@ def test_models_are_exact(models: Path, name: str, targets: str) -> None:
             np.testing.assert_array_equal(made, reference(frame))
 
 
+@pytest.mark.few(3)
 @runs("stream", "both", "mixed")
 def test_nearly_all_of_the_work_is_done_by_accelerators(models: Path, name: str, targets: str) -> None:
     loaded = load_model(models / "mlperf-tiny" / f"{name}.tflite")

@@ -159,6 +159,7 @@ class Drawn:
             same(artifact.run(values), wanted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_layers_here(by_rows: bool) -> None:
     Drawn(1).check(10 if by_rows else 20, HERE, by_rows=by_rows)

@@ -12,6 +12,7 @@ from uma.relay import Function, IRModule, TensorType, Var, call, const
 from uma.tir import PrimFunc, interpret
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_random_layers(cc: str) -> None:
     text = check(*layers(3, 11), f"c -cc={cc} -opt=2")

@@ -60,7 +60,7 @@ def stopped(artifact: Artifact) -> DeviceError:
     return caught.value
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("behind", [8, 20, 40, 100, 300])
 def test_a_damaged_network_is_noticed(artifact: Artifact, behind: int) -> None:
     def flip(content: bytearray, at: int) -> None:

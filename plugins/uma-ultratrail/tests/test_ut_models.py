@@ -182,7 +182,7 @@ def test_registers_of_hardware_build_and_compile(folder: Path, compilers: tuple[
 # --- Other machines ---
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("attributes", "starts"),
     [
@@ -264,6 +264,7 @@ def small(frames: int = 20, **changes: object) -> Net:
     return Net(8, frames, (first, second), (1,))
 
 
+@pytest.mark.few(1)
 @pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("net", "taken", "reason"),
