@@ -16,6 +16,7 @@ from ..errors import NoCompilerError, UsageError
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
+from .deciding import add_measure_argument, say_trials
 from .declined import say_declined
 from .limits import amount
 from .output import Output
@@ -46,6 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
+    add_measure_argument(parser)
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="folder of the artifact (default: build/NAME)")
     parser.add_argument("--dump", metavar="DIR", type=Path, help="write the text of every stage to this folder")
     parser.add_argument(
@@ -135,6 +137,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..artifact.footprint import footprint
     from ..lowering.blame import blaming_sources
     from ..lowering.graph import has_loops
+    from ..pipeline.contest import best_plan
     from ..pipeline.driver import finish_build, lower_loaded, start_build
     from ..pipeline.dump import print_form
     from ..pipeline.ram import beside_stack
@@ -170,6 +173,12 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         return 0
 
     limit = limits.get("max-ram")
+
+    def taken(artifact: Artifact) -> int:
+        return footprint(artifact.record, None, _compiled(artifact, members, args, out).stack_bytes).ram_bytes
+
+    contest = best_plan(loaded, members, limit, taken, out.step)
+    members = contest.members
     build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
     artifact = finish_build(build, loaded, out.step, weights=args.weights)
     sizes = _compiled(artifact, members, args, out)
@@ -209,6 +218,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "in": str(wanted),
         }
     )
+    say_trials(contest.trials, contest.best, out)
     if shares:
         out.line("accelerators have:")
         say_shares(shares, out)
@@ -226,6 +236,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "seconds": seconds,
             **memory.record(),
             "accelerators": shares,
+            "plans": [trial.record() for trial in contest.trials],
             "memory_map": memory_map(record),
             "inputs": plain(record.inputs),
             "outputs": plain(record.outputs),

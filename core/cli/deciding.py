@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +14,10 @@ from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
     from ..partition import Partitioner
+    from ..pipeline.contest import Trial
+    from .output import Output
 
-__all__ = ["add_partition_arguments", "partitioner_of"]
+__all__ = ["add_measure_argument", "add_partition_arguments", "partitioner_of", "say_trials"]
 
 
 def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +39,39 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_measure_argument(parser: argparse.ArgumentParser) -> None:
+    """``--measure-plan``, of commands that choose a plan, which is read by `partitioner_of`."""
+    parser.add_argument(
+        "--measure-plan",
+        metavar="K",
+        type=_count,
+        help="with collage: build the K best plans, time them, and take the fastest",
+    )
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of plans: write it like 3")
+    return int(text)
+
+
+def say_trials(trials: Sequence[Trial], best: int, out: Output) -> None:
+    """What came of building several plans, for people."""
+    if len(trials) < 2 and all(trial.measured_ns is None for trial in trials):
+        return
+    out.line("plans that were built:")
+    rows = []
+    for one in trials:
+        measured = "-" if one.measured_ns is None else f"{one.measured_ns / 1e3:.2f}"
+        nbytes = "-" if one.ram_bytes is None else f"{one.ram_bytes:,}"
+        said = "taken" if one.plan == best else one.why or ""
+        rows.append((str(one.plan), f"{one.cost_ns / 1e3:.2f}", measured, nbytes, said))
+    out.columns(("plan", "us by costs", "us measured", "bytes of RAM", ""), rows)
+
+
 def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
-    """Who decides what goes where, as ``--partition``, ``--costs`` and ``--plan`` say; else as the project does.
+    """Who decides what goes where, as ``--partition``, ``--costs``, ``--plan`` and ``--measure-plan`` say; else as the
+    project does.
 
     Raises:
         UsageError: they do not go together, or a file is none of those.
@@ -45,18 +80,26 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
     from ..partition import Collage, CostTable, Planned
 
     project = _Project.read()
+    measure: int | None = getattr(args, "measure_plan", None)
     if args.plan is not None:
+        if measure is not None:
+            raise UsageError("--plan says what goes where", hint="give --measure-plan to uma plan")
         if args.partition not in (None, "eager") or args.costs is not None:
             hint = "leave out --partition and --costs: they made the plan"
             raise UsageError("--plan says what goes where", hint=hint)
         return Planned.read(args.plan)
-    if args.partition is None and args.costs is None and project.plan is not None:
+    if args.partition is None and args.costs is None and measure is None and project.plan is not None:
         return Planned.read(project.plan)
     partition: str = args.partition or project.partition or "eager"
     if args.costs is not None and partition != "collage":
         raise UsageError("--costs is for the partitioner 'collage'", hint="give --partition collage as well")
+    if partition != "collage":
+        if measure is not None:
+            what = "--measure-plan is for the partitioner 'collage'"
+            raise UsageError(what, hint="give --partition collage as well")
+        return partition
     costs = args.costs or project.costs
-    return Collage(costs=CostTable.read(costs)) if partition == "collage" and costs is not None else partition
+    return Collage(costs=None if costs is None else CostTable.read(costs), measure=measure or 0)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .common import add_model_arguments, add_output_arguments, read_model
+from .deciding import add_measure_argument, say_trials
 from .output import Output
 
 __all__ = ["add", "say_plan"]
@@ -25,12 +26,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help="a TFLite or ONNX file, or a stage's text (.py)")
     add_model_arguments(parser)
+    add_measure_argument(parser)
     parser.add_argument("-o", "--output", metavar="PLAN.json", type=Path, help="keep the plan in this file")
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, out: Output) -> int:
+    from ..partition import plan_record
+    from ..pipeline.contest import best_plan
     from ..pipeline.driver import start_build
     from ..reports.decided import decision_record
 
@@ -40,12 +44,18 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError("plans are made by the partitioner 'collage'", hint="leave out --partition")
     args.partition = "collage"
     members, loaded = read_model(args, out)
-    # What is refused by its target is placed anew, so that it is lowered as well.
-    build = start_build(loaded, members, "lower", progress=out.step)
-    build.run(loaded.form, "lower")
-    plan = decision_record(build)
-    if plan is None:
-        raise UsageError("there is nothing to place", hint="the model is lowered already")
+    contest = best_plan(loaded, members, progress=out.step)
+    if contest.decision is not None:
+        plan = plan_record(contest.decision, members.texts, members.versions)
+    else:
+        # What is refused by its target is placed anew, so that it is lowered as well.
+        build = start_build(loaded, members, "lower", progress=out.step)
+        build.run(loaded.form, "lower")
+        found = decision_record(build)
+        if found is None:
+            raise UsageError("there is nothing to place", hint="the model is lowered already")
+        plan = found
+    plan["trials"] = [trial.record() for trial in contest.trials]
     if args.output is not None:
         try:
             args.output.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
@@ -53,6 +63,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(args.output)) from error
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
     say_plan(plan, out)
+    say_trials(contest.trials, contest.best, out)
     if args.output is not None:
         out.line(f"in: {args.output}")
     out.notes(loaded.notes, loaded.simplified)

@@ -492,8 +492,14 @@ def build_loaded(
         dump: folder for the text of every stage.
         weights: as for `build`.
         progress: told of each stage that begins, and of the planning of memory and the generation of C.
-        max_ram: as for `start_build`; whether it is reached is not looked at.
+        max_ram: as for `start_build`; whether it is reached is not looked at, but of several plans by costs.
+
+    Raises:
+        RequirementError: none of the best plans takes as little.
     """
+    from .contest import best_plan  # which needs this
+
+    members = best_plan(loaded, members, max_ram).members
     build = start_build(loaded, members, dump=dump, progress=progress, max_ram=max_ram)
     return finish_build(build, loaded, progress, weights=weights)
 

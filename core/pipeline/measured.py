@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,24 @@ from ..toolchain.cache import Cache
 from ..toolchain.discovery import find_compiler, host_cpu_id
 from . import timing
 
-__all__ = ["REPEAT", "Ran", "Unmeasured", "artifact_of", "here", "measured_ns", "measuring", "ran", "simulated"]
+__all__ = [
+    "REPEAT",
+    "Ran",
+    "Unmeasured",
+    "artifact_of",
+    "here",
+    "measured_ns",
+    "measuring",
+    "ran",
+    "run_in_turn",
+    "simulated",
+]
 
 REPEAT = 50
 """How often a kernel is run; the median counts. One that takes long is run less often, but `_LEAST` times."""
 
 _LEAST = 3
+_TURNS = 200
 _ENOUGH_S = 5.0
 _FOLDER = "costs"
 _PROCESS = timing.TimingProcess()
@@ -139,8 +151,35 @@ def ran(artifact: Artifact) -> Ran:
                 repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
                 with alone(kept.parent):
                     found = _read(kept) or _asked(artifact, path, repeat)
-    _keep(kept, found)
+    _write(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
     return found
+
+
+def run_in_turn(artifacts: Sequence[Artifact]) -> list[float] | None:
+    """What whole runs of some models take that this machine itself runs, in nanoseconds; timed in turn, so that what
+    else the machine does is the same for all of them. From disk, where the same ones were timed before. None where one
+    of them has no end.
+
+    Raises:
+        ToolchainError: one cannot be compiled.
+    """
+    digest = hashlib.sha256(" ".join(_kept(artifact).name for artifact in artifacts).encode()).hexdigest()
+    kept = Cache().folder / _FOLDER / f"{digest}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
+        if len(found) == len(artifacts) and all(0 <= ns < 1e18 for ns in found):
+            return found
+    with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
+        paths = [artifact.save(Path(folder) / str(number)) for number, artifact in enumerate(artifacts)]
+        for artifact in artifacts:
+            Compiled(artifact.record, artifact.files).library()
+        told = {"do": "whole", "folders": [str(path) for path in paths], "repeat": _TURNS, "seconds": _ENOUGH_S}
+        with alone(kept.parent):
+            answer = _PROCESS.ask(told, timing.LIMIT_S)
+    if isinstance(answer, str):
+        return None
+    _write(kept, {"in_turn_ns": answer["ns"]})
+    return [float(ns) for ns in answer["ns"]]
 
 
 def _asked(artifact: Artifact, path: Path, repeat: int) -> Ran:
@@ -201,10 +240,10 @@ def _read(path: Path) -> Ran | None:
     return None
 
 
-def _keep(path: Path, found: Ran) -> None:
-    """Write it down, whole or not at all."""
+def _write(path: Path, what: Mapping[str, object]) -> None:
+    """Write something down, whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        json.dump({"ns": found.ns, "cycles": dict(found.cycles)}, file)
+        json.dump(what, file)
     os.replace(file.name, path)
 
 

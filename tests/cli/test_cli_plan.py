@@ -83,6 +83,28 @@ def test_a_build_by_costs(uma: Uma, model: Path) -> None:
     assert uma("verify", "m.py", *TARGETS, *options, "--json").code == 0
 
 
+def test_the_best_plans_are_built_and_timed(uma: Uma, model: Path) -> None:
+    options: Sequence[str] = (*TARGETS, "--costs", "costs.json", "--measure-plan", "2")
+    done = uma("plan", "m.py", *options, "-o", "plan.json")
+    at = done.out.splitlines().index("plans that were built:")
+    head, first, second, _ = done.out.splitlines()[at + 1 :]
+    assert head.split("  ")[1:] == ["plan", "us by costs", "us measured", "bytes of RAM"]
+    assert [line.split()[:2] for line in (first, second)] == [["1", "5.00"], ["2", "7.00"]]
+    assert [line.endswith("taken") for line in (first, second)].count(True) == 1
+    kept = json.loads((model / "plan.json").read_text())
+    assert [trial["cost_ns"] for trial in kept["trials"]] == [5000, 7000] and kept["cost_ns"] in (5000, 7000)
+    assert uma("build", "m.py", *TARGETS, "--plan", "plan.json", "--no-compile").code == 0
+    built = uma("build", "m.py", *options, "--partition", "collage", "--json").json
+    assert [plan["measured_ns"] for plan in built["plans"]] == [plan["measured_ns"] for plan in kept["trials"]]
+
+
+def test_plans_that_take_too_much(uma: Uma, model: Path) -> None:
+    options: Sequence[str] = (*TARGETS, "--partition", "collage", "--costs", "costs.json")
+    assert uma("build", "m.py", *options, "--max-ram", "64K").code == 0
+    said = uma("build", "m.py", *options, "--max-ram", "8").error(4)
+    assert said.startswith("none of the 5 best plans takes as little RAM as --max-ram allows, 8 bytes")
+
+
 def test_what_a_project_says(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = model / "pyproject.toml"
     project.write_text('[tool.uma]\npartition = "collage"\ncosts = "costs.json"\n')
@@ -127,6 +149,9 @@ def test_explain(uma: Uma, model: Path) -> None:
     [
         (("build", "--costs", "costs.json"), "--costs is for the partitioner 'collage'"),
         (("build", "--plan", "plan.json", "--partition", "collage"), "--plan says what goes where"),
+        (("build", "--measure-plan", "2"), "--measure-plan is for the partitioner 'collage'"),
+        (("build", "--measure-plan", "2", "--plan", "plan.json"), "--plan says what goes where"),
+        (("plan", "--measure-plan", "0"), "argument --measure-plan: '0' is no number of plans"),
         (("build", "--plan", "none.json"), "the plan cannot be read: No such file or directory"),
         (("build", "--plan", "costs.json"), "the file holds no plan"),
         (("build", "--partition", "collage", "--costs", "m.py"), "the table of costs is no JSON"),

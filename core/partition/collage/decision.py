@@ -53,6 +53,11 @@ class Decision:
         running = (offer for offer in offers if not self.pool.is_free(offer))
         return tuple(sorted(running, key=lambda offer: offer.ops & -offer.ops))
 
+    def nth(self, number: int) -> Decision:
+        """The same with another of the plans as the one that was chosen, counted from 0."""
+        found = self.found
+        return Decision(self.pool, replace(found, plans=found.plans[number:], costs=found.costs[number:]))
+
     @property
     def copies_ns(self) -> int:
         """What copies between memories cost in it."""
@@ -93,6 +98,7 @@ class Collage:
         most_unions: how many unions of one target there are at most.
         budget: how far the search goes.
         best: how many plans are kept.
+        measure: how many of the best plans are built and timed, of which the fastest one counts; 0 for none.
 
     Attributes:
         decision: what was chosen last; None before.
@@ -106,14 +112,15 @@ class Collage:
     most_unions: int = 5000
     budget: Budget = field(default_factory=Budget)
     best: int = 5
+    measure: int = 0
     prices: Prices | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False, init=False)
 
     def __post_init__(self) -> None:
-        for name in ("most_ops", "most_unions", "best"):
+        for name, least in (("most_ops", 1), ("most_unions", 1), ("best", 1), ("measure", 0)):
             value: object = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} of Collage is {value!r}, not a whole number from 1 on")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(f"{name} of Collage is {value!r}, not a whole number from {least} on")
 
     def priced(self, prices: Callable[[CostTable | None], Prices]) -> Collage:
         """The same for one build.
@@ -141,7 +148,7 @@ class Collage:
             raise InternalError("collage was asked by nobody who knows costs")
         pool = Pool(problem, self.prices, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
-            found = cheapest(pool.cover, pool.known, self.best, self.budget)
+            found = cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget)
             if not found.plans:
                 if problem.pins:
                     return eager(problem)

@@ -22,7 +22,9 @@ PLAN_VERSION = 1
 _ATTENTION = "nn.attention"
 
 
-def plan_record(decision: Decision, targets: Mapping[str, str], plugins: Mapping[str, str]) -> dict[str, Any]:
+def plan_record(
+    decision: Decision, targets: Mapping[str, str], plugins: Mapping[str, str], *, reasons: bool = True
+) -> dict[str, Any]:
     """A decision as plain data, for JSON: the parts of the plan with their costs, what each won by, what other
     placements cost, and every cost that was told, as a table of costs has them.
 
@@ -30,11 +32,12 @@ def plan_record(decision: Decision, targets: Mapping[str, str], plugins: Mapping
         decision: it.
         targets: the text of each target, by label.
         plugins: the version of each plugin's distribution.
+        reasons: False leaves out what each part won by, for which the search is made once more.
     """
     pool, found = decision.pool, decision.found
     parts = []
     for offer in decision.chosen:
-        other = decision.runner_up(offer)
+        other = decision.runner_up(offer) if reasons else None
         patterns = [
             {"pattern": claim.match.pattern.name, "ops": _positions(pool.problem, claim.nodes)}
             for claim in offer.claims

@@ -371,9 +371,9 @@ def test_collage_alone_knows_no_costs() -> None:
         place(model(RELU), [NPU], ["host"], Collage())
 
 
-@pytest.mark.parametrize("given", [{"most_ops": 0}, {"most_unions": True}, {"best": "two"}])
+@pytest.mark.parametrize("given", [{"most_ops": 0}, {"most_unions": True}, {"best": "two"}, {"measure": -1}])
 def test_numbers_that_are_none(given: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(given))} of Collage is .*, not a whole number from 1 on"):
+    with pytest.raises(UsageError, match=f"{next(iter(given))} of Collage is .*, not a whole number from [01] on"):
         Collage(**given)  # type: ignore[arg-type]
 
 

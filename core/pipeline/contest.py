@@ -1,0 +1,195 @@
+"""Which of the cheapest plans is built: the first that takes no more memory than there may be, or, where they are to be
+timed, the fastest of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..artifact import Artifact
+from ..artifact.footprint import footprint
+from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
+from ..lowering.graph import has_loops
+from ..lowering.members import Members
+from ..partition import Collage, CostTable, Decision, Planned, plan_record
+from .measured import measuring, ran, run_in_turn
+from .ram import Limit
+
+if TYPE_CHECKING:
+    from .driver import LoadedModel
+
+__all__ = ["Contest", "Trial", "best_plan"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One of the cheapest plans, built.
+
+    Args:
+        plan: its number among them, from 1 on.
+        cost_ns: what it costs, as it was told.
+        ram_bytes: what it takes of RAM; None where it could not be built.
+        measured_ns: what one run takes; None where it was not timed.
+        why: it is out, for this reason; None for what is not.
+    """
+
+    plan: int
+    cost_ns: int
+    ram_bytes: int | None = None
+    measured_ns: float | None = None
+    why: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            "plan": self.plan,
+            "cost_ns": self.cost_ns,
+            "ram_bytes": self.ram_bytes,
+            "measured_ns": self.measured_ns,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What came of it.
+
+    Args:
+        members: the targets, with who decides what goes where: the plan that won, where there was a contest.
+        decision: with that plan as the first; None where there was none.
+        trials: what was built, in the order of costs.
+        best: the number of the plan that won, from 1 on.
+    """
+
+    members: Members
+    decision: Decision | None = None
+    trials: tuple[Trial, ...] = ()
+    best: int = 1
+
+
+def best_plan(
+    loaded: LoadedModel,
+    members: Members,
+    max_ram: Limit | None = None,
+    taken: Callable[[Artifact], int] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Contest:
+    """Which plan is to be built. There is a contest where the partitioner is `Collage`, and there is a limit on RAM, or
+    plans are to be timed; else all stays as it is.
+
+    Args:
+        loaded: the model.
+        members: its targets.
+        max_ram: what a plan may take.
+        taken: what RAM an artifact takes; by default without its stack.
+        progress: told of what begins.
+
+    Raises:
+        RequirementError: none of the plans takes as little.
+        UsageError: this machine cannot run what is to be timed.
+        UmaError: as for `start_build` and `finish_build`, where no plan can be built.
+    """
+    from .driver import start_build
+
+    partitioner = members.partition
+    if not isinstance(partitioner, Collage) or not (partitioner.measure or max_ram is not None):
+        return Contest(members)
+    build = start_build(loaded, members, "lower", progress=progress)
+    build.run(loaded.form, "lower")
+    placement = build.placement
+    if placement is None or has_loops(placement.source) or not isinstance(placement.partitioner, Collage):
+        return Contest(members)
+    decision = placement.partitioner.decision
+    if decision is None:  # what is pinned can be had by nobody: eager told it
+        return Contest(members)
+    trials: list[Trial] = []
+    running: list[tuple[int, Artifact]] = []
+    errors: list[UmaError] = []
+    for number in range(min(partitioner.measure or len(decision.found.plans), len(decision.found.plans))):
+        if progress is not None:
+            progress(f"plan {number + 1}")
+        cost_ns = decision.found.costs[number]
+        try:
+            artifact = _built(loaded, _planned(members, decision, number), max_ram)
+        except UmaError as error:
+            errors.append(error)
+            trials.append(Trial(number + 1, cost_ns, why=error.what))
+            continue
+        nbytes = footprint(artifact.record).ram_bytes if taken is None else taken(artifact)
+        too_large = max_ram is not None and nbytes > max_ram.amount
+        trials.append(Trial(number + 1, cost_ns, nbytes, why="it takes too much RAM" if too_large else None))
+        if not too_large:
+            running.append((number, artifact))
+            if not partitioner.measure:
+                break
+    if not running:
+        if errors:
+            raise errors[0]
+        assert max_ram is not None
+        raise _too_large(trials, max_ram, loaded.name)
+    best = running[0][0]
+    if partitioner.measure:
+        if progress is not None:
+            progress("time")
+        with measuring():
+            times = _times([artifact for _, artifact in running], [decision.nth(n) for n, _ in running], members)
+        for (number, _), found in zip(running, times, strict=True):
+            trial = trials[number]
+            why, ns = (found, None) if isinstance(found, str) else (None, found)
+            trials[number] = replace(trial, why=why, measured_ns=ns)
+        known = [(trial.measured_ns, trial.plan) for trial in trials if trial.measured_ns is not None]
+        if not known:
+            raise UsageError("no plan can be timed", hint=f"the first: {trials[running[0][0]].why}")
+        best = min(known)[1] - 1
+    return Contest(_planned(members, decision, best), decision.nth(best), tuple(trials), best + 1)
+
+
+def _planned(members: Members, decision: Decision, number: int) -> Members:
+    """The targets of a build that repeats one of the plans."""
+    record = plan_record(decision.nth(number), members.texts, members.versions, reasons=False)
+    return replace(members, partition=Planned(record))
+
+
+def _built(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:
+    from .driver import finish_build, start_build
+
+    return finish_build(start_build(loaded, members, max_ram=max_ram), loaded)
+
+
+def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members: Members) -> list[float | str]:
+    """What one run of each takes, in nanoseconds; or why that cannot be told."""
+    if all(artifact.is_native and not artifact.record.devices for artifact in artifacts):
+        found = run_in_turn(artifacts)
+        if found is not None:
+            return list(found)
+    return [_time(artifact, decision, members) for artifact, decision in zip(artifacts, decisions, strict=True)]
+
+
+def _time(artifact: Artifact, decision: Decision, members: Members) -> float | str:
+    """The same of one with devices: what hosts take, what the simulators count, and what launches and copies cost."""
+    partitioner = members.partition
+    table = (partitioner.costs if isinstance(partitioner, Collage) else None) or CostTable()
+    try:
+        found = ran(artifact)
+    except NoCompilerError:
+        raise
+    except UmaError as error:
+        return error.what
+    told = table.targets
+    factor = told[members.host.label].factor if members.host.label in told else None
+    ns = found.ns * (factor or 1.0)
+    for label, cycles in found.cycles.items():
+        if cycles is None:
+            return f"the simulator of {label!r} counts no cycles"
+        clock_hz = told[label].clock_hz if label in told else None
+        ns += cycles / (clock_hz or members[label].target.get_attr("clock_hz")) * 1e9
+    launches = sum(one.price.launch_ns for one in decision.chosen if one.owner in found.cycles)
+    return ns + launches + decision.copies_ns
+
+
+def _too_large(trials: Sequence[Trial], limit: Limit, name: str) -> RequirementError:
+    lines = [f"none of the {len(trials)} best plans takes as little RAM as {limit.said} allows, {limit.amount:,} bytes"]
+    lines += [f"    plan {one.plan}, {one.cost_ns / 1e3:.2f} us: {one.ram_bytes:,} bytes" for one in trials]
+    hint = "pin layers elsewhere, have more plans looked at (uma.partition.Collage(best=...)), or build it with 'eager'"
+    return RequirementError("\n".join(lines), where=name, hint=hint)

@@ -1,0 +1,200 @@
+"""The cheapest plans, built: the first that fits into memory, or the fastest one of those that do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests._support.plugins import HOST, entry_of, module_of, taking, toy
+
+from uma.artifact import Artifact
+from uma.contract.lowered import Refuse
+from uma.errors import ModelError, NoCompilerError, RequirementError, UsageError
+from uma.hookspecs import Cost
+from uma.lowering.members import Members, resolve_targets
+from uma.partition import Collage, CostTable, Planned
+from uma.pipeline import build, contest, measured, timing
+from uma.pipeline.contest import best_plan
+from uma.pipeline.driver import LoadedModel
+from uma.pipeline.measured import Ran
+from uma.pipeline.ram import Limit
+from uma.plugins import PluginHost, default_host
+from uma.relay import TensorType, Var, call
+
+X = Var("x", TensorType((4096,), "int8"))
+Y = Var("y", TensorType((1,), "int32"))
+MODEL = module_of(call("cast", call("add", call("cast", X, dtype="int32"), Y), dtype="int8"))
+"""Apart, its kernels need an array of four times the size of what is given."""
+
+OPS = ("cast@0", "add@1", "cast@2")
+LOADED = LoadedModel(MODEL, "m")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of the test's own."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("UMA_CACHE_DIR", str(folder))
+    yield folder / "costs"
+
+
+def collage(**given: int) -> Collage:
+    """By a table that has the kernels apart cheapest, then all in one."""
+    costs = {f"c: {op}": {"ns": 100} for op in OPS} | {"c: " + " ".join(OPS): {"ns": 320}}
+    return Collage(CostTable.of({"schema_version": 1, "costs": costs}), **given)
+
+
+def host(**given: int) -> Members:
+    return resolve_targets("c", default_host(), collage(**given))
+
+
+def test_the_fastest_of_the_best_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: [9000.0, 7000.0][: len(artifacts)])
+    found = best_plan(LOADED, host(measure=3))
+    assert [(one.plan, one.cost_ns, one.measured_ns, one.why) for one in found.trials] == [
+        (1, 300, 9000.0, None),
+        (2, 320, 7000.0, None),
+    ]
+    assert found.best == 2 and found.decision is not None and found.decision.cost_ns == 320
+    assert len(build(MODEL, "c", partition=collage(measure=3)).record.calls) == 1
+    assert len(build(MODEL, "c", partition=collage(measure=1)).record.calls) == 3
+    assert len(build(MODEL, "c", partition=collage()).record.calls) == 3
+
+
+def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = best_plan(LOADED, host(measure=2))
+    times = [one.measured_ns for one in found.trials]
+    assert all(ns is not None and ns > 0 for ns in times)
+    assert found.trials[found.best - 1].measured_ns == min(times)  # type: ignore[type-var]
+    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: pytest.fail("measured again"))
+    assert best_plan(LOADED, host(measure=2)).trials == found.trials
+    # And what is built computes what the model says.
+    rng = np.random.default_rng(0)
+    given = {"x": rng.integers(-128, 128, 4096, np.int8), "y": np.full(1, 3, np.int32)}
+    outputs = [build(MODEL, "c", name="m", partition=one).run(given) for one in (collage(measure=2), "eager")]
+    np.testing.assert_array_equal(*(next(iter(one.values())) for one in outputs))
+
+
+def test_memory_is_looked_at_best_first() -> None:
+    trials = best_plan(LOADED, host(), Limit(1 << 20, "max_ram")).trials
+    assert [one.plan for one in trials] == [1]
+    first = trials[0].ram_bytes
+    assert first is not None
+    found = best_plan(LOADED, host(), Limit(first - 1, "max_ram"))
+    assert found.best == 2 and found.trials[0].why == "it takes too much RAM"
+    second = found.trials[1].ram_bytes
+    assert second is not None and second < first
+    assert len(build(MODEL, "c", partition=collage(), max_ram=first - 1).record.calls) == 1
+    with pytest.raises(
+        RequirementError, match="none of the 2 best plans takes as little RAM as max_ram allows"
+    ) as error:
+        build(MODEL, "c", partition=collage(), max_ram=second - 1)
+    assert f"    plan 2, 0.32 us: {second:,} bytes" in error.value.what
+    # What takes too much is not timed.
+    found = best_plan(LOADED, host(measure=2), Limit(second, "max_ram"))
+    assert [one.measured_ns is None for one in found.trials] == [True, False]
+
+
+def test_what_cannot_be_built_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = contest._built
+
+    def fails(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Artifact:
+        assert isinstance(members.partition, Planned)
+        if len(members.partition.record["parts"]) in broken:
+            raise ModelError("it is too large")
+        return real(loaded, members, max_ram)
+
+    monkeypatch.setattr(contest, "_built", fails)
+    monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: [1.0] * len(artifacts))
+    broken = [3]
+    found = best_plan(LOADED, host(measure=2))
+    assert [one.why for one in found.trials] == ["it is too large", None] and found.best == 2
+    broken = [1, 3]
+    with pytest.raises(ModelError, match="it is too large"):
+        best_plan(LOADED, host(measure=2))
+
+
+class TestDevices:
+    """What has devices is not timed as a whole: simulators take other times than what they stand for."""
+
+    def contest(self, **told: Any) -> contest.Contest:
+        def estimate(region: Any) -> Cost:
+            return Cost(cycles=100 * len(region.matches))
+
+        plugins = PluginHost(lambda: [*toy("npu", "add", estimate_cost=estimate), *entry_of(HOST)])
+        costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
+        table = CostTable.of({"schema_version": 1, "targets": told, "costs": costs})
+        return best_plan(LOADED, resolve_targets(["npu", "plain"], plugins, Collage(table, measure=2)))
+
+    def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Ran | Exception) -> None:
+        answers = list(found)
+
+        def ran(artifact: Artifact) -> Ran:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(contest, "run_in_turn", lambda artifacts: None)
+        monkeypatch.setattr(contest, "ran", ran)
+
+    def test_cycles_by_the_clock_launches_and_copies(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran(monkeypatch, Ran(500.0, {"npu": 50}), Ran(4000.0, {}))
+        found = self.contest()
+        assert [one.measured_ns for one in found.trials] == [500 + 500 + 2000, 4000]
+        assert found.best == 1
+        self.ran(monkeypatch, Ran(500.0, {"npu": 50}), Ran(1000.0, {}))
+        link = {"ns": 10, "bytes_per_s": 1e12}
+        found = self.contest(npu={"clock_hz": 5e7, "launch_ns": 3, "link": link}, plain={"factor": 2.0})
+        assert [one.measured_ns for one in found.trials] == [1000 + 1000 + 3 + 2 * (10 + 17) + 10 + 1, 2000]
+
+    def test_what_cannot_be_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        hangs = measured.Unmeasured("it did not end within 60 s")
+        self.ran(monkeypatch, hangs, Ran(4000.0, {}))
+        found = self.contest()
+        assert [one.why for one in found.trials] == ["it did not end within 60 s", None] and found.best == 2
+        self.ran(monkeypatch, hangs, Ran(1.0, {"npu": None}))
+        with pytest.raises(UsageError, match="no plan can be timed") as error:
+            self.contest()
+        assert error.value.hint == "the first: it did not end within 60 s"
+        self.ran(monkeypatch, NoCompilerError("there is no C compiler"))
+        with pytest.raises(NoCompilerError):
+            self.contest()
+
+
+def test_one_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ask(self: timing.TimingProcess, told: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
+        asked.append(told["do"])
+        whole = {"ns": 5.0, "counters": {}}
+        return "it did not end" if told["do"] == "whole" or len(asked) == 2 else whole
+
+    monkeypatch.setattr(timing.TimingProcess, "ask", ask)
+    found = best_plan(LOADED, host(measure=2))
+    assert asked == ["whole", "calls", "calls", "calls"]
+    assert [one.why for one in found.trials] == ["it did not end", None]
+
+
+def test_where_there_is_no_contest() -> None:
+    eager = resolve_targets("c", default_host())
+    assert best_plan(LOADED, eager, Limit(1, "max_ram")) == contest.Contest(eager)
+    given = host()
+    assert best_plan(LOADED, given) == contest.Contest(given)
+
+
+def test_what_is_refused_is_in_no_plan() -> None:
+    def refuses(match: Any) -> Any:
+        raise Refuse("never")
+
+    hooks = {"patterns": lambda: [taking("npu", "add", refuses)], "estimate_cost": lambda region: Cost(cycles=1)}
+    plugins = PluginHost(lambda: [*toy("npu", **hooks), *entry_of(HOST)])
+    costs = {f"plain: {op}": {"ns": 9000} for op in OPS}
+    given = resolve_targets(["npu", "plain"], plugins, Collage(CostTable.of({"schema_version": 1, "costs": costs})))
+    found = best_plan(LOADED, given, Limit(1 << 20, "max_ram"))
+    assert found.decision is not None and found.decision.cost_ns == 27_000
+    assert found.decision.failed == ()
