@@ -160,12 +160,15 @@ def test_a_model_with_branches_is_not_run_by_rows() -> None:
 
 @pytest.mark.soak
 def test_the_frontier_of_mobilenet_v2() -> None:
-    artifact, rows = frontier(mobilenet())
-    assert len(rows.points) >= 5 and rows.points[-1].arena_bytes <= 130_000
+    """A tenth of the arena; little is optimised, so that compiling ten ways to run 50 layers takes a minute."""
+    target = "c -opt=1"
+    artifact, rows = frontier(mobilenet(), target)
+    arenas = [point.arena_bytes for point in rows.points]
+    assert len(arenas) >= 6 and arenas[0] == 1_204_224 and arenas[-1] <= 130_000
     data = given((1, 224, 224, 3))
     expected = result(artifact, data)
-    count = len(rows.points)
-    for number in sorted({1, count // 3, count // 2, 2 * count // 3, count - 1}):
-        made = uma.build(mobilenet(), "c", max_ram=rows.points[number].ram_bytes)
-        assert made.record.arena_bytes == rows.points[number].arena_bytes
+    assert len(np.unique(expected)) > 50
+    for point in rows.points[1:]:
+        made = uma.build(mobilenet(), target, max_ram=point.ram_bytes)
+        assert made.record.arena_bytes == point.arena_bytes
         assert (result(made, data) == expected).all()
