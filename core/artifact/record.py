@@ -376,6 +376,21 @@ class RowsRecord:
 
 
 @dataclass(frozen=True)
+class StripsRecord:
+    """Layers over a wide picture that are computed for some of its columns, then for the others."""
+
+    count: Annotated[Position, "How many strips."]
+    layers: Annotated[tuple[str, ...], "The last layers that are computed so."]
+    columns: Annotated[Position, "Of the picture that they make."]
+    products: Annotated[Size, "Products of the model without strips, where the host computes it."]
+    added: Annotated[Size, "Products that are computed more than once."]
+    ram_before: Annotated[
+        Size | None, "Arena, state, inputs and outputs without strips, by rows; null where nobody looked."
+    ]
+    ram_bytes: Annotated[Size | None, "The same with strips."]
+
+
+@dataclass(frozen=True)
 class FileRecord:
     """A file, as it was written."""
 
@@ -428,6 +443,9 @@ class ArtifactRecord:
     files: Annotated[Mapping[File, FileRecord], "Every file but this one."]
     rows: Annotated[
         RowsRecord | None, "Ways to run layers row by row for less RAM; null where nobody asked for any."
+    ] = None
+    strips: Annotated[
+        StripsRecord | None, "What is computed in strips of columns for less RAM; null where nothing is."
     ] = None
 
     @property

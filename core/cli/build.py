@@ -125,6 +125,8 @@ def _explain_command(args: argparse.Namespace) -> str:
         words += ["--hybrid", args.hybrid]
     if args.io is not None:
         words += ["--io", args.io]
+    if args.strips is not None:
+        words += ["--strips", args.strips]
     if args.partition is not None:
         words += ["--partition", args.partition]
     for option in ("costs", "plan"):

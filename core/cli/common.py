@@ -115,6 +115,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         help="where inputs and outputs are while the model runs: arrays of the caller (the default), or places in the "
         "arena, which inputs give up once they are used",
     )
+    parser.add_argument(
+        "--strips",
+        metavar="COUNT[:LAYER]",
+        help="compute layers over a wide picture, up to that layer, in strips of its columns, one after the other, for "
+        "less RAM than rows alone take; for example 2",
+    )
     add_partition_arguments(parser)
     add_plugin_arguments(parser)
 
@@ -230,6 +236,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         tolerate=args.tolerate,
         hybrid=_hybrid(args),
         io=args.io or project_io(),
+        strips=args.strips,
     )
     return members, loaded
 
@@ -248,7 +255,19 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        options = ("target", "name", "shape", "constant", "pin", "requantize", "tolerate", "hybrid", "io", "state")
+        options = (
+            "target",
+            "name",
+            "shape",
+            "constant",
+            "pin",
+            "requantize",
+            "tolerate",
+            "hybrid",
+            "io",
+            "strips",
+            "state",
+        )
         if any(getattr(args, option) for option in options):
             *most, last = (f"--{option}" for option in options)
             hint = f"{', '.join(most)} and {last} go with model files"

@@ -91,6 +91,7 @@ def traced_sequence(
     reuse: bool = True,
     depths: Mapping[tuple[str, str], int] = MappingProxyType({}),
     pool: str = CALLER_POOL,
+    reorder: bool = True,
 ) -> Traced:
     """As `sequence_tracing`; also where the values of branches and of loops' bodies are.
 
@@ -100,17 +101,25 @@ def traced_sequence(
             turn was given and gave can be inspected after a run.
         pool: where inputs and outputs are: the caller's arrays, or a pool of the host. There they can be aligned as
             functions want them, and are not copied for that.
+        reorder: whether calls may change places for less memory.
     """
-    sequencer = _Sequencer(module, name, reuse, depths, pool)
+    sequencer = _Sequencer(module, name, reuse, depths, pool, reorder)
     program = sequencer.run()
     return Traced(program, sequencer.where, tuple(sequencer.sites))
 
 
 class _Sequencer:
     def __init__(
-        self, module: IRModule, name: str, reuse: bool, depths: Mapping[tuple[str, str], int], pool: str
+        self,
+        module: IRModule,
+        name: str,
+        reuse: bool,
+        depths: Mapping[tuple[str, str], int],
+        pool: str,
+        reorder: bool,
     ) -> None:
         self.module = module
+        self.reorder = reorder
         self.depths = depths
         self.pool = pool
         self.reuse = reuse
@@ -378,7 +387,7 @@ class _Sequencer:
     def _with_waits(self, program: Program) -> Program:
         """``program`` in the order that takes least memory, with the queues that it uses, and waits for what is started
         on them."""
-        if self.reuse:
+        if self.reuse and self.reorder:
             program = reordered(program)
         used = dict.fromkeys((call.device, call.queue) for _, call in program.calls if call.device and call.queue)
         queues = tuple(Queue(device, queue, self.depths[device, queue]) for device, queue in used)

@@ -32,6 +32,7 @@ from ..artifact.record import (
     RequantizeRecord,
     RowsRecord,
     StateRecord,
+    StripsRecord,
     ToleratedRecord,
 )
 from ..codegen.devices import Device
@@ -69,6 +70,7 @@ from .ram import Limit, ram_limit, require_ram
 from .requantize import Requantize, consent_to
 from .rows import RowsAsked
 from .stages import STAGES, Build, Form
+from .strips import StripsAsked, read_strips
 from .tolerate import Tolerate, tolerated_passes
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ class LoadedModel:
         tolerate: the plugins' passes, as ``label.pass``, that may change results as they declare.
         hybrid: how layers of float32 with weights of integers are computed; None where the weights are dequantised.
         io: where its inputs and outputs are; of a program nothing, which says it itself.
+        strips: what is computed in strips of columns; None for nothing.
     """
 
     form: Form
@@ -122,6 +125,7 @@ class LoadedModel:
     tolerate: tuple[str, ...] = ()
     hybrid: str | None = None
     io: IoForm = "caller"
+    strips: StripsAsked | None = None
 
 
 @overload
@@ -138,6 +142,7 @@ def build(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -161,6 +166,7 @@ def build(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -183,6 +189,7 @@ def build(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -221,6 +228,9 @@ def build(
         io: where inputs and outputs are while the model runs: ``caller``, arrays of the caller's, or ``arena``, where
             an input is given up once it is used, and no array outside of the arena is needed. By default ``caller``;
             of a program, as that says.
+        strips: compute layers over a wide picture in so many strips of its columns, one after the other, for less RAM
+            than rows alone take; as ``"2:LAYER"`` up to that layer. Rows are taken as far as they go; with ``max_ram``
+            as far as that takes, and strips where rows alone do not reach it. By default none.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -236,10 +246,11 @@ def build(
 
     Raises:
         UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
-            ``hybrid`` or ``io`` is wrong.
+            ``hybrid``, ``io`` or ``strips`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
-            nothing takes as little as ``max_ram``: it says what is alive where the least that there is takes most.
+            strips of columns bring nothing; or nothing takes as little as ``max_ram``: it says what is alive where the
+            least that there is takes most.
         PluginError: a target's plugin, or the partitioner, is at fault.
         ToolchainError: a library that a target needs is missing.
     """
@@ -265,6 +276,7 @@ def build(
             tolerate=tolerate,
             hybrid=hybrid,
             io=io,
+            strips=strips,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump, max_ram=limit)
@@ -287,6 +299,7 @@ def load_model(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
 ) -> LoadedModel:
     """Read a model.
 
@@ -297,11 +310,11 @@ def load_model(
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
         pins, requantize: as for `build`; they need ``members``.
-        hybrid, io: as for `build`.
+        hybrid, io, strips: as for `build`.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid`` or ``io`` do not fit the model.
+            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid``, ``io`` or ``strips`` do not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -321,10 +334,12 @@ def load_model(
     if constants is not None:
         check_mapping(constants, object, "constants", '{"scale": 0.5}')
     with nullcontext() if members is None else members.known_ops():
-        importers, how, where = CustomImporters(members), check_hybrid(hybrid), check_io(io)
+        importers, how, where, parts = CustomImporters(members), check_hybrid(hybrid), check_io(io), read_strips(strips)
         loaded = _identified(_loaded(model, importers, name, shapes, states or {}, constants or {}, how))
     if not isinstance(loaded.form, Program):
-        loaded = replace(loaded, io=where)
+        loaded = replace(loaded, io=where, strips=parts)
+    elif parts is not None:
+        raise UsageError("a program is not computed in strips", hint="give the model's file, or leave out strips")
     elif io is not None:
         loaded = replace(loaded, form=with_io(loaded.form, where))
     if members is None and (pins or requantize or tolerate):
@@ -452,8 +467,17 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    rows, consent, tolerate = RowsAsked.of(members, max_ram, frontier), loaded.consent, loaded.tolerate
-    return Build(loaded.name, members, after, consent=consent, tolerate=tolerate, io=loaded.io, rows=rows)
+    rows = RowsAsked.of(members, max_ram, frontier, loaded.strips is not None)
+    return Build(
+        loaded.name,
+        members,
+        after,
+        consent=loaded.consent,
+        tolerate=loaded.tolerate,
+        io=loaded.io,
+        rows=rows,
+        strips=loaded.strips,
+    )
 
 
 def lower_loaded(
@@ -548,6 +572,7 @@ def finish_build(
         tolerated=rows,
         hybrid=loaded.hybrid,
         rows=build.rows,
+        strips=build.strips,
     )
     for member in build.members.all:
         member.plugin.check_installed()
@@ -566,6 +591,7 @@ def make_artifact(
     tolerated: tuple[ToleratedRecord, ...] = (),
     hybrid: str | None = None,
     rows: RowsRecord | None = None,
+    strips: StripsRecord | None = None,
 ) -> Artifact:
     """The C files of ``program`` and their description.
 
@@ -580,6 +606,7 @@ def make_artifact(
         tolerated: the passes that changed what it says.
         hybrid: as for `LoadedModel`.
         rows: what there was to choose from of what runs row by row.
+        strips: what is computed in strips of columns.
 
     Raises:
         UsageError: ``weights`` is no such form, or a host other than the first is to say what runs the steps.
@@ -650,6 +677,7 @@ def make_artifact(
         ),
         files={},
         rows=rows,
+        strips=strips,
     )
     return Artifact(files.contents, record)
 

@@ -42,21 +42,23 @@ class RowsAsked:
         max_ram: what the model may take without its stack; the cut is taken that fits and adds least.
         small: whether the host has little RAM: without a limit, the least RAM is taken that adds no more than `FREE`.
         frontier: whether to look at the cuts, though none of them is taken.
+        least: whether without a limit the least RAM is taken, whatever it adds.
     """
 
     max_ram: Limit | None = None
     small: bool = False
     frontier: bool = False
+    least: bool = False
 
     @staticmethod
-    def of(members: Members, max_ram: Limit | None = None, frontier: bool = False) -> RowsAsked:
+    def of(members: Members, max_ram: Limit | None = None, frontier: bool = False, least: bool = False) -> RowsAsked:
         """What is asked where the targets are ``members``."""
-        return RowsAsked(max_ram, "small_stack" in members.host.features, frontier)
+        return RowsAsked(max_ram, "small_stack" in members.host.features, frontier, least)
 
     @property
     def any(self) -> bool:
         """Whether there is anything to look for."""
-        return self.max_ram is not None or self.small or self.frontier
+        return self.max_ram is not None or self.small or self.frontier or self.least
 
 
 Again = frozenset[tuple[Expr, bool]]
@@ -148,7 +150,10 @@ class _Chooser:
 
     def choice(self) -> RowsChoice:
         self._find_forms()
-        cuts = self._cuts().frontier()
+        search = self._cuts()
+        cuts = search.frontier()
+        if self.asked.least and (lowest := search.lowest()).peak < min((one.peak for one in cuts), default=lowest.peak):
+            cuts += (lowest,)  # (what is long is not gone through to its end)
         if len(cuts) > _POINTS:
             cuts = tuple(cuts[round(at * (len(cuts) - 1) / (_POINTS - 1))] for at in range(_POINTS))
         points: list[_Point] = []
@@ -169,6 +174,8 @@ class _Chooser:
         last = len(points) - 1
         if limit is not None:
             return next((at for at, one in enumerate(points) if self._ram(one) <= limit.amount), last)
+        if self.asked.least:
+            return last
         if not self.asked.small:
             return 0
         free = instructions * FREE

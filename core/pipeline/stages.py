@@ -15,9 +15,9 @@ from functools import partial
 from typing import Protocol
 
 from ..artifact.describe import Work
-from ..artifact.record import RowsRecord
+from ..artifact.record import RowsRecord, StripsRecord
 from ..contract.passes import Phase
-from ..errors import InternalError, ModelError, PluginError, UmaError
+from ..errors import InternalError, ModelError, PluginError, UmaError, UsageError
 from ..io_forms import IoForm
 from ..lowering.blame import blaming, located
 from ..lowering.declines import Decline
@@ -52,6 +52,7 @@ from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import BuildPrices
 from .rows import Again, Lowered, RowsAsked, choose_rows
+from .strips import StripsAsked, StripsChoice
 from .values import buffers_of, calls_of, kernels_of, moved
 
 __all__ = ["STAGES", "Build", "Form", "Observer"]
@@ -101,6 +102,7 @@ class Build:
         io: where its inputs and outputs are.
         rows: what layers are run row by row for; by default for hosts with little RAM, where that costs next to
             nothing. Without ``reuse`` each call runs all its rows before the next begins, so that every value is whole.
+        strips: what layers over wide pictures are computed in strips of columns for; None for none.
 
     Attributes:
         placement: what went where, and why; None before the stage ``partition``.
@@ -111,6 +113,7 @@ class Build:
         tolerated: what passes that may change results did, in order.
         rewriters: the plugins' passes, as ``label.pass``, that gave ``main`` other calls after it was lowered.
         rows: the ways to run layers row by row, and which was chosen; None where none was looked for.
+        strips: what is computed in strips of columns; None where nothing is.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class Build:
         tolerate: Collection[str] = (),
         io: IoForm = "caller",
         rows: RowsAsked | None = None,
+        strips: StripsAsked | None = None,
     ) -> None:
         self.name = name
         self._io = io
@@ -142,6 +146,10 @@ class Build:
         self._sites: tuple[tuple[str, Where], ...] = ()
         self._rows_asked = RowsAsked.of(members) if rows is None else rows
         self.rows: RowsRecord | None = None
+        self._strips_asked = strips
+        self._choice: StripsChoice | None = None
+        self.strips: StripsRecord | None = None
+        self._until = STAGES[-1]
         self._known = KnownLoops()
         self._by_rows: Mapping[Expr, bool] = {}
         self._flat: Program | None = None
@@ -167,6 +175,7 @@ class Build:
         if isinstance(form, Program):
             return form
         stages = STAGES[: STAGES.index(until) + 1]
+        self._until = until
         position = 0
         unplaced = form
         while position < len(stages) and isinstance(form, IRModule):
@@ -182,6 +191,11 @@ class Build:
                 continue
             if isinstance(form, Program):
                 form = self._run_by_rows(form)
+                if self._choice is not None and self._choice.goes_on(self.rows):
+                    form, position = self._choice.given, stages.index("fuse")
+                    self._forget_loops()
+                    continue
+                self.strips = None if self._choice is None else self._choice.record(self.rows)
             if self._after is not None:
                 self._after(stage, form)
             position += 1
@@ -330,6 +344,7 @@ class Build:
                     self.matches.note(self.placement)
                 return self.placement.module
             case "fuse":
+                module = self._in_strips(module)
                 hosts = [member.owner for member in self.members.takers]
                 if has_loops(module):
                     hosts = [Owner(host.label, _NOTHING, host.limits) for host in hosts]
@@ -362,9 +377,36 @@ class Build:
                     after = moves.get(name, {})
                     became.update({expr: moved(now, after) for expr, now in became.items()})
                 return made
-        traced = traced_sequence(module, self.name, self._reuse, self._depths(module), pool_of(self._io))
+        traced = traced_sequence(
+            module, self.name, self._reuse, self._depths(module), pool_of(self._io), self.strips is None
+        )
         self._where, self._sites = traced.where, traced.sites
         return traced.program
+
+    def _in_strips(self, module: IRModule) -> IRModule:
+        """``module`` with what was chosen to be computed in strips of columns."""
+        asked, rows = self._strips_asked, self._rows_asked
+        if asked is None:
+            return module
+        if has_loops(module):
+            what = "a form that was lowered already is not computed in strips"
+            raise UsageError(what, hint="give the model's file, or leave out strips")
+        if self._choice is None:
+            limit = None if rows.max_ram is None else rows.max_ram.amount
+            owners = [member.owner for member in self.members.takers]
+            compares = rows.least and self._until == STAGES[-1]
+            self._choice = StripsChoice(asked, module, owners, limit, compares, self._io == "caller")
+        made = self._choice.module()
+        self.strips = self._choice.record(None)
+        return made
+
+    def _forget_loops(self) -> None:
+        """Forget what is known of how the model was lowered: it is fused anew."""
+        early = STAGES[: STAGES.index("fuse")]
+        phases = {PHASE_AFTER[stage] for stage in early if stage in PHASE_AFTER}
+        self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase in phases)
+        self._by_rows, self.rewriters, self._became, self._became_within = {}, (), {}, {}
+        self._flat, self.rows = None, None
 
     def _lowered_body(self, alone: IRModule, name: str) -> IRModule:
         """A module whose ``main`` is what control flow runs as ``name``, lowered."""
@@ -417,6 +459,7 @@ class Build:
     def _place_anew(self, refusals: list[Refusal]) -> None:
         placement = self.placement
         assert placement is not None
+        self._choice = self.strips = None
         self.tolerated = tuple(one for one in self.tolerated if one.step.made.phase == PHASE_AFTER["canonicalise"])
         placed: list[Refusal] = []
         for refusal in refusals:

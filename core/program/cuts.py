@@ -145,6 +145,17 @@ class Cuts:
             limit = cut.peak
         return tuple(found)
 
+    def lowest(self) -> Cut:
+        """The cut of the lowest peak, of very long models the lowest that some work finds; not of all such that which
+        adds least."""
+        while True:
+            path = self._path(None, lowest=True)
+            assert path is not None  # single calls are one
+            if self._rows > _MAX_ROWS or all(key in self._exact for key in path):
+                return self._cut(path)
+            for key in path:
+                self.piece(*key)
+
     def piece(self, first: int, last: int, by_rows: bool = True) -> Piece:
         """What the calls from ``first`` to ``last``, which may be one piece, need as one: as a chain, or where that is
         not ``by_rows`` as a single call."""
@@ -181,18 +192,21 @@ class Cuts:
         while (path := self._path(limit)) is not None:
             unknown = [key for key in path if key not in self._exact]
             if not unknown:
-                pieces = [self.piece(*key) for key in path]
-                peak, added = max((one.peak for one in pieces), default=0), sum(one.added for one in pieces)
-                return Cut(peak, added, tuple((first, last) for first, last, by_rows in path if by_rows))
+                return self._cut(path)
             for key in unknown:
                 self.piece(*key)
             if self._rows > _MAX_ROWS:
                 return None
         return None
 
-    def _path(self, limit: int | None) -> list[tuple[int, int, bool]] | None:
-        """The pieces of the cut below ``limit`` that adds least, as far as is known: where a piece was not looked at,
-        by what it needs and adds at the least."""
+    def _cut(self, path: Sequence[tuple[int, int, bool]]) -> Cut:
+        pieces = [self.piece(*key) for key in path]
+        peak, added = max((one.peak for one in pieces), default=0), sum(one.added for one in pieces)
+        return Cut(peak, added, tuple((first, last) for first, last, by_rows in path if by_rows))
+
+    def _path(self, limit: int | None, lowest: bool = False) -> list[tuple[int, int, bool]] | None:
+        """The pieces of the cut below ``limit`` that adds least, or has the lowest peak, as far as is known: where a
+        piece was not looked at, by what it needs and adds at the least."""
         count = len(self.works)
         best: list[tuple[int, int, int, bool] | None] = [None] * (count + 1)
         best[0] = (0, 0, 0, False)
@@ -206,7 +220,7 @@ class Cuts:
                     continue
                 found = (before[0] + piece.added, max(before[1], piece.peak), first, by_rows)
                 there = best[last + 1]
-                if there is None or found[:2] < there[:2]:
+                if there is None or (found[1::-1] < there[1::-1] if lowest else found[:2] < there[:2]):
                     best[last + 1] = found
         if best[count] is None:
             return None

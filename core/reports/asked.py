@@ -59,6 +59,7 @@ def explain(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -66,8 +67,8 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, partition, plugins: as for
-            `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, partition, plugins: as
+            for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -89,6 +90,7 @@ def explain(
             tolerate=tolerate,
             hybrid=hybrid,
             io=io,
+            strips=strips,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -106,6 +108,7 @@ def verify(
     tolerate: Tolerate = (),
     hybrid: str | None = None,
     io: IoForm | None = None,
+    strips: int | str | None = None,
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -116,8 +119,8 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, partition, plugins: as for
-            `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, partition, plugins: as
+            for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -155,6 +158,7 @@ def verify(
             tolerate=tolerate,
             hybrid=hybrid,
             io=io,
+            strips=strips,
         )
         artifact = build_loaded(loaded, members, max_ram=limit)
         if limit is not None:

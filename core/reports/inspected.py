@@ -136,7 +136,8 @@ class Inspected:
             tolerate=loaded.tolerate,
             io=loaded.io,
             # Single steps are run of what is no block of rows.
-            rows=RowsAsked() if reuse else RowsAsked.of(members, max_ram),
+            rows=RowsAsked() if reuse else RowsAsked.of(members, max_ram, least=loaded.strips is not None),
+            strips=loaded.strips,
         )
         program = build.run(loaded.form)
         assert isinstance(program, Program) and build.fused is not None

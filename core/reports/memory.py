@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..artifact.footprint import Footprint, MemoryPeak, footprint, memory_peaks
-from ..artifact.record import ArtifactRecord, RowsRecord
+from ..artifact.record import ArtifactRecord, RowsRecord, StripsRecord
 from ..json_record import plain
 from ..pipeline.ram import few
 from ..program import Program
@@ -28,6 +28,7 @@ class MemoryFound:
         rows: the ways to run layers row by row; None where there is none to look for.
         order: what the order of the steps asks for; None where the steps have to stay as they are.
         line_buffers: what is held of values of which chains make row after row.
+        strips: what is computed in strips of columns; None for nothing.
     """
 
     size: Footprint
@@ -36,6 +37,7 @@ class MemoryFound:
     rows: RowsRecord | None
     order: Peak | None = None
     line_buffers: tuple[LineBuffer, ...] = ()
+    strips: StripsRecord | None = None
 
     def lines(self) -> Iterator[str]:
         """What sets the peaks, for people."""
@@ -58,6 +60,8 @@ class MemoryFound:
         for line in self.line_buffers:
             held = f"{line.rows} of {line.height} rows, {line.bytes:,} bytes"
             yield f"    {line.name} of chain {line.chain} ({few(line.layers)}): {held}"
+        if self.strips is not None:
+            yield f"  {_said(self.strips)}"
 
     def record(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -67,13 +71,24 @@ class MemoryFound:
             "rows": None if self.rows is None else plain(self.rows),
             "line_buffers": [one.record() for one in self.line_buffers],
             "order": None if self.order is None else {"bytes": self.order.nbytes, "bound": self.order.bound},
+            "strips": None if self.strips is None else plain(self.strips),
         }
+
+
+def _said(strips: StripsRecord) -> str:
+    """What strips cost and bring."""
+    layers = f" up to {few(strips.layers)}" if strips.layers else ""
+    more = f"{strips.added / max(strips.products, 1):.1%}"
+    said = f"{strips.count} strips of the {strips.columns} columns{layers}: {strips.added:,} products more, {more}"
+    if strips.ram_before is None or strips.ram_bytes is None:
+        return said
+    return f"{said}; {strips.ram_bytes:,} bytes of RAM instead of {strips.ram_before:,}"
 
 
 def memory_found(record: ArtifactRecord, program: Program) -> MemoryFound:
     """What an artifact's record, and the program that it was made of, say of its memory."""
     size, peaks, lines = footprint(record), memory_peaks(record), line_buffers(program)
-    return MemoryFound(size, peaks, record.layers, record.rows, order_peak(program), lines)
+    return MemoryFound(size, peaks, record.layers, record.rows, order_peak(program), lines, record.strips)
 
 
 def point_cells(rows: RowsRecord) -> list[tuple[str, ...]]:
