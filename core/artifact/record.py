@@ -42,7 +42,7 @@ __all__ = [
 METADATA_FILE = "metadata.json"
 """The one file of a saved artifact that describes all others."""
 
-SCHEMA_VERSION: Literal[10] = 10
+SCHEMA_VERSION: Literal[11] = 11
 """Of the metadata: raised when a reader of the version before would misread it."""
 
 Identifier = Annotated[str, Constraint(pattern="^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
@@ -402,7 +402,7 @@ class FileRecord:
 class ArtifactRecord:
     """All that an artifact says of itself."""
 
-    schema_version: Annotated[Literal[10], "Raised when a reader of the version before would misread."]
+    schema_version: Annotated[Literal[11], "Raised when a reader of the version before would misread."]
     name: Annotated[Identifier, "The model's name; all its global C symbols start with it."]
     uma_version: Annotated[Version, "The version of uma-core that built it."]
     plugins: Annotated[

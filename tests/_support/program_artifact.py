@@ -46,6 +46,7 @@ def metadata_of(
         "tolerated": [],
         "hybrid": None,
         "rows": None,
+        "strips": None,
         "compile": {
             "hosts": [
                 {

@@ -85,7 +85,7 @@ FILES: dict[str, str | bytes] = {
 }
 PLACED: dict[str, Any] = {"shape": [4], "first_step": 0, "last_step": 0}
 METADATA: dict[str, Any] = {
-    "schema_version": 10,
+    "schema_version": 11,
     "name": "scale",
     "uma_version": "0.1.0",
     "plugins": {"some-plugin": "0.1.0"},
@@ -127,6 +127,7 @@ METADATA: dict[str, Any] = {
     "tolerated": [],
     "hybrid": None,
     "rows": None,
+    "strips": None,
     "calls": [
         {
             "kernel": "scale_mul_0",
