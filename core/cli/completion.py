@@ -172,6 +172,8 @@ _COMPLETERS: dict[str, Completer] = {
     "partition": _partitioners,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),
-    **dict.fromkeys(("samples", "step_limit", "max_ram", "max_rom", "max_cycles", "measure_plan", "exclude", "strips"), _nothing),
+    **dict.fromkeys(
+        ("samples", "step_limit", "max_ram", "max_rom", "max_cycles", "measure_plan", "exclude", "strips"), _nothing
+    ),
 }
 """By the names of arguments; the others have choices, or are paths."""
