@@ -20,7 +20,8 @@ NOTHING = ROOT / "tests" / "stand_ins" / "uma-nothing"
 
 @pytest.fixture(scope="module")
 def made(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    environment = Environment(tmp_path_factory.mktemp("changing") / "venv", wheels, wheels.needs())
+    needs = [*wheels.needs(), Requirement("hatchling")]
+    environment = Environment(tmp_path_factory.mktemp("changing") / "venv", wheels, needs)
     environment.install("uma-cpu-c")
     return environment
 
@@ -141,10 +142,8 @@ def test_names_that_differ_in_case_and_signs_are_one(
     assert "is disabled on request" in disabled.error(2)
 
 
-def test_an_editable_install(wheels: Wheels, tmp_path: Path, folder: Path) -> None:
+def test_an_editable_install(env: Environment, tmp_path: Path, folder: Path) -> None:
     """What is changed in the sources is used by the next command."""
-    env = Environment(tmp_path / "venv", wheels, [*wheels.needs(), Requirement("hatchling")])
-    env.install("uma-cpu-c")
     sources = tmp_path / "uma-nothing"
     shutil.copytree(NOTHING, sources, ignore=shutil.ignore_patterns("__pycache__"))
     # The sources' folder on the path, as this says it, takes no helper that a build would have to fetch.

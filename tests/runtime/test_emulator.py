@@ -199,6 +199,7 @@ def test_the_program_is_clean(compiler: str, fake_emulator: Fake, tmp_path: Path
 
 @pytest.mark.usefixtures("here")
 class TestDeviceFaults:
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         ("phase", "what"),
         [

@@ -107,7 +107,7 @@ def test_on_the_command_line(model: Path, number: int, code: int) -> None:
     folder = model.parent
     command = [sys.executable, "-m", "uma", "run", str(model), "--target", TARGET, "--outputs", "out.npz"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for_work(process, 3)  # what was compiled before is taken from the cache
+        wait_for_work(process, 2)  # what was compiled before is taken from the cache
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == code and err.splitlines()[-1] == "uma: interrupted" and "Traceback" not in err

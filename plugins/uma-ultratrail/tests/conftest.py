@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,9 @@ from uma_ultratrail.reference import Step
 HERE = Path(__file__).parent
 CSRC = Path(uma_ultratrail.__file__).parent / "csrc"
 INCLUDE = Path(uma.__file__).parent / "runtime" / "csrc"
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fno-sanitize-recover=all")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-g", "-fno-sanitize-recover=all")
+LEVEL = "-O1" if os.environ.get("UMA_SOAK") == "1" else "-O0"
+"""With sanitizers, `-O1` takes a compiler four times as long."""
 
 NAMES = (
     *COUNTERS,
@@ -115,7 +118,7 @@ def compiled(compiler: str, folder: Path, *flags: str) -> Path:
     """The test program, compiled with driver and simulators."""
     program = folder / f"ut_tests_{compiler}"
     sources = [*sorted(HERE.glob("*.c")), *sorted(CSRC.glob("*.c"))]
-    command = [compiler, *STRICT, *flags, f"-I{CSRC}", f"-I{INCLUDE}", *map(str, sources), "-o", str(program)]
+    command = [compiler, *STRICT, LEVEL, *flags, f"-I{CSRC}", f"-I{INCLUDE}", *map(str, sources), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
