@@ -4,7 +4,8 @@ Several processes measure in turns, see `worker`; what counts is the lower end o
 paired ratios, the best peer's time by ours. Real models come from the folder of the environment variable UMA_MODELS,
 else from ../shared/models beside the checkout. Peers that are not installed are left out, and said.
 
-python -m benchmarks mcu counts instructions and memory of small machines instead; see its --help.
+python -m benchmarks mcu counts instructions and memory of small machines instead, and python -m benchmarks placement
+compares placements on accelerators; see their --help.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 import uma
 from uma.toolchain.discovery import find_compiler
 
-from . import mcu
+from . import mcu, placement
 from .cases import EMPTY, OWN, REAL, ROOT, Case, models_folder, own_cases, real_cases, sweep_cases
 from .contenders import contenders
 from .contenders.uma_c import TARGET
@@ -116,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["mcu"]:
         return mcu.main(given[1:])
+    if given[:1] == ["placement"]:
+        return placement.main(given[1:])
     args = parsed(given)
     about = machine()
     print(f"{about['cpu']}, {about['cores']} cores, {about['system']}, Python {about['python']}")

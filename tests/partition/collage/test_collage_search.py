@@ -7,7 +7,7 @@ import random
 from types import ModuleType
 
 import pytest
-from benchmarks.placement import synthetic
+from benchmarks.growth import synthetic
 from tests._support.covers import cheapest_costs, random_cover
 
 from uma.errors import InternalError, UsageError
