@@ -181,7 +181,7 @@ def device_record(device: Device, program: Program, plan: Plan) -> DeviceRecord:
         device.label,
         device.kind,
         device.impl,
-        device.implementation.bus not in CORE_BUSES,
+        device.implementation.bus not in CORE_BUSES and not device.implementation.is_real,
         device.base,
         tuple(runtime.parameters),
         tuple(runtime.counters),

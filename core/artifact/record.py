@@ -165,7 +165,9 @@ class DeviceRecord:
     kind: Annotated[Identifier, "The kind of its target."]
     impl: Annotated[Identifier, "How it is reached: sim, mmio."]
     simulated: Annotated[
-        bool, "Whether C of its plugin stands in for it, so that its calls take the time of that; else it is hardware."
+        bool,
+        "Whether C of its plugin stands in for it, so that its calls take the time of that; else it is hardware, or a "
+        "library on the host's own processor.",
     ]
     base: Annotated[
         Annotated[int, Constraint(minimum=1, maximum=2**64 - 1)] | None,

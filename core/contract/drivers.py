@@ -37,6 +37,8 @@ class Implementation:
         driver: the C object ``const uma_driver DRIVER`` that drives the device by this implementation; None where it is
             that of the `Runtime`. A simulator that has no registers is its own driver, and defines the functions that
             intrinsics and routines call.
+        is_real: whether it is the device itself and no stand-in, a library on the host's own processor for example:
+            what its calls take here is what they take. One of the core's buses is the real thing in any case.
 
     Raises:
         PluginError: a field is malformed.
@@ -46,6 +48,7 @@ class Implementation:
     sources: Mapping[str, str] = field(default_factory=dict)
     state_bytes: int = 0
     driver: str | None = None
+    is_real: bool = False
 
     def __post_init__(self) -> None:
         for name in ("bus", "driver"):
@@ -54,6 +57,11 @@ class Implementation:
         _sources(self, "Implementation.sources")
         if type(self.state_bytes) is not int or not 0 <= self.state_bytes < 2**31:
             raise PluginError(f"Implementation.state_bytes is {shown(self.state_bytes)}", hint="0 to 2**31 - 1")
+        is_real: object = self.is_real
+        if not isinstance(is_real, bool):
+            raise PluginError(f"Implementation.is_real is {shown(is_real)}", hint="True or False")
+        if self.is_real and self.state_bytes:
+            raise PluginError("Implementation.state_bytes is memory of a stand-in, and is_real is True")
 
 
 Rows = Sequence[tuple[int, str]]

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ __all__ = [
     "measured_ns",
     "measuring",
     "ran",
+    "real_devices",
     "run_in_turn",
     "simulated",
 ]
@@ -109,6 +110,13 @@ def simulated(member: Member) -> Member:
     return replace(member, target=Target(target.kind, left))
 
 
+def real_devices(member: Member) -> tuple[str, ...]:
+    """The label of an accelerator that its plugin calls real, which is no stand-in for one."""
+    runtime, impl = member.runtime, member.target.get_attr("impl")
+    found = None if runtime is None else runtime.implementations.get(impl)
+    return (member.label,) if found is not None and found.is_real else ()
+
+
 def artifact_of(module: IRModule, members: Members, consent: Consent | None = None) -> Artifact:
     """A model built by itself.
 
@@ -122,8 +130,12 @@ def artifact_of(module: IRModule, members: Members, consent: Consent | None = No
     return build_loaded(LoadedModel(module, "kernel", consent=consent), members)
 
 
-def ran(artifact: Artifact) -> Ran:
+def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
     """What one run takes; from disk, where it was run before.
+
+    Args:
+        artifact: a model.
+        real: labels of devices that are there, and take the time here that they take.
 
     Raises:
         UsageError: this machine cannot run it, or has no simulator of a device.
@@ -131,7 +143,7 @@ def ran(artifact: Artifact) -> Ran:
         ToolchainError: it cannot be compiled.
     """
     for device in artifact.record.devices:
-        if not device.simulated:
+        if not (device.simulated or device.label in real):
             raise UsageError(f"device {device.label!r} ({device.shown}) has no simulator here")
     kept = _kept(artifact)
     found = _read(kept)
@@ -145,12 +157,13 @@ def ran(artifact: Artifact) -> Ran:
             path = artifact.save(Path(folder) / "kernel")
             # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
             first = _asked(artifact, path, 1)
-            if artifact.record.devices and all(call.device is not None for call in artifact.record.calls):
+            if all(call.device is not None and call.device not in real for call in artifact.record.calls):
                 found = first
             else:
                 repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
                 with alone(kept.parent):
                     found = _read(kept) or _asked(artifact, path, repeat)
+    found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
     _write(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
     return found
 

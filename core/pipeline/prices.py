@@ -27,7 +27,7 @@ from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern.whole import outlined as outlined_match
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
-from .measured import artifact_of, here, measured_ns, ran, simulated
+from .measured import artifact_of, here, measured_ns, ran, real_devices, simulated
 
 __all__ = ["BuildPrices"]
 
@@ -148,7 +148,7 @@ class BuildPrices:
             artifact = artifact_of(module, Members((host,), (member,), partition=partition), problem.consent)
             if not artifact.is_native and artifact.emulator is None:
                 artifact = artifact_of(module, Members((here(host),), (member,), partition=partition), problem.consent)
-            found = ran(artifact)
+            found = ran(artifact, real_devices(member))
         except _Refused:
             return None
         except (ModelError, PluginError, ToolchainError) as error:

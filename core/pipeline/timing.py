@@ -108,8 +108,9 @@ class TimingProcess:
             raise ToolchainError(f"cannot start a process: {error.strerror}", where=sys.executable) from error
         self._process = process
         assert process.stdin is not None
-        process.stdin.write(json.dumps({"path": sys.path}).encode() + b"\n")
-        process.stdin.flush()
+        with contextlib.suppress(OSError):  # it has ended, which its answer tells
+            process.stdin.write(json.dumps({"path": sys.path}).encode() + b"\n")
+            process.stdin.flush()
         ready = self._answer(process, _START_LIMIT_S)
         if isinstance(ready, str):
             raise ToolchainError(f"the process that times parts does not begin: {ready}", where=sys.executable)

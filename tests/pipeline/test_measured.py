@@ -13,7 +13,7 @@ import pytest
 from tests._support.plugins import HOST, accelerator, entry_of, module_of, taking
 
 from uma.errors import ToolchainError, UsageError
-from uma.hookspecs import Cost, Extern, Routine, Runtime
+from uma.hookspecs import Cost, Extern, Implementation, Routine, Runtime
 from uma.lowering.members import Members, resolve_targets
 from uma.partition import Collage, CostTable, Decision
 from uma.pipeline import measured, timing
@@ -69,7 +69,41 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def library(code: str = "", version: str = "1.0", **hooks: Callable[..., Any]) -> PluginHost:
+DRIVER = """\
+#include "uma_device.h"
+#include "relu.h"
+
+static inline int32_t relu_driven(uma_device *device, const int8_t *x, int8_t *y, int32_t count)
+{
+    (void)device;
+    relu(x, y, count);
+    return 0;
+}
+"""
+DRIVEN = """\
+#include "relu_driver.h"
+
+const uma_driver relu_driver = {"lib", 0, 1, NULL, NULL, NULL, NULL, 0, NULL};
+"""
+
+
+def driven() -> Runtime:
+    """The same library, behind a driver that could keep what it made."""
+    sources = {
+        "relu.h": HEADER,
+        "relu.c": SOURCE.format(code=""),
+        "relu_driver.h": "#ifndef RELU_DRIVER_H\n#define RELU_DRIVER_H\n"
+        + DRIVER
+        + "extern const uma_driver relu_driver;\n#endif\n",
+        "relu_driver.c": DRIVEN,
+    }
+    routine = Routine("relu", "relu_driven({device}, {x}, {y}, {count})")
+    return Runtime("relu_driver", "relu_driver.h", sources, {"sim": Implementation(is_real=True)}, routines=(routine,))
+
+
+def library(
+    code: str = "", version: str = "1.0", runtime: Runtime | None = None, **hooks: Callable[..., Any]
+) -> PluginHost:
     """A library that computes nn.relu by a function of C, and a plain host."""
 
     def lowering(function: Function) -> tuple[IRModule, GlobalVar]:
@@ -79,13 +113,14 @@ def library(code: str = "", version: str = "1.0", **hooks: Callable[..., Any]) -
         return IRModule({var: extern}), var
 
     sources = {"relu.h": HEADER, "relu.c": SOURCE.format(code=code)}
-    runtime = Runtime(header="relu.h", sources=sources, routines=(Routine("relu", "relu({x}, {y}, {count})"),))
+    routines = (Routine("relu", "relu({x}, {y}, {count})"),)
+    own = runtime or Runtime(header="relu.h", sources=sources, routines=routines)
     entries = entry_of(
         accelerator("lib"),
         version=version,
         patterns=lambda: [taking("lib", "nn.relu", lower=None)],
         relay_to_runtime=lambda function: lowering(function),
-        runtime=lambda: runtime,
+        runtime=lambda: own,
         **hooks,
     )
     return PluginHost(lambda: [*entries, *entry_of(HOST)])
@@ -119,6 +154,12 @@ class TestLibraries:
         # What starts it is in the time.
         assert source == "measured" and 0 <= ns < 10**8 and launch_ns == 0
         assert decision.failed == () and asked == ["first", "timed"]
+
+    def test_a_real_device_is_timed_as_a_library_is(self, asked: list[str]) -> None:
+        ((ns, source, launch_ns),) = prices(costed(library(runtime=driven())), "lib").values()
+        assert source == "measured" and 0 < ns < 10**8 and launch_ns == 0 and asked == ["first", "timed"]
+        asked.clear()
+        assert prices(costed(library(runtime=driven())), "lib") and asked == []
 
     def test_a_table_says_who_is_asked(self, asked: list[str]) -> None:
         host = library(estimate_cost=lambda: Cost(seconds=7e-9))

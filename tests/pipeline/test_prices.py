@@ -114,7 +114,7 @@ class TestSources:
 
     def test_what_nobody_estimates_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = Ran(44.4, {})
-        monkeypatch.setattr("uma.pipeline.prices.ran", lambda artifact: found)
+        monkeypatch.setattr("uma.pipeline.prices.ran", lambda artifact, real: found)
         for estimate in (None, lambda region: None):
             _, decision = decided(members(estimate, table()))
             # It computes on the host: nothing else is launched.
@@ -137,7 +137,7 @@ class TestSources:
             ran(artifact)
 
     def test_what_cannot_be_measured_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fails(artifact: Artifact) -> Ran:
+        def fails(artifact: Artifact, real: object = ()) -> Ran:
             raise NoCompilerError("there is no C compiler")
 
         monkeypatch.setattr("uma.pipeline.prices.ran", fails)

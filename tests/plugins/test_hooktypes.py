@@ -147,6 +147,8 @@ def test_a_record_holds_what_it_was_given_and_cannot_be_changed(record: type) ->
         (Implementation, {"sources": {"x.c": b""}}, "Implementation.sources: x.c is a value of type bytes, not text"),
         (Implementation, {"sources": ["x.c"]}, "Implementation.sources is a value of type list"),
         (Implementation, {"state_bytes": -1}, "Implementation.state_bytes is -1"),
+        (Implementation, {"is_real": 1}, "Implementation.is_real is 1"),
+        (Implementation, {"is_real": True, "state_bytes": 64}, "state_bytes is memory of a stand-in, and is_real is"),
         (Runtime, {"driver": ""}, "Runtime.driver is '', not an identifier of C"),
         (Runtime, {"sources": {}}, "Runtime.header is 'my_driver.h', not a header among the sources"),
         (Runtime, {"header": "my_driver.c"}, "Runtime.header is 'my_driver.c', not a header"),

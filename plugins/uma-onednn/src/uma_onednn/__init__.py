@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
 from uma.relay import GlobalVar, IRModule
-from uma.target import Attribute, Target, TargetKind
+from uma.target import Attribute, Limits, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
@@ -34,10 +34,10 @@ KIND = TargetKind(
         Attribute(
             "gflops",
             float,
-            default=50.0,
             low=0.001,
             high=1e6,
-            help="what estimates of time go by: 1e9 multiplications and additions per second",
+            help="what estimates of time go by: 1e9 multiplications and additions per second; without it nothing is "
+            "estimated, and `collage` measures",
         ),
         Attribute("impl", ("library",), default="library", help="how it is reached: C is called"),
         Attribute(
@@ -51,6 +51,7 @@ KIND = TargetKind(
     ),
     help="oneDNN: float32 and int8 convolutions and products, pools, elementwise ops",
     device_type="cpu",
+    limits=Limits(merge=False),  # a call is a call, in whichever region
 )
 
 FAULTS = {
@@ -92,11 +93,12 @@ def relay_to_runtime(region: MatchedRegion) -> tuple[IRModule, GlobalVar]:
 
 
 @hookimpl
-def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
-    """Seconds, at the speed that the target's attribute says."""
+def estimate_cost(region: MatchedRegion, target: Target) -> Cost | None:
+    """Seconds, at the speed that the target's attribute says; without one it is to be measured."""
     from .cost import estimated
 
-    return estimated(region, target.get_attr("gflops"))
+    gflops = target.get_attr("gflops")
+    return None if gflops is None else estimated(region, gflops)
 
 
 @hookimpl
@@ -110,7 +112,7 @@ def runtime() -> Runtime:
         driver="uma_onednn_driver",
         header="uma_onednn.h",
         sources=sources(),
-        implementations={"library": Implementation()},
+        implementations={"library": Implementation(is_real=True)},
         faults=FAULTS,
         routines=ROUTINES,
         libraries=(LIBRARY,),
