@@ -160,15 +160,17 @@ def test_a_model_with_branches_is_not_run_by_rows() -> None:
 
 @pytest.mark.soak
 def test_the_frontier_of_mobilenet_v2() -> None:
-    """A tenth of the arena; little is optimised, so that compiling ten ways to run 50 layers takes a minute."""
+    """A tenth of the arena. Six of the ways to run it are built, with little optimised, so that it takes a minute."""
     target = "c -opt=1"
     artifact, rows = frontier(mobilenet(), target)
     arenas = [point.arena_bytes for point in rows.points]
-    assert len(arenas) >= 6 and arenas[0] == 1_204_224 and arenas[-1] <= 130_000
+    assert len(arenas) >= 10 and arenas[0] == 1_204_224 and arenas[-1] <= 130_000
     data = given((1, 224, 224, 3))
     expected = result(artifact, data)
     assert len(np.unique(expected)) > 50
-    for point in rows.points[1:]:
+    last = len(arenas) - 1
+    for number in sorted({*range(1, last, 2), last}):
+        point = rows.points[number]
         made = uma.build(mobilenet(), target, max_ram=point.ram_bytes)
         assert made.record.arena_bytes == point.arena_bytes
         assert (result(made, data) == expected).all()
