@@ -156,6 +156,12 @@ def _check_between(state: State, site: Site, block: Stmt, loop: For, what: str, 
     shared = [b for b in buffers(nest) if b in written] if later else [b for b in buffers_written(nest) if b in touched]
     if shared:
         raise illegal(f"{what}: both write {shared[0].name!r}, or it overwrites what is read there")
+    if later:
+        made = buffers_written(loop)
+        for buffer in buffers_read(block):
+            if buffer in buffers_written(nest) and buffer not in made:
+                write = next(use for use in collect(nest, Bounds({}), buffer) if use.writes)
+                raise illegal(f"{what}: `{write}`, outside of that loop, writes {buffer.name!r}, which it reads, too")
 
 
 def _statements(body: Stmt) -> list[Stmt]:

@@ -358,6 +358,26 @@ CASES: dict[str, Case] = {
         lambda s: s.reverse_compute_at("b", "k"),
         "block 'b' cannot be computed at loop 'k': `t[i, 0] = 7`, outside of that loop, writes 't' too",
     ),
+    "made later in the nest": (
+        parsed("""
+            def f(x: In[int32, (4,)], y: Out[int32, (2, 4)]):
+                t = alloc(int32, (2, 4))
+                u = alloc(int32, (2, 4))
+                with block("a"):
+                    for i in range(2):
+                        for k in range(4):
+                            t[i, k] = x[k]
+                        for l in range(4):
+                            u[i, l] = x[3 - l]
+                with block("b"):
+                    for m in range(2):
+                        for n in range(4):
+                            y[m, n] = t[m, n] + u[m, n]
+        """),
+        lambda s: s.reverse_compute_at("b", "k"),
+        "block 'b' cannot be computed at loop 'k': `u[i, l] = x[3 - l]`, outside of that loop, writes 'u', "
+        "which it reads, too",
+    ),
     "in its own order": (
         parsed("""
             def f(x: In[int32, (5,)], y: Out[int32, (5,)]):
