@@ -99,7 +99,11 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
             raise UsageError(what, hint="give --partition collage as well")
         return partition
     costs = args.costs or project.costs
-    return Collage(costs=None if costs is None else CostTable.read(costs), measure=measure or 0)
+    return Collage(
+        costs=None if costs is None else CostTable.read(costs),
+        measure=measure or 0,
+        offload=getattr(args, "require_offload", None) or 0.0,
+    )
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,9 @@ def random_cover(rng: random.Random, most_ops: int, *, least_ops: int = 4) -> Co
     return problem.with_pieces(dict.fromkeys(pieces))
 
 
-def cheapest_costs(problem: CoverProblem, best: int = 1) -> list[int]:
-    """What the cheapest plans cost, in order, by trying every one whose pieces alone do not cost more already."""
+def cheapest_costs(problem: CoverProblem, best: int = 1, least: int = 0) -> list[int]:
+    """What the cheapest plans of a least gain cost, in order, by trying every one whose pieces alone do not cost more
+    already."""
     found: list[int] = []
     starting: list[list[int]] = [[] for _ in problem.uses]
     for number in sorted(range(len(problem.pieces)), key=lambda number: problem.pieces[number].cost):
@@ -56,7 +57,7 @@ def cheapest_costs(problem: CoverProblem, best: int = 1) -> list[int]:
         if len(found) == best and cost >= found[-1]:
             return
         if covered == everything:
-            if problem.fault(plan) is None:
+            if problem.gain(plan) >= least and problem.fault(plan) is None:
                 found[:] = sorted([*found, problem.cost(plan)])[:best]
             return
         for number in starting[(~covered & (covered + 1)).bit_length() - 1]:

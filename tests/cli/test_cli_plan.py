@@ -98,6 +98,16 @@ def test_the_best_plans_are_built_and_timed(uma: Uma, model: Path) -> None:
     assert [plan["measured_ns"] for plan in built["plans"]] == [plan["measured_ns"] for plan in kept["trials"]]
 
 
+def test_what_accelerators_must_have(uma: Uma, model: Path) -> None:
+    slow = ("--target", "npu -launch_ns=9000", *TARGETS[2:], "--partition", "collage", "--costs", "costs.json")
+
+    def ops(*options: str) -> list[int]:
+        built = uma("build", "m.py", *slow, *options, "--no-compile", "--json").json
+        return [share["ops"] for share in built["accelerators"]]
+
+    assert ops() == [0] and ops("--require-offload", "30%") == [3]
+
+
 def test_plans_that_take_too_much(uma: Uma, model: Path) -> None:
     options: Sequence[str] = (*TARGETS, "--partition", "collage", "--costs", "costs.json")
     assert uma("build", "m.py", *options, "--max-ram", "64K").code == 0

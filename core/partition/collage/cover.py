@@ -27,11 +27,13 @@ class Piece:
         ops: which, as bits.
         memory: where their values are then, and where what they use has to be.
         cost: of computing them, from 0 on.
+        gain: how much of what a plan may have to have is in it, from 0 on.
     """
 
     ops: int
     memory: int
     cost: int
+    gain: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,10 @@ class CoverProblem:
             for value in self.taken_in(one.ops):
                 wanted[value] |= 1 << one.memory
         return total + sum(self.copies(value, made[value], want) for value, want in enumerate(wanted) if want)
+
+    def gain(self, plan: Sequence[int]) -> int:
+        """How much of what may be asked for a plan has."""
+        return sum(self.pieces[number].gain for number in plan)
 
     def fault(self, plan: Sequence[int]) -> str | None:
         """What keeps pieces from being a plan, in words; None where they are one."""

@@ -31,10 +31,12 @@ class Decision:
     Args:
         pool: what there was to choose from.
         found: the search's plans, the cheapest first.
+        least: the gain that a plan has at least.
     """
 
     pool: Pool = field(repr=False)
     found: Found
+    least: int = 0
 
     @property
     def cost_ns(self) -> int:
@@ -56,7 +58,7 @@ class Decision:
     def nth(self, number: int) -> Decision:
         """The same with another of the plans as the one that was chosen, counted from 0."""
         found = self.found
-        return Decision(self.pool, replace(found, plans=found.plans[number:], costs=found.costs[number:]))
+        return replace(self, found=replace(found, plans=found.plans[number:], costs=found.costs[number:]))
 
     @property
     def copies_ns(self) -> int:
@@ -81,11 +83,11 @@ class Decision:
         if self.found.states > _RUNNER_UP_STATES or not self.found.is_proven:
             return None
         cover, numbers = self.pool.cover, [n for n, one in enumerate(self.pool.offers) if one is not offer]
-        found = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers))
+        found = cheapest(cover.with_pieces(cover.pieces[number] for number in numbers), least=self.least)
         if not found.plans:
             return None
         plans = tuple(tuple(numbers[number] for number in plan) for plan in found.plans)
-        return Decision(self.pool, replace(found, plans=plans))
+        return replace(self, found=replace(found, plans=plans))
 
 
 @dataclass(eq=False)
@@ -99,6 +101,8 @@ class Collage:
         budget: how far the search goes.
         best: how many plans are kept.
         measure: how many of the best plans are built and timed, of which the fastest one counts; 0 for none.
+        offload: the part of the multiply-accumulates that accelerators have, 0 to 1; of the ops, in a model without
+            any. Where no plan has as much, it does not count.
 
     Attributes:
         decision: what was chosen last; None before.
@@ -113,6 +117,7 @@ class Collage:
     budget: Budget = field(default_factory=Budget)
     best: int = 5
     measure: int = 0
+    offload: float = 0.0
     prices: Prices | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False, init=False)
 
@@ -121,6 +126,10 @@ class Collage:
             value: object = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{name} of Collage is {value!r}, not a whole number from {least} on")
+
+        share: object = self.offload
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise UsageError(f"offload of Collage is {share!r}, not a number from 0 to 1")
 
     def priced(self, prices: Callable[[CostTable | None], Prices]) -> Collage:
         """The same for one build.
@@ -148,7 +157,10 @@ class Collage:
             raise InternalError("collage was asked by nobody who knows costs")
         pool = Pool(problem, self.prices, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
-            found = cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget)
+            least = pool.least(self.offload)
+            found = cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget, least)
+            if least and not found.plans:
+                least, found = 0, cheapest(pool.cover, pool.known, max(self.best, self.measure), self.budget)
             if not found.plans:
                 if problem.pins:
                     return eager(problem)
@@ -156,7 +168,7 @@ class Collage:
             chosen = [offer for number in found.plans[0] if (offer := pool.offers[number]).claims]
             if not sum(pool.add_region(region) for region in _merged(problem, chosen)):
                 break
-        self.decision = Decision(pool, found)
+        self.decision = Decision(pool, found, least)
         kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]
         problem.kernels[:] = [nodes for _, nodes in kernels]
         problem.on_hosts.update((node, label) for label, nodes in kernels if label != pool.host for node in nodes)

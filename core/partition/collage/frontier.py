@@ -9,6 +9,8 @@ Pieces that wait for each other are found in the plans that come out; such a cir
 again, in which states tell what of forbidden circles they hold. What comes out at last is exact: each search is of all
 plans, and of some that are none.
 
+A plan may have to have a least gain. Then an entry of a state is kept as well that is dearer and has more of it.
+
 Where states are more than are allowed, the cheapest are kept. Then a bound is told which no plan is below: each op
 costs at least its share in a piece that covers it.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappush, heapreplace
 
 from .cover import CoverProblem, numbers
 
@@ -27,6 +30,9 @@ _RIVALS = 12
 
 _NARROW = 64
 """How many states of a level are kept once no more than that are allowed in all."""
+
+_MOST_ENTRIES = 2000
+"""How many entries of one state are kept, where a gain is asked for."""
 
 _ROUNDS = 200
 """How many circles are forbidden before the search gives up on plans that have none."""
@@ -59,7 +65,9 @@ class Found:
         return self.bound is None or bool(self.costs and self.costs[0] <= self.bound)
 
 
-def frontier(problem: CoverProblem, best: int = 1, most_states: int = 500_000, widest: int = 50_000) -> Found:
+def frontier(
+    problem: CoverProblem, best: int = 1, most_states: int = 500_000, widest: int = 50_000, least: int = 0
+) -> Found:
     """The cheapest plans.
 
     Args:
@@ -67,11 +75,12 @@ def frontier(problem: CoverProblem, best: int = 1, most_states: int = 500_000, w
         best: how many plans are wanted.
         most_states: how many states may be looked at in all; when they are used up, few are kept from then on.
         widest: how many states that cover up to the same op may be kept.
+        least: the gain that a plan has at least.
     """
     circles: list[frozenset[int]] = []
     states, level = 0, 0
     while True:
-        search = _Search(problem, best, circles, max(most_states - states, 0), widest)
+        search = _Search(problem, best, circles, max(most_states - states, 0), widest, least)
         plans = search.run()
         states, level = states + search.states, max(level, search.widest)
         if not plans and search.lost is None:
@@ -102,31 +111,45 @@ class _Entry:
     cost: int
     piece: int
     before: _Entry | None
+    gain: int = 0
 
 
 class _Search:
     def __init__(
-        self, problem: CoverProblem, best: int, circles: Sequence[frozenset[int]], most_states: int, widest: int
+        self,
+        problem: CoverProblem,
+        best: int,
+        circles: Sequence[frozenset[int]],
+        most_states: int,
+        widest: int,
+        least: int,
     ) -> None:
         self._problem, self._best, self._circles = problem, best, circles
-        self._most_states, self._most_wide = most_states, widest
+        self._most_states, self._most_wide, self._least = most_states, widest, least
         self._watched = frozenset[int]().union(*circles)
         count = len(problem.uses)
         moving = [any(row) for row in problem.hops]
-        self._starting: list[list[tuple[int, int, int, int, list[int], list[int]]]] = [[] for _ in range(count)]
-        share = [-1] * count
+        self._starting: list[list[tuple[int, int, int, int, int, list[int], list[int]]]] = [[] for _ in range(count)]
+        share, gains = [-1] * count, [0] * count
         for number, piece in enumerate(problem.pieces):
             first = (piece.ops & -piece.ops).bit_length() - 1
             taken = [value for value in problem.taken_in(piece.ops) if moving[value]]
             given = [value for value in problem.given(piece.ops) if moving[value]]
-            self._starting[first].append((number, piece.ops >> first, piece.memory, piece.cost, taken, given))
+            self._starting[first].append(
+                (number, piece.ops >> first, piece.memory, piece.cost, piece.gain, taken, given)
+            )
             each = piece.cost // piece.ops.bit_count()
             for op in numbers(piece.ops):
                 share[op] = each if share[op] < 0 else min(share[op], each)
+                gains[op] = max(gains[op], -(-piece.gain // piece.ops.bit_count()))
         self._share = [max(one, 0) for one in share]
         self._rest = [0] * (count + 1)
         for op in reversed(range(count)):
             self._rest[op] = self._rest[op + 1] + self._share[op]
+        self._gains = gains
+        self._more = [0] * (count + 1)
+        for op in reversed(range(count)):
+            self._more[op] = self._more[op + 1] + gains[op]
         self.states = self.widest = 0
         self.lost: int | None = None
 
@@ -141,14 +164,14 @@ class _Search:
             self.widest = max(self.widest, len(level))
             for key, entries in level.items():
                 self._extend(op, key, entries, levels)
-        found = [entry for entries in levels[count].values() for entry in entries]
+        found = [entry for entries in levels[count].values() for entry in entries if entry.gain >= self._least]
         found.sort(key=lambda entry: entry.cost)
         return [(entry.cost, _path(entry)) for entry in found[: self._best]]
 
     def _extend(self, op: int, key: _Key, entries: list[_Entry], levels: list[dict[_Key, list[_Entry]]]) -> None:
         covered, live, seen = key
         problem, watched = self._problem, self._watched
-        for number, ops, memory, cost, taken, given in self._starting[op]:
+        for number, ops, memory, cost, gain, taken, given in self._starting[op]:
             if ops & covered:
                 continue
             chosen = seen
@@ -178,8 +201,13 @@ class _Search:
                 )
             level = levels[op + step]
             new = total >> step, now, chosen
-            reached = [_Entry(entry.cost + cost, number, entry) for entry in entries]
             known = level.get(new)
+            if self._least:
+                reached = self._gaining(entries, cost, number, gain, op + step, total >> step)
+                if reached or known:
+                    level[new] = self._pareto([*(known or ()), *reached], op + step, total >> step)
+                continue
+            reached = [_Entry(entry.cost + cost, number, entry) for entry in entries]
             if known is None:
                 level[new] = reached
             elif self._best == 1:
@@ -187,6 +215,35 @@ class _Search:
                     level[new] = reached
             else:
                 level[new] = sorted([*known, *reached], key=lambda entry: entry.cost)[: self._best]
+
+    def _gaining(
+        self, entries: Sequence[_Entry], cost: int, number: int, gain: int, op: int, covered: int
+    ) -> list[_Entry]:
+        """Entries one piece further, as far as they can have the gain that is asked for. More than that counts no
+        more."""
+        more = self._more[op] - sum(self._gains[op + one] for one in numbers(covered))
+        made = (_Entry(one.cost + cost, number, one, min(one.gain + gain, self._least)) for one in entries)
+        return [one for one in made if one.gain + more >= self._least]
+
+    def _pareto(self, entries: list[_Entry], op: int, covered: int) -> list[_Entry]:
+        """Entries without those that enough others are at least as good as, in cost and in gain."""
+        kept: list[_Entry] = []
+        gains: list[int] = []
+        for entry in sorted(entries, key=lambda one: (one.cost, -one.gain)):
+            if len(gains) < self._best:
+                heappush(gains, entry.gain)
+            elif entry.gain <= gains[0]:
+                continue
+            else:
+                heapreplace(gains, entry.gain)
+            kept.append(entry)
+        if len(kept) > _MOST_ENTRIES:
+            # The cheapest and the one that has most are among those that stay.
+            places = {number * (len(kept) - 1) // (_MOST_ENTRIES - 1) for number in range(_MOST_ENTRIES)}
+            least = min(one.cost for number, one in enumerate(kept) if number not in places) + self._left(op, covered)
+            self.lost = least if self.lost is None else min(self.lost, least)
+            kept = [one for number, one in enumerate(kept) if number in places]
+        return kept
 
     def _is_open(self, value: int, op: int, total: int) -> bool:
         """Whether something that is not covered uses a value."""
@@ -217,13 +274,15 @@ class _Search:
         kept: dict[_Key, list[_Entry]] = {}
         for group in alike.values():
             group.sort(key=lambda one: one[0].cost)
-            rivals: list[tuple[int, _Live]] = []
+            rivals: list[tuple[int, int, _Live]] = []
             for entry, key in group:
-                better = sum(self._reaches(live, key[1], entry.cost - cost) for cost, live in rivals)
+                better = sum(
+                    gain >= entry.gain and self._reaches(live, key[1], entry.cost - cost) for cost, gain, live in rivals
+                )
                 if better < self._best:
                     kept.setdefault(key, []).append(entry)
                     if len(rivals) < _RIVALS * self._best:
-                        rivals.append((entry.cost, key[1]))
+                        rivals.append((entry.cost, entry.gain, key[1]))
         return kept
 
     def _reaches(self, other: _Live, mine: _Live, room: int) -> bool:

@@ -45,12 +45,13 @@ def has_solver() -> bool:
     return True
 
 
-def integer(problem: CoverProblem, seconds: float = 60.0) -> Found:
+def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Found:
     """The cheapest plan, or the best one that was found, and what none is below.
 
     Args:
         problem: it.
         seconds: after how long to stop.
+        least: the gain that the plan has at least.
 
     Raises:
         UsageError: HiGHS is not installed.
@@ -66,6 +67,10 @@ def integer(problem: CoverProblem, seconds: float = 60.0) -> Found:
     for name, value in options.items():
         solver.setOptionValue(name, value)
     program = _Program(problem)
+    if least:
+        unit = max(1, *(one.gain for one in problem.pieces)) / _SCALE
+        gains = {number: one.gain / unit for number, one in enumerate(problem.pieces) if one.gain}
+        program.rows.append((least / unit, math.inf, gains))
     circles = 0
     while True:
         left = seconds - solver.getRunTime()
@@ -79,6 +84,8 @@ def integer(problem: CoverProblem, seconds: float = 60.0) -> Found:
         plan = tuple(number for number, value in enumerate(chosen) if value > 0.5)
         if not plan or (problem.cycle(plan) is None and problem.fault(plan) is not None):
             return Found((), (), bound, circles=circles)  # time was up before there was one
+        if problem.gain(plan) < least:
+            return Found((), (), bound, circles=circles)  # by less than the solver tells from nothing
         plan = tuple(sorted(plan, key=lambda number: problem.pieces[number].ops & -problem.pieces[number].ops))
         circle = problem.cycle(plan)
         if circle is None:

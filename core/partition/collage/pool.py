@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...errors import ModelError
-from ...relay.expr import Call, Expr, Var
+from ...relay.expr import Call, Expr, Var, macs_of
 from ...relay.op import Op
 from ...relay.types import TensorType
 from ...relay.views import is_view
@@ -95,7 +97,30 @@ class Pool:
     def cover(self) -> CoverProblem:
         """What is to be solved: the pieces are the offers, by number."""
         memory = self._memory
-        return self._cover.with_pieces(Piece(o.ops, memory.get(o.owner, 0), o.price.total_ns) for o in self.offers)
+        return self._cover.with_pieces(
+            Piece(one.ops, memory.get(one.owner, 0), one.price.total_ns, self._gain(one)) for one in self.offers
+        )
+
+    def least(self, share: float) -> int:
+        """The least gain of a plan by which accelerators have a share of the multiply-accumulates, 0 to 1; of the ops
+        that compute something, where there are none."""
+        whole = sum(self._work)
+        gain = math.ceil(share * whole)
+        while gain and (gain - 1) / whole >= share:
+            gain -= 1
+        while gain < whole and gain / whole < share:
+            gain += 1
+        return gain
+
+    @cached_property
+    def _work(self) -> list[int]:
+        """What each op counts where something is asked of accelerators."""
+        macs = [macs_of(expr) if isinstance(expr, Call) else 0 for expr in self.exprs]
+        return macs if any(macs) else [int(_computes(expr)) for expr in self.exprs]
+
+    def _gain(self, offer: Offer) -> int:
+        work = self._work
+        return sum(work[op] for op in numbers(offer.ops) if op < len(work)) if offer.claims else 0
 
     @property
     def known(self) -> list[tuple[int, ...]]:

@@ -28,7 +28,11 @@ class Budget:
 
 
 def cheapest(
-    problem: CoverProblem, known: Sequence[tuple[int, ...]] = (), best: int = 1, budget: Budget | None = None
+    problem: CoverProblem,
+    known: Sequence[tuple[int, ...]] = (),
+    best: int = 1,
+    budget: Budget | None = None,
+    least: int = 0,
 ) -> Found:
     """The cheapest plans that there are, or that were found.
 
@@ -37,22 +41,25 @@ def cheapest(
         known: plans that there are anyway, of which none is cheaper than the first that is given.
         best: how many are wanted.
         budget: how far to go.
+        least: the gain that a plan has at least.
 
     Returns:
         Plans in the order of their costs; those of the same cost in the order in which they were found, what was known
         last. None at all where there are none.
     """
     budget = budget or Budget()
-    found = frontier(problem, best, budget.states, budget.widest)
+    found = frontier(problem, best, budget.states, budget.widest, least)
     plans = dict(zip(found.plans, found.costs, strict=True))
     bound = found.bound
     if not found.is_proven and has_solver():
-        other = integer(problem, budget.seconds)
+        other = integer(problem, budget.seconds, least)
         for plan, cost in zip(other.plans, other.costs, strict=True):
             plans.setdefault(plan, cost)
         if bound is not None and other.bound is not None:
             bound = max(bound, other.bound)
     for plan in known:
+        if problem.gain(plan) < least:
+            continue
         ordered = sorted(plan, key=lambda number: problem.pieces[number].ops & -problem.pieces[number].ops)
         plans.setdefault(tuple(ordered), problem.cost(plan))
     order = sorted(plans, key=plans.__getitem__)[:best]

@@ -343,6 +343,37 @@ def test_a_part_that_its_owner_refuses_is_none() -> None:
     assert parts == ["npu: nn.relu@0", "host: add@1", "npu: nn.relu@2"]
 
 
+def test_what_accelerators_must_have() -> None:
+    dear = {"npu: add@1": 30, "npu: nn.relu@0 add@1": 40, "npu: add@1 nn.relu@2": 40}
+    # There are no multiply-accumulates: ops count. Dear as it is, two of three are as much as 60 %.
+    told = Told(costs(dear, npu=9, host=4), fuses=False)
+    parts = ["npu: nn.relu@0", "host: add@1", "npu: nn.relu@2"]
+
+    def parted(share: float) -> list[str]:
+        placement = place(model(CHAIN), [NPU], ["host"], replace(collage(told), offload=share))
+        decision = decided(placement)
+        assert decision.found.is_proven
+        return [decision.pool.key(offer.owner, offer.ops) for offer in decision.chosen]
+
+    assert parted(0.0) == ["host: nn.relu@0", "host: add@1", "host: nn.relu@2"]
+    assert parted(0.6) == parted(2 / 3) == parts
+    assert parted(0.67) == ["npu: nn.relu@0 add@1 nn.relu@2"]
+    # What nobody can have is told by whoever asked for it.
+    only = replace(collage(told), offload=1.0)
+    placement = place(model(CHAIN), [owner("npu", relu())], ["host"], only)
+    assert not placement.regions
+    # And what it won by keeps to it.
+    decision = decided(place(model(CHAIN), [NPU], ["host"], replace(collage(told), offload=0.6)))
+    other = decision.runner_up(decision.chosen[0])
+    assert other is not None and other.cost_ns > decision.cost_ns
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, True, "all"])
+def test_shares_that_are_none(share: object) -> None:
+    with pytest.raises(UsageError, match=r"offload of Collage is .*, not a number from 0 to 1"):
+        Collage(offload=share)  # type: ignore[arg-type]
+
+
 def test_runner_ups() -> None:
     placement = place(model(RELU), [NPU, DSP], ["host"], collage(Told(costs({}, npu=3, dsp=5, host=9))))
     decision = decided(placement)
