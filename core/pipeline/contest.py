@@ -13,7 +13,7 @@ from ..errors import NoCompilerError, RequirementError, UmaError, UsageError
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..partition import Collage, CostTable, Decision, Planned, plan_record
-from .measured import measuring, ran, run_in_turn
+from .measured import measuring, ran, real_devices, run_in_turn
 from .ram import Limit
 
 if TYPE_CHECKING:
@@ -159,11 +159,17 @@ def _built(loaded: LoadedModel, members: Members, max_ram: Limit | None) -> Arti
 
 def _times(artifacts: Sequence[Artifact], decisions: Sequence[Decision], members: Members) -> list[float | str]:
     """What one run of each takes, in nanoseconds; or why that cannot be told."""
-    if all(artifact.is_native and not artifact.record.devices for artifact in artifacts):
+    real = _real(members)
+    if all(artifact.is_native and all(d.label in real for d in artifact.record.devices) for artifact in artifacts):
         found = run_in_turn(artifacts)
         if found is not None:
             return list(found)
     return [_time(artifact, decision, members) for artifact, decision in zip(artifacts, decisions, strict=True)]
+
+
+def _real(members: Members) -> frozenset[str]:
+    """Labels of what is no stand-in."""
+    return frozenset(label for member in members.accelerators for label in real_devices(member))
 
 
 def _time(artifact: Artifact, decision: Decision, members: Members) -> float | str:
@@ -171,7 +177,7 @@ def _time(artifact: Artifact, decision: Decision, members: Members) -> float | s
     partitioner = members.partition
     table = (partitioner.costs if isinstance(partitioner, Collage) else None) or CostTable()
     try:
-        found = ran(artifact)
+        found = ran(artifact, _real(members))
     except NoCompilerError:
         raise
     except UmaError as error:

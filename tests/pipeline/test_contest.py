@@ -133,7 +133,7 @@ class TestDevices:
     def ran(self, monkeypatch: pytest.MonkeyPatch, *found: Ran | Exception) -> None:
         answers = list(found)
 
-        def ran(artifact: Artifact) -> Ran:
+        def ran(artifact: Artifact, real: object) -> Ran:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
