@@ -69,7 +69,7 @@ def test_a_setting_that_there_is_not(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.uma]\ndisable_plugins = []\n")
     with pytest.raises(UsageError, match="'disable_plugins', which there is not") as caught:
         host().names()
-    there_are = "disable-plugins, hybrid, io, max-cycles, max-ram, max-rom, requantize, targets"
+    there_are = "costs, disable-plugins, hybrid, io, max-cycles, max-ram, max-rom, partition, plan, requantize, targets"
     assert caught.value.hint == f"did you mean 'disable-plugins'? there are {there_are}"
 
 
