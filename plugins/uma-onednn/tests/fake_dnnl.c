@@ -231,6 +231,14 @@ int dnnl_binary_primitive_desc_create(dnnl_primitive_desc_t *made_, dnnl_engine_
     MAKE("dnnl_binary_primitive_desc_create", made_);
 }
 
+int dnnl_softmax_forward_primitive_desc_create(dnnl_primitive_desc_t *made_, dnnl_engine_t engine, int prop, int alg,
+                                               const struct dnnl_memory_desc *src, const struct dnnl_memory_desc *dst,
+                                               int axis, const struct dnnl_primitive_attr *attr)
+{
+    (void)engine, (void)prop, (void)alg, (void)src, (void)dst, (void)axis, (void)attr;
+    MAKE("dnnl_softmax_forward_primitive_desc_create", made_);
+}
+
 int dnnl_reorder_primitive_desc_create(dnnl_primitive_desc_t *made_, const struct dnnl_memory_desc *from,
                                        dnnl_engine_t from_engine, const struct dnnl_memory_desc *to,
                                        dnnl_engine_t to_engine, const struct dnnl_primitive_attr *attr)

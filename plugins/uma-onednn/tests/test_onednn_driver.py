@@ -36,6 +36,7 @@ OPERATIONS = (
     Operation(Step(Kind.MATMUL), BYTES, Tensor.dense("int32", (4, 4)), BYTES, zero_point=5).encode(None),
     Operation(Step(Kind.POOL, 0x1FF), _MAP, _MAP, **_WINDOW, kernel=(1, 1)).encode(None),
     Operation(Step(Kind.ELTWISE, 0x20), _VECTOR, _VECTOR).encode(None),
+    Operation(Step(Kind.SOFTMAX, 0x30000), BYTES, BYTES).encode(None),
     Operation(Step(Kind.BINARY, 0x1FFF0), _VECTOR, _VECTOR, other=_VECTOR).encode(None),
 )
 
@@ -59,6 +60,7 @@ CALLS = (
     "dnnl_pooling_forward_primitive_desc_create",
     "dnnl_eltwise_forward_primitive_desc_create",
     "dnnl_binary_primitive_desc_create",
+    "dnnl_softmax_forward_primitive_desc_create",
     "dnnl_reorder_primitive_desc_create",
     "dnnl_primitive_create",
     "dnnl_primitive_execute",

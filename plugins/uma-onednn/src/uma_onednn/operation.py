@@ -18,7 +18,7 @@ _DTYPES = {"float32": 3, "int32": 4, "int8": 5}
 class Kind:
     """Kinds of operations, and of post-operations."""
 
-    CONVOLUTION, MATMUL, POOL, ELTWISE, BINARY = 1, 2, 3, 4, 5
+    CONVOLUTION, MATMUL, POOL, ELTWISE, BINARY, SOFTMAX = 1, 2, 3, 4, 5, 6
     POST_ELTWISE, POST_BINARY = 1, 2
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "BINARY",
     "KEEPS_NO_NAN",
     "MAX_BATCH_DIMENSIONS",
+    "SOFTMAX",
     "UNARY",
     "Unary",
     "batch_dimensions",
@@ -66,7 +67,12 @@ BINARY = {
 }
 """Numbers in oneDNN by the name of the op in relay."""
 
-KEEPS_NO_NAN = frozenset({"nn.relu", "clip", "sigmoid", "exp", "maximum", "minimum", "nn.hard_swish", "nn.leaky_relu"})
+SOFTMAX = {"nn.softmax": 0x30000, "nn.log_softmax": 0x30001}
+"""Numbers in oneDNN by the name of the op in relay."""
+
+KEEPS_NO_NAN = frozenset(
+    {"nn.relu", "clip", "sigmoid", "exp", "maximum", "minimum", "nn.hard_swish", "nn.leaky_relu", *SOFTMAX}
+)
 """Ops of which the library gives a number where an operand is NaN, on some CPU."""
 
 _GELU_TANH = 0x2B
@@ -80,6 +86,8 @@ def operation_of(found: Match) -> Operation:
         return _convolution(found) if "conv" in str(found.call("product").op_name) else _matmul(found)
     if "pool" in found.captures:
         return _pool(found)
+    if "softmax" in found.captures:
+        return _softmax(found)
     if "joined" in found.captures:
         return _binary(found)
     flat = Tensor("float32", (found.root.tensor.size,), (1,))
@@ -172,6 +180,14 @@ def _pool(found: Match) -> Operation:
         after=_after(data[1:-1], out[1:-1], kernel, strides, before, ones),
         kernel=kernel,
     )
+
+
+def _softmax(found: Match) -> Operation:
+    call = found.call("softmax")
+    axis = call.attrs.axis % len(call.shape)
+    outer, inner = math.prod(call.shape[:axis]), math.prod(call.shape[axis + 1 :])
+    data = Tensor.dense("float32", (outer, call.shape[axis], inner) if inner > 1 else (outer, call.shape[axis]))
+    return Operation(Step(Kind.SOFTMAX, SOFTMAX[str(call.op_name)]), data, data)
 
 
 def binary_shapes(found: Match) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -9,7 +9,16 @@ from uma.hookspecs import Clause, Failed, Pattern
 from uma.relay.pattern import Match, Term, any_, any_of, constant, op, optional, where, wildcard
 
 from .exact import LARGEST_EXACT, largest_sum
-from .read import ACTIVATIONS, BINARY, KEEPS_NO_NAN, MAX_BATCH_DIMENSIONS, UNARY, batch_dimensions, binary_shapes
+from .read import (
+    ACTIVATIONS,
+    BINARY,
+    KEEPS_NO_NAN,
+    MAX_BATCH_DIMENSIONS,
+    SOFTMAX,
+    UNARY,
+    batch_dimensions,
+    binary_shapes,
+)
 
 __all__ = ["make_patterns"]
 
@@ -32,6 +41,7 @@ def make_patterns(*, int8: bool, keep_nan: bool) -> list[Pattern]:
     made += [_pool(rank, what) for what in ("max", "avg") for rank in (1, 2, 3)]
     made += [_global_pool(what) for what in ("max", "avg")]
     made += [_unary(name) for name in UNARY if name not in left_out]
+    made += [_softmax(name) for name in SOFTMAX if name not in left_out]
     made += [_binary(name) for name in BINARY if name not in left_out]
     return made
 
@@ -135,6 +145,10 @@ def _few_dimensions(found: Match) -> Failed | bool:
 
 def _unary(name: str) -> Pattern:
     return Pattern(_name(name), _activation(wildcard("float32").named("data"), name))
+
+
+def _softmax(name: str) -> Pattern:
+    return Pattern(_name(name), op(name)(wildcard("float32").named("data"), axis=any_).named("softmax"))
 
 
 def _binary(name: str) -> Pattern:

@@ -100,6 +100,9 @@ int dnnl_eltwise_forward_primitive_desc_create(dnnl_primitive_desc_t *made, dnnl
 int dnnl_binary_primitive_desc_create(dnnl_primitive_desc_t *made, dnnl_engine_t engine, int alg,
                                       const struct dnnl_memory_desc *left, const struct dnnl_memory_desc *right,
                                       const struct dnnl_memory_desc *dst, const struct dnnl_primitive_attr *attr);
+int dnnl_softmax_forward_primitive_desc_create(dnnl_primitive_desc_t *made, dnnl_engine_t engine, int prop, int alg,
+                                               const struct dnnl_memory_desc *src, const struct dnnl_memory_desc *dst,
+                                               int axis, const struct dnnl_primitive_attr *attr);
 int dnnl_reorder_primitive_desc_create(dnnl_primitive_desc_t *made, const struct dnnl_memory_desc *from,
                                        dnnl_engine_t from_engine, const struct dnnl_memory_desc *to,
                                        dnnl_engine_t to_engine, const struct dnnl_primitive_attr *attr);

@@ -87,6 +87,9 @@ static int32_t make_desc(draft *d, dnnl_engine_t engine, const uma_onednn_spec *
     case UMA_ONEDNN_ELTWISE:
         return dnnl_eltwise_forward_primitive_desc_create(&d->desc, engine, UMA_DNNL_INFERENCE, alg, src, dst,
                                                           (float)spec->step.alpha, (float)spec->step.beta, d->attr);
+    case UMA_ONEDNN_SOFTMAX:
+        return dnnl_softmax_forward_primitive_desc_create(&d->desc, engine, UMA_DNNL_INFERENCE, alg, src, dst, 1,
+                                                          d->attr);
     default:
         return dnnl_binary_primitive_desc_create(&d->desc, engine, alg, src, other, dst, d->attr);
     }
