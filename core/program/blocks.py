@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-__all__ = ["NONE", "Block", "Budget", "Overlaps", "distance_apart", "lower_bound", "round_up", "shared_bytes"]
+__all__ = [
+    "NONE",
+    "Block",
+    "Budget",
+    "Overlaps",
+    "Pairs",
+    "distance_apart",
+    "lower_bound",
+    "near_lists",
+    "pairs_of",
+    "round_up",
+    "shared_bytes",
+]
 
 Overlaps = Mapping[tuple[int, int], int]
 """For a block, by its position, and one that starts earlier, how many bytes the offset of the second must be behind
@@ -22,6 +34,11 @@ class Block:
     end: int
     size: int
     alignment: int
+
+
+Pairs = Sequence[Sequence[tuple[int, int, int]]]
+"""For each block those that live with it and that it may overlap, or that may overlap it: which one, how far its offset
+must be below that of the other, or else above it."""
 
 
 class Budget:
@@ -91,3 +108,33 @@ def distance_apart(overlaps: Overlaps, lower: int, upper: int, size: int) -> int
     """How many bytes the offset of block ``upper`` must be above that of block ``lower``, which has ``size``, where it
     is not below it and the two live together."""
     return max(0, min(overlaps.get((lower, upper), size), size))
+
+
+def pairs_of(blocks: Sequence[Block], overlaps: Overlaps) -> Pairs:
+    """The pairs of blocks that live together and may overlap, by either of the two."""
+    pairs: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for over, under in overlaps:
+        one, other = blocks[over], blocks[under]
+        if one.start <= other.end and other.start <= one.end:
+            apart = distance_apart(overlaps, over, under, one.size)
+            pairs[over].append((under, apart, other.size))
+            pairs[under].append((over, other.size, apart))
+    return pairs
+
+
+def near_lists(blocks: Sequence[Block], pairs: Pairs) -> list[list[int]]:
+    """For each block those that live with it and must be apart from it."""
+    near: list[list[int]] = [[] for _ in blocks]
+    live: list[int] = []
+    for i in sorted(range(len(blocks)), key=lambda i: (blocks[i].start, i)):
+        start = blocks[i].start
+        live = [other for other in live if blocks[other].end >= start]
+        for other in live:
+            near[other].append(i)
+        near[i].extend(live)
+        live.append(i)
+    for i, own in enumerate(pairs):
+        if own:
+            excepted = {other for other, _, _ in own}
+            near[i] = [other for other in near[i] if other not in excepted]
+    return near

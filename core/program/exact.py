@@ -16,10 +16,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from .blocks import Block, Overlaps, distance_apart, round_up, shared_bytes
+from .blocks import Block, Overlaps, near_lists, pairs_of, round_up, shared_bytes
 
-__all__ = ["Attempt", "Engine", "EngineSource", "Problem", "attempt"]
+__all__ = ["Attempt", "Problem", "Search", "attempt"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class Problem:
     Args:
         blocks, overlaps: what to pack.
         grain: the smallest alignment.
+        near: as the attribute, where it is known.
 
     Attributes:
+        pairs: as of `pairs_of`.
+        near: as of `near_lists`.
         spans: for each block its sections.
         members: for each section its blocks.
         taken: for each block, by section of its span, the bytes that it adds to the section at least.
@@ -57,8 +61,12 @@ class Problem:
         twin: for each block one that is like it and comes first, or -1.
     """
 
-    def __init__(self, blocks: Sequence[Block], overlaps: Overlaps, grain: int) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], overlaps: Overlaps, grain: int, near: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self.blocks = blocks
+        self.pairs = pairs_of(blocks, overlaps)
+        self.near = near_lists(blocks, self.pairs) if near is None else near
         starts = _sections(blocks)
         self.spans = [range(bisect_left(starts, one.start), bisect_right(starts, one.end)) for one in blocks]
         self.members: list[list[int]] = [[] for _ in starts]
@@ -75,20 +83,22 @@ class Problem:
             for section, size in zip(self.spans[i], self.taken[i], strict=True):
                 self.left[section] += size
         self.padding = [max(round_up(blocks[i].size, grain) - blocks[i].size for i in one) for one in self.members]
-        self.above: list[list[tuple[int, int]]] = []
-        for i, block in enumerate(blocks):
-            near = dict.fromkeys(other for t in self.spans[i] for other in self.members[t] if other != i)
-            self.above.append([(j, distance_apart(overlaps, i, j, block.size)) for j in near])
         under = {pair[1] for pair in overlaps}
         self.lies_over = [i in under for i in range(len(blocks))]
         self.twin = _twins(blocks, overlaps)
 
+    @cached_property
+    def above(self) -> list[list[tuple[int, int]]]:
+        return [
+            [(j, block.size) for j in near] + [(j, apart) for j, apart, _ in pairs]
+            for block, near, pairs in zip(self.blocks, self.near, self.pairs, strict=True)
+        ]
 
-Engine = Callable[[Problem, Sequence[int], int, int], Attempt]
+
+_NOWHERE = (1 << 63) - 1
+
+Search = Callable[[Problem, Sequence[int], int, int], Attempt]
 """What does as `attempt` does, for the same arguments."""
-
-EngineSource = Callable[[], Engine | None]
-"""Gives an engine where there is one; asked once it is needed."""
 
 
 def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Attempt:
@@ -102,8 +112,9 @@ def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Att
     """
     search = _Search(problem, rank, limit)
     choices = [search.candidates(0, -1)]
+    turn = 1 + len(problem.blocks) // 4
     while work > 0:
-        work -= 1
+        work -= turn
         if not choices[-1]:
             choices.pop()
             if not choices:
@@ -119,7 +130,6 @@ def attempt(problem: Problem, rank: Sequence[int], limit: int, work: int) -> Att
         if not fits:
             search.take_back()
         elif search.unplaced:
-            work -= len(problem.blocks) // 4
             choices.append(search.candidates(offset, rank[i]))
         else:
             return Attempt(search.offsets, True, work, search.fails)
@@ -136,6 +146,7 @@ class _Search:
         self.unplaced = len(problem.blocks)
         self.left = list(problem.left)  # bytes that the unplaced blocks of a section take at least
         self.lowest = [0] * len(self.left)  # of the floors of a section's unplaced blocks
+        self.lowest_one = [members[0] for members in problem.members]  # one of these blocks
         self.fails = [0] * len(self.left)
         self.trail: list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]] = []
 
@@ -164,17 +175,28 @@ class _Search:
         raised: list[tuple[int, int]] = []
         changed: list[tuple[int, int]] = []
         self.trail.append((i, raised, changed))
-        first, last = span.start, span.stop
+        work = len(problem.above[i]) + len(left) // 4
+        first, stop = span.start, span.stop
         for j, apart in problem.above[i]:
             if offsets[j] < 0 and floor[j] < offset + apart:
                 raised.append((j, floor[j]))
                 floor[j] = round_up(offset + apart, problem.blocks[j].alignment)
-                first, last = min(first, problem.spans[j].start), max(last, problem.spans[j].stop)
-        work = len(problem.above[i]) + len(left) // 4
-        for section in range(first, last):
-            work += len(problem.members[section])
-            low = min((floor[j] for j in problem.members[section] if offsets[j] < 0), default=0)
-            if low > lowest[section]:
+                first, stop = min(first, problem.spans[j].start), max(stop, problem.spans[j].stop)
+        work += (stop - first) // 4
+        # Nothing that lives with it is lower than its end, unless there is what may overlap it.
+        least = -1 if problem.pairs[i] else offset + problem.blocks[i].size
+        for section in range(first, stop):
+            if offsets[self.lowest_one[section]] < 0 and floor[self.lowest_one[section]] == lowest[section]:
+                continue
+            low = _NOWHERE
+            for j in problem.members[section]:
+                work += 1
+                if offsets[j] < 0 and floor[j] < low:
+                    low = floor[j]
+                    self.lowest_one[section] = j
+                    if low == least and section in span:
+                        break
+            if lowest[section] < low < _NOWHERE:
                 changed.append((section, lowest[section]))
                 lowest[section] = low
         for section, size in enumerate(left):

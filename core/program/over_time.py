@@ -6,15 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from .blocks import Block, Budget, round_up
+from .blocks import Block, Budget, Pairs, round_up
 
-__all__ = ["Choice", "Pairs", "alternate", "lowest", "place_over_time", "tightest"]
+__all__ = ["Choice", "alternate", "lowest", "place_over_time", "tightest"]
 
 _OPEN_END = 1 << 62
-
-Pairs = Sequence[Sequence[tuple[int, int, int]]]
-"""For each block those that live with it and that it may overlap, or that may overlap it: which one, how far its offset
-must be below that of the other, or else above it."""
 
 Choice = Callable[["Block", Sequence[tuple[int, int]]], int]
 """Takes a block and the ranges of offsets that it may have, both ends included, lowest first, of which the last has no

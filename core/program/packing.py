@@ -1,19 +1,18 @@
 """Packing of blocks that live for a while into as little address space as possible.
 
 Dynamic storage allocation with known lives is NP-hard, so several greedy placements are tried, then an exact search
-and a local one over orders of placement: placed lowest first, some order gives an optimal packing (that of the offsets
-of one). All of it is deterministic and bounded by an amount of work, not of time.
+and a local one. All of it is deterministic and bounded by an amount of work, not of time.
 """
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from .blocks import NONE, Block, Budget, Overlaps, distance_apart, lower_bound, round_up
-from .exact import Engine, EngineSource, Problem, attempt
-from .over_time import Pairs, alternate, lowest, place_over_time, tightest
+from .blocks import NONE, Block, Budget, Overlaps, lower_bound, near_lists, pairs_of, round_up
+from .ejection import Eject, EngineSource, eject, lowered
+from .exact import Problem, Search, attempt
+from .over_time import alternate, lowest, place_over_time, tightest
 from .restarts import improved
 
 __all__ = ["Block", "Budget", "Overlaps", "Packer", "lower_bound", "pairs_of", "round_up"]
@@ -60,7 +59,6 @@ class Packer:
         self.budget = budget
         self.offsets: list[int] = []
         self.peak = _OPEN_END
-        self._order: list[int] = list(range(len(blocks)))
         self._near: list[list[int]] = []
         self.overlaps = overlaps
         self.engine = engine
@@ -68,7 +66,9 @@ class Packer:
         self._pairs = pairs_of(blocks, overlaps)
 
     def greedy(self) -> None:
-        """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap."""
+        """Place in order of time, then in several orders of importance, in the lowest gap and in the tightest gap; with
+        half of the budget."""
+        spare = self.budget.work // 2
         for choose in (lowest, alternate(round_up(self.bound, self.grain)), tightest):
             self._keep(place_over_time(self.blocks, self._pairs, choose, self.budget))
             if self._done() or not self.budget.left:
@@ -76,17 +76,17 @@ class Packer:
         pairs = self._count_pairs()
         if pairs > _MAX_PAIRS:
             return
-        self._near = self._list_near()
+        self._near = near_lists(self.blocks, self._pairs)
         self.budget.work -= pairs
         for order in self._orders():
             for in_tightest in (False, True):
-                self._keep(self._place(order, in_tightest, self.peak), order)
-                if self._done() or not self.budget.left:
+                self._keep(self._place(order, in_tightest, self.peak))
+                if self._done() or self.budget.work <= spare:
                     return
 
     def search(self, spare: int) -> None:
-        """Improve the best packing: by branch and bound, then by exchanges in the best order so far, then by branch and
-        bound in machine code, where there is some.
+        """Improve the best packing: by branch and bound, then by ejection, then by both in machine code, where there
+        is some.
 
         Args:
             spare: work that stays in the budget.
@@ -94,40 +94,31 @@ class Packer:
         if self._done() or not self._near:
             return
         left = max(0, self.budget.work - spare)
-        problem = Problem(self.blocks, self.overlaps, self.grain)
+        problem = Problem(self.blocks, self.overlaps, self.grain, self._near)
         self.budget.work -= left // 2 - self._bound_branches(problem, attempt, left // 2)
-        self._exchange(spare)
+        rest = max(0, self.budget.work - spare)
+        self.budget.work -= rest - self._eject(problem, eject, rest)
         engine = None if self._done() or self.engine is None else self.engine()
         if engine is not None:
-            self._bound_branches(problem, engine, _FASTER * left)
+            self._bound_branches(problem, engine.attempt, _FASTER * left // 2)
+            self._eject(problem, engine.eject, _FASTER * left // 2)
 
-    def _bound_branches(self, problem: Problem, engine: Engine, work: int) -> int:
+    def _bound_branches(self, problem: Problem, search: Search, work: int) -> int:
         """Have exact searches find a better packing, or prove that there is none; what is left of the work."""
-        if self._done():
+        if self._done() or work <= 0:
             return work
-        found, left = improved(problem, engine, self.peak, self.bound, work)
+        found, left = improved(problem, search, self.peak, self.bound, work)
         self._keep(None if found.offsets is None else list(found.offsets))
         self.is_proven = found.is_proven
         return left
 
-    def _exchange(self, spare: int) -> None:
-        # What stands at the peak is placed earlier; equal results are accepted, to cross plateaus.
-        chance = random.Random(0).random  # the one method that is the same in every version of Python
-        order = list(self._order)
-        offsets = self._place(order, False, _OPEN_END)
-        assert offsets is not None
-        self._keep(offsets, order)
-        peak = self._top(offsets)
-        while self.budget.work > spare and not self._done():
-            highest = [i for i, block in enumerate(self.blocks) if offsets[i] + block.size == peak]
-            one = highest[int(chance() * len(highest))]
-            near = self._near[one] if self._near[one] and chance() < 0.75 else order
-            other = near[int(chance() * len(near))]
-            trial = _exchanged(order, one, other)
-            placed = self._place(trial, False, peak + 1)
-            if placed is not None:
-                order, offsets, peak = trial, placed, self._top(placed)
-                self._keep(offsets, order)
+    def _eject(self, problem: Problem, eject: Eject, work: int) -> int:
+        """Have the best packing lowered; what is left of the work."""
+        if self._done():
+            return work
+        offsets, left = lowered(problem, eject, self.offsets, self.bound, work)
+        self._keep(list(offsets))
+        return left
 
     def _done(self) -> bool:
         return self.is_proven or self.peak <= self.bound
@@ -135,13 +126,12 @@ class Packer:
     def _top(self, offsets: Sequence[int]) -> int:
         return max((offset + block.size for offset, block in zip(offsets, self.blocks, strict=True)), default=0)
 
-    def _keep(self, offsets: list[int] | None, order: Sequence[int] | None = None) -> None:
+    def _keep(self, offsets: list[int] | None) -> None:
         if offsets is None:
             return
         peak = self._top(offsets)
         if peak < self.peak:
             self.offsets, self.peak = offsets, peak
-            self._order = sorted(range(len(offsets)), key=lambda i: (offsets[i], i)) if order is None else list(order)
 
     def _place(self, order: Sequence[int], in_tightest: bool, limit: int) -> list[int] | None:
         """Place in the given order, each block in the lowest or tightest gap; None once the peak reaches ``limit``."""
@@ -188,23 +178,6 @@ class Packer:
         # Of the blocks that start no later than this one, those that ended before it do not overlap it.
         return sum(position - bisect_left(ends, start) for position, start in enumerate(starts))
 
-    def _list_near(self) -> list[list[int]]:
-        """For each block those that live with it and must be apart from it."""
-        near: list[list[int]] = [[] for _ in self.blocks]
-        live: list[int] = []
-        for i in self._by_start():
-            start = self.blocks[i].start
-            live = [other for other in live if self.blocks[other].end >= start]
-            for other in live:
-                near[other].append(i)
-            near[i].extend(live)
-            live.append(i)
-        for i, pairs in enumerate(self._pairs):
-            if pairs:
-                excepted = {other for other, _, _ in pairs}
-                near[i] = [other for other in near[i] if other not in excepted]
-        return near
-
     def _orders(self) -> Iterator[list[int]]:
         """Orders of placement; important blocks first, in several senses of the word."""
         blocks = self.blocks
@@ -232,22 +205,3 @@ class Packer:
             for other in live:
                 pressure[other] = max(pressure[other], total)
         return pressure
-
-
-def pairs_of(blocks: Sequence[Block], overlaps: Overlaps) -> Pairs:
-    """The pairs of blocks that live together and may overlap, by either of the two."""
-    pairs: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
-    for over, under in overlaps:
-        one, other = blocks[over], blocks[under]
-        if one.start <= other.end and other.start <= one.end:
-            apart = distance_apart(overlaps, over, under, one.size)
-            pairs[over].append((under, apart, other.size))
-            pairs[under].append((over, other.size, apart))
-    return pairs
-
-
-def _exchanged(order: list[int], one: int, other: int) -> list[int]:
-    trial = list(order)
-    a, b = trial.index(one), trial.index(other)
-    trial[a], trial[b] = trial[b], trial[a]
-    return trial

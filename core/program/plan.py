@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ..errors import ModelError
 from .constants import lay_out
 from .control import condition_uses, extended
-from .exact import EngineSource
+from .ejection import EngineSource
 from .hazards import finish_positions
 from .overlaps import between_chains, overlap_pairs
 from .packing import Block, Budget, Packer, lower_bound, round_up

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .exact import Engine, Problem
+from .exact import Problem, Search
 
 __all__ = ["Found", "improved"]
 
 _PATIENCE = 20
-"""After so many searches without success the next ones look for less."""
+_TRIES = 8
+"""After so many searches without success the next ones look for less: fewer where the work is not enough for this to
+happen so many times."""
 
 _EVERY = 9
 _FIRST = 8
@@ -40,7 +42,7 @@ class Found:
         return self.peak <= self.bound
 
 
-def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int) -> tuple[Found, int]:
+def improved(problem: Problem, search: Search, peak: int, bound: int, work: int) -> tuple[Found, int]:
     """A packing below ``peak``, as low as the work allows, and what is left of the work.
 
     Each search looks for a peak between the bound and the best one, for about as much work as placing all blocks a few
@@ -49,7 +51,7 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
 
     Args:
         problem: what to pack.
-        engine: what does a search.
+        search: what does a search.
         peak: to be beaten.
         bound: good enough to stop at.
         work: how much may be done.
@@ -57,8 +59,9 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
     found = Found(peak, bound)
     measures = _measures(problem)
     weights = [1.0] * len(problem.blocks)
-    short = 50 * len(problem.blocks) + 4 * sum(len(one) ** 2 for one in problem.members)
+    short = 25 * len(problem.blocks) + 2 * sum(len(one) ** 2 for one in problem.members)
     aim, misses, turn = _aim(found), 0, 0
+    patience = max(1, min(_PATIENCE, work // short // _TRIES))
     first, later = work // _FIRST, work // _LATER
     while work > 0 and not found.is_proven:
         measure = measures[turn % len(measures)]
@@ -66,7 +69,7 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
         is_long = turn % _EVERY == 0
         given = min(work, max(short, later if turn else first) if is_long else short)
         limit = found.peak if is_long else aim + 1
-        tried = engine(problem, rank, limit, given)
+        tried = search(problem, rank, limit, given)
         work -= given - tried.work
         turn += 1
         if tried.offsets is not None:
@@ -78,7 +81,7 @@ def improved(problem: Problem, engine: Engine, peak: int, bound: int, work: int)
             aim = _aim(found)
         else:
             misses += 1
-            if misses % _PATIENCE == 0:
+            if misses % patience == 0:
                 aim = min(found.peak - 1, (aim + found.peak) // 2)
             total = sum(tried.fails) + 1
             worst = [max(tried.fails[section] for section in span) for span in problem.spans]

@@ -13,7 +13,7 @@ struct problem {
     const number *member_at, *member;         /* by section: its blocks */
     const number *taken_at, *taken;           /* by block: what it adds to the sections of its span */
     const number *left, *padding;             /* by section */
-    const number *lies_over, *twin;           /* by block */
+    const number *lies_over, *is_paired, *twin; /* by block */
 };
 
 struct change {
@@ -22,60 +22,46 @@ struct change {
 
 struct level {
     number block, raised, changed; /* how long both trails were before it */
-    number choices, end;           /* its candidates, of which the last ones come first */
+    number reached, last;          /* offset and rank of the block below it */
+    number tried, tried_rank;      /* floor and rank of the last one tried */
 };
 
-static void sort(number *chosen, number count, const number *floor, const number *rank)
+/* The block to be tried next, or -1: the one of the lowest floor and then rank behind those of the last one tried. */
+static number candidate(const struct problem *p, const number *floor, const number *offset, const number *rank,
+                        const struct level *level)
 {
-    for (number i = 1; i < count; ++i) {
-        number one = chosen[i], at = i;
-        for (; at > 0; --at) {
-            number other = chosen[at - 1];
-            if (floor[other] > floor[one] || (floor[other] == floor[one] && rank[other] > rank[one])) {
-                break;
-            }
-            chosen[at] = other;
-        }
-        chosen[at] = one;
-    }
-}
-
-static number candidates(const struct problem *p, const number *floor, const number *offset, const number *rank,
-                         number reached, number last, number *chosen)
-{
-    number roof = INT64_MAX, count = 0;
+    number roof = INT64_MAX, chosen = -1;
     for (number i = 0; i < p->blocks; ++i) {
         if (offset[i] < 0 && floor[i] + p->size[i] < roof) {
             roof = floor[i] + p->size[i];
         }
     }
     for (number i = 0; i < p->blocks; ++i) {
-        if (offset[i] < 0 && floor[i] >= reached && floor[i] < roof &&
-            (floor[i] > reached || rank[i] > last || p->lies_over[i]) &&
-            (p->twin[i] < 0 || offset[p->twin[i]] >= 0)) {
-            chosen[count++] = i;
+        if (offset[i] < 0 && floor[i] < roof && floor[i] >= level->tried &&
+            (floor[i] > level->tried || rank[i] > level->tried_rank) &&
+            (floor[i] > level->reached || rank[i] > level->last || p->lies_over[i]) &&
+            (p->twin[i] < 0 || offset[p->twin[i]] >= 0) &&
+            (chosen < 0 || floor[i] < floor[chosen] || (floor[i] == floor[chosen] && rank[i] < rank[chosen]))) {
+            chosen = i;
         }
     }
-    sort(chosen, count, floor, rank);
-    return count;
+    return chosen;
 }
 
-/* `room`: 3 * blocks + 2 * sections numbers, (blocks + 1) * blocks for candidates; `raised` one change for each pair of
-   blocks near each other and each section of each level. */
 number uma_attempt(const struct problem *p, const number *rank, number limit, number *work_left, number *offset,
                    number *fails)
 {
     number n = p->blocks, sections = p->sections, work = *work_left, depth = 0, result = -1;
-    number *floor = malloc(sizeof(number) * (size_t)(n + 2 * sections));
-    number *chosen = malloc(sizeof(number) * (size_t)(n * (n + 1)));
+    number *floor = malloc(sizeof(number) * (size_t)(n + 3 * sections));
     struct level *levels = malloc(sizeof(struct level) * (size_t)(n + 1));
     struct change *raised = malloc(sizeof(struct change) * (size_t)(p->near_at[n] + 1));
     struct change *changed = malloc(sizeof(struct change) * (size_t)(n * sections + 1));
-    if (!floor || !chosen || !levels || !raised || !changed) {
-        free(floor), free(chosen), free(levels), free(raised), free(changed);
+    if (!floor || !levels || !raised || !changed) {
+        free(floor), free(levels), free(raised), free(changed);
         return -2;
     }
-    number *left = floor + n, *lowest = left + sections, raises = 0, changes = 0;
+    number *left = floor + n, *lowest = left + sections, *lowest_one = lowest + sections;
+    number raises = 0, changes = 0;
     for (number i = 0; i < n; ++i) {
         floor[i] = 0;
         offset[i] = -1;
@@ -83,14 +69,16 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
     for (number t = 0; t < sections; ++t) {
         left[t] = p->left[t];
         lowest[t] = fails[t] = 0;
+        lowest_one[t] = p->member[p->member_at[t]];
     }
-    levels[0].choices = 0;
-    levels[0].end = candidates(p, floor, offset, rank, 0, -1, chosen);
+    levels[0].reached = levels[0].tried = 0;
+    levels[0].last = levels[0].tried_rank = -1;
     while (work > 0) {
         struct level *level = &levels[depth];
+        number i = candidate(p, floor, offset, rank, level);
         int back = 0;
-        --work;
-        if (level->end == level->choices) {
+        work -= 1 + n / 4;
+        if (i < 0) {
             if (depth == 0) {
                 result = 0;
                 break;
@@ -98,7 +86,9 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
             --depth;
             back = 1;
         } else {
-            number i = chosen[--level->end], at = floor[i];
+            number at = floor[i];
+            level->tried = at;
+            level->tried_rank = rank[i];
             if (at + p->size[i] >= limit) {
                 continue;
             }
@@ -110,6 +100,7 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
                 left[t] -= p->taken[p->taken_at[i] + t - p->first[i]];
             }
             number first = p->first[i], stop = p->stop[i];
+            number least = p->is_paired[i] ? -1 : at + p->size[i]; /* of what lives with it */
             for (number k = p->near_at[i]; k < p->near_at[i + 1]; ++k) {
                 number j = p->near[k];
                 if (offset[j] < 0 && floor[j] < at + p->apart[k]) {
@@ -120,16 +111,24 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
                     stop = p->stop[j] > stop ? p->stop[j] : stop;
                 }
             }
-            work -= p->near_at[i + 1] - p->near_at[i] + sections / 4;
+            work -= p->near_at[i + 1] - p->near_at[i] + sections / 4 + (stop - first) / 4;
             for (number t = first; t < stop; ++t) {
-                number low = INT64_MAX;
-                for (number k = p->member_at[t]; k < p->member_at[t + 1]; ++k) {
-                    number j = p->member[k];
+                int is_own = p->first[i] <= t && t < p->stop[i];
+                number low = INT64_MAX, k = p->member_at[t];
+                if (offset[lowest_one[t]] < 0 && floor[lowest_one[t]] == lowest[t]) {
+                    continue;
+                }
+                while (k < p->member_at[t + 1]) {
+                    number j = p->member[k++];
                     if (offset[j] < 0 && floor[j] < low) {
                         low = floor[j];
+                        lowest_one[t] = j;
+                        if (is_own && low == least) {
+                            break;
+                        }
                     }
                 }
-                work -= p->member_at[t + 1] - p->member_at[t];
+                work -= k - p->member_at[t];
                 if (low != INT64_MAX && low > lowest[t]) {
                     changed[changes].what = t;
                     changed[changes++].before = lowest[t];
@@ -148,15 +147,14 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
                 break;
             }
             if (!back) {
-                work -= n / 4;
                 ++depth;
-                levels[depth].choices = levels[depth - 1].end;
-                levels[depth].end = levels[depth].choices +
-                    candidates(p, floor, offset, rank, at, rank[i], chosen + levels[depth].choices);
+                levels[depth].reached = levels[depth].tried = at;
+                levels[depth].last = rank[i];
+                levels[depth].tried_rank = -1;
             }
         }
         if (back) {
-            number i = levels[depth].block;
+            i = levels[depth].block;
             offset[i] = -1;
             for (number t = p->first[i]; t < p->stop[i]; ++t) {
                 left[t] += p->taken[p->taken_at[i] + t - p->first[i]];
@@ -172,6 +170,6 @@ number uma_attempt(const struct problem *p, const number *rank, number limit, nu
         }
     }
     *work_left = work;
-    free(floor), free(chosen), free(levels), free(raised), free(changed);
+    free(floor), free(levels), free(raised), free(changed);
     return result;
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from uma.program.exact import EngineSource
+from uma.program.ejection import EngineSource
 from uma.program.over_time import alternate, lowest, place_over_time, tightest
 from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
 from uma.toolchain.packing import packing_engine
@@ -171,11 +171,12 @@ def test_a_proof_that_nothing_is_smaller() -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [30, pytest.param(100, marks=pytest.mark.soak), pytest.param(300, marks=pytest.mark.soak)]
+    ("count", "most"),
+    [(30, 1.005), *(pytest.param(*one, marks=pytest.mark.soak) for one in ((100, 1.005), (300, 1.005), (1000, 1.01)))],
 )
-def test_random_lives_are_packed_to_what_is_live_at_once(count: int) -> None:
+def test_random_lives_are_packed_to_what_is_live_at_once(count: int, most: float) -> None:
     found = [packed(network(count, seed), {}, engine=packing_engine) for seed in range(8)]
-    assert sum(packer.peak / bound for packer, bound in found) <= 1.005 * len(found)
+    assert sum(packer.peak / bound for packer, bound in found) <= most * len(found)
 
 
 @pytest.mark.soak

@@ -6,11 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.program.test_packing import cut, instance, packed
+from tests.program.test_packing import check, cut, instance, packed
 
 from uma.errors import ToolchainError
-from uma.program.exact import Attempt, Engine, Problem, attempt
-from uma.program.packing import lower_bound
+from uma.program.blocks import Budget
+from uma.program.ejection import Ejected, Engine, eject
+from uma.program.exact import Attempt, Problem, attempt
+from uma.program.packing import Packer, lower_bound
 from uma.toolchain import packing
 from uma.toolchain.packing import packing_engine
 
@@ -28,11 +30,18 @@ def same(engine: Engine, seeds: range) -> None:
         blocks, overlaps = instance(chance, chance.randint(1, 40), seed % 2 == 0, (1, 4, 16))
         grain = min(block.alignment for block in blocks)
         problem, bound = Problem(blocks, overlaps, grain), lower_bound(blocks, grain, overlaps)
+        greedy = Packer(blocks, bound, grain, Budget(0), overlaps)
+        greedy.greedy()
         rank = list(range(len(blocks)))
         chance.shuffle(rank)
         for limit in (bound, bound + 1, bound + 8, bound + 40):
             for work in (0, 50, 3000):
-                assert attempt(problem, rank, limit, work) == engine(problem, rank, limit, work), seed
+                assert attempt(problem, rank, limit, work) == engine.attempt(problem, rank, limit, work), seed
+        for limit in (bound + 1, (bound + greedy.peak) // 2, greedy.peak):
+            for work in (0, 3000):
+                found = eject(problem, greedy.offsets, limit, work, seed)
+                assert found == engine.eject(problem, greedy.offsets, limit, work, seed), seed
+                assert found.offsets is None or check(blocks, overlaps, found.offsets) < limit
 
 
 def test_it_does_as_the_search_in_python(engine: Engine) -> None:
@@ -73,4 +82,11 @@ def test_what_takes_too_much_memory_is_left(engine: Engine, monkeypatch: pytest.
     monkeypatch.setattr(packing, "_MAX_CELLS", 10)
     blocks, _ = instance(random.Random(1), 9, False)
     problem = Problem(blocks, {}, 1)
-    assert engine(problem, range(9), 100, 1000) == Attempt(None, False, 0, [0] * len(problem.left))
+    assert engine.attempt(problem, range(9), 100, 1000) == Attempt(None, False, 0, [0] * len(problem.left))
+
+
+def test_what_is_larger_than_the_limit_is_not_ejected_for_ever(engine: Engine) -> None:
+    blocks, _ = instance(random.Random(1), 9, False)
+    problem, largest = Problem(blocks, {}, 1), max(block.size for block in blocks)
+    for search in (eject, engine.eject):
+        assert search(problem, [100 * i for i in range(9)], largest, 1000, 0) == Ejected(None, 1000)
