@@ -48,7 +48,10 @@ class Work:
 
 
 def tensor_records(
-    buffers: Sequence[Buffer], identifiers: Mapping[str, str], held: Mapping[str, str] = MappingProxyType({})
+    buffers: Sequence[Buffer],
+    identifiers: Mapping[str, str],
+    held: Mapping[str, str] = MappingProxyType({}),
+    rows: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[TensorRecord, ...]:
     """Inputs, outputs or states.
 
@@ -56,6 +59,7 @@ def tensor_records(
         buffers: these, in the model's order.
         identifiers: what the C calls them, by the buffers' names.
         held: the open extents that they hold, by the buffers' names.
+        rows: of those that are given row by row, how many rows are asked for, by the buffers' names.
     """
     return tuple(
         TensorRecord(
@@ -66,6 +70,7 @@ def tensor_records(
             _quantization(buffer.quantisation),
             None if buffer.extents is None else shown(buffer.extents),
             held.get(buffer.name),
+            rows.get(buffer.name),
         )
         for buffer in buffers
     )
@@ -109,6 +114,8 @@ def _place(buffer: Buffer, plan: Plan) -> tuple[str | None, int | None]:
     """The memory that a buffer is in, and its offset there."""
     if buffer.role == "constant":
         return "weights", plan.constants[buffer.name]
+    if buffer.is_streamed:
+        return buffer.pool, None
     return (None, None) if buffer.is_given else (buffer.pool, plan.offsets[buffer.name])
 
 

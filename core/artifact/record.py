@@ -84,6 +84,10 @@ class TensorRecord:
         "shape has the largest. Null where all extents are fixed.",
     ] = None
     holds: Annotated[Identifier | None, "The open extent, by its name, that this one holds; else null."] = None
+    rows: Annotated[
+        Annotated[int, Constraint(minimum=1, maximum=2**31 - 1)] | None,
+        "Of an input that a function of the caller gives row by row, how many rows it is asked for; else null.",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,12 @@ class BufferRecord:
     dtype: DType
     pool: Annotated[
         Pool | None,
-        "The memory that it is in: of the host (the arena), DEVICE.MEMORY, state, or weights for constants; null for "
-        "an array of the caller.",
+        "The memory that it is in: of the host (the arena), DEVICE.MEMORY, state, or weights for constants; rows for "
+        "an input that is given row by row; null for an array of the caller.",
     ]
-    offset: Annotated[Size | None, "Of its first byte in that memory; null for an array of the caller."]
+    offset: Annotated[
+        Size | None, "Of its first byte in that memory; null for an array of the caller, and for an input by rows."
+    ]
     bytes: Annotated[Size, "What its elements take."]
     first_step: Annotated[
         Position, "The call from which on it holds something: for an input, a state and a constant the first one."
@@ -453,7 +459,7 @@ class ArtifactRecord:
     @property
     def io(self) -> IoForm:
         """Where inputs and outputs are: arrays of the caller's, or in the arena."""
-        is_placed = any(one.role in ("input", "output") and one.pool is not None for one in self.buffers)
+        is_placed = any(one.role in ("input", "output") and one.offset is not None for one in self.buffers)
         return "arena" if is_placed else "caller"
 
     @property

@@ -12,6 +12,7 @@ from .. import json_record, json_schema
 from ..compilers import KNOWN_COMPILERS, refused_file_names, refused_flags
 from ..errors import ModelError, UsageError
 from ..machines import find_runner
+from ..program.program import ROWS_POOL
 from ..tir.form.extents import Extent, Symbol, bound, parse_extents, symbols_of
 from .record import METADATA_FILE, SCHEMA_VERSION, ArtifactRecord, BufferRecord, DeviceRecord, HostRecord
 from .turns import is_nested
@@ -185,11 +186,15 @@ def _buffer_problems(record: ArtifactRecord) -> Iterator[str]:
     for call in record.calls:
         if strange := [name for name in call.arguments if name not in names]:
             yield f"a call is given {strange[0]!r}, which is not among the buffers"
+    by_rows = sum(buffer.pool == ROWS_POOL and buffer.role == "input" for buffer in record.buffers)
+    rows = [row.rows for row in (*record.inputs, *record.outputs, *record.states) if row.rows is not None]
+    if {len(rows), sum(row.rows is not None for row in record.inputs)} != {by_rows}:
+        yield f"{by_rows} inputs are given row by row, and {len(rows)} inputs, outputs and states have rows"
     last = max(len(record.calls) - 1, 0)
     for buffer in record.buffers:
         if not buffer.first_step <= buffer.last_step <= last:
             yield f"buffer {buffer.name!r} is held from step {buffer.first_step} to step {buffer.last_step}"
-        if (buffer.pool is None) != (buffer.offset is None):
+        if (buffer.pool in (None, ROWS_POOL)) != (buffer.offset is None):
             yield f"buffer {buffer.name!r} has only one of pool and offset"
         elif buffer.offset is not None and buffer.offset + buffer.bytes > (room := _room(record, buffer)):
             yield f"buffer {buffer.name!r} reaches beyond its memory {buffer.pool!r}, which has {room} bytes"

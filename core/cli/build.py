@@ -118,7 +118,18 @@ def _compiled(artifact: Artifact, members: Members, args: argparse.Namespace, ou
 def _explain_command(args: argparse.Namespace) -> str:
     """What tells of the same model and targets where its ops go, and why not elsewhere."""
     words = ["uma", "explain", str(args.model)]
-    for option in ("target", "shape", "state", "constant", "pin", "requantize", "tolerate", "disable_plugin"):
+    repeated = (
+        "target",
+        "shape",
+        "state",
+        "constant",
+        "pin",
+        "requantize",
+        "tolerate",
+        "stream_input",
+        "disable_plugin",
+    )
+    for option in repeated:
         for value in getattr(args, option):
             words += [f"--{option.replace('_', '-')}", value]
     if args.hybrid is not None:

@@ -121,6 +121,14 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, target_required: boo
         help="compute layers over a wide picture, up to that layer, in strips of its columns, one after the other, for "
         "less RAM than rows alone take; for example 2",
     )
+    parser.add_argument(
+        "--stream-input",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="have an input given row by row, by a function of the C that uses the model, so that it need not be whole "
+        "anywhere: all layers that read it run by rows; may be repeated",
+    )
     add_partition_arguments(parser)
     add_plugin_arguments(parser)
 
@@ -237,6 +245,7 @@ def read_model(args: argparse.Namespace, out: Output) -> tuple[Members, LoadedMo
         hybrid=_hybrid(args),
         io=args.io or project_io(),
         strips=args.strips,
+        stream_inputs=args.stream_input,
     )
     return members, loaded
 
@@ -255,7 +264,7 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
     if is_artifact(args.model):
         from ..artifact import load
 
-        options = (
+        given = (
             "target",
             "name",
             "shape",
@@ -268,8 +277,9 @@ def model_or_artifact(args: argparse.Namespace, doing: str) -> Artifact | None:
             "strips",
             "state",
         )
+        options = (*given, "stream_input")
         if any(getattr(args, option) for option in options):
-            *most, last = (f"--{option}" for option in options)
+            *most, last = (f"--{option.replace('_', '-')}" for option in options)
             hint = f"{', '.join(most)} and {last} go with model files"
             raise UsageError("an artifact is built already", hint=hint)
         return load(args.model)

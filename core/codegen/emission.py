@@ -10,6 +10,7 @@ from ..contract.drivers import Routine
 from ..program import Buffer, Call, Plan, Program
 from ..program.relocate import base_buffers
 from ..program.rows import Move, chains, events
+from ..program.streams import Stream, streams
 from ..relay.extern import Extern
 from ..tir.form.nodes import PrimFunc
 from .devices import Device, Slot, slots
@@ -90,12 +91,28 @@ class Emission:
     def members(self) -> dict[str, str]:
         """The pointers of inputs and outputs in `NAME_run`, by the buffers' names: of the caller's arrays, and of
         places in the arena."""
-        placed = (port for port in (*self.inputs, *self.outputs) if not port.buffer.is_given)
+        placed = (port for port in (*self.inputs, *self.outputs) if port.buffer.in_arena)
         return {
             **{port.buffer.name: f"inputs->{port.identifier}" for port in self.given_inputs},
             **{port.buffer.name: f"outputs->{port.identifier}" for port in self.given_outputs},
             **{port.buffer.name: port.place(self.name, "context->arena") for port in placed},
         }
+
+    @cached_property
+    def streams(self) -> dict[int, tuple[Stream, Port]]:
+        """The inputs that are given row by row, by the position of the call that takes the rows."""
+        named = {port.buffer.name: port for port in self.inputs}
+        return {one.position: (one, named[one.input]) for one in streams(self.program)}
+
+    @property
+    def streamed_inputs(self) -> tuple[Port, ...]:
+        """Those that are given row by row."""
+        return tuple(port for port in self.inputs if port.buffer.is_streamed)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a run may end before it has written all states."""
+        return bool(self.states and (self.slots or self.streams))
 
     @cached_property
     def taken(self) -> tuple[str, ...]:
@@ -116,7 +133,8 @@ class Emission:
     @cached_property
     def own_functions(self) -> tuple[str, ...]:
         """The functions that the first host runs, or has a device run, and that the core prints."""
-        called = {step.function for _, step in self.program.calls if self.unit(step) is None}
+        calls = ((at, step) for at, step in self.program.calls if at not in self.streams)
+        called = {step.function for _, step in calls if self.unit(step) is None}
         return tuple(name for name in self.program.functions if name in called and name not in self._brought)
 
     @cached_property

@@ -34,9 +34,8 @@ def example_text(
     if plan.arena_bytes:
         arena = f"UMA_ALIGNAS({name}_ARENA_ALIGNMENT) static unsigned char arena[{name}_ARENA_BYTES];\n"
     first = 2 if loads_weights else 1
-    read = [
-        (port, f"if (!read_file(argv[{i}], {_array(name, port)})) return 1;") for i, port in enumerate(inputs, first)
-    ]
+    streamed = [port for port in inputs if port.buffer.is_streamed]
+    read = [(port, _read(name, port, i)) for i, port in enumerate(inputs, first)]
     write = [
         f"if (!write_file(argv[{i}], {_array(name, port)})) return 1;"
         for i, port in enumerate(outputs, first + len(inputs))
@@ -63,10 +62,10 @@ def example_text(
     if program.states:
         arena += f"UMA_ALIGNAS({name}_STATE_ALIGNMENT) static unsigned char state[{name}_STATE_BYTES];\n"
     files = len(inputs) + len(outputs)
-    held = [port for port in inputs if not port.buffer.is_given and port.buffer.name in values]
+    held = [port for port in inputs if port.buffer.in_arena and port.buffer.name in values]
     placed = [
         *(f"{_variable(name, port)}[0] = {values[port.buffer.name]};" for port in held),
-        *_if_files([line for port, line in read if not port.buffer.is_given], first),
+        *_if_files([line for port, line in read if port.buffer.in_arena], first),
     ]
     given = "arena, sizeof arena" if plan.arena_bytes else "NULL, 0"
     given += ", state, sizeof state" if program.states else ""
@@ -94,6 +93,7 @@ def example_text(
  */
 #include <stdio.h>
 {"#include <stdlib.h>" + chr(10) if slots else ""}\
+{"#include <string.h>" + chr(10) if streamed else ""}\
 
 #include "{name}.h"
 {_lines(['#include "uma_uio.h"'] * any(slot.device.implementation.bus == "uma_uio_bus" for slot in slots))}\
@@ -102,7 +102,8 @@ static {name}_context context;
 {arena}
 {_lines(_arrays(name, (*inputs, *outputs), values))}
 {_devices(name, slots) if slots else ""}\
-{_READ_FILE if inputs or loads_weights else ""}{_WRITE_FILE}
+{_READ_FILE if len(streamed) < len(inputs) or loads_weights else ""}{_WRITE_FILE}\
+{chr(10) + _OPEN_FILE if streamed else ""}{"".join(_giver(name, port) for port in streamed)}
 int main(int argc, char **argv)
 {{
 {_lines((_struct(name, what, inputs if what == "inputs" else outputs) for what in arrays), 4)}\
@@ -115,8 +116,9 @@ int main(int argc, char **argv)
         return 2;
     }}
 {_lines(load, 4)}\
-{_lines(_if_files([line for port, line in read if port.buffer.is_given], first), 4)}\
+{_lines(_if_files([line for port, line in read if not port.buffer.in_arena], first), 4)}\
 {_lines(run, 4)}\
+{_lines(_lacking(name) if streamed else (), 4)}\
     if (status != UMA_OK) {{
         fprintf(stderr, "{name} failed with status %d\\n", (int)status);
         return 1;
@@ -163,15 +165,51 @@ def _array(model: str, port: Port) -> str:
     return f"{variable}, {f'sizeof {variable}' if port.buffer.is_given else port.macro(model, 'BYTES')}"
 
 
+def _read(model: str, port: Port, argument: int) -> str:
+    """The statement by which a file becomes an input."""
+    if port.buffer.is_streamed:
+        return f"if ((file_{port.identifier} = open_file(argv[{argument}])) == NULL) return 1;"
+    return f"if (!read_file(argv[{argument}], {_array(model, port)})) return 1;"
+
+
+def _giver(model: str, port: Port) -> str:
+    """The function that gives an input row by row, and what it gives it from."""
+    size = port.macro(model, "ROWBYTES")
+    return f"""
+/* Gives the input {port.identifier} row by row, of a file, or zeros without one: put your camera here. */
+static {port.callback(f"row_of_{port.identifier}")}
+{{
+    FILE *const *file = (FILE *const *)user;
+
+    if (*file == NULL) memset(to, 0, {size});
+    else if (fread(to, 1, {size}, *file) != {size}) return -1;
+    return row;
+}}
+"""
+
+
+def _lacking(model: str) -> Iterator[str]:
+    yield "if (status == UMA_ERR_ROWS) {"
+    yield '    fprintf(stderr, "row %d of input %d was wanted, and %d given\\n", (int)context.lacking.row,'
+    yield "            (int)context.lacking.input, (int)context.lacking.given);"
+    yield "}"
+
+
 def _struct(model: str, what: str, ports: Sequence[Port]) -> str:
     """The arrays of the program's own, as the model takes them."""
-    members = ", ".join(_variable(model, port) for port in ports if port.buffer.is_given)
+    members = ", ".join(
+        f"{{row_of_{port.identifier}, &file_{port.identifier}}}" if port.buffer.is_streamed else _variable(model, port)
+        for port in ports
+        if not port.buffer.in_arena
+    )
     return f"const {model}_{what} {what} = {{{members or '0'}}};"
 
 
 def _arrays(model: str, every: Sequence[Port], values: Mapping[str, int]) -> Iterator[str]:
     """Memory for inputs and outputs, zeros but for those of one element that have a value."""
     for port in every:
+        if port.buffer.is_streamed:
+            yield f"static FILE *file_{port.identifier};"
         if not port.buffer.is_given:
             continue
         value = f" = {{{values[port.buffer.name]}}}" if port.buffer.name in values else ""
@@ -272,6 +310,16 @@ static int read_file(const char *path, void *data, size_t bytes)
     return count == bytes;
 }
 
+"""
+
+_OPEN_FILE = """\
+static FILE *open_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+
+    if (file == NULL) perror(path);
+    return file;
+}
 """
 
 _WRITE_FILE = """\

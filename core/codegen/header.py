@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from ..program import Buffer, Plan, Program
+from ..program import Buffer, Plan, Program, Stream, streams
 from .devices import Slot
 from .kernel import C_TYPES
 from .names import c_comment, c_identifier
@@ -60,6 +61,10 @@ class Port:
         """A pointer to its first element, where that is in the arena."""
         return f"(({self.pointee} *)(void *)({arena} + {self.macro(model, 'OFFSET')}))"
 
+    def callback(self, name: str) -> str:
+        """The declaration of a function that gives it row by row."""
+        return f"int32_t {name}(void *user, int32_t row, {self.c_type} *to)"
+
     @property
     def pointee(self) -> str:
         """What a program sees that looks at it there."""
@@ -79,9 +84,9 @@ def ports(buffers: Sequence[Buffer]) -> tuple[Port, ...]:
 
 def taken(inputs: Sequence[Port], outputs: Sequence[Port]) -> tuple[str, ...]:
     """Which of ``inputs`` and ``outputs`` the function that runs a model takes: arrays of the caller's are in them."""
-    placed = any(not port.buffer.is_given for port in (*inputs, *outputs))
+    placed = any(port.buffer.in_arena for port in (*inputs, *outputs))
     found = (("inputs", inputs), ("outputs", outputs))
-    return tuple(what for what, every in found if not placed or any(port.buffer.is_given for port in every))
+    return tuple(what for what, every in found if not placed or any(not port.buffer.in_arena for port in every))
 
 
 def run_parameters(model: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
@@ -125,8 +130,9 @@ def header_text(
     """``NAME.h``; ``loaded`` are weights that the caller loads."""
     name = program.name
     states = ports(program.states)
-    macros = "\n".join(line for port in (*inputs, *outputs) for line in _macros(name, port, plan))
-    placed = [port for port in (*inputs, *outputs) if not port.buffer.is_given]
+    by_rows = {one.input: one for one in streams(program)}
+    macros = "\n".join(line for port in (*inputs, *outputs) for line in _macros(name, port, plan, by_rows))
+    placed = [port for port in (*inputs, *outputs) if port.buffer.in_arena]
     arrays = taken(inputs, outputs)
     given, given_type = "", ""
     weights_macros, weights_function = ("", "") if loaded is None else weights_header(name, loaded)
@@ -177,10 +183,11 @@ typedef struct {name}_context {{
     unsigned char *arena;
 {_state_members(bool(slots)) if states else ""}\
 {_device_members(name, slots)}\
+{_stream_members(bool(states and not slots)) if by_rows else ""}\
 }} {name}_context;
 
-{_struct(name, "inputs", "const ", [p for p in inputs if p.buffer.is_given]) + chr(10) if "inputs" in arrays else ""}\
-{_struct(name, "outputs", "", [p for p in outputs if p.buffer.is_given]) + chr(10) if "outputs" in arrays else ""}\
+{_struct(name, "inputs", "const ", inputs) + chr(10) if "inputs" in arrays else ""}\
+{_struct(name, "outputs", "", outputs) + chr(10) if "outputs" in arrays else ""}\
 {_accessors(name, placed)}\
 {weights_function}\
 /* Gives a context its arena, which is its own until the context is dropped: {name}_ARENA_BYTES bytes or more with
@@ -195,7 +202,8 @@ uma_status {name}_init({name}_context *context, void *arena, size_t arena_bytes{
  * Contexts are independent of each other; one context must not be used by two threads at once.
 {_run_open(program)}\
 {_RUN_DEVICES if slots else ""}\
-{_run_broken(name) if slots and states else ""}\
+{_RUN_ROWS if by_rows else ""}\
+{_run_broken(name, bool(slots), bool(by_rows)) if states else ""}\
  */
 uma_status {name}_run{run_parameters(name, inputs, outputs)};
 {"".join(chr(10) + host.declaration() for host in remote)}\
@@ -218,6 +226,15 @@ _INIT_DEVICES = """\
 _RUN_DEVICES = """\
  * The devices are activated before and deactivated after it, also where it fails. Where it gives UMA_ERR_DEVICE,
  * context->fault says which device stopped it, and in which step.
+"""
+
+_RUN_ROWS = """\
+ * A function `row` gives an input row by row, so that it need not be whole anywhere: it writes the row of that number,
+ * ROWBYTES bytes, to `to`, and returns the number of the row that it wrote. It is called while the model runs, for rows
+ * 0, 1, 2 and so on, ROWS in all, each once, and may take its time. A camera that is ahead returns the number of the row
+ * that it has, or a number below 0 of its own choice where it has none: the run ends at once with UMA_ERR_ROWS, and
+ * context->lacking says which input it was by its position, which row was wanted, and what was returned. The next run
+ * begins anew.
 """
 
 
@@ -338,11 +355,18 @@ uma_status {model}_reset({model}_context *context);
 """
 
 
-def _run_broken(model: str) -> str:
-    return (
-        " * A run that a device stopped may have changed a part of the state: further runs give UMA_ERR_STATE until\n"
-        f" * {model}_reset is called.\n"
-    )
+def _stream_members(breaks: bool) -> str:
+    broken = "    int32_t broken; /* a row that was not given stopped a run half-way */\n" if breaks else ""
+    return f"    uma_lacking lacking;\n{broken}"
+
+
+def _run_broken(model: str, devices: bool, by_rows: bool) -> str:
+    who = [*(["a device"] if devices else []), *(["a row that was not given"] if by_rows else [])]
+    if not who:
+        return ""
+    what = f" * A run that {' or '.join(who)} stopped may have changed a part of the state: further runs"
+    rest = f"give UMA_ERR_STATE until\n * {model}_reset is called.\n"
+    return f"{what} {rest}" if not by_rows else f"{what}\n * {rest}"
 
 
 def _device_macros(model: str, slots: Sequence[Slot]) -> str:
@@ -367,7 +391,7 @@ def _device_members(model: str, slots: Sequence[Slot]) -> str:
     return f"    {model}_devices devices;\n    uma_fault fault;\n" if slots else ""
 
 
-def _macros(model: str, port: Port, plan: Plan) -> Iterator[str]:
+def _macros(model: str, port: Port, plan: Plan, by_rows: Mapping[str, Stream] = MappingProxyType({})) -> Iterator[str]:
     buffer, quantised = port.buffer, port.buffer.quantisation
     called = "" if buffer.tensor is None else f', "{c_comment(buffer.tensor)}"'
     yield f"/* {buffer.role} {port.identifier}{called}: {port.type_text} */"
@@ -381,13 +405,30 @@ def _macros(model: str, port: Port, plan: Plan) -> Iterator[str]:
         yield "/* real value = SCALE * (stored value - ZERO_POINT) */"
         yield f"#define {port.macro(model, 'SCALE')} {float_literal(quantised.scale)}"
         yield f"#define {port.macro(model, 'ZERO_POINT')} {int32_literal(quantised.zero_point)}"
-    if not buffer.is_given:  # where it is in the state, or in the arena
+    if (stream := by_rows.get(buffer.name)) is not None:
+        less = "" if stream.wanted == stream.height else f"; it has {stream.height}, the last of which nobody needs"
+        yield f"/* so many rows are asked for, of so many bytes each{less} */"
+        yield f"#define {port.macro(model, 'ROWS')} {stream.wanted}"
+        yield f"#define {port.macro(model, 'ROWBYTES')} {stream.row_bytes}u"
+    elif not buffer.is_given:  # where it is in the state, or in the arena
         yield f"#define {port.macro(model, 'OFFSET')} {plan.offsets[buffer.name]}u"
     yield ""
 
 
-def _struct(model: str, what: str, const: str, members: Sequence[Port]) -> str:
-    lines = [f"    {const}{port.c_type} *{port.identifier}; /* {port.type_text} */" for port in members]
+def _struct(model: str, what: str, const: str, every: Sequence[Port]) -> str:
+    lines: list[str] = []
+    for port in every:
+        if port.buffer.in_arena:
+            continue
+        if port.buffer.is_streamed:
+            lines += [
+                "    struct {",
+                f"        {port.callback('(*row)')};",
+                "        void *user; /* is handed to it */",
+            ]
+            lines.append(f"    }} {port.identifier}; /* {port.type_text}, row by row */")
+        else:
+            lines.append(f"    {const}{port.c_type} *{port.identifier}; /* {port.type_text} */")
     if not lines:
         lines = ["    char none; /* C has no empty structures */"]
     return "\n".join([f"typedef struct {model}_{what} {{", *lines, f"}} {model}_{what};", ""])

@@ -14,10 +14,14 @@ def invoke_text(model: Emission) -> str:
     """``NAME_invoke``, and what it needs. Arrays of inputs and outputs that are in the arena are copied there and back,
     unless they are there already: a caller may point to the place itself."""
     name, taken = model.name, model.taken
-    placed = [port for port in (*model.inputs, *model.outputs) if not port.buffer.is_given]
+    placed = [port for port in (*model.inputs, *model.outputs) if port.buffer.in_arena]
+    streamed = model.streamed_inputs
     at = {port: f"{port.buffer.role}s[{i}]" for ports in (model.inputs, model.outputs) for i, port in enumerate(ports)}
     needed = [*(["context"] if placed else []), *(["inputs"] if model.inputs else []), "outputs"]
     members = [f"in.{port.identifier} = (const {port.c_type} *){at[port]};" for port in model.given_inputs]
+    for port in streamed:
+        members += [f"in.{port.identifier}.row = {_giver(name, port)};"]
+        members += [f"in.{port.identifier}.user = (void *)(uintptr_t){at[port]};"]
     if "inputs" in taken and not members:
         members = ["in.none = 0;"]
     members += [f"out.{port.identifier} = ({port.c_type} *){at[port]};" for port in model.given_outputs]
@@ -34,6 +38,7 @@ def invoke_text(model: Emission) -> str:
         *([] if model.inputs else ["(void)inputs;"]),
         *(["if (own->arena == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */"] if placed else []),
         *(_check(name, port, at[port]) for port in placed),
+        *(f"if ({at[port]} == NULL) return UMA_ERR_ARGUMENT;" for port in streamed),
         *_moved(name, [port for port in placed if port.buffer.role == "input"], at),
         *members,
         "uma_float_set(UMA_FLOAT_DEFAULT);",
@@ -45,7 +50,24 @@ def invoke_text(model: Emission) -> str:
     ]
     head = f"static uma_status {name}_invoke(void *context, const void *const *inputs, void *const *outputs)"
     body = "\n".join([head, "{", *(f"    {line}" if line else "" for line in lines), "}"])
-    return f"{_apart(name)}\n\n{body}" if placed else body
+    before = [*([_apart(name)] if placed else []), *(_given(name, port) for port in streamed)]
+    return "\n\n".join([*before, body])
+
+
+def _giver(name: str, port: Port) -> str:
+    return f"{name}_row_of_{port.identifier}"
+
+
+def _given(name: str, port: Port) -> str:
+    return f"""\
+/* Gives the input row by row where it is an array all the same. */
+static {port.callback(_giver(name, port))}
+{{
+    const size_t bytes = {port.macro(name, "ROWBYTES")};
+
+    memcpy(to, (const unsigned char *)user + (size_t)row * bytes, bytes);
+    return row;
+}}"""
 
 
 def _check(name: str, port: Port, array: str) -> str:

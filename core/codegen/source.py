@@ -10,6 +10,7 @@ from .executors import Executor
 from .header import Port, float_literal, int32_literal, run_parameters
 from .invoke import invoke_text
 from .names import c_string
+from .streams import taking_text
 from .weights import fill_byte, loading_text
 
 __all__ = ["source_text"]
@@ -48,13 +49,14 @@ class _Source:
             parts.append(loading_text(name, model.weights))
         elif model.weights.data:
             parts.append(f"UMA_HIDDEN extern const unsigned char {name}_weights[];")
+        parts += [taking_text(model, port) for _, port in model.streams.values()]
         parts += self.executor.declarations()
         parts += [*([self.reset()] if model.states else []), self.init(), self.run(), self.descriptor()]
         return "\n\n".join(parts) + "\n"
 
     def includes(self) -> Iterator[str]:
         model = self.model
-        if model.states or model.moves_rows or model.program.placed:
+        if model.states or model.moves_rows or model.program.placed or model.streams:
             yield "#include <string.h>\n"
         yield '#include "uma_math.h"'
         buses = {bus for slot in model.slots.values() if (bus := slot.device.implementation.bus)}
@@ -114,7 +116,7 @@ class _Source:
                 lines.append(f"memcpy({at}, {name}_weights + {model.weights.offsets[buffer.name]}, {buffer.nbytes}u);")
             elif fill:
                 lines.append(f"memset({at}, {fill}, {buffer.nbytes}u);")
-        if model.slots:
+        if model.breaks:
             lines.append("context->broken = 0;")
         return _function(f"uma_status {name}_reset({name}_context *context)", [*lines, "return UMA_OK;"])
 
@@ -133,10 +135,12 @@ class _Source:
         for memory in used:
             pointer = f"context->{memory}" if is_apart else memory
             checks.append(f"if ({pointer} == NULL) return UMA_ERR_ARGUMENT; /* the context was not initialised */")
-        if model.slots and model.states:
+        if model.breaks:
             checks.append("if (context->broken) return UMA_ERR_STATE;")
         for port in (*model.given_inputs, *model.given_outputs):
             checks += self.port_checks(port)
+        for port in model.streamed_inputs:
+            checks.append(f"if (inputs->{port.identifier}.row == NULL) return UMA_ERR_ARGUMENT;")
         for symbol, buffer in model.program.symbols:
             held = f"{model.members[buffer.name]}[0]"
             checks.append(f"if ({held} < {symbol.low} || {held} > {symbol.high}) return UMA_ERR_ARGUMENT;")

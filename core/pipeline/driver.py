@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +51,7 @@ from ..lowering.members import Members, TargetLike, resolve_targets
 from ..machines import Machine
 from ..partition import Consent, Partitioner
 from ..plugins import PluginHost, default_host
-from ..program import Plan, Program, check_plan, plan
+from ..program import Plan, Program, check_plan, plan, streams
 from ..program.overlaps import with_those_in_use
 from ..relay.module import IRModule
 from ..target.config import derivations
@@ -70,6 +70,7 @@ from .ram import Limit, ram_limit, require_ram
 from .requantize import Requantize, consent_to
 from .rows import RowsAsked
 from .stages import STAGES, Build, Form
+from .streams import check_stream_inputs
 from .strips import StripsAsked, read_strips
 from .tolerate import Tolerate, tolerated_passes
 
@@ -114,6 +115,7 @@ class LoadedModel:
         hybrid: how layers of float32 with weights of integers are computed; None where the weights are dequantised.
         io: where its inputs and outputs are; of a program nothing, which says it itself.
         strips: what is computed in strips of columns; None for nothing.
+        stream_inputs: those of its inputs that the caller gives row by row, likewise.
     """
 
     form: Form
@@ -126,6 +128,7 @@ class LoadedModel:
     hybrid: str | None = None
     io: IoForm = "caller"
     strips: StripsAsked | None = None
+    stream_inputs: tuple[str, ...] = ()
 
 
 @overload
@@ -143,6 +146,7 @@ def build(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -167,6 +171,7 @@ def build(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -190,6 +195,7 @@ def build(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
     partition: str | Partitioner = "eager",
     dump: str | os.PathLike[str] | None = None,
     weights: WeightsForm = "assembly",
@@ -231,6 +237,8 @@ def build(
         strips: compute layers over a wide picture in so many strips of its columns, one after the other, for less RAM
             than rows alone take; as ``"2:LAYER"`` up to that layer. Rows are taken as far as they go; with ``max_ram``
             as far as that takes, and strips where rows alone do not reach it. By default none.
+        stream_inputs: names of inputs that need not be whole anywhere: in C a function of the caller gives them row by
+            row, and all layers that read them run by rows. In Python they are arrays like all others.
         partition: decides what goes where: a `uma.partition.Partitioner`, or the name of one.
         dump: folder for the text of every stage.
         weights: how the constants get into an image: ``assembly`` that includes a binary file, an ``array`` of C, or a
@@ -246,11 +254,11 @@ def build(
 
     Raises:
         UsageError: a target, the name, a path, a pin, the partitioner, a stage, ``requantize``, ``tolerate``,
-            ``hybrid``, ``io`` or ``strips`` is wrong.
+            ``hybrid``, ``io``, ``strips`` or ``stream_inputs`` is wrong.
         ModelError: the model is malformed, or has unsupported ops: all of these are named.
         RequirementError: layers cannot run where they are pinned to: all of these are named, with the reasons; or
             strips of columns bring nothing; or nothing takes as little as ``max_ram``: it says what is alive where the
-            least that there is takes most.
+            least that there is takes most; or an input cannot be given row by row.
         PluginError: a target's plugin, or the partitioner, is at fault.
         ToolchainError: a library that a target needs is missing.
     """
@@ -277,6 +285,7 @@ def build(
             hybrid=hybrid,
             io=io,
             strips=strips,
+            stream_inputs=stream_inputs,
         )
         if stop_after is not None:
             return lower_loaded(loaded, members, stop_after, dump=dump, max_ram=limit)
@@ -300,6 +309,7 @@ def load_model(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
 ) -> LoadedModel:
     """Read a model.
 
@@ -310,11 +320,12 @@ def load_model(
         shapes: of inputs whose dimensions the model leaves open.
         states, constants: as for `build`.
         pins, requantize: as for `build`; they need ``members``.
-        hybrid, io, strips: as for `build`.
+        hybrid, io, strips, stream_inputs: as for `build`.
 
     Raises:
         UsageError: there is no such file, ``name`` is no identifier, shapes are given that nothing leaves open, or
-            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid``, ``io`` or ``strips`` do not fit the model.
+            ``states``, ``constants``, ``pins``, ``requantize``, ``hybrid``, ``io``, ``strips`` or ``stream_inputs`` do
+            not fit the model.
         ModelError: the model is malformed or has unsupported ops; all of these are named.
         RequirementError: pins contradict each other, or the model.
     """
@@ -342,6 +353,7 @@ def load_model(
         raise UsageError("a program is not computed in strips", hint="give the model's file, or leave out strips")
     elif io is not None:
         loaded = replace(loaded, form=with_io(loaded.form, where))
+    loaded = replace(loaded, stream_inputs=check_stream_inputs(stream_inputs, loaded.form))
     if members is None and (pins or requantize or tolerate):
         what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
         raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")
@@ -467,7 +479,7 @@ def start_build(
         if progress is not None and stage != until and made_by is None:
             progress(following[stage])
 
-    rows = RowsAsked.of(members, max_ram, frontier, loaded.strips is not None)
+    rows = RowsAsked.of(members, max_ram, frontier, loaded.strips is not None, loaded.stream_inputs)
     return Build(
         loaded.name,
         members,
@@ -657,7 +669,12 @@ def make_artifact(
         plugins={member.plugin.entry.distribution: member.plugin.entry.version for member in members.all},
         targets=tuple(str(member.target) for member in members.all),
         notes=(*members.notes, *derivations(member.target for member in members.all)),
-        inputs=tensor_records(program.inputs, files.identifiers, {b.name: s.name for s, b in program.symbols}),
+        inputs=tensor_records(
+            program.inputs,
+            files.identifiers,
+            {b.name: s.name for s, b in program.symbols},
+            {one.input: one.wanted for one in streams(program)},
+        ),
         outputs=tensor_records(program.outputs, files.identifiers, {b.name: s.name for s, b in program.computed}),
         arena_bytes=memory.arena_bytes,
         constant_bytes=files.constant_bytes,

@@ -81,7 +81,7 @@ def ram_limit(given: object) -> Limit | None:
 
 def ram_bytes(program: Program, memory: Plan) -> int:
     """The RAM that one context takes, without its stack: arena, state, inputs and outputs."""
-    outside = (buffer for buffer in (*program.inputs, *program.outputs) if buffer.name not in memory.offsets)
+    outside = (buffer for buffer in (*program.inputs, *program.outputs) if buffer.is_given)
     return memory.arena_bytes + memory.state_bytes + sum(buffer.nbytes for buffer in outside)
 
 

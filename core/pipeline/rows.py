@@ -11,19 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..artifact.record import RowsEndRecord, RowsPointRecord, RowsRecord
+from ..errors import RequirementError
 from ..lowering.members import Members
-from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan
+from ..program import Buffer, Call, Plan, Program, by_rows, chain_fault, plan, streamed
 from ..program.control import has_control
 from ..program.cuts import Cut, Cuts, Read, Tensor, Work
 from ..program.program import arguments
-from ..relay.expr import Call as Kernel
 from ..relay.expr import Expr
 from ..tir.form.nodes import PrimFunc, RowForm
 from ..tir.proofs.operations import operations
 from ..tir.proofs.overlap import with_overlaps
 from ..tir.rewrites.row_form import NoRows, row_form
 from ..toolchain.packing import packing_engine
-from .ram import Limit, ram_bytes
+from .ram import Limit, few, ram_bytes
+from .streams import HINT
 
 __all__ = ["FREE", "Lowered", "RowsAsked", "RowsChoice", "choose_rows"]
 
@@ -43,22 +44,30 @@ class RowsAsked:
         small: whether the host has little RAM: without a limit, the least RAM is taken that adds no more than `FREE`.
         frontier: whether to look at the cuts, though none of them is taken.
         least: whether without a limit the least RAM is taken, whatever it adds.
+        inputs: the model's inputs, by its names, that the caller gives row by row: what reads them runs so.
     """
 
     max_ram: Limit | None = None
     small: bool = False
     frontier: bool = False
     least: bool = False
+    inputs: tuple[str, ...] = ()
 
     @staticmethod
-    def of(members: Members, max_ram: Limit | None = None, frontier: bool = False, least: bool = False) -> RowsAsked:
+    def of(
+        members: Members,
+        max_ram: Limit | None = None,
+        frontier: bool = False,
+        least: bool = False,
+        inputs: tuple[str, ...] = (),
+    ) -> RowsAsked:
         """What is asked where the targets are ``members``."""
-        return RowsAsked(max_ram, "small_stack" in members.host.features, frontier, least)
+        return RowsAsked(max_ram, "small_stack" in members.host.features, frontier, least, inputs)
 
     @property
     def any(self) -> bool:
         """Whether there is anything to look for."""
-        return self.max_ram is not None or self.small or self.frontier or self.least
+        return self.max_ram is not None or self.small or self.frontier or self.least or bool(self.inputs)
 
 
 Again = frozenset[tuple[Expr, bool]]
@@ -74,11 +83,14 @@ class Lowered:
         kernels: the calls of the fused ``main`` that one step each computes, by the position of that; for each the
             heights of the tensors that it uses, by the buffers' names.
         instructions: about how many a kernel runs, where its host's plugin said so.
+        copied: the inputs of which the caller gives the rows, by the positions of the calls that copy these; of these
+            calls ``kernels`` has the inputs.
     """
 
     program: Program
-    kernels: Mapping[int, tuple[Kernel, Mapping[str, int]]]
+    kernels: Mapping[int, tuple[Expr, Mapping[str, int]]]
     instructions: Mapping[Expr, int]
+    copied: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,9 @@ def choose_rows(asked: RowsAsked, lowered: Callable[[Again], Lowered]) -> RowsCh
     Args:
         asked: what for.
         lowered: lowers the model, some of its kernels by rows.
+
+    Raises:
+        RequirementError: inputs are to be given row by row, and no way to run the model by rows reads them so.
     """
     return None if has_control(lowered(Again()).program) else _Chooser(asked, lowered).choice()
 
@@ -141,6 +156,7 @@ class _Chooser:
         self.whole = self.lowered(Again())
         self.forms: dict[int, _Form] = {}
         self.reasons: dict[int, str] = {}
+        self._refused: str | None = None
         self._forms: dict[tuple[PrimFunc, tuple[tuple[str, int], ...]], PrimFunc | NoRows] = {}
 
     def lowered(self, kernels: Again) -> Lowered:
@@ -157,10 +173,12 @@ class _Chooser:
         if len(cuts) > _POINTS:
             cuts = tuple(cuts[round(at * (len(cuts) - 1) / (_POINTS - 1))] for at in range(_POINTS))
         points: list[_Point] = []
-        whole = Cut(0, 0, ())
-        for point in map(self._point, (whole, *(cut for cut in cuts if cut.chains))):
+        whole = () if self.whole.copied else (Cut(0, 0, ()),)
+        for point in map(self._point, (*whole, *(cut for cut in cuts if cut.chains))):
             if point is not None and (not points or self._ram(point) < self._ram(points[-1])):
                 points.append(point)
+        if not points:
+            raise self._unread()
         total = sum(self._instructions(at) for at, _ in self.whole.program.calls)
         chosen = self._chosen(points, total)
         record = RowsRecord(total, tuple(map(self._recorded, points)), chosen, tuple(self._ends()))
@@ -179,11 +197,11 @@ class _Chooser:
         if not self.asked.small:
             return 0
         free = instructions * FREE
-        return max(at for at, one in enumerate(points) if one.cut.added <= free)
+        return max((at for at, one in enumerate(points) if one.cut.added <= free), default=0)
 
     def _find_forms(self) -> None:
         """The row form of each call that has one, and why others have none."""
-        missing: dict[int, Kernel] = {}
+        missing: dict[int, Expr] = {}
         for at, call in self.whole.program.calls:
             reason = self._outside(at, call)
             if reason is not None:
@@ -260,11 +278,46 @@ class _Chooser:
         works: list[Work] = []
         for at, step in enumerate(program.steps):
             works.append(Work((), ()) if not isinstance(step, Call) else self._work(at, step, numbers, heights))
+        copied = set(self.whole.copied.values())
         tensors = [
-            Tensor(_planned_bytes(buffer), heights.get(buffer.name, 1), buffer.role == "output")
+            Tensor(
+                0 if buffer.name in copied else _planned_bytes(buffer),
+                heights.get(buffer.name, 1),
+                buffer.role == "output",
+                buffer.name in self._copies,
+            )
             for buffer in program.buffers
         ]
         return Cuts(tensors, works)
+
+    @property
+    def _copies(self) -> dict[str, str]:
+        """The inputs of which the caller gives the rows, by the buffers that take these."""
+        steps = self.whole.program.steps
+        return {step.args[1]: name for at, name in self.whole.copied.items() if isinstance(step := steps[at], Call)}
+
+    def _unread(self) -> RequirementError:
+        """Why inputs cannot be given row by row."""
+        program, tensors = self.whole.program, {buffer.name: buffer.tensor for buffer in self.whole.program.inputs}
+        for made, name in self._copies.items():
+            readers = [(at, step) for at, step in program.calls if made in step.args[1:] or step.args[0] == made]
+            readers = [(at, step) for at, step in readers if at not in self.whole.copied]
+            for at, step in readers:
+                reason = self.reasons.get(at)
+                if reason is None and self._reads_whole(at, step, made):
+                    reason = "it needs all of it for each of its rows"
+                if reason is not None:
+                    what = f"input {tensors[name]!r} cannot be given row by row: {few(step.layers)} reads it, and "
+                    return RequirementError(f"{what}{reason}", where=program.name, hint=HINT)
+        named = " and ".join(repr(tensors[name]) for name in self._copies.values())
+        why = "the layers that read it are in no chain of layers that can be run by rows"
+        what = f"input {named} cannot be given row by row: {self._refused or why}"
+        return RequirementError(what, where=program.name, hint=HINT)
+
+    def _reads_whole(self, at: int, step: Call, name: str) -> bool:
+        rows = self.forms[at].func.rows
+        passed = (param.buffer.name for param, given in arguments(self.whole.program, step) if given == name)
+        return rows is None or any(rows.of(param) is None for param in passed)
 
     def _work(self, at: int, call: Call, numbers: Mapping[str, int], heights: dict[str, int]) -> Work:
         """A call for the search; ``heights`` has those of what calls before it make by rows, and gets its own."""
@@ -323,15 +376,23 @@ class _Chooser:
                     return None
             if first < last:
                 chains.append((here[0], here[-1]))
-        if any(chain_fault(lowered.program, chain, forms) is not None for chain in chains):
+        faults = (chain_fault(lowered.program, chain, forms) for chain in chains)
+        fault = next((fault for fault in faults if fault is not None), None)
+        if fault is not None:
+            self._refused = fault
             return None
         program = by_rows(lowered.program, chains, forms) if chains else lowered.program
+        program = streamed(program, set(lowered.copied.values()))
         return _Point(cut, again, program, forms, plan(program, engine=packing_engine))
 
     def _recorded(self, point: _Point) -> RowsPointRecord:
         calls = self.whole.program.steps
         chains = [
-            tuple(_names(step) for step in calls[first : last + 1] if isinstance(step, Call))
+            tuple(
+                _names(step)
+                for at, step in enumerate(calls[first : last + 1], first)
+                if isinstance(step, Call) and at not in self.whole.copied
+            )
             for first, last in point.cut.chains
         ]
         return RowsPointRecord(point.memory.arena_bytes, self._ram(point), point.cut.added, tuple(chains))

@@ -17,7 +17,7 @@ from typing import Protocol
 from ..artifact.describe import Work
 from ..artifact.record import RowsRecord, StripsRecord
 from ..contract.passes import Phase
-from ..errors import InternalError, ModelError, PluginError, UmaError, UsageError
+from ..errors import InternalError, ModelError, PluginError, RequirementError, UmaError, UsageError
 from ..io_forms import IoForm
 from ..lowering.blame import blaming, located
 from ..lowering.declines import Decline
@@ -33,6 +33,7 @@ from ..lowering.work import work_of
 from ..partition import Collage, Consent, Owner, Placement, Refusal, place
 from ..program import Program, formed
 from ..program import verify as verify_program
+from ..program.control import has_control
 from ..relay.bodies import bodies_of, each_body, settled
 from ..relay.expr import Call, Expr, Function, GlobalVar
 from ..relay.extern import Extern
@@ -52,6 +53,7 @@ from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
 from .prices import BuildPrices
 from .rows import Again, Lowered, RowsAsked, choose_rows
+from .streams import HINT, with_streams
 from .strips import StripsAsked, StripsChoice
 from .values import buffers_of, calls_of, kernels_of, moved
 
@@ -203,20 +205,26 @@ class Build:
 
     def _run_by_rows(self, whole: Program) -> Program:
         """The program with what was chosen to be run row by row."""
+        if self._rows_asked.inputs and (self.fused is None or has_control(whole)):
+            why = "the model was lowered already" if self.fused is None else "the model has branches or loops"
+            named = " and ".join(map(repr, self._rows_asked.inputs))
+            raise RequirementError(f"input {named} cannot be given row by row: {why}", where=self.name, hint=HINT)
         if self.fused is None or not self._rows_asked.any:
             return whole
         main, first, after, reuse = self.fused.main, self._state(whole), self._after, self._reuse
         states: dict[Again, _State] = {Again(): first} if reuse else {}
+        inputs = self._rows_asked.inputs
+        flat: dict[Again, Program] = {}
 
         def lowered(kernels: Again) -> Lowered:
             if kernels not in states:
                 states[kernels] = self._lower_again(kernels)
-            self._restore(states[kernels])
-            return Lowered(
-                states[kernels].program,
-                kernels_of(main, self.buffers_of, states[kernels].program),
-                dict(states[kernels].said),
-            )
+            state = states[kernels]
+            self._restore(state)
+            found = kernels_of(main, self.buffers_of, state.program)
+            program, known, copied = with_streams(state.program, found, inputs, main, self.buffers_of)
+            flat[kernels] = program
+            return Lowered(program, known, dict(state.said), copied)
 
         self._after, self._reuse = None, True
         try:
@@ -233,7 +241,7 @@ class Build:
         self._restore(states[chosen.by_rows])
         if chosen.by_rows and after is not None:
             self._lower_again(chosen.by_rows)  # for whoever looks at the stages
-        self._flat = states[chosen.by_rows].program
+        self._flat = flat[chosen.by_rows]
         return chosen.program
 
     def _lower_again(self, by_rows: Again) -> _State:

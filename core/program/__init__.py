@@ -6,6 +6,7 @@ from .hazards import place_waits
 from .plan import Plan, live_ranges, plan
 from .program import Buffer, Call, Else, End, If, Loop, Program, Quantisation, Queue, Rows, Step, Wait
 from .relocate import relocate
+from .streams import Stream, streamed, streams, with_copies
 from .text import parse_program, print_program
 from .verify import verify
 
@@ -22,6 +23,7 @@ __all__ = [
     "Queue",
     "Rows",
     "Step",
+    "Stream",
     "Wait",
     "by_rows",
     "chain_fault",
@@ -34,5 +36,8 @@ __all__ = [
     "print_program",
     "raised",
     "relocate",
+    "streamed",
+    "streams",
     "verify",
+    "with_copies",
 ]

@@ -220,6 +220,8 @@ def raised(program: Program) -> Program:
                     args.append(name if reads.maker == line.makers[-1] else now[name])
             steps[position] = replace(step, args=tuple(args))
     kept = tuple(step for step in steps if step is not None)
+    # What was given row by row is there as a whole.
+    buffers |= {name: replace(one, pool="") for name, one in buffers.items() if one.is_streamed}
     return replace(program, buffers=tuple(buffers.values()), steps=kept)
 
 

@@ -22,6 +22,9 @@ CALL_INSTRUCTIONS = 24
 MOVE_INSTRUCTIONS = 1
 """About how many instructions it takes to move a byte down."""
 
+_NEVER = 1 << 60
+"""Bytes that no memory has."""
+
 _LONGEST = 64
 """Chains are of no more calls than this, so that the search of long models is linear."""
 
@@ -37,11 +40,18 @@ class Tensor:
         nbytes: of the memory that is planned; 0 of what lies elsewhere, as constants and what the caller gives.
         height: how many rows it has, where it lies by rows.
         is_kept: whether it is needed behind the last call.
+        never_whole: whether it can be in a line buffer alone, as nobody has all of it at once.
     """
 
     nbytes: int
     height: int = 1
     is_kept: bool = False
+    never_whole: bool = False
+
+    @property
+    def whole_bytes(self) -> int:
+        """What it takes as a whole: more than there is where that cannot be."""
+        return self.nbytes + (_NEVER if self.never_whole else 0)
 
 
 @dataclass(frozen=True)
@@ -134,10 +144,10 @@ class Cuts:
         self._rows = 0
 
     def frontier(self) -> tuple[Cut, ...]:
-        """The cuts of which none that adds no more has a lower peak: from that of single calls alone to the lowest; of
-        very long models to the lowest that some work finds."""
+        """The cuts of which none that adds no more has a lower peak: from that of single calls alone, or the first that
+        has no tensor whole that cannot be, to the lowest; of very long models to the lowest that some work finds."""
         found: list[Cut] = []
-        limit = None
+        limit = _NEVER if any(tensor.never_whole for tensor in self.tensors) else None
         while (cut := self._cheapest(limit)) is not None:
             if found and found[-1].added == cut.added:
                 found.pop()
@@ -256,7 +266,7 @@ class Cuts:
     def _whole(self, first: int, last: int, inner: set[int]) -> int:
         """Bytes of the tensors that are whole while a piece runs."""
         made = (tensor for at in range(first, last + 1) for tensor in self.works[at].makes)
-        return self._before[first] + sum(self.tensors[tensor].nbytes for tensor in made if tensor not in inner)
+        return self._before[first] + sum(self.tensors[tensor].whole_bytes for tensor in made if tensor not in inner)
 
     @cached_property
     def _before(self) -> tuple[int, ...]:
@@ -264,7 +274,7 @@ class Cuts:
         found = [0] * len(self.works)
         for tensor, end in self._last.items():
             for at in range(self._maker.get(tensor, -1) + 1, min(end + 1, len(self.works))):
-                found[at] += self.tensors[tensor].nbytes
+                found[at] += self.tensors[tensor].whole_bytes
         return tuple(found)
 
     def _added(self, first: int, last: int) -> int:

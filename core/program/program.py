@@ -20,6 +20,7 @@ from ..tir.form.visit import uses_device
 __all__ = [
     "CALLER_POOL",
     "ROLES",
+    "ROWS_POOL",
     "STATE_POOL",
     "Buffer",
     "Call",
@@ -49,6 +50,9 @@ STATE_POOL = "state"
 CALLER_POOL = "caller"
 """Memory of whoever runs the program: the inputs and outputs are there that have no place in the arena."""
 
+ROWS_POOL = "rows"
+"""No memory: the inputs are there that whoever runs the program gives row by row, as they are wanted."""
+
 _DEFAULT_POOLS: Mapping[Role, str] = {"state": STATE_POOL, "input": CALLER_POOL, "output": CALLER_POOL}
 
 
@@ -73,7 +77,8 @@ class Buffer:
         name: an ASCII identifier, unique in its program.
         role: ``input`` and ``output`` are the caller's arrays, or, in a pool of the host, places in the arena: the
             caller writes an input before the run, which may put other things in its place once it is used, and an
-            output is there from where it is written until the next run. A ``constant`` belongs to the weights;
+            output is there from where it is written until the next run; or an input is given row by row. A
+            ``constant`` belongs to the weights;
             ``intermediate`` and ``workspace`` (undefined before and after its call) live in the arena. A ``state`` is
             the context's: it holds what the run before left in it, until a step writes it.
         shape: extents, all positive; ``()`` is a scalar. Dense and row-major.
@@ -82,7 +87,8 @@ class Buffer:
             that can be asked of a caller's memory.
         pool: the memory that an intermediate or workspace lives in: of the host, by default ``ram``, or
             ``DEVICE.MEMORY`` for a workspace in a memory of a device. That of states is `STATE_POOL`; that of inputs
-            and outputs `CALLER_POOL`, or one of the host where they are in the arena.
+            and outputs `CALLER_POOL`, or one of the host where they are in the arena; that of inputs that are given row
+            by row, which are nowhere as a whole, is `ROWS_POOL`.
         data: the bytes of a constant, or of a state before the first run, little-endian; None for every other role.
         tensor: the model's own name for this value, any text; None where it has none.
         quantisation: how the caller is to read the numbers of an input or output of integers.
@@ -121,7 +127,9 @@ class Buffer:
     @property
     def in_arena(self) -> bool:
         """Whether it lives in memory that is used again: the arena, or a memory of a device."""
-        return self.role in ("intermediate", "workspace") or (self.is_port and self.pool != CALLER_POOL)
+        return self.role in ("intermediate", "workspace") or (
+            self.is_port and self.pool not in (CALLER_POOL, ROWS_POOL)
+        )
 
     @property
     def is_planned(self) -> bool:
@@ -137,6 +145,11 @@ class Buffer:
     def is_given(self) -> bool:
         """Whether it is an array of the caller's."""
         return self.is_port and self.pool == CALLER_POOL
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether it is an input that the caller gives row by row."""
+        return self.role == "input" and self.pool == ROWS_POOL
 
     @property
     def in_scratch(self) -> bool:

@@ -9,6 +9,7 @@
 - Rows end, and hold calls of functions of rows alone, of one host, which drive no device. What lies by rows there may
   be in a buffer of fewer rows, if only calls of these rows use it and it holds all rows that are needed at once
   (`rows`).
+- An input that is given row by row is read by one call within rows, which copies it by rows (`streams`).
 - Branches and loops end, look at one bool each, and start nothing on a queue, nor begin while something is unfinished
   there. On every way to a read there is a write; only what was there before one of them is written again within it
   (`control`).
@@ -34,6 +35,7 @@ from .order import Event, Touch, order_faults
 from .program import (
     CALLER_POOL,
     ROLES,
+    ROWS_POOL,
     STATE_POOL,
     Buffer,
     Call,
@@ -47,6 +49,7 @@ from .program import (
     parameters,
 )
 from .rows import is_over, positions_in_rows, row_faults
+from .streams import stream_faults
 
 __all__ = ["Fault", "faults", "verify"]
 
@@ -116,7 +119,11 @@ def faults(program: Program) -> Iterator[Fault]:
         wrong = True
         yield fault
     if not wrong:
-        yield from (Fault(what, step=position) for position, what in row_faults(program))
+        for position, what in row_faults(program):
+            wrong = True
+            yield Fault(what, step=position)
+    if not wrong:
+        yield from (Fault(what, buffer=number) for number, what in stream_faults(program))
 
 
 def _is_name(text: str) -> bool:
@@ -207,6 +214,8 @@ def _buffer_faults(buffer: Buffer) -> Iterator[str]:
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, where workspaces can be"
     elif (buffer.pool == STATE_POOL) != (buffer.role == "state"):
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}; {STATE_POOL!r} is that of all states"
+    elif buffer.pool == ROWS_POOL and (buffer.role != "input" or buffer.extents is not None):
+        yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, which is that of inputs of fixed extents"
     elif buffer.pool == CALLER_POOL and not buffer.is_port:
         yield f"{buffer.role} {name!r} is in pool {buffer.pool!r}, which is that of inputs and outputs"
     if buffer.dtype not in DTYPES:

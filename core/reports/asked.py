@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,7 @@ def explain(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     count: bool = False,
@@ -67,8 +68,8 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, partition, plugins: as
-            for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, stream_inputs,
+            partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -91,6 +92,7 @@ def explain(
             hybrid=hybrid,
             io=io,
             strips=strips,
+            stream_inputs=stream_inputs,
         )
         return explain_loaded(loaded, members, count=count, brought=True)
 
@@ -109,6 +111,7 @@ def verify(
     hybrid: str | None = None,
     io: IoForm | None = None,
     strips: int | str | None = None,
+    stream_inputs: Sequence[str] = (),
     partition: str | Partitioner = "eager",
     plugins: PluginHost | None = None,
     samples: int | None = None,
@@ -119,8 +122,8 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, partition, plugins: as
-            for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, stream_inputs,
+            partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.
@@ -159,6 +162,7 @@ def verify(
             hybrid=hybrid,
             io=io,
             strips=strips,
+            stream_inputs=stream_inputs,
         )
         artifact = build_loaded(loaded, members, max_ram=limit)
         if limit is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from uma.program import Buffer, Call, Program, Rows
+from uma.program import Buffer, Call, Program, Rows, by_rows, streamed, with_copies
 from uma.program.rows import Move, chain, schedule
 from uma.tir.form import nodes as tir
 from uma.tir.form.interp import interpret_row
@@ -135,6 +135,13 @@ def residual() -> Program:
 def row_forms(program: Program) -> dict[str, tir.PrimFunc]:
     """The functions of a program, all of which have rows, by name."""
     return {name: function for name, function in program.functions.items() if isinstance(function, tir.PrimFunc)}
+
+
+def streaming(program: Program) -> Program:
+    """A program that `row_programs` gives, with all of its calls by rows, and its input given row by row."""
+    made = with_copies(program, {"x": program.inputs[0].shape[0]})
+    forms = row_forms(made.program)
+    return streamed(by_rows(made.program, [(0, len(made.program.steps) - 1)], forms), {"x"})
 
 
 @st.composite

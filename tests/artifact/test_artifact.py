@@ -131,6 +131,8 @@ class TestUnsound:
             ("buffers.1.pool", "npu.scratch", "beyond its memory 'npu.scratch', which has 0 bytes"),
             ("buffers.1.role", "state", "buffer 't0' reaches beyond its memory 'ram', which has 0 bytes"),
             ("buffers.1.pool", None, "buffer 't0' has only one of pool and offset"),
+            ("inputs.0.rows", 4, "0 inputs are given row by row, and 1 inputs, outputs and states have rows"),
+            ("outputs.0.rows", 4, "0 inputs are given row by row, and 1 inputs, outputs and states have rows"),
             ("buffers.1.last_step", 1, "buffer 't0' is held from step 0 to step 1"),
             ("calls.0.finished_step", 1, "call 0 has finished in step 1 of 1"),
             ("buffers.1.first_step", 1, "buffer 't0' is held from step 1 to step 0"),

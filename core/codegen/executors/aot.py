@@ -18,6 +18,7 @@ from ..kernel import C_TYPES
 from ..names import c_comment
 from ..profile import HOOKS
 from ..rows import all_rows, called, printed_rows
+from ..streams import taken_row
 from ..units import Unit
 
 __all__ = ["Aot"]
@@ -122,14 +123,19 @@ class Aot:
         def call(at: int, row: Sequence[str]) -> Iterator[str]:
             step = model.program.steps[at]
             assert isinstance(step, Call)
-            arguments = [*(self._argument(model.buffers[arg]) for arg in step.args), *row]
             yield from self._begins(at)
-            yield from called(model.kernel(step), arguments)
+            if at in model.streams:
+                yield from taken_row(model, at, self._argument(model.buffers[step.args[1]]), row)
+            else:
+                arguments = [*(self._argument(model.buffers[arg]) for arg in step.args), *row]
+                yield from called(model.kernel(step), arguments)
             yield from self._ends(at, None, False)
 
         def comment(at: int) -> str:
             step = model.program.steps[at]
             assert isinstance(step, Call)
+            if at in model.streams:
+                return c_comment(f"step {at}: a row of {model.streams[at][1].identifier}")
             return c_comment(f"step {at}{': ' if step.layers else ''}{', '.join(step.layers)}")
 
         yield ""

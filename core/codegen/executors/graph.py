@@ -28,6 +28,7 @@ from ..externs import bases_table
 from ..kernel import C_TYPES, headers, kernel_prototype, kernel_source
 from ..names import c_comment
 from ..rows import all_rows, called, printed_rows
+from ..streams import taken_row
 
 __all__ = ["STEP_PREFIX", "Graph"]
 
@@ -126,11 +127,14 @@ class Graph:
     def steps(self) -> Iterator[str]:
         model, most = self.model, max(map(len, self._operands))
         given = [*(f"inputs->{p.identifier}" for p in model.given_inputs), *(["context"] if self._in_rows else [])]
+        given += ["inputs"] if model.streams else []
         yield from _array("const void *const given[]", given)
         yield from _array("void *const wanted[]", [f"outputs->{p.identifier}" for p in model.given_outputs])
         devices = [f"context->devices.{slot.identifier}" for slot in model.slots.values()]
         yield from _array("uma_device *const devices[]", devices)
         yield f"void *operands[{most}];"
+        if model.streams:
+            yield "uma_status status;"
         values = {
             f"{model.name}_weights": bool(model.weights.data),
             "context->arena": bool(model.plan.arena_bytes),
@@ -147,10 +151,15 @@ class Graph:
         yield ""
         if "inputs" in model.taken and not model.inputs:
             yield "(void)inputs;"
+        run = f"uma_graph_run(&{model.name}_graph, &memory, context)"
         if self._has_ways:
-            yield f"return uma_ways_run(&{model.name}_graph, {model.name}_ways, &memory, context);"
-        else:
-            yield f"return uma_graph_run(&{model.name}_graph, &memory, context);"
+            run = f"uma_ways_run(&{model.name}_graph, {model.name}_ways, &memory, context)"
+        if not model.streams:
+            yield f"return {run};"
+            return
+        yield "context->lacking.input = -1;"
+        yield f"status = {run};"
+        yield "return context->lacking.input < 0 ? status : UMA_ERR_ROWS;"
 
     @cached_property
     def _shared(self) -> dict[str, tuple[str, str]]:
@@ -195,6 +204,8 @@ class Graph:
     def _operands_of_rows(self, begin: int) -> Iterator[str]:
         yield from (self._operand(self.model.buffers[name]) for name in self._row_buffers(begin))
         yield f"UMA_GRAPH_OPERAND(UMA_GRAPH_INPUT, {len(self.model.given_inputs)}u)"  # the context, see `steps`
+        if self.model.streams:
+            yield f"UMA_GRAPH_OPERAND(UMA_GRAPH_INPUT, {len(self.model.given_inputs) + 1}u)"  # the struct of inputs
 
     def _operand(self, buffer: Buffer) -> str:
         model, plan = self.model, self.model.plan
@@ -265,8 +276,9 @@ class Graph:
 
     def _row_buffers(self, begin: int) -> list[str]:
         """What the calls of a block of rows are given, each once."""
-        steps = self.model.program.calls
-        return list(dict.fromkeys(n for at, step in steps if self._in_rows.get(at) == begin for n in step.args))
+        steps = ((at, step) for at, step in self.model.program.calls if self._in_rows.get(at) == begin)
+        named = dict.fromkeys(name for _, step in steps for name in step.args)
+        return [name for name in named if not self.model.buffers[name].is_streamed]
 
     def _row_kernel(self, step: Call) -> str:
         """What the C calls the function of a call within rows."""
@@ -278,7 +290,8 @@ class Graph:
         made: dict[str, PrimFunc] = {}
         for position, step in self.model.program.calls:
             function = self.model.program.functions[step.function]
-            if position in self._in_rows and step.function in self._shared and isinstance(function, PrimFunc):
+            is_kernel = position in self._in_rows and position not in self.model.streams
+            if is_kernel and step.function in self._shared and isinstance(function, PrimFunc):
                 made[self._row_kernel(step)] = function
         return (f"UMA_HIDDEN {kernel_prototype(name, function)};" for name, function in made.items())
 
@@ -289,17 +302,28 @@ class Graph:
         def call(at: int, row: Sequence[str]) -> Iterator[str]:
             step = program.steps[at]
             assert isinstance(step, Call)
-            given = [_given(param, names.index(name)) for param, name in arguments(program, step)]
             yield f"UMA_STEP_BEGINS({at})"
-            yield from called(self._row_kernel(step), [*given, *row])
+            if at in self.model.streams:
+                to = f"({C_TYPES[self.model.buffers[step.args[1]].dtype]} *)operands[{names.index(step.args[1])}]"
+                yield from taken_row(self.model, at, to, row)
+            else:
+                given = [_given(param, names.index(name)) for param, name in arguments(program, step)]
+                yield from called(self._row_kernel(step), [*given, *row])
             yield f"UMA_STEP_ENDS({at});"
 
         def comment(at: int) -> str:
             step = program.steps[at]
             assert isinstance(step, Call)
+            if at in self.model.streams:
+                return c_comment(f"step {at}: a row of {self.model.streams[at][1].identifier}")
             return c_comment(f"step {at}{': ' if step.layers else ''}{', '.join(step.layers)}")
 
-        lines = [f"const {self.model.name}_context *const context = operands[{len(names)}];", ""]
+        model = self.model.name
+        if self.model.streams:
+            lines = [f"{model}_context *const context = operands[{len(names)}];"]
+            lines += [f"const {model}_inputs *const inputs = operands[{len(names) + 1}];", "", "(void)inputs;"]
+        else:
+            lines = [f"const {model}_context *const context = operands[{len(names)}];", ""]
         lines += ["(void)device;", "(void)context;"]
         lines += printed_rows(
             chain(program, begin), lambda name: f"(unsigned char *)operands[{names.index(name)}]", call, comment

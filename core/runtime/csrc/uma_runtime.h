@@ -20,10 +20,12 @@
 #define UMA_ERR_ARENA 2    /* the arena is too small or not aligned */
 #define UMA_ERR_ABI 3      /* the model was generated for another version of this file */
 #define UMA_ERR_DEVICE 4   /* a device reported a fault: the context says which one, in which step */
-#define UMA_ERR_STATE 5    /* the state's memory is too small or not aligned, or a run that a device stopped left it so
-                            * that only a reset helps */
+#define UMA_ERR_STATE 5    /* the state's memory is too small or not aligned, or a run that a device or a missing row
+                            * stopped left it so that only a reset helps */
 #define UMA_ERR_HOST 6     /* another machine, which runs a part of the model, did not */
 #define UMA_ERR_WEIGHTS 7  /* the weights, which the caller loads, are missing, not aligned, or another model's */
+#define UMA_ERR_ROWS 8     /* a function that gives an input row by row gave another row than was asked for, or none:
+                            * the context says which */
 
 /* UMA_ALIGNAS(n) before a declaration: the object starts at a multiple of n bytes. Who compiles may define another. */
 #if defined(UMA_ALIGNAS)
@@ -63,6 +65,13 @@ typedef struct uma_tensor_info {
     float scale; /* real value = scale * (stored value - zero_point); scale 0: not quantised */
     int32_t zero_point;
 } uma_tensor_info;
+
+/* What a function did not give that gives an input row by row. */
+typedef struct uma_lacking {
+    int32_t input; /* its position among the inputs */
+    int32_t row;   /* that was asked for */
+    int32_t given; /* instead of it */
+} uma_lacking;
 
 /* Memory that a kernel on another machine reads or writes. */
 typedef struct uma_span {

@@ -55,7 +55,7 @@ def _lines(record: ArtifactRecord, head: str, say: Say) -> Iterator[str]:
     name = record.name
     labels = _identifiers(record)
     yield head.strip("\n")
-    if record.io == "arena" and record.inputs:
+    if (record.io == "arena" and record.inputs) or any(row.rows is not None for row in record.inputs):
         yield "#include <string.h>"
         yield ""
     yield f'#include "{name}.h"'
@@ -71,8 +71,12 @@ def _lines(record: ArtifactRecord, head: str, say: Say) -> Iterator[str]:
     for role, rows in arrays:
         for row in rows:
             size = f"{name}_{role.upper()}_{row.identifier}_ELEMENTS"
-            yield f"static {C_TYPES[row.dtype]} {role}_{row.identifier}[{size}];"
+            if row.rows is None:
+                yield f"static {C_TYPES[row.dtype]} {role}_{row.identifier}[{size}];"
     yield ""
+    for row in record.inputs:
+        if row.rows is not None:
+            yield from _giver(name, row)
     yield from _says(record, say)
     if labels:
         yield from _devices(record, labels)
@@ -150,12 +154,19 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     given = "arena, sizeof arena" if record.arena_bytes else "NULL, 0"
     given += ", state, sizeof state" if record.states else ""
     given += ", &all" if labels else ""
-    inputs = ", ".join(f"input_{row.identifier}" for row in record.inputs) or "0"
+    members = [
+        f"input_{row.identifier}" if row.rows is None else f"{{row_of_{row.identifier}, NULL}}"
+        for row in record.inputs
+        if row.rows is not None or record.io == "caller"
+    ]
+    inputs = ", ".join(members) or "0"
+    takes_inputs = record.io == "caller" or bool(members)
     outputs = ", ".join(f"output_{row.identifier}" for row in record.outputs)
     yield "static int run_model(void)"
     yield "{"
-    if record.io == "caller":
+    if takes_inputs:
         yield f"    const {name}_inputs inputs = {{{inputs}}};"
+    if record.io == "caller":
         yield f"    const {name}_outputs outputs = {{{outputs}}};"
     if labels:
         yield f"    const {name}_devices all = {{{', '.join(f'&devices[{i}]' for i in range(len(labels)))}}};"
@@ -168,12 +179,13 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
     if record.io == "caller":
         yield f"    if (status == UMA_OK) status = {name}_run(&context, &inputs, &outputs);"
     else:
-        if record.inputs:
+        placed = [row for row in record.inputs if row.rows is None]
+        if placed:
             yield "    /* What the model is given: put yours there. */"
-        for row in record.inputs:
+        for row in placed:
             place, size = f"{name}_input_{row.identifier}(&context)", f"{name}_INPUT_{row.identifier}_BYTES"
             yield f"    if (status == UMA_OK) memset({place}, 0, {size});"
-        yield f"    if (status == UMA_OK) status = {name}_run(&context);"
+        yield f"    if (status == UMA_OK) status = {name}_run(&context{', &inputs' if takes_inputs else ''});"
     if labels:
         yield f"    for (i = {len(labels)}; i > 0; i--) (void)uma_device_close(&devices[i - 1]);"
     yield "    if (status != UMA_OK) {"
@@ -184,6 +196,18 @@ def _run(record: ArtifactRecord, labels: list[str]) -> Iterator[str]:
         yield from _show(name, row, record.io)
     yield "    return 0;"
     yield "}"
+
+
+def _giver(model: str, row: TensorRecord) -> Iterator[str]:
+    """The function that gives an input row by row."""
+    yield f"/* Gives the input {row.identifier} row by row: put your camera here. */"
+    yield f"static int32_t row_of_{row.identifier}(void *user, int32_t row, {C_TYPES[row.dtype]} *to)"
+    yield "{"
+    yield "    (void)user;"
+    yield f"    memset(to, 0, {model}_INPUT_{row.identifier}_ROWBYTES);"
+    yield "    return row;"
+    yield "}"
+    yield ""
 
 
 def _show(model: str, row: TensorRecord, io: IoForm) -> Iterator[str]:
