@@ -26,7 +26,8 @@ def check_stream_inputs(given: object, form: IRModule | Program) -> tuple[str, .
         UsageError: it is something else, or the model has no such input, or says it itself.
     """
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        raise UsageError(f"{told(given)} are no inputs", hint='give their names, for example stream_inputs=["image"]')
+        what = f"stream_inputs is {told(given)}, and no list of names"
+        raise UsageError(what, hint='for example stream_inputs=["image"]')
     names = tuple(dict.fromkeys(given))
     if names and isinstance(form, Program):
         what = "inputs were named to be given row by row, and a program says itself which are"

@@ -100,6 +100,7 @@ METADATA: dict[str, Any] = {
             "quantization": {"scale": 0.5, "zero_point": 3},
             "extents": None,
             "holds": None,
+            "rows": None,
         }
     ],
     "outputs": [
@@ -111,6 +112,7 @@ METADATA: dict[str, Any] = {
             "quantization": None,
             "extents": None,
             "holds": None,
+            "rows": None,
         }
     ],
     "arena_bytes": 16,

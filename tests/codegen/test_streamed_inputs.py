@@ -122,12 +122,10 @@ def test_a_run_that_ended_half_way_leaves_a_state_to_be_reset(tmp_path: Path) ->
 
 def test_the_same_bytes_as_of_an_array(tmp_path: Path, compilers: tuple[str, ...]) -> None:
     """Of arrays that the caller of any model gives; with the outputs in the arena too, and under either executor."""
+    placed = with_io(streaming(residual()), "arena")
     pairs = {
         "plain": (made(residual(), "plain_whole"), made(streaming(residual()), "plain_rows")),
-        "arena": (
-            made(residual(), "arena_whole"),
-            made(with_io(streaming(residual()), "arena"), "arena_rows", "graph"),
-        ),
+        "arena": (made(residual(), "arena_whole"), made(placed, "arena_rows", "graph")),
     }
     compare(tmp_path, pairs, compilers[-1], [*SANITIZED, "-O0"])
 
@@ -175,9 +173,8 @@ def test_the_example_reads_its_file_row_by_row(tmp_path: Path) -> None:
 
 def test_the_header_is_c_plus_plus_too(tmp_path: Path) -> None:
     write(tmp_path, made(streaming(three()), "net"))
-    (tmp_path / "use.cc").write_text(
-        '#include "net.h"\nnet_inputs in;\nvoid *one();\nvoid *one() { return in.x.user; }\n'
-    )
+    text = '#include "net.h"\nnet_inputs in;\nvoid *one();\nvoid *one() { return in.x.user; }\n'
+    (tmp_path / "use.cc").write_text(text)
     command = ["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", "-c", str(tmp_path / "use.cc")]
     done = subprocess.run([*command, "-o", str(tmp_path / "use.o")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

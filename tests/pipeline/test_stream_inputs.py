@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -90,18 +91,29 @@ def test_a_dump_and_a_model_are_verified(least: tuple[Artifact, Path]) -> None:
 def test_the_program_of_a_board_compiles(io: str, tmp_path: Path) -> None:
     """That of an export, which has a function to put a camera into."""
     made = uma.build(small_net(), "c", stream_inputs=["x"], io=io)  # type: ignore[call-overload]  # a literal
-    made.export(tmp_path / "out", "arduino")
-    sketch = next((tmp_path / "out").rglob("*.ino"))
-    assert "static int32_t row_of_x(void *user, int32_t row, int8_t *to)" in sketch.read_text()
-
-
-class Two(RowNet):
-    """A network of two readers of its input."""
+    made.export("platformio", tmp_path / "out")
+    giver = "static int32_t row_of_x(void *user, int32_t row, int8_t *to)"
+    program = next(path for path in (tmp_path / "out").rglob("*.c*") if giver in path.read_text())
+    folders = {path.parent for path in (tmp_path / "out").rglob("*.h")}
+    command = [
+        "g++",
+        "-std=c++11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *(f"-I{folder}" for folder in folders),
+        "-c",
+        program,
+        "-o",
+        tmp_path / "program.o",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def summed(apart: bool) -> IRModule:
     """The input is read by the first layer, and by one behind a layer that is not by rows."""
-    net = Two(8, 4, 2)
+    net = RowNet(8, 4, 2)
     y = net.conv(net.x, 2)
     if apart:
         y = call("reshape", call("transpose", y, axes=(0, 2, 1, 3)), newshape=(1, 8, 4, 2))
@@ -137,8 +149,8 @@ def test_what_cannot_be_given_so_is_refused(model: IRModule, what: str) -> None:
 @pytest.mark.parametrize(
     ("names", "what"),
     [
-        ("x", "'x' are no inputs"),
-        ([1], "[1] are no inputs"),
+        ("x", "stream_inputs is 'x', and no list of names"),
+        ([1], "stream_inputs is a value of type list, and no list of names"),
         (["y"], "the model has no input 'y'"),
     ],
 )

@@ -108,14 +108,15 @@ def test_two_inputs_of_one_size_share_a_function() -> None:
     copy = row_copy("int32", 16, 8)
     b = Builder(8, 2)
     program = b.program(b.call(point(8, 2, 2), b.x))
-    z = Buffer("z", "input", (8, 2), "int32")
-    more = Buffer("out", "output", (8, 2), "int32")
-    both = replace(
-        program,
-        buffers=(*program.buffers, z, more),
-        steps=(*program.steps, Call(program.steps[0].function, ("z", "out", "w1"))),  # type: ignore[union-attr]
+    (step,) = program.steps
+    assert isinstance(step, Call)
+    more = (
+        Buffer("z", "input", (8, 2), "int32"),
+        Buffer("out", "output", (8, 2), "int32"),
+        Buffer("w1", "workspace", (2,), "int32"),
     )
-    both = replace(both, buffers=(*both.buffers, Buffer("w1", "workspace", (2,), "int32")))
+    steps = (step, Call(step.function, ("z", "out", "w1")))
+    both = replace(program, buffers=(*program.buffers, *more), steps=steps)
     made = with_copies(both, {"x": 8, "z": 8})
     assert [name for name, function in made.program.functions.items() if function is copy] == ["take_rows"]
     assert sorted(made.copied.values()) == ["x", "z"] and made.positions == {0: 1, 1: 3}
@@ -130,10 +131,8 @@ def test_two_inputs_of_one_size_share_a_function() -> None:
             "input 'x' is given row by row, and 'f0', which reads it, is no copy by rows",
         ),
         (
-            lambda p: replace(
-                p, buffers=tuple(replace(b, pool="rows") if b.role == "output" else b for b in p.buffers)
-            ),
-            "output 'y0' is in pool 'rows', which is that of inputs of fixed extents",
+            lambda p: replace(p, buffers=(*p.buffers[:-1], replace(p.buffers[-1], pool="rows"))),
+            "workspace 'w2' is in pool 'rows', which is that of inputs of fixed extents",
         ),
         (
             lambda p: replace(p, buffers=(*p.buffers, Buffer("z", "input", (4,), "int8", pool="rows"))),
