@@ -173,7 +173,18 @@ _COMPLETERS: dict[str, Completer] = {
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),
     **dict.fromkeys(
-        ("samples", "step_limit", "max_ram", "max_rom", "max_cycles", "measure_plan", "exclude", "strips"), _nothing
+        (
+            "samples",
+            "step_limit",
+            "max_ram",
+            "max_rom",
+            "max_cycles",
+            "measure_plan",
+            "exclude",
+            "strips",
+            "stream_input",
+        ),
+        _nothing,
     ),
 }
 """By the names of arguments; the others have choices, or are paths."""

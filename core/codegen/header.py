@@ -231,8 +231,8 @@ _RUN_DEVICES = """\
 _RUN_ROWS = """\
  * A function `row` gives an input row by row, so that it need not be whole anywhere: it writes the row of that number,
  * ROWBYTES bytes, to `to`, and returns the number of the row that it wrote. It is called while the model runs, for rows
- * 0, 1, 2 and so on, ROWS in all, each once, and may take its time. A camera that is ahead returns the number of the row
- * that it has, or a number below 0 of its own choice where it has none: the run ends at once with UMA_ERR_ROWS, and
+ * 0, 1, 2 and so on, ROWS in all, each once, and may take its time. A camera that is ahead returns the number of the
+ * row that it has, or a number below 0 of its own choice where it has none: the run ends at once with UMA_ERR_ROWS, and
  * context->lacking says which input it was by its position, which row was wanted, and what was returned. The next run
  * begins anew.
 """

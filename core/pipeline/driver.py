@@ -354,6 +354,9 @@ def load_model(
     elif io is not None:
         loaded = replace(loaded, form=with_io(loaded.form, where))
     loaded = replace(loaded, stream_inputs=check_stream_inputs(stream_inputs, loaded.form))
+    if loaded.stream_inputs and parts is not None:
+        what = "inputs are to be given row by row, and layers computed in strips, each of which reads all rows again"
+        raise UsageError(what, hint="leave out one of the two")
     if members is None and (pins or requantize or tolerate):
         what = "layers are pinned" if pins else "layers are requantised" if requantize else "passes are tolerated"
         raise UsageError(f"{what} for no targets", hint="give the targets of the build as well")

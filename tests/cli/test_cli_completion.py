@@ -127,7 +127,7 @@ class TestProtocol:
             "plugins",
             "doctor",
         ]
-        assert shell("uma build net.py --st") == ["--state", "--strips", "--stop-after"]
+        assert shell("uma build net.py --st") == ["--state", "--strips", "--stream-input", "--stop-after"]
         assert shell("uma build net.py --stop-after s") == ["simplify", "sequence"]
         assert shell("uma build net.py --partition ") == ["collage", "eager"]
         assert shell("uma verify net.py --against o") == ["onnxruntime"]

@@ -95,18 +95,8 @@ def test_the_program_of_a_board_compiles(io: str, tmp_path: Path) -> None:
     giver = "static int32_t row_of_x(void *user, int32_t row, int8_t *to)"
     program = next(path for path in (tmp_path / "out").rglob("*.c*") if giver in path.read_text())
     folders = {path.parent for path in (tmp_path / "out").rglob("*.h")}
-    command = [
-        "g++",
-        "-std=c++11",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        *(f"-I{folder}" for folder in folders),
-        "-c",
-        program,
-        "-o",
-        tmp_path / "program.o",
-    ]
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *(f"-I{folder}" for folder in folders)]
+    command = ["g++", *flags, "-c", program, "-o", tmp_path / "program.o"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -158,6 +148,11 @@ def test_names_that_are_none(names: object, what: str) -> None:
     with pytest.raises(UsageError) as caught:
         uma.build(small_net(), "c", stream_inputs=names)  # type: ignore[call-overload]  # what the test is about
     assert what in caught.value.what
+
+
+def test_rows_are_given_once_and_strips_would_read_them_again() -> None:
+    with pytest.raises(UsageError, match="and layers computed in strips, each of which reads all rows again"):
+        uma.build(small_net(), "c", stream_inputs=["x"], strips=2)
 
 
 def test_branches_have_an_order_of_their_own() -> None:
