@@ -10,6 +10,7 @@ from ..artifact.footprint import Footprint, memory_peaks
 from ..artifact.record import ArtifactRecord
 from ..errors import RequirementError, UsageError
 from ..program import Plan, Program
+from ..target.values import shorten
 
 __all__ = [
     "LIMITS",
@@ -123,8 +124,8 @@ def over(what: str, taken: int, limit: Limit, unit: str) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of some names."""
-    first = ", ".join(repr(name) for name in names[:3]) or "no layer"
+    """The first of some names, without the middles of long ones: fused layers of TFLite have hundreds of characters."""
+    first = ", ".join(repr(shorten(name, 48)) for name in names[:3]) or "no layer"
     return first + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -30,7 +30,8 @@ class Peak:
     """What the order of a program's calls has to do with the memory that they need.
 
     Args:
-        nbytes: needed at once at the worst step, but for what packing adds.
+        nbytes: needed at once at the worst step, each buffer rounded up to the least alignment, but for what packing
+            adds.
         bound: no order needs less. That is ``nbytes`` where the order is known to be the best one.
     """
 

@@ -68,8 +68,8 @@ def explain(
     """Where every op of a model goes, and why not elsewhere.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, stream_inputs,
-            partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        io, strips, stream_inputs, partition, plugins: as for `uma.build`.
         count: also run the model once, on random inputs, for the cycles that devices count. This compiles and executes
             its code.
 
@@ -122,8 +122,8 @@ def verify(
     """Compare every kernel of a compiled model with the numpy references of its ops. This executes its code.
 
     Args:
-        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid, io, strips, stream_inputs,
-            partition, plugins: as for `uma.build`.
+        model, target, shapes, states, constants, pins, requantize, tolerate, hybrid: as for `uma.build`.
+        io, strips, stream_inputs, partition, plugins: as for `uma.build`.
         inputs: arrays by the names of inputs, each of one sample or of many along its first axis; and labels under
             ``labels``, where accuracy is asked for.
         samples: how many to feed: those given, then generated ones; by default those given, and at least 8.

@@ -54,7 +54,10 @@ class MemoryFound:
                 yield f"    {one.name}: {one.bytes:,} bytes, {one.role}, {one.dtype}{list(one.shape)}"
         if self.order is not None and self.order.nbytes:
             less = "" if self.order.bound == self.order.nbytes else f" than {self.order.bound:,}"
-            yield f"  in this order of steps {self.order.nbytes:,} bytes are needed at once; no order needs less{less}"
+            needed = f"{self.order.nbytes:,} bytes"
+            if self.order.nbytes > size.arena_bytes:
+                needed += ", each buffer rounded up,"
+            yield f"  in this order of steps {needed} are needed at once; no order needs less{less}"
         if self.line_buffers:
             yield f"  line buffers, {sum(one.bytes for one in self.line_buffers):,} bytes, of which some share memory:"
         for line in self.line_buffers:
