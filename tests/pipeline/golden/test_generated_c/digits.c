@@ -167,8 +167,8 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast(
 
 UMA_NOINLINE
 static void m_digits_k_conv2d_add_requantize_2(
-    const int8_t *restrict x0,
-    int8_t *restrict out0,
+    const int8_t *x0,
+    int8_t *out0,
     const int8_t *restrict w0,
     const int32_t *restrict w1,
     const float *restrict w2,
@@ -232,7 +232,7 @@ static void m_digits_k_conv2d_add_requantize_2(
 }
 
 UMA_NOINLINE
-static void m_digits_k_max_pool2d(const int8_t *restrict x0, int8_t *restrict out0)
+static void m_digits_k_max_pool2d(const int8_t *x0, int8_t *out0)
 {
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         for (int32_t i1 = 0; i1 < 4; ++i1) {
@@ -345,8 +345,8 @@ static void m_digits_k_cast_subtract_conv2d_add_requantize_cast_1(
 
 UMA_NOINLINE
 static void m_digits_k_sum_requantize(
-    const int8_t *restrict x0,
-    int8_t *restrict out0,
+    const int8_t *x0,
+    int8_t *out0,
     const float *restrict w0,
     const float *restrict w1)
 {
@@ -429,13 +429,13 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
     /* step 0: input_quantize */
     m_digits_k_quantize(
         inputs->scan,
-        (int8_t *)(void *)(arena + 3008));
+        (int8_t *)(void *)(arena + 0));
     UMA_STEP_ENDS(0);
 
     /* step 1: conv1, conv1_relu, conv1_quantize */
     m_digits_k_conv2d_add_requantize(
-        (int8_t *)(void *)(arena + 3008),
         (int8_t *)(void *)(arena + 0),
+        (int8_t *)(void *)(arena + 1152),
         (const int8_t *)(const void *)(m_digits_weights + 0),
         (const int32_t *)(const void *)(m_digits_weights + 144),
         (const float *)(const void *)(m_digits_weights + 208),
@@ -444,8 +444,8 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 2: block1_depthwise, block1_depthwise_relu, block1_depthwise_quantize */
     m_digits_k_conv2d_add_requantize_1(
+        (int8_t *)(void *)(arena + 1152),
         (int8_t *)(void *)(arena + 0),
-        (int8_t *)(void *)(arena + 2048),
         (const int8_t *)(const void *)(m_digits_weights + 336),
         (const int32_t *)(const void *)(m_digits_weights + 480),
         (const float *)(const void *)(m_digits_weights + 544),
@@ -454,9 +454,9 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 3: conv1_dequantize, block1_pointwise, block1_pointwise_quantize, block1_pointwise_dequantize, block1_add, block1_add_relu, block1_add_quantize */
     m_digits_k_cast_subtract_conv2d_add_requantize_cast(
+        (int8_t *)(void *)(arena + 1152),
         (int8_t *)(void *)(arena + 0),
-        (int8_t *)(void *)(arena + 2048),
-        (int8_t *)(void *)(arena + 0),
+        (int8_t *)(void *)(arena + 1152),
         (const int8_t *)(const void *)(m_digits_weights + 608),
         (const int32_t *)(const void *)(m_digits_weights + 864),
         (const float *)(const void *)(m_digits_weights + 928),
@@ -467,8 +467,8 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 4: conv2, conv2_relu, conv2_quantize */
     m_digits_k_conv2d_add_requantize_2(
+        (int8_t *)(void *)(arena + 1152),
         (int8_t *)(void *)(arena + 0),
-        (int8_t *)(void *)(arena + 1024),
         (const int8_t *)(const void *)(m_digits_weights + 1088),
         (const int32_t *)(const void *)(m_digits_weights + 5696),
         (const float *)(const void *)(m_digits_weights + 5824),
@@ -477,14 +477,14 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 5: pool, pool_quantize */
     m_digits_k_max_pool2d(
-        (int8_t *)(void *)(arena + 1024),
-        (int8_t *)(void *)(arena + 512));
+        (int8_t *)(void *)(arena + 0),
+        (int8_t *)(void *)(arena + 0));
     UMA_STEP_ENDS(5);
 
     /* step 6: block2_depthwise, block2_depthwise_relu, block2_depthwise_quantize */
     m_digits_k_conv2d_add_requantize_3(
-        (int8_t *)(void *)(arena + 512),
         (int8_t *)(void *)(arena + 0),
+        (int8_t *)(void *)(arena + 512),
         (const int8_t *)(const void *)(m_digits_weights + 6080),
         (const int32_t *)(const void *)(m_digits_weights + 6368),
         (const float *)(const void *)(m_digits_weights + 6496),
@@ -493,9 +493,9 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 7: pool_dequantize, block2_pointwise, block2_pointwise_quantize, block2_pointwise_dequantize, block2_add, block2_add_relu, block2_add_quantize */
     m_digits_k_cast_subtract_conv2d_add_requantize_cast_1(
-        (int8_t *)(void *)(arena + 512),
         (int8_t *)(void *)(arena + 0),
         (int8_t *)(void *)(arena + 512),
+        (int8_t *)(void *)(arena + 0),
         (const int8_t *)(const void *)(m_digits_weights + 6624),
         (const int32_t *)(const void *)(m_digits_weights + 7648),
         (const float *)(const void *)(m_digits_weights + 7776),
@@ -506,15 +506,15 @@ uma_status m_digits_run(m_digits_context *context, const m_digits_inputs *inputs
 
     /* step 8: mean, mean_quantize */
     m_digits_k_sum_requantize(
-        (int8_t *)(void *)(arena + 512),
-        (int8_t *)(void *)(arena + 3040),
+        (int8_t *)(void *)(arena + 0),
+        (int8_t *)(void *)(arena + 0),
         (const float *)(const void *)(m_digits_weights + 8048),
         (const float *)(const void *)(m_digits_weights + 1072));
     UMA_STEP_ENDS(8);
 
     /* step 9: logits, logits_quantize, logits_dequantize */
     m_digits_k_dense_add_requantize_dequantize(
-        (int8_t *)(void *)(arena + 3040),
+        (int8_t *)(void *)(arena + 0),
         outputs->logits,
         (const int8_t *)(const void *)(m_digits_weights + 8064),
         (const int32_t *)(const void *)(m_digits_weights + 8384),
