@@ -168,10 +168,14 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
     return found
 
 
-def run_in_turn(artifacts: Sequence[Artifact]) -> list[float] | None:
+def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[float] | None:
     """What whole runs of some models take that this machine itself runs, in nanoseconds; timed in turn, so that what
     else the machine does is the same for all of them. From disk, where the same ones were timed before. None where one
     of them has no end.
+
+    Args:
+        artifacts: the models.
+        again: whether to time them in any case.
 
     Raises:
         ToolchainError: one cannot be compiled.
@@ -180,7 +184,7 @@ def run_in_turn(artifacts: Sequence[Artifact]) -> list[float] | None:
     kept = Cache().folder / _FOLDER / f"{digest}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
-        if len(found) == len(artifacts) and all(0 <= ns < 1e18 for ns in found):
+        if not again and len(found) == len(artifacts) and all(0 <= ns < 1e18 for ns in found):
             return found
     with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
         paths = [artifact.save(Path(folder) / str(number)) for number, artifact in enumerate(artifacts)]

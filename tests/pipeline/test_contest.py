@@ -72,6 +72,12 @@ def test_they_are_timed_in_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.trials[found.best - 1].measured_ns == min(times)  # type: ignore[type-var]
     monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: pytest.fail("measured again"))
     assert best_plan(LOADED, host(measure=2)).trials == found.trials
+    artifact = build(MODEL, "c", name="m", partition="eager")
+    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: {"ns": [5.0]})
+    assert measured.run_in_turn([artifact]) == [5.0]
+    monkeypatch.setattr(timing.TimingProcess, "ask", lambda *_: {"ns": [6.0]})
+    assert measured.run_in_turn([artifact]) == [5.0]
+    assert measured.run_in_turn([artifact], again=True) == [6.0]
     # And what is built computes what the model says.
     rng = np.random.default_rng(0)
     given = {"x": rng.integers(-128, 128, 4096, np.int8), "y": np.full(1, 3, np.int32)}

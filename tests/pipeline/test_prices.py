@@ -326,6 +326,19 @@ class TestPlans:
         with pytest.raises(UsageError, match=r"the plan does not fit: 'npu' does not take 'npu: nn\.relu@0 add@1"):
             self.replayed(self.plan(), CHAIN, "nn.relu")
 
+    def test_a_target_that_refuses_what_it_has_in_the_plan(self) -> None:
+        def refuses(match: Any) -> Any:
+            raise Refuse("not any more")
+
+        patterns = [taking("npu", "nn.relu"), taking("npu", "add", refuses)]
+        host = PluginHost(lambda: [*toy("npu", patterns=lambda: patterns), *entry_of(HOST)])
+        made = Build("m", resolve_targets(["npu", "plain"], host, Planned(self.plan())))
+        with pytest.raises(
+            UsageError, match=r"the plan does not fit: 'npu' does not take 'npu: nn\.relu@0 add@1"
+        ) as error:
+            made.run(CHAIN)
+        assert "not any more" in str(error.value)
+
     def test_other_targets_and_versions(self) -> None:
         plan = Planned(self.plan(), "p.json")
         texts, versions = plan.record["targets"], plan.record["plugins"]

@@ -174,7 +174,10 @@ class Planned:
             for key in keys:
                 if key not in known:
                     what = f"{part['target']!r} does not take {shown(part['name'])} any more"
-                    hint = f"pattern {key[1]} has no such match now; make the plan anew with uma plan"
+                    reasons = (one.reason for one in problem.withdrawn if (one.owner, one.pattern) == key[:2])
+                    refused = next(reasons, None)
+                    why = "it has no such match now" if refused is None else f"it is refused: {refused}"
+                    hint = f"pattern {key[1]}: {why}; make the plan anew with uma plan"
                     raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
             regions.append(tuple(known[key] for key in keys))
         computed = problem.computed

@@ -47,8 +47,9 @@ def test_both_searches_find_what_trying_everything_finds(seed: int) -> None:
     assert [given.cost(plan) for plan in found.plans] == wanted
     assert len(set(found.plans)) == len(wanted)
     one = frontier(given)
-    assert one.costs == integer(given).costs == tuple(wanted[:1])
-    assert one.bound == wanted[0]
+    assert one.costs == tuple(wanted[:1]) and one.bound == wanted[0]
+    if found.circles < 200:  # the program is solved once for each
+        assert integer(given).costs == one.costs
 
 
 @pytest.mark.few(15)
