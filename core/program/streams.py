@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ..relay.extern import Kernel
 from ..tir.form.dtype import itemsize
 from ..tir.form.nodes import Buffer as Array
 from ..tir.form.nodes import For, Param, PrimFunc, RowForm, RowParam, Store, Var, const
@@ -152,8 +153,13 @@ def stream_faults(program: Program) -> Iterator[tuple[int, str]]:
         rows = function.rows if isinstance(function, PrimFunc) else None
         if position not in inner or rows is None:
             yield number, f"{what}, and step {position}, which reads it, is not within rows"
-        elif function is not row_copy(buffer.dtype, buffer.size, rows.extent):
+        elif not _is_copy(function, row_copy(buffer.dtype, buffer.size, rows.extent)):
             yield number, f"{what}, and {step.function!r}, which reads it, is no copy by rows"
+
+
+def _is_copy(function: Kernel, copy: PrimFunc) -> bool:
+    """Whether a function is that copy; where its output may lie does not count."""
+    return isinstance(function, PrimFunc) and replace(function, overlaps=()) is copy
 
 
 def _fresh(wanted: str, taken: Mapping[str, object]) -> str:

@@ -43,6 +43,7 @@ from uma.program import (
 )
 from uma.program.rows import Run, chains, events
 from uma.program.streams import row_copy
+from uma.tir.proofs.overlap import with_overlaps
 
 
 def same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> None:
@@ -94,6 +95,16 @@ def test_the_text_says_it() -> None:
     again = parse_program(text, constants)
     verify(again)
     assert list(streams(again)) == list(streams(program))
+
+
+def test_a_copy_may_say_where_its_output_may_lie() -> None:
+    program = streaming(three())
+    functions = {
+        name: with_overlaps(function) if name == "take_rows" else function
+        for name, function in row_forms(program).items()
+    }
+    assert functions["take_rows"].overlaps
+    verify(replace(program, functions=functions))
 
 
 def test_it_is_whole_where_every_value_is() -> None:
