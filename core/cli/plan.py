@@ -28,6 +28,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_model_arguments(parser)
     add_measure_argument(parser)
     parser.add_argument("-o", "--output", metavar="PLAN.json", type=Path, help="keep the plan in this file")
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE.svg",
+        type=Path,
+        help="draw when which target is busy, by the plan and by eager, into this file",
+    )
     add_output_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -37,6 +43,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     from ..pipeline.contest import best_plan
     from ..pipeline.driver import start_build
     from ..reports.decided import decision_record
+    from ..reports.timeline import timeline_svg
 
     if args.plan is not None:
         raise UsageError("uma plan makes plans, and repeats none", hint="give --plan to uma build")
@@ -57,26 +64,39 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         plan = found
     plan["trials"] = [trial.record() for trial in contest.trials]
     if args.output is not None:
-        try:
-            args.output.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(args.output)) from error
+        _write(args.output, "the plan", json.dumps(plan, indent=1) + "\n")
+    if args.timeline is not None:
+        _write(args.timeline, "the timeline", timeline_svg(plan, loaded.name))
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
     say_plan(plan, out)
     say_trials(contest.trials, contest.best, out)
-    if args.output is not None:
-        out.line(f"in: {args.output}")
+    for path in (args.output, args.timeline):
+        if path is not None:
+            out.line(f"in: {path}")
     out.notes(loaded.notes, loaded.simplified)
     out.result(plan)
     return 0
 
 
+def _write(path: Path, what: str, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{what} cannot be written: {error.strerror}", where=str(path)) from error
+
+
 def say_plan(plan: dict[str, Any], out: Output) -> None:
     """A plan for people: its parts and what each won by, and what other placements cost."""
-    from ..reports.decided import part_rows, placement_rows
+    from ..reports.decided import part_rows, placement_rows, rival_rows
+    from ..reports.timeline import timeline_lines
 
     out.columns(("target", "part", "us", "by", "runner-up", "us more"), part_rows(plan))
-    out.table({name: f"{us} us" for name, us in placement_rows(plan)})
+    out.columns(("placement", "us", "compute", "launches", "copies"), placement_rows(plan))
+    if rows := rival_rows(plan):
+        out.line("regions that are larger or smaller, and by what they take more:")
+        out.columns(("target", "part", "instead", "ops", "us more", "compute", "launches", "copies"), rows)
+    for line in timeline_lines(plan):
+        out.line(line)
     for label in plan["unions_left_out"]:
         out.line(f"of {label} more unions of matches can be had than were looked at")
     for sentence in plan["failed"]:

@@ -8,7 +8,7 @@ from ..lowering.graph import has_loops
 from ..partition import Collage, Decision, plan_record
 from ..pipeline.stages import Build
 
-__all__ = ["decision_of", "decision_record", "part_rows", "placement_rows"]
+__all__ = ["decision_of", "decision_record", "part_rows", "placement_rows", "rival_rows"]
 
 
 def decision_of(build: Build) -> Decision | None:
@@ -40,17 +40,37 @@ def part_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def placement_rows(plan: dict[str, Any]) -> list[tuple[str, str]]:
-    """What placements cost, in microseconds: the plan, eager's in every order, and the host alone."""
-    rows = [("the plan", _us(plan["cost_ns"]))]
-    if plan["copies_ns"]:
-        rows.append(("copies in it", _us(plan["copies_ns"])))
+def placement_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+    """What placements cost, in microseconds, and what of it is computing, launches and copies: the plan, eager's in
+    every order, and the host alone."""
+    rows: list[tuple[str, ...]] = [("the plan", _us(plan["cost_ns"]), *_split(plan))]
     if plan["bound_ns"] != plan["cost_ns"]:
-        rows.append(("none is below", _us(plan["bound_ns"])))
-    rows += [(f"eager, {' before '.join(one['order'])}", _us(one["ns"])) for one in plan["eager_ns"] if one["order"]]
+        rows.append(("none is below", _us(plan["bound_ns"]), "", "", ""))
+    rows += [
+        (f"eager, {' before '.join(one['order'])}", _us(one["ns"]), *_split(one))
+        for one in plan["eager_ns"]
+        if one["order"]
+    ]
     if plan["host_ns"] is not None:
-        rows.append(("the host alone", _us(plan["host_ns"])))
+        rows.append(("the host alone", _us(plan["host_ns"]), *_split(plan["host_split"])))
     return rows
+
+
+def rival_rows(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+    """For each region of a plan the best larger one and the best smaller one of its target: what the plan with it takes
+    more, in microseconds, and by what; less where there is a minus."""
+    rows: list[tuple[str, ...]] = []
+    for part in plan["parts"]:
+        for what in ("larger", "smaller"):
+            if (other := part[what]) is not None:
+                ops = _short(other["name"].partition(": ")[2])
+                named = _short(", ".join(part["layers"]) or part["name"], 40)
+                rows.append((part["target"], named, what, ops, _us(other["more_ns"]), *_split(other)))
+    return rows
+
+
+def _split(record: dict[str, Any]) -> tuple[str, str, str]:
+    return _us(record["compute_ns"]), _us(record["launch_ns"]), _us(record["copies_ns"])
 
 
 def _us(ns: int) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from tests._support.plugins import HOST, entry_of, toy
@@ -46,17 +47,31 @@ def install(monkeypatch: pytest.MonkeyPatch, *ops: str, estimate: Any) -> None:
 
 
 def test_a_plan_is_found_told_kept_and_repeated(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "-o", "plan.json")
+    done = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "-o", "plan.json", "--timeline", "plan.svg")
     assert done.code == 0
     assert done.out.splitlines() == [
         "m: the cheapest placement on npu, plain",
         "  target  part                us  by         runner-up                                us more",
         "  npu     first, sum, last  5.00  estimated  plain: nn.relu@0 | npu: add@1 nn.relu@2     2.00",
-        "  the plan        5.00 us",
-        "  eager, npu      5.00 us",
-        "  the host alone  9.00 us",
+        "  placement         us  compute  launches  copies",
+        "  the plan        5.00     3.00      2.00    0.00",
+        "  eager, npu      5.00     3.00      2.00    0.00",
+        "  the host alone  9.00     9.00      0.00    0.00",
+        "regions that are larger or smaller, and by what they take more:",
+        "  target  part              instead  ops              us more  compute  launches  copies",
+        "  npu     first, sum, last  smaller  add@1 nn.relu@2     2.00     2.00      0.00    0.00",
+        "the plan, 0 to 5.00 us:",
+        f"  npu  {'#' * 60}",
+        "eager, npu, 0 to 5.00 us:",
+        f"  npu  {'#' * 60}",
         "in: plan.json",
+        "in: plan.svg",
     ]
+    drawn = fromstring((model / "plan.svg").read_text())
+    texts = [one.text for one in drawn.iter() if one.tag.endswith("}text")]
+    assert texts == ["m: the plan, 5.00 us", "npu", "m: eager, npu, 5.00 us", "npu"]
+    titles = [one.text for one in drawn.iter() if one.tag.endswith("}title")]
+    assert titles == ["npu: nn.relu@0 add@1 nn.relu@2: 5.00 us from 0.00 us on"] * 2
     kept = json.loads((model / "plan.json").read_text())
     record = uma("plan", "m.py", *TARGETS, "--costs", "costs.json", "--json").json
     assert {name: record[name] for name in kept} == kept
@@ -148,7 +163,7 @@ def test_what_a_project_says(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPa
 def test_explain(uma: Uma, model: Path) -> None:
     done = uma("explain", "m.py", *TARGETS, "--partition", "collage", "--costs", "costs.json")
     assert "what the placement costs, and what each part won by:" in done.out
-    assert "the host alone  9.00 us" in done.out
+    assert "the host alone  9.00     9.00" in done.out
     record = uma("explain", "m.py", *TARGETS, "--partition", "collage", "--costs", "costs.json", "--json").json
     assert record["placement"]["cost_ns"] == 5000
     assert "placement" not in uma("explain", "m.py", *TARGETS, "--json").json
@@ -168,6 +183,7 @@ def test_explain(uma: Uma, model: Path) -> None:
         (("plan", "--plan", "costs.json"), "uma plan makes plans, and repeats none"),
         (("plan", "--partition", "other"), "plans are made by the partitioner 'collage'"),
         (("plan", "--costs", "costs.json", "-o", "none/plan.json"), "the plan cannot be written: No such file"),
+        (("plan", "--costs", "costs.json", "--timeline", "none/p.svg"), "the timeline cannot be written: No such file"),
     ],
 )
 def test_options_that_do_not_go_together(uma: Uma, model: Path, options: Sequence[str], what: str) -> None:

@@ -297,8 +297,10 @@ class TestPlans:
     def test_a_plan_is_repeated_without_costs(self) -> None:
         plan = self.plan()
         assert (plan["cost_ns"], plan["bound_ns"], plan["copies_ns"]) == (5000, 5000, 0)
-        assert plan["eager_ns"] == [{"order": ["npu"], "ns": 5000}] and plan["host_ns"] == 27_000
+        assert [(one["order"], one["ns"]) for one in plan["eager_ns"]] == [(["npu"], 5000)]
+        assert plan["host_ns"] == 27_000
         (part,) = plan["parts"]
+        assert (part["queue"], part["start_ns"], part["duration_ns"]) == ("npu", 0, 5000)
         assert part["name"] == "npu: nn.relu@0 add@1 nn.relu@2" and part["source"] == "estimated"
         assert part["runner_up"]["more_ns"] > 0
         placement = self.replayed(plan).placement

@@ -14,7 +14,9 @@ from ..candidates import Problem
 from ..plan import Regions
 from ..record import Candidate
 from .decision import Decision
+from .rivals import rivals
 from .table import read_json
+from .timeline import split, timeline
 
 __all__ = ["Planned", "plan_record"]
 
@@ -25,19 +27,24 @@ _ATTENTION = "nn.attention"
 def plan_record(
     decision: Decision, targets: Mapping[str, str], plugins: Mapping[str, str], *, reasons: bool = True
 ) -> dict[str, Any]:
-    """A decision as plain data, for JSON: the parts of the plan with their costs, what each won by, what other
-    placements cost, and every cost that was told, as a table of costs has them.
+    """A decision as plain data, for JSON: the parts of the plan with their costs, what each won by, and when it runs;
+    what other placements cost, and every cost that was told, as a table of costs has them.
 
     Args:
         decision: it.
         targets: the text of each target, by label.
         plugins: the version of each plugin's distribution.
-        reasons: False leaves out what each part won by, for which the search is made once more.
+        reasons: False leaves out what each part won by, for which the search is made again.
     """
     pool, found = decision.pool, decision.found
+    steps = timeline(pool, found.plans[0])
+    of = {step.offer: step for step in steps if step.offer is not None}
     parts = []
     for offer in decision.chosen:
         other = decision.runner_up(offer) if reasons else None
+        larger = smaller = None
+        if reasons and offer.claims:
+            larger, smaller = rivals(pool, found.plans[0], offer, decision.least)
         patterns = [
             {"pattern": claim.match.pattern.name, "ops": _positions(pool.problem, claim.nodes)}
             for claim in offer.claims
@@ -54,21 +61,34 @@ def plan_record(
                 "ns": offer.price.ns,
                 "launch_ns": offer.price.launch_ns,
                 "source": offer.price.source,
+                "queue": of[offer].queue,
+                "start_ns": of[offer].start_ns,
+                "duration_ns": of[offer].duration_ns,
                 "runner_up": None if other is None else _runner_up(decision, other, offer.ops),
+                "larger": None if larger is None else larger.record(pool),
+                "smaller": None if smaller is None else smaller.record(pool),
             }
         )
     told = (offer for offer in pool.offers if not pool.is_free(offer))
+    order, first = next(iter(pool.eager.items()))
     return {
         "plan_version": PLAN_VERSION,
         "targets": dict(targets),
         "plugins": dict(plugins),
         "ops": _names(pool.problem),
         "cost_ns": decision.cost_ns,
-        "copies_ns": decision.copies_ns,
+        **split(pool, found.plans[0]).record(),
         "bound_ns": found.bound,
         "best_ns": list(found.costs),
-        "eager_ns": [{"order": list(order), "ns": ns} for order, ns in decision.eager_ns.items()],
+        "eager_ns": [
+            {"order": list(order), "ns": decision.eager_ns[order], **split(pool, plan).record()}
+            for order, plan in pool.eager.items()
+            if plan is not None
+        ],
         "host_ns": decision.host_ns,
+        "host_split": None if pool.host_alone is None else split(pool, pool.host_alone).record(),
+        "timeline": [step.record(pool) for step in steps],
+        "eager_timeline": None if first is None or not order else [step.record(pool) for step in timeline(pool, first)],
         "unions_left_out": list(pool.cut),
         "failed": list(decision.failed),
         "parts": parts,

@@ -123,6 +123,11 @@ class Pool:
         return sum(work[op] for op in numbers(offer.ops) if op < len(work)) if offer.claims else 0
 
     @property
+    def labels_of_memories(self) -> dict[int, str]:
+        """Whose each memory but the hosts' is, by number."""
+        return {number: label for label, number in self._memory.items()}
+
+    @property
     def known(self) -> list[tuple[int, ...]]:
         """The plans that there are anyway, each once."""
         plans = [*self.eager.values(), self.host_alone]

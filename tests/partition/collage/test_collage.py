@@ -35,6 +35,9 @@ from uma.errors import InternalError, ModelError, RequirementError, UsageError
 from uma.lowering.fuse import kernels_of
 from uma.partition import Candidate, Collage, Decision, Owner, Placement, Problem, Refusal, eager, place
 from uma.partition.collage import Link, Price
+from uma.partition.collage.cover import numbers
+from uma.partition.collage.rivals import rivals
+from uma.partition.collage.timeline import Split, split, timeline
 from uma.relay import Expr, IRModule, Tuple, call, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call
@@ -154,11 +157,29 @@ def check_decision(decision: Decision) -> None:
     assert all(decision.cost_ns <= ns for ns in decision.eager_ns.values())
     assert decision.host_ns is None or decision.cost_ns <= decision.host_ns
     assert decision.cost_ns == decision.copies_ns + sum(offer.price.total_ns for offer in decision.chosen)
+    check_steps(decision)
     if len(cover.pieces) < 60:
         assert cheapest_costs(cover) == [decision.cost_ns]
     if decision.chosen:
         other = decision.runner_up(decision.chosen[0])
         assert other is None or other.cost_ns >= decision.cost_ns
+
+
+def check_steps(decision: Decision) -> None:
+    """One after the other, all that costs something, and what uses a value after it; regions that are larger or smaller
+    are no better."""
+    pool, plan = decision.pool, decision.found.plans[0]
+    steps, total = timeline(pool, plan), split(pool, plan)
+    assert (total.total_ns, total.copies_ns) == (decision.cost_ns, decision.copies_ns)
+    ends = list(itertools.accumulate(step.duration_ns for step in steps))
+    assert [step.start_ns for step in steps] == [0, *ends][:-1] and ends[-1:] in ([], [decision.cost_ns])
+    assert {step.offer for step in steps if step.offer is not None} == set(decision.chosen)
+    assert sum(step.duration_ns for step in steps if step.offer is None) == decision.copies_ns
+    at = {op: n for n, step in enumerate(steps) if step.offer is not None for op in numbers(step.offer.ops)}
+    assert all(at[used] <= n for op, n in at.items() for used in pool.cover.uses[op] if used in at)
+    for offer in decision.chosen:
+        for rival in rivals(pool, plan, offer) if offer.claims else ():
+            assert rival is None or (rival.more.total_ns >= 0 and rival.offer.owner == offer.owner)
 
 
 def check_eager(case: Case, told: Told, decision: Decision, placement: Placement) -> None:
@@ -383,6 +404,39 @@ def test_runner_ups() -> None:
     assert decision.found.costs == (3, 5, 9)
     alone = decided(place(model(RELU), [], ["host"], collage(Told(costs({}, host=9)))))
     assert alone.runner_up(alone.chosen[0]) is None
+
+
+def test_what_a_larger_or_smaller_region_loses_by() -> None:
+    """By computing, launches or copies, each apart; and when what runs, with copies before what needs them."""
+    told = Told(costs({"npu: add@1 nn.relu@2": 50}, npu=3, host=4), launch_ns=1)
+    decision = decided(place(model(CHAIN), [NPU], ["host"], collage(told)))
+    [whole] = decision.chosen
+    larger, smaller = rivals(decision.pool, decision.found.plans[0], whole)
+    assert larger is None and smaller is not None
+    assert smaller.record(decision.pool) == {
+        "name": "npu: nn.relu@0 add@1",
+        "more_ns": 1,
+        "compute_ns": 1,
+        "launch_ns": 0,
+        "copies_ns": 0,
+    }
+    # The last op is so dear that the host has it: the larger region computes longer, and brings back as much.
+    table = {"npu: nn.relu@0 add@1 nn.relu@2": 90, "npu: add@1 nn.relu@2": 90, "npu: nn.relu@2": 90}
+    links = {"npu": Link(2, 1e12)}
+    decision = decided(
+        place(model(CHAIN), [NPU], ["host"], collage(Told(costs(table, npu=3, host=20), links, launch_ns=1)))
+    )
+    assert [offer.owner for offer in decision.chosen] == ["npu", "host"]
+    larger, smaller = rivals(decision.pool, decision.found.plans[0], decision.chosen[0])
+    assert larger is not None and larger.more == Split(90 - 6 - 20, 0, 0)
+    assert smaller is not None and smaller.more == Split(0, 1, 0)  # two of them
+    steps = timeline(decision.pool, decision.found.plans[0])
+    assert [step.record(decision.pool)["name"] for step in steps if step.offer is None] == [
+        "copy of x",
+        "copy of y",
+        "copy of add@1",
+    ]
+    assert [step.queue for step in steps] == ["npu copies", "npu copies", "npu", "npu copies", "host"]
 
 
 def test_an_op_of_which_nobody_tells_the_cost() -> None:

@@ -1,0 +1,137 @@
+"""A plan as it runs: what starts when, on which queue. One thing runs after the other, as the costs that are added up
+have it; a later objective may let queues overlap."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...relay.expr import Var
+from .cover import numbers
+from .pool import Offer, Pool
+
+__all__ = ["Split", "Step", "split", "timeline"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that runs.
+
+    Args:
+        queue: the label of the target that is busy; of a copy, with the word "copies".
+        start_ns: from the beginning of the run.
+        duration_ns: with the launch.
+        offer: the part of the plan; None for a copy.
+        value: of a copy the number of the op whose value it is; None for parts.
+    """
+
+    queue: str
+    start_ns: int
+    duration_ns: int
+    offer: Offer | None
+    value: int | None = None
+
+    def record(self, pool: Pool) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        if self.offer is not None:
+            name = pool.key(self.offer.owner, self.offer.ops)
+        else:
+            assert self.value is not None
+            expr = pool.exprs[self.value]
+            named = expr.name if isinstance(expr, Var) else pool.key(self.queue, 1 << self.value).partition(": ")[2]
+            name = f"copy of {named}"
+        return {"queue": self.queue, "name": name, "start_ns": self.start_ns, "duration_ns": self.duration_ns}
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a plan's time goes to, in nanoseconds."""
+
+    compute_ns: int
+    launch_ns: int
+    copies_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        """All of it."""
+        return self.compute_ns + self.launch_ns + self.copies_ns
+
+    def __sub__(self, other: Split) -> Split:
+        """By how much each is more than another's."""
+        return Split(
+            self.compute_ns - other.compute_ns, self.launch_ns - other.launch_ns, self.copies_ns - other.copies_ns
+        )
+
+    def record(self) -> dict[str, int]:
+        """The same as plain data, for JSON."""
+        return {"compute_ns": self.compute_ns, "launch_ns": self.launch_ns, "copies_ns": self.copies_ns}
+
+
+def split(pool: Pool, plan: Sequence[int]) -> Split:
+    """What the time of a plan goes to, which is given by the numbers of its offers."""
+    prices = [pool.offers[number].price for number in plan]
+    compute, launch = sum(price.ns for price in prices), sum(price.launch_ns for price in prices)
+    return Split(compute, launch, pool.cover.cost(plan) - compute - launch)
+
+
+def timeline(pool: Pool, plan: Sequence[int]) -> list[Step]:
+    """The steps of a plan, in the order in which they run; each copy is made when it is first needed.
+
+    Args:
+        pool: whose offers they are.
+        plan: their numbers; no two wait for each other.
+    """
+    cover, steps, now = pool.cover, list[Step](), 0
+    made = {op: cover.pieces[number].memory for number in plan for op in numbers(cover.pieces[number].ops)}
+    there = {op: {memory} for op, memory in made.items()}
+    labels = pool.labels_of_memories
+
+    def copy(value: int, memory: int) -> None:
+        nonlocal now
+        if length := cover.hop(value, memory):
+            steps.append(Step(f"{labels[memory]} copies", now, length, None, value))
+            now += length
+
+    for number in _in_order(pool, plan):
+        offer, piece = pool.offers[number], cover.pieces[number]
+        for value in cover.taken_in(piece.ops):
+            if piece.memory in there[value]:
+                continue
+            if 0 not in there[value]:
+                copy(value, made[value])
+                there[value].add(0)
+            if piece.memory:
+                copy(value, piece.memory)
+                there[value].add(piece.memory)
+        if not pool.is_free(offer):
+            steps.append(Step(offer.owner, now, offer.price.total_ns, offer))
+            now += offer.price.total_ns
+    return steps
+
+
+def _in_order(pool: Pool, plan: Sequence[int]) -> list[int]:
+    """The offers of a plan, each after what it needs, else by their first ops."""
+    cover = pool.cover
+    of = {op: number for number in plan for op in numbers(cover.pieces[number].ops)}
+    waits = {number: {of[used] for used in cover.taken_in(cover.pieces[number].ops)} for number in plan}
+    users: dict[int, list[int]] = {number: [] for number in plan}
+    for number, before in waits.items():
+        for other in before:
+            users[other].append(number)
+
+    def first(number: int) -> tuple[int, int]:
+        return next(numbers(cover.pieces[number].ops)), number
+
+    ready = [first(number) for number, before in waits.items() if not before]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        _, number = heapq.heappop(ready)
+        found.append(number)
+        for user in users[number]:
+            waits[user].discard(number)
+            if not waits[user]:
+                heapq.heappush(ready, first(user))
+    return found
