@@ -108,10 +108,12 @@ class OnHost(Collage):
 
     host: Host | None = field(default=None, kw_only=True)
 
-    def priced(self, prices: Callable[[CostTable | None], Prices]) -> OnHost:
+    def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> OnHost:
         """See `Collage.priced`."""
         made = prices(self.costs)
-        return replace(self, prices=made if self.host is None else cast("Prices", _Told(made, self.host)))
+        if self.host is None:
+            return replace(self, prices=made, ahead=ahead)
+        return replace(self, prices=cast("Prices", _Told(made, self.host)))
 
 
 class _Told:

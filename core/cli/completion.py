@@ -183,6 +183,7 @@ _COMPLETERS: dict[str, Completer] = {
             "exclude",
             "strips",
             "stream_input",
+            "workers",
         ),
         _nothing,
     ),

@@ -40,12 +40,19 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measure_argument(parser: argparse.ArgumentParser) -> None:
-    """``--measure-plan``, of commands that choose a plan, which is read by `partitioner_of`."""
+    """``--measure-plan`` and ``--workers``, of commands that choose a plan, which are read by `partitioner_of`."""
     parser.add_argument(
         "--measure-plan",
         metavar="K",
         type=_count,
         help="with collage: build the K best plans, time them, and take the fastest",
+    )
+
+    parser.add_argument(
+        "--workers",
+        metavar="ADDRESS",
+        help="with collage: who builds and measures parts: tcp://HOST:PORT of a scheduler of Dask, or local:2 for two "
+        "processes here",
     )
 
 
@@ -78,17 +85,21 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         ProjectError: the same of the project's settings.
     """
     from ..partition import Collage, CostTable, Planned
+    from ..pipeline.dask_link import check_workers
 
     project = _Project.read()
     measure: int | None = getattr(args, "measure_plan", None)
+    workers: str | None = getattr(args, "workers", None)
     if args.plan is not None:
+        if workers is not None:
+            raise UsageError("--plan says what goes where", hint="give --workers to uma plan")
         if measure is not None:
             raise UsageError("--plan says what goes where", hint="give --measure-plan to uma plan")
         if args.partition not in (None, "eager") or args.costs is not None:
             hint = "leave out --partition and --costs: they made the plan"
             raise UsageError("--plan says what goes where", hint=hint)
         return Planned.read(args.plan)
-    if args.partition is None and args.costs is None and measure is None and project.plan is not None:
+    if (args.partition, args.costs, measure, workers) == (None,) * 4 and project.plan is not None:
         return Planned.read(project.plan)
     partition: str = args.partition or project.partition or "eager"
     if args.costs is not None and partition != "collage":
@@ -97,11 +108,17 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         if measure is not None:
             what = "--measure-plan is for the partitioner 'collage'"
             raise UsageError(what, hint="give --partition collage as well")
+        if workers is not None:
+            what = "--workers is for the partitioner 'collage'"
+            raise UsageError(what, hint="give --partition collage as well")
         return partition
+    if workers is not None:
+        check_workers(workers)
     costs = args.costs or project.costs
     return Collage(
         costs=None if costs is None else CostTable.read(costs),
         measure=measure or 0,
+        workers=workers,
         offload=getattr(args, "require_offload", None) or 0.0,
     )
 

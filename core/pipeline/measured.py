@@ -37,13 +37,18 @@ __all__ = [
     "Ran",
     "Unmeasured",
     "artifact_of",
+    "costs_folder",
     "here",
+    "kept_at",
     "measured_ns",
     "measuring",
     "ran",
+    "ran_of",
+    "read_kept",
     "real_devices",
     "run_in_turn",
     "simulated",
+    "write_kept",
 ]
 
 REPEAT = 50
@@ -145,8 +150,8 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
     for device in artifact.record.devices:
         if not (device.simulated or device.label in real):
             raise UsageError(f"device {device.label!r} ({device.shown}) has no simulator here")
-    kept = _kept(artifact)
-    found = _read(kept)
+    kept = kept_at(artifact)
+    found = read_kept(kept)
     if found is not None:
         return found
     if not artifact.is_native:
@@ -162,9 +167,9 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
             else:
                 repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
                 with alone(kept.parent):
-                    found = _read(kept) or _asked(artifact, path, repeat)
+                    found = read_kept(kept) or _asked(artifact, path, repeat)
     found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
-    _write(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
+    write_kept(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
     return found
 
 
@@ -180,7 +185,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
     Raises:
         ToolchainError: one cannot be compiled.
     """
-    digest = hashlib.sha256(" ".join(_kept(artifact).name for artifact in artifacts).encode()).hexdigest()
+    digest = hashlib.sha256(" ".join(kept_at(artifact).name for artifact in artifacts).encode()).hexdigest()
     kept = Cache().folder / _FOLDER / f"{digest}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = [float(ns) for ns in json.loads(kept.read_text(encoding="utf-8"))["in_turn_ns"]]
@@ -195,7 +200,7 @@ def run_in_turn(artifacts: Sequence[Artifact], *, again: bool = False) -> list[f
             answer = _PROCESS.ask(told, timing.LIMIT_S)
     if isinstance(answer, str):
         return None
-    _write(kept, {"in_turn_ns": answer["ns"]})
+    write_kept(kept, {"in_turn_ns": answer["ns"]})
     return [float(ns) for ns in answer["ns"]]
 
 
@@ -222,7 +227,7 @@ def _cycles(artifact: Artifact, counters: Mapping[str, Mapping[str, int]]) -> di
     return {label: counters.get(label, {}).get(name) for label, name in names.items()}
 
 
-def _kept(artifact: Artifact) -> Path:
+def kept_at(artifact: Artifact) -> Path:
     """The file in which a time is, or will be: by all that the program is made from, and by this machine."""
     record = artifact.record
     digest = hashlib.sha256()
@@ -238,26 +243,37 @@ def _kept(artifact: Artifact) -> Path:
     told = [record.uma_version, record.plugins, record.targets, machines, compilers, host_cpu_id()]
     flags = [list(host.flags) for host in record.compile.hosts]
     digest.update(json.dumps([told, flags, [asdict(one) for one in record.compile.libraries]], sort_keys=True).encode())
+    return costs_folder() / f"{digest.hexdigest()}.json"
+
+
+def costs_folder() -> Path:
+    """Where times are kept on disk."""
     folder = Cache().folder / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{digest.hexdigest()}.json"
+    return folder
 
 
-def _read(path: Path) -> Ran | None:
+def read_kept(path: Path) -> Ran | None:
     """What was written down; None where nothing was, or what is there is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return ran_of(json.loads(path.read_text(encoding="utf-8")))
+    return None
+
+
+def ran_of(found: Any) -> Ran | None:
+    """What a run takes by an object of JSON; None where that is none."""
 
     def is_number(value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
 
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    with contextlib.suppress(KeyError, TypeError, AttributeError):
         ns, cycles = found["ns"], found["cycles"]
         if is_number(ns) and all(value is None or is_number(value) for value in cycles.values()):
             return Ran(float(ns), dict(cycles))
     return None
 
 
-def _write(path: Path, what: Mapping[str, object]) -> None:
+def write_kept(path: Path, what: Mapping[str, object]) -> None:
     """Write something down, whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
         json.dump(what, file)

@@ -7,8 +7,9 @@ here, see `measured`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 from ..contract.cost import Cost
 from ..contract.lowered import Refuse
@@ -17,19 +18,22 @@ from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, U
 from ..lowering.blame import located
 from ..lowering.fuse import kernels_of
 from ..lowering.members import Member, Members
-from ..partition import Candidate, Problem
+from ..partition import Candidate, Collage, Consent, Partitioner, Problem
 from ..partition.collage.prices import Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.materialise import RegionWriter
-from ..partition.plan import Regions
 from ..relay.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern.whole import outlined as outlined_match
 from ..relay.types import TupleType
 from ..relay.visit import children, with_children, without_pin
-from .measured import artifact_of, here, measured_ns, ran, real_devices, simulated
+from .alone import RegionRefused, Whole, region_ran
+from .dask_link import check_workers, connect
+from .measured import Ran, here, measured_ns, measuring, simulated
+from .request import request_of
+from .workers import Crew, NoWorkers
 
-__all__ = ["BuildPrices"]
+__all__ = ["BuildPrices", "PricesAhead", "at_work", "priced"]
 
 
 class BuildPrices:
@@ -38,15 +42,31 @@ class BuildPrices:
     Args:
         members: its targets.
         table: goes before other sources; None for none.
-
-    Attributes:
-        failed: what could not be built, to be measured, and why; in sentences.
+        workers: who measures what is measured; None for nobody but this process.
     """
 
-    def __init__(self, members: Members, table: CostTable | None) -> None:
+    def __init__(self, members: Members, table: CostTable | None, workers: Crew | None = None) -> None:
         self._members, self._table = members, table or CostTable()
         self._takers = [member.owner for member in members.takers]
-        self.failed: list[str] = []
+        self._failed: list[str] = []
+        self._workers = workers
+        self.ahead = None if workers is None else PricesAhead(members, table, workers)
+
+    @property
+    def failed(self) -> Sequence[str]:
+        """What could not be built, to be measured, and why, and what became of workers; in sentences."""
+        return (*self._failed, *(self._workers.failed if self._workers is not None else ()))
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Within, what is asked for is measured; behind it no process is left that parts were timed in, nor a way to
+        workers."""
+        with measuring():
+            try:
+                yield
+            finally:
+                if self._workers is not None:
+                    self._workers.close()
 
     @property
     def hosts(self) -> Sequence[str]:
@@ -89,7 +109,7 @@ class BuildPrices:
             try:
                 return self._measured(member, problem, claims, name, launch)
             except _Lost as lost:
-                self.failed.append(f"{name}: {lost}")
+                self._failed.append(f"{name}: {lost}")
         try:
             cost = self._estimated(member, problem, claims)
         except Refuse:
@@ -100,7 +120,7 @@ class BuildPrices:
             try:
                 return self._measured(member, problem, claims, name, launch)
             except _Lost as lost:
-                self.failed.append(f"{name}: {lost}")
+                self._failed.append(f"{name}: {lost}")
         return None
 
     def _ns_of(self, cost: Cost, member: Member) -> float:
@@ -143,14 +163,14 @@ class BuildPrices:
         """
         member = simulated(member)
         module, became = alone_with(problem, [node for claim in claims for node in claim.nodes])
-        host, partition = self._members.host, _Whole(claims, became)
+        host = self._members.host
+        wanted = [(one.match.pattern.name, frozenset(became[node] for node in one.nodes)) for one in claims]
         try:
-            artifact = artifact_of(module, Members((host,), (member,), partition=partition), problem.consent)
-            if not artifact.is_native and artifact.emulator is None:
-                artifact = artifact_of(module, Members((here(host),), (member,), partition=partition), problem.consent)
-            found = ran(artifact, real_devices(member))
-        except _Refused:
+            found = self._run_region(module, Members((host,), (member,), partition=Whole(wanted)), problem.consent)
+        except RegionRefused:
             return None
+        except NoWorkers:
+            raise
         except (ModelError, PluginError, ToolchainError) as error:
             if isinstance(error, NoCompilerError):
                 raise self._untold(member, problem, claims, error.what) from error
@@ -200,63 +220,89 @@ class BuildPrices:
         module, _ = alone_with(problem, nodes)
         is_first = label == self._takers[0].label
         try:
-            try:
-                ns = measured_ns(module, member)
-            except UsageError:
-                if of.factor is None:
-                    raise
-                ns = measured_ns(module, here(member))  # the factor is of this machine
+            ns = self._run_kernel(module, member, of.factor is not None)
+        except NoWorkers:
+            raise
         except (ModelError, PluginError, ToolchainError) as error:
             if is_first and isinstance(error, NoCompilerError):
                 raise _unmeasured(name, error) from error
             if is_first and len(nodes) == 1:
                 raise
-            self.failed.append(f"{name}: {error.what}")
+            self._failed.append(f"{name}: {error.what}")
             return None
         except UmaError as error:
             if is_first:
                 raise _unmeasured(name, error) from error
-            self.failed.append(f"{name}: {error.what}")
+            self._failed.append(f"{name}: {error.what}")
             return None
         return Price(whole_ns(ns * self._factor(label), name), "measured", launch)
+
+    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+        """What one region takes that is a model, as `region_ran`."""
+        if self._workers is not None:
+            found = self._workers.result(request_of(module, members, consent))
+            if found is not None:
+                return found
+        return region_ran(module, members, consent)
+
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> float:
+        """What a model takes on a host, in nanoseconds; or, where that cannot be run and may be that here, on this
+        machine."""
+        if self._workers is not None:
+            found = self._workers.result(request_of(module, Members((member,)), or_here=or_here))
+            if found is not None:
+                return found.ns
+        try:
+            return measured_ns(module, member)
+        except UsageError:
+            if not or_here:
+                raise
+            return measured_ns(module, here(member))  # the factor is of this machine
+
+
+def priced(partitioner: Collage, members: Members) -> Collage:
+    """A partitioner for one build.
+
+    Raises:
+        UsageError: the address of its workers is none.
+    """
+    crew = None
+    if partitioner.workers is not None:
+        crew = Crew(partial(connect, check_workers(partitioner.workers)))
+    made = BuildPrices(members, partitioner.costs, crew)
+    return partitioner.priced(lambda table: made, made.ahead)
+
+
+def at_work(partitioner: Partitioner) -> AbstractContextManager[None]:
+    """Within, what a partitioner asks for is measured, where it asks for anything."""
+    prices = partitioner.prices if isinstance(partitioner, Collage) else None
+    return prices.at_work() if isinstance(prices, BuildPrices) else nullcontext()
+
+
+class PricesAhead(BuildPrices):
+    """Asked before the others for all that they will be asked for, so that workers begin with it. What it tells are no
+    costs.
+
+    Args:
+        members, table: as for `BuildPrices`.
+        workers: who measures.
+    """
+
+    def __init__(self, members: Members, table: CostTable | None, workers: Crew) -> None:
+        super().__init__(members, table)
+        self._crew = workers
+
+    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+        self._crew.submit(request_of(module, members, consent))
+        return Ran(0.0, {})
+
+    def _run_kernel(self, module: IRModule, member: Member, or_here: bool) -> float:
+        self._crew.submit(request_of(module, Members((member,)), or_here=or_here))
+        return 0.0
 
 
 class _Lost(Exception):
     """A region cannot be measured; says why."""
-
-
-class _Refused(UmaError):
-    """A region is refused by its owner."""
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """Partitioner of a model that is one region.
-
-    Args:
-        claims: that it is, in the model that it is a part of.
-        became: what their nodes are in this one.
-    """
-
-    claims: Sequence[Candidate]
-    became: Mapping[Expr, Expr]
-
-    def __call__(self, problem: Problem) -> Regions:
-        if problem.withdrawn:
-            raise _Refused("a region is refused")
-        wanted = {
-            (one.match.pattern.name, frozenset(self.became[n] for n in one.nodes)): n
-            for n, one in enumerate(self.claims)
-        }
-        found: dict[int, Candidate] = {}
-        for owner in problem.owners:
-            for candidate in problem.candidates(owner):
-                key = candidate.match.pattern.name, frozenset(candidate.nodes)
-                if key in wanted:
-                    found.setdefault(wanted[key], candidate)
-        if len(found) < len(self.claims):
-            raise ModelError("alone it has another form, which its patterns do not match")
-        return [tuple(found[number] for number in range(len(self.claims)))]
 
 
 def _unmeasured(name: str, error: UmaError) -> UsageError:

@@ -9,7 +9,6 @@ A region that its owner refuses to lower sends the build back: what was refused 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -48,10 +47,9 @@ from ..relay.visit import post_order
 from ..tir.form.nodes import PrimFunc
 from ..tir.proofs.proof import Unproven, unproven
 from .io import pool_of
-from .measured import measuring
 from .passes import Tolerated, run_passes
 from .pins import write_out_hosts
-from .prices import BuildPrices
+from .prices import at_work, priced
 from .rows import Again, Lowered, RowsAsked, choose_rows
 from .streams import HINT, with_streams
 from .strips import StripsAsked, StripsChoice
@@ -346,8 +344,8 @@ class Build:
                         labels = [member.label for member in self.members.takers]
                         partitioner = self.members.partition
                         if isinstance(partitioner, Collage):
-                            partitioner = partitioner.priced(partial(BuildPrices, self.members))
-                        with measuring() if isinstance(partitioner, Collage) else nullcontext():
+                            partitioner = priced(partitioner, self.members)
+                        with at_work(partitioner):
                             self.placement = place(module, owners, labels, partitioner, self._consent)
                     self.matches.note(self.placement)
                 return self.placement.module
@@ -478,8 +476,7 @@ class Build:
             # After a pass that rewrote the region, nobody knows which match a part of it came from.
             at = refusal.at if refusal.at in parts_of(function) else None
             placed.append(Refusal(refusal.region, at, refusal.reason))
-        again = measuring() if isinstance(placement.partitioner, Collage) else nullcontext()
-        with blaming(placement.source.spans, self.members.__getitem__), again:
+        with blaming(placement.source.spans, self.members.__getitem__), at_work(placement.partitioner):
             self.placement = placement.refuse(placed)
         self.matches.note(self.placement)
 

@@ -103,6 +103,8 @@ class Collage:
         measure: how many of the best plans are built and timed, of which the fastest one counts; 0 for none.
         offload: the part of the multiply-accumulates that accelerators have, 0 to 1; of the ops, in a model without
             any. Where no plan has as much, it does not count.
+        workers: who builds and measures parts: the address of a scheduler of Dask, or ``local:2`` for two processes
+            here; None for this process.
 
     Attributes:
         decision: what was chosen last; None before.
@@ -118,7 +120,9 @@ class Collage:
     best: int = 5
     measure: int = 0
     offload: float = 0.0
+    workers: str | None = None
     prices: Prices | None = field(default=None, repr=False)
+    ahead: Prices | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False, init=False)
 
     def __post_init__(self) -> None:
@@ -131,13 +135,14 @@ class Collage:
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
             raise UsageError(f"offload of Collage is {share!r}, not a number from 0 to 1")
 
-    def priced(self, prices: Callable[[CostTable | None], Prices]) -> Collage:
+    def priced(self, prices: Callable[[CostTable | None], Prices], ahead: Prices | None = None) -> Collage:
         """The same for one build.
 
         Args:
             prices: gives who tells costs in it.
+            ahead: who is asked before for all that these will be asked for, to begin with it; None for nobody.
         """
-        return replace(self, prices=prices(self.costs))
+        return replace(self, prices=prices(self.costs), ahead=ahead)
 
     def __str__(self) -> str:
         return "partitioner 'collage'"
@@ -155,6 +160,8 @@ class Collage:
         """
         if self.prices is None:
             raise InternalError("collage was asked by nobody who knows costs")
+        if self.ahead is not None:
+            Pool(problem, self.ahead, most_ops=self.most_ops, most_unions=self.most_unions)
         pool = Pool(problem, self.prices, most_ops=self.most_ops, most_unions=self.most_unions)
         while True:
             least = pool.least(self.offload)
