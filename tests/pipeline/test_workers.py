@@ -313,12 +313,12 @@ class TestDask:
                 found[0].kill()
 
         monkeypatch.setattr(Crew, "_take", taken)
-        tensor, value = X, X
+        value: Any = X
         for number in range(6):
             value = call("add", call("nn.relu" if number % 2 else "tanh", value), const(np.full(8, number, np.float32)))
         made.run(module_of(value))
         placement = made.placement
-        assert tensor is X and killed and placement is not None and isinstance(placement.partitioner, Collage)
+        assert killed and placement is not None and isinstance(placement.partitioner, Collage)
         decision = placement.partitioner.decision
         assert decision is not None
         assert all(one.price.source in ("measured", "free") for one in decision.pool.offers)
