@@ -155,19 +155,22 @@ def ran(artifact: Artifact, real: Collection[str] = ()) -> Ran:
     if found is not None:
         return found
     if not artifact.is_native:
-        found = _emulated(artifact)
-    else:
-        Compiled(artifact.record, artifact.files).library("profile")
-        with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
-            path = artifact.save(Path(folder) / "kernel")
-            # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
-            first = _asked(artifact, path, 1)
-            if all(call.device is not None and call.device not in real for call in artifact.record.calls):
-                found = first
-            else:
-                repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
-                with alone(kept.parent):
-                    found = read_kept(kept) or _asked(artifact, path, repeat)
+        return _written(kept, _emulated(artifact), real)
+    Compiled(artifact.record, artifact.files).library("profile")
+    with tempfile.TemporaryDirectory(prefix="uma-timing-") as folder:
+        path = artifact.save(Path(folder) / "kernel")
+        # Once without a lock: it may hang, or wait for its compiler. What simulators count is the same each time.
+        first = _asked(artifact, path, 1)
+        if all(call.device is not None and call.device not in real for call in artifact.record.calls):
+            return _written(kept, first, real)
+        repeat = max(_LEAST, min(REPEAT, int(_ENOUGH_S * 1e9 / max(first.ns, 1.0))))
+        with alone(kept.parent):
+            # Written down within the lock: whoever waits for it finds it then.
+            return read_kept(kept) or _written(kept, _asked(artifact, path, repeat), real)
+
+
+def _written(kept: Path, found: Ran, real: Collection[str]) -> Ran:
+    """What was found, once it is on disk; what real devices count is no part of it."""
     found = replace(found, cycles={label: count for label, count in found.cycles.items() if label not in real})
     write_kept(kept, {"ns": found.ns, "cycles": dict(found.cycles)})
     return found

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests._support.c_programs import CSRC
 from tests._support.model_c import STRICT, compile_c, write
 
 from uma.codegen import ModelFiles
@@ -117,7 +118,7 @@ def compare(
     includes = "\n".join(f'#include "{name}.h"' for name in models)
     (folder / "compare.c").write_text(MAIN % {"includes": includes, "calls": calls})
     sources = dict.fromkeys(source for model in models.values() for source in model.sources)
-    binary = compile_c(folder, [*sources, "compare.c"], flags, compiler)
+    binary = compile_c(folder, [*sources, "compare.c"], [*flags, f"-I{CSRC}"], compiler)
     env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # what it allocates is for all of its life
     done = subprocess.run([str(binary)], capture_output=True, text=True, check=False, timeout=60, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
