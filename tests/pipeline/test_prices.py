@@ -114,7 +114,7 @@ class TestSources:
 
     def test_what_nobody_estimates_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = Ran(44.4, {})
-        monkeypatch.setattr("uma.pipeline.prices.ran", lambda artifact, real: found)
+        monkeypatch.setattr("uma.pipeline.alone.ran", lambda artifact, real: found)
         for estimate in (None, lambda region: None):
             _, decision = decided(members(estimate, table()))
             # It computes on the host: nothing else is launched.
@@ -140,7 +140,7 @@ class TestSources:
         def fails(artifact: Artifact, real: object = ()) -> Ran:
             raise NoCompilerError("there is no C compiler")
 
-        monkeypatch.setattr("uma.pipeline.prices.ran", fails)
+        monkeypatch.setattr("uma.pipeline.alone.ran", fails)
         with pytest.raises(UsageError, match=r"nobody tells .* cannot be measured: there is no C compiler"):
             decided(members(None, table()))
         monkeypatch.setattr("uma.pipeline.measured.ran", fails)
