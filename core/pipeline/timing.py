@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from ..errors import ToolchainError
-from ..toolchain.tools import excerpt
+from ..toolchain.tools import of_process
 
 __all__ = ["LIMIT_S", "TimingProcess"]
 
@@ -121,11 +121,6 @@ class TimingProcess:
         process = self._process
         assert process is not None
         status = process.wait()
-        self._log.seek(0)
-        text = excerpt(self._log.read(1 << 16).decode("utf-8", "replace"))
+        how = of_process(status, self._log)
         self.close()
-        names = {int(one): one.name for one in signal.Signals}
-        how = f"it ended its process with exit status {status}"
-        if status < 0:
-            how = f"it crashed: {names.get(-status, 'signal')} ({-status})"
-        return f"{how}\n{text}" if text else how
+        return f"it {how}"

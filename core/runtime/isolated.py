@@ -27,7 +27,7 @@ from ..errors import InternalError, ToolchainError
 from ..program.packing import round_up
 from ..program.plan import guard_bytes
 from ..toolchain.cache import on_trial
-from ..toolchain.tools import excerpt
+from ..toolchain.tools import of_process
 from .abi import Array, abi, declarations
 from .devices import DeviceInfo, device_error, miscounted, run_error
 from .session import ModelSession
@@ -241,15 +241,9 @@ class Isolation:
         process = self._process
         assert process is not None
         status = process.wait()
-        self._log.seek(0)
-        text = excerpt(self._log.read(1 << 16).decode("utf-8", "replace"))
+        how = of_process(status, self._log)
         self._end()
-        if status >= 0:
-            how = f"ended the process with exit status {status}"
-        else:
-            names = {int(one): one.name for one in signal.Signals}
-            how = f"crashed: {names.get(-status, 'signal')} ({-status})"
-        return f"{how}\n{text}" if text else how
+        return how
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -13,7 +13,7 @@ from typing import IO, cast
 
 from ..errors import RequirementError, ToolchainError
 
-__all__ = ["Running", "ending", "excerpt", "no_thread", "run"]
+__all__ = ["Running", "ending", "excerpt", "no_thread", "of_process", "run"]
 
 _MAX_OUTPUT_BYTES = 1 << 20
 
@@ -137,6 +137,17 @@ def no_thread(error: RuntimeError) -> RequirementError:
 def ending(status: int) -> str:
     """How a tool ended, in words."""
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def of_process(status: int, log: IO[bytes]) -> str:
+    """How a process ended that ran compiled code, in words that follow its name, with the beginning of what it said."""
+    log.seek(0)
+    text = excerpt(log.read(1 << 16).decode("utf-8", "replace"))
+    how = f"ended the process with exit status {status}"
+    if status < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        how = f"crashed: {names.get(-status, 'signal')} ({-status})"
+    return f"{how}\n{text}" if text else how
 
 
 def excerpt(text: str, lines: int = 10, columns: int = 200) -> str:

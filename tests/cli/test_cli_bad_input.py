@@ -242,7 +242,7 @@ class TestInputFiles:
             assert error.exit_code in (2, 3)
 
     def packed(self, path: Path, member: bytes, method: int, times: int = 1) -> None:
-        with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
+        with zipfile.ZipFile(path, "w", method) as archive:
             for number in range(times):
                 archive.writestr(f"a{number}.npy", member)
 
@@ -253,7 +253,7 @@ class TestInputFiles:
 
     def test_a_small_file_that_fills_the_memory(self, uma: Uma, folder: Path) -> None:
         self.packed(folder / "x.npz", bytes(1 << 26), zipfile.ZIP_DEFLATED, 9)
-        assert (folder / "x.npz").stat().st_size < 1 << 22
+        assert (folder / "x.npz").stat().st_size < 1 << 20
         assert "they would fill more than 512 MiB, unpacked" in self.said(uma, 3, "--inputs", "x.npz")
 
     @pytest.mark.filterwarnings("ignore:Duplicate name")

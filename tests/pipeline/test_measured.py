@@ -205,7 +205,7 @@ class TestLibraries:
     [
         ("for (;;) i = count;", "it did not end within 1.5 s"),
         ("abort();", "it crashed: SIGABRT (6)"),
-        ("exit(3);", "it ended its process with exit status 3"),
+        ("exit(3);", "it ended the process with exit status 3"),
         ("no C", "cc could not compile relu.c"),
     ],
     ids=["hangs", "crashes", "exits", "compiles not"],
@@ -240,7 +240,7 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolchainError, match="cannot start a process: No such file"):
         process.ask({}, 1.0)
     monkeypatch.setattr("sys.executable", shutil.which("false"))
-    with pytest.raises(ToolchainError, match="does not begin: it ended its process with exit status 1"):
+    with pytest.raises(ToolchainError, match="does not begin: it ended the process with exit status 1"):
         process.ask({}, 1.0)
 
 

@@ -88,7 +88,8 @@ def frontier(
         costs = [cost for cost, _ in plans]
         bound = min([*costs[:1], *([] if search.lost is None else [search.lost])])
         found = [(cost, plan, problem.cycle(plan)) for cost, plan in plans]
-        new = dict.fromkeys(frozenset(circle) for _, _, circle in found if circle is not None)
+        pieces = problem.pieces
+        new = dict.fromkeys(frozenset(pieces[n].ops for n in circle) for _, _, circle in found if circle is not None)
         if not new or len(circles) >= _ROUNDS:
             good = [(cost, plan) for cost, plan, circle in found if circle is None]
             told = tuple(plan for _, plan in good), tuple(cost for cost, _ in good)
@@ -101,7 +102,8 @@ _Live = tuple[tuple[int, int, int], ...]
 memories that want it, as bits."""
 
 _Key = tuple[int, _Live, frozenset[int]]
-"""What is covered from the lowest open op on; what crosses the border; the pieces of forbidden circles."""
+"""What is covered from the lowest open op on; what crosses the border; of forbidden circles the ops of the
+pieces that were chosen: whether pieces wait for each other does not depend on who computes them."""
 
 
 @dataclass
@@ -175,8 +177,9 @@ class _Search:
             if ops & covered:
                 continue
             chosen = seen
-            if number in watched:
-                chosen = seen | {number}
+            whole = ops << op
+            if whole in watched:
+                chosen = seen | {whole}
                 if any(circle <= chosen for circle in self._circles):
                     continue
             total = covered | ops

@@ -93,7 +93,9 @@ def integer(problem: CoverProblem, seconds: float = 60.0, least: int = 0) -> Fou
             is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
             return Found((plan,), (cost,), cost if is_optimal else min(bound, cost), circles=circles)
         circles += 1
-        program.rows.append((-math.inf, len(circle) - 1.0, dict.fromkeys(circle, 1.0)))
+        waiting = {problem.pieces[number].ops for number in circle}  # whoever computes them
+        alike = [number for number, piece in enumerate(problem.pieces) if piece.ops in waiting]
+        program.rows.append((-math.inf, len(circle) - 1.0, dict.fromkeys(alike, 1.0)))
         if left <= 0:
             return Found((), (), bound, circles=circles)
 

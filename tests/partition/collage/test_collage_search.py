@@ -40,16 +40,13 @@ def test_both_searches_find_what_trying_everything_finds(seed: int) -> None:
     given = random_cover(random.Random(seed), 9)
     wanted = cheapest_costs(given, 5)
     found = frontier(given, best=5)
-    if found.circles >= 200:  # it gives up, and says less
-        wanted = wanted[: len(found.costs)]
     assert found.costs == tuple(wanted)
     assert [given.fault(plan) for plan in found.plans] == [None] * len(wanted)
     assert [given.cost(plan) for plan in found.plans] == wanted
     assert len(set(found.plans)) == len(wanted)
     one = frontier(given)
     assert one.costs == tuple(wanted[:1]) and one.bound == wanted[0]
-    if found.circles < 200:  # the program is solved once for each
-        assert integer(given).costs == one.costs
+    assert integer(given).costs == one.costs
 
 
 @pytest.mark.few(15)
@@ -66,7 +63,6 @@ def test_both_searches_reach_a_gain_that_is_asked_for(seed: int) -> None:
         least = int(share * sum(gains))
         wanted = cheapest_costs(given, 5, least)
         found = frontier(given, best=5, least=least)
-        wanted = wanted if found.circles < 200 else wanted[: len(found.costs)]
         assert found.costs == tuple(wanted)
         assert all(given.gain(plan) >= least and given.fault(plan) is None for plan in found.plans)
         one = frontier(given, least=least)
