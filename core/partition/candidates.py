@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -93,6 +94,23 @@ class Problem:
     def number(self) -> Mapping[Expr, int]:
         """The place of each expression in ``computed``."""
         return {expr: number for number, expr in enumerate(self.computed)}
+
+    def anew(
+        self, owners: Sequence[Owner], kept: Iterable[Candidate] = (), refused: Sequence[Candidate] = ()
+    ) -> Problem:
+        """The same for owners in another order of priority, or after refusals; candidates that are looked for there are
+        found here, too.
+
+        Args:
+            owners: those of this problem.
+            kept: as in it.
+            refused: what is no candidate any more; what it would compute is what became free.
+        """
+        other = copy.copy(self)
+        other.owners, other.notes, other.kept = tuple(owners), {}, tuple(kept)
+        other.freed = tuple(node for one in refused for node in one.nodes) if refused else None
+        other._withdrawn = self._withdrawn | {(one.owner, one.match.pattern.name, one.match.nodes) for one in refused}
+        return other
 
     @property
     def found(self) -> Collection[Candidate]:

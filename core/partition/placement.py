@@ -22,7 +22,7 @@ from .plan import Partitioner, decide, label_of_partitioner
 from .record import Candidate, Note, OpRecord, Owner, Refusal, Region, Withdrawn
 from .together import Together, put_together
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "claims_at", "place"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,22 +238,34 @@ def _blame_choice(
 
 def _refused(region: Region, refusal: Refusal, module: IRModule) -> list[Candidate]:
     """The matches of a region that a refusal is about."""
-    at, whole = refusal.at, module[region.name]
+    whole = module[region.name]
     assert isinstance(whole, Function)
-    if at is None or at is whole or (at is whole.body and isinstance(at, Tuple)):
-        return list(region.claims)
-    given = at.tuple if isinstance(at, TupleGetItem) and at.tuple in region.calls else at
-    found = []
-    for claim, call in zip(region.claims, region.calls, strict=True):
-        function = call.op
-        assert isinstance(function, Function)
-        if given in (call, function) or (not isinstance(at, Var) and at in post_order(function.body)):
-            found.append(claim)
+    found = claims_at(refusal.at, whole, region.claims, region.calls)
     if not found:
         layers = dict.fromkeys(layer for call in region.calls for layer in module.spans[call])
         raise PluginError(
-            f"{at!r} is refused, which is nothing that region {region.name!r} computes",
+            f"{refusal.at!r} is refused, which is nothing that region {region.name!r} computes",
             where=", ".join(layers) or None,
             hint="refuse a call in the region's body, a function that it calls, or an expression in such a function",
         )
+    return found
+
+
+def claims_at(at: Expr | None, whole: Function, claims: Sequence[Candidate], calls: Sequence[Expr]) -> list[Candidate]:
+    """The matches of a region that are refused where its owner refuses a node of it; none where it has no such node.
+
+    Args:
+        at: the node; None for all of the region.
+        whole: the region's function.
+        claims: its matches.
+        calls: the call of each in the function.
+    """
+    if at is None or at is whole or (at is whole.body and isinstance(at, Tuple)):
+        return list(claims)
+    given = at.tuple if isinstance(at, TupleGetItem) and at.tuple in calls else at
+    found = []
+    for claim, call in zip(claims, calls, strict=True):
+        assert isinstance(call, Call) and isinstance(call.op, Function)
+        if given in (call, call.op) or (not isinstance(at, Var) and at in post_order(call.op.body)):
+            found.append(claim)
     return found

@@ -17,11 +17,13 @@ from ..contract.region import MatchedRegion, TakenMatch
 from ..errors import ModelError, NoCompilerError, PluginError, ToolchainError, UmaError, UsageError
 from ..lowering.blame import located
 from ..lowering.fuse import kernels_of
+from ..lowering.graph import parts_of
 from ..lowering.members import Member, Members
 from ..partition import Candidate, Collage, Consent, Partitioner, Problem
 from ..partition.collage.prices import Link, Price, whole_ns
 from ..partition.collage.table import CostTable, TargetCosts
 from ..partition.materialise import RegionWriter
+from ..partition.placement import claims_at
 from ..relay.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from ..relay.module import IRModule, Spans, func_type
 from ..relay.pattern.whole import outlined as outlined_match
@@ -92,8 +94,9 @@ class BuildPrices:
         told = self._of(member.label).clock_hz
         return float(member.target.get_attr("clock_hz")) if told is None else told
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | None:
-        """What candidates of one owner cost as one region; None where the owner refuses it.
+    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+        """What candidates of one owner cost as one region; the candidates that the owner gives back, where it refuses
+        it; None where it can be neither estimated nor measured.
 
         Raises:
             UsageError: neither the table nor the plugin tells it.
@@ -110,10 +113,9 @@ class BuildPrices:
                 return self._measured(member, problem, claims, name, launch)
             except _Lost as lost:
                 self._failed.append(f"{name}: {lost}")
-        try:
-            cost = self._estimated(member, problem, claims)
-        except Refuse:
-            return None
+        cost = self._estimated(member, problem, claims)
+        if isinstance(cost, list):
+            return cost
         if cost is not None:
             return Price(whole_ns(self._ns_of(cost, member), f"a region of {member.label!r}"), "estimated", launch)
         if of.source is None:
@@ -130,8 +132,10 @@ class BuildPrices:
         assert cost.cycles is not None
         return cost.cycles / self._clock_hz(member) * 1e9
 
-    def _estimated(self, member: Member, problem: Problem, claims: Sequence[Candidate]) -> Cost | None:
-        """What the plugin says; None where it says nothing."""
+    def _estimated(
+        self, member: Member, problem: Problem, claims: Sequence[Candidate]
+    ) -> Cost | list[Candidate] | None:
+        """What the plugin says, or the candidates that it gives back; None where it says nothing."""
         spans = problem.spans.copy()
         name = f"{member.label}_0"
         writer = RegionWriter(tuple(claims), problem.graph, spans)
@@ -146,6 +150,9 @@ class BuildPrices:
             cost: Cost | None = member.plugin.call(
                 "estimate_cost", function=function, region=region, target=member.target
             )
+        except Refuse as refused:
+            at = refused.at if refused.at in parts_of(function) else None
+            return claims_at(at, function, claims, writer.calls) or list(claims)
         except PluginError as error:
             located(error, *_layers(problem, claims))
             raise
@@ -153,9 +160,9 @@ class BuildPrices:
 
     def _measured(
         self, member: Member, problem: Problem, claims: Sequence[Candidate], name: str, launch_ns: int
-    ) -> Price | None:
-        """What a region takes that is built alone and run, in its device's simulator where it has a device. None where
-        its owner refuses it.
+    ) -> Price | Sequence[Candidate]:
+        """What a region takes that is built alone and run, in its device's simulator where it has a device; all its
+        candidates where its owner refuses it.
 
         Raises:
             UsageError: nobody can run such a region here, or count its cycles.
@@ -168,7 +175,7 @@ class BuildPrices:
         try:
             found = self._run_region(module, Members((host,), (member,), partition=Whole(wanted)), problem.consent)
         except RegionRefused:
-            return None
+            return claims
         except NoWorkers:
             raise
         except (ModelError, PluginError, ToolchainError) as error:

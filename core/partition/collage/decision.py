@@ -173,7 +173,8 @@ class Collage:
                     return eager(problem)
                 raise uncovered(pool)
             chosen = [offer for number in found.plans[0] if (offer := pool.offers[number]).claims]
-            if not sum(pool.add_region(region) for region in _merged(problem, chosen)):
+            merged = [pool.add_region(region) for region in _merged(problem, chosen)]
+            if not pool.add_rest([offer.claims for offer in chosen]) and not any(merged):
                 break
         self.decision = Decision(pool, found, least)
         kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]

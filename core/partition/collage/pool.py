@@ -3,7 +3,7 @@ and what hosts compute, op by op and as they would fuse it."""
 
 from __future__ import annotations
 
-import copy
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,8 +60,8 @@ class Pool:
 
     Attributes:
         offers: what there is to choose from.
-        eager: for each order of priority that was tried, by labels, eager's plan as the numbers of offers; None where
-            nobody tells what it costs, as its owner would refuse a part.
+        eager: for each order of priority that was tried, by labels, eager's plan as the numbers of offers, with what
+            owners refuse placed anew; None where nobody tells what it costs.
         host_alone: likewise what costs no accelerator; None where something is pinned to one.
         cut: the labels of the owners who have more unions than there may be.
     """
@@ -76,12 +76,12 @@ class Pool:
         self._cover = CoverProblem(tuple(self._uses()), tuple(self._hops()), ())
         self.offers: list[Offer] = []
         self._at: dict[tuple[str, int], int] = {}
-        self._refused: set[tuple[str, int]] = set()
+        self._refused: dict[tuple[str, int], tuple[Candidate, ...]] = {}
         self.cut: list[str] = []
         self.eager: dict[tuple[str, ...], tuple[int, ...] | None] = {}
+        self._kept_by_hosts: set[Expr] = set()
         self._free_ops()
         regions = {order: self._eager_regions(order) for order in self._orders()}
-        self._kept_by_hosts = self._left_by(next(iter(regions.values())))
         everything = self._calls_of_hosts(())
         for nodes in ([expr] for expr in everything):
             self._offer_kernel(nodes)
@@ -92,6 +92,7 @@ class Pool:
             self._offer_host(label, everything, regions.values())
         for owner in problem.owners:
             self._offer_unions(owner, most_ops, most_unions)
+        self._offer_rests(everything)
 
     @property
     def cover(self) -> CoverProblem:
@@ -166,6 +167,12 @@ class Pool:
         self._offer_region(claims)
         return len(self.offers) > before
 
+    def add_rest(self, regions: Sequence[Sequence[Candidate]]) -> bool:
+        """Offer what hosts would compute together of what is left beside regions; False where all was offered."""
+        before = len(self.offers)
+        self._offer_kernels(self._calls_of_hosts(regions))
+        return len(self.offers) > before
+
     def _memories(self) -> dict[str, int]:
         apart = [owner.label for owner in self.problem.owners if self._prices.link(owner.label) is not None]
         return {label: number for number, label in enumerate(apart, 1)}
@@ -189,14 +196,22 @@ class Pool:
         return list(itertools.islice(itertools.permutations(owners), MOST_ORDERS))
 
     def _eager_regions(self, owners: Sequence[Owner]) -> list[tuple[Candidate, ...]]:
-        """What eager would do in an order of priority; it finds candidates of the same problem."""
-        other = copy.copy(self.problem)
-        other.owners, other.notes, other.kept, other.freed = tuple(owners), {}, (), None
+        """What eager would do in an order of priority, with what is refused placed anew as long as something is."""
+        other = self.problem.anew(owners)
         regions = eager(other)
         if other.owners == self.problem.owners:
             for key, note in other.notes.items():
                 self.problem.notes.setdefault(key, note)
+            self._kept_by_hosts = self._left_by(regions)
+        while refused := [one for region in regions for one in self._refused_of(region)]:
+            stay = [one for region in regions for one in region if one not in refused]
+            other = other.anew(owners, stay, refused)
+            regions = eager(other)
         return regions
+
+    def _refused_of(self, region: Sequence[Candidate]) -> Sequence[Candidate]:
+        """The candidates of a region that its owner gives back; none where nobody tells what it costs."""
+        return () if self._offer_region(region) is not None else self._refused[self._key(region)]
 
     def _left_by(self, regions: Iterable[Sequence[Candidate]]) -> set[Expr]:
         """What eager leaves to hosts although it is pinned elsewhere: movements beside what computes."""
@@ -250,6 +265,38 @@ class Pool:
             for kernel in self._prices.kernels(self.problem, [call for call in calls if may([call])], label):
                 self._offer_kernel(kernel, label)
 
+    def _offer_kernels(self, calls: Sequence[Expr]) -> None:
+        """What the hosts would compute together of some calls, if these were all that is left to them."""
+        for kernel in self._prices.kernels(self.problem, calls):
+            self._offer_kernel(kernel)
+
+    def _offer_rests(self, everything: Sequence[Expr]) -> None:
+        """What the hosts would compute together where a region has a part of what they would compute together without
+        it: of the rest, and of what is beside it, which that part may have kept away."""
+        kernel_of: dict[int, int] = {self._number[node]: 1 << self._number[node] for node in everything}
+        for kernel in self._prices.kernels(self.problem, everything):
+            ops = ops_of(self._number[node] for node in kernel)
+            kernel_of.update(dict.fromkeys(numbers(ops), ops))
+
+        def beside(ops: int) -> int:
+            near = (other for op in numbers(ops) for other in (*self._cover.uses[op], *self._cover.users[op]))
+            return functools.reduce(int.__or__, (kernel_of.get(op, 0) for op in near), ops)
+
+        rests: dict[int, int] = {}
+        for offer in self.offers:
+            touched = {kernel_of[op] for op in numbers(offer.ops) if op in kernel_of} if offer.claims else ()
+            cut = functools.reduce(int.__or__, (ops for ops in touched if ops & ~offer.ops), 0)
+            if cut:
+                around = beside(cut)
+                rests.setdefault(around & ~offer.ops, beside(around))
+        while rests:  # those that have nothing to do with each other at once
+            taken, calls = 0, 0
+            for rest, around in list(rests.items()):
+                if not around & taken:
+                    taken, calls = taken | around, calls | rest
+                    del rests[rest]
+            self._offer_kernels([self.exprs[op] for op in numbers(calls)])
+
     def _offer_kernel(self, nodes: Sequence[Expr], label: str | None = None) -> int | None:
         """The number of what a host computes together; None where none may, or can."""
         label = self._host_of(nodes) if label is None else label
@@ -259,22 +306,25 @@ class Pool:
         if (label, ops) not in self._at:
             price = self._prices.kernel(self.problem, nodes, label, self.key(label, ops))
             if price is None:
-                self._refused.add((label, ops))
+                self._refused[label, ops] = ()
                 return None
             self._put(Offer(label, ops, (), price))
         return self._at[label, ops]
 
+    def _key(self, claims: Sequence[Candidate]) -> tuple[str, int]:
+        return claims[0].owner, ops_of(self._number[node] for claim in claims for node in claim.nodes)
+
     def _offer_region(self, claims: Sequence[Candidate]) -> int | None:
         """The number of what an accelerator computes together; None where it would refuse it."""
-        owner = claims[0].owner
-        ops = ops_of(self._number[node] for claim in claims for node in claim.nodes)
-        if (owner, ops) not in self._at and (owner, ops) not in self._refused:
-            price = self._prices.region(self.problem, self._sorted(claims), self.key(owner, ops))
-            if price is None:
-                self._refused.add((owner, ops))
+        owner, ops = key = self._key(claims)
+        if key not in self._at and key not in self._refused:
+            ordered = self._sorted(claims)
+            price = self._prices.region(self.problem, ordered, self.key(owner, ops))
+            if isinstance(price, Price):
+                self._put(Offer(owner, ops, ordered, price))
             else:
-                self._put(Offer(owner, ops, self._sorted(claims), price))
-        return self._at.get((owner, ops))
+                self._refused[key] = tuple(price or ())
+        return self._at.get(key)
 
     def _sorted(self, claims: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Candidates of one region, each after what it needs."""

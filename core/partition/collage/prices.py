@@ -71,9 +71,9 @@ class Prices(Protocol):
     def link(self, label: str) -> Link | None:
         """How an accelerator is reached; None where it works in the memory of the hosts."""
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | None:
-        """What candidates of one owner cost as one region, in an order in which they can be computed; None where the
-        owner would refuse it. In tables it has this name."""
+    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+        """What candidates of one owner cost as one region, in an order in which they can be computed. Where the owner
+        would refuse it: those that it would give back. None where nobody tells. In tables it has this name."""
 
     def kernels(self, problem: Problem, free: Collection[Expr], label: str | None = None) -> Sequence[tuple[Expr, ...]]:
         """What the hosts would compute together of some calls, if these were all that is left to them; with a label

@@ -38,7 +38,7 @@ from uma.partition.collage import Link, Price
 from uma.partition.collage.cover import numbers
 from uma.partition.collage.rivals import rivals
 from uma.partition.collage.timeline import Split, split, timeline
-from uma.relay import Expr, IRModule, Tuple, call, post_order
+from uma.relay import Expr, IRModule, TensorType, Tuple, Var, call, const, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call
 from uma.relay.op import Op
@@ -60,11 +60,14 @@ class Told:
     fuses: bool = True
     hosts: Sequence[str] = ("host",)
     failed: Sequence[str] = ()
+    gives_back: Callable[[Sequence[Candidate]], Sequence[Candidate]] = lambda claims: ()
 
     def link(self, label: str) -> Link | None:
         return self.links.get(label)
 
-    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | None:
+    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+        if back := self.gives_back(claims):
+            return back
         ns = self.ns(name)
         return None if ns is None else Price(ns, "table", self.launch_ns)
 
@@ -251,9 +254,41 @@ def test_fusion_flips_the_choice() -> None:
     whole = {"host: nn.relu@0 add@1 nn.relu@2": 5}
     assert chosen(CHAIN, Told(costs(whole, npu=3, host=4)), NPU) == ["host: nn.relu@0 add@1 nn.relu@2"]
     # And what a host does better in pieces is left in pieces.
-    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50}
+    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50, "host: nn.relu@0 add@1": 9, "host: add@1 nn.relu@2": 9}
     apart = ["host: nn.relu@0", "host: add@1", "host: nn.relu@2"]
     assert chosen(CHAIN, Told(costs(dear, npu=30, host=4)), NPU) == apart
+
+
+def test_hosts_compute_together_what_a_region_leaves_of_a_kernel() -> None:
+    part = {"npu: nn.relu@0": 1, "host: add@1 nn.relu@2": 2}
+    assert chosen(CHAIN, Told(costs(part, npu=30, host=4)), NPU) == list(part)
+    # An op that was in the kernel of its first operand joins that of the other when the first is elsewhere.
+    weight = const(np.ones((4, 4), np.float32))
+    left, right = (Var(name, TensorType((2, 4), "float32")) for name in "ab")
+    ends = call("multiply", call("nn.dense", left, weight), call("nn.dense", right, weight))
+    other = {"npu: nn.dense@0": 1, "host: nn.dense@1 multiply@2": 2}
+    told = Told(costs({**other, "npu: nn.dense@1": 30, "host: nn.dense@0 multiply@2": 30}, npu=30, host=40))
+    placement = place(model(ends, left, right), [owner("npu", op("nn.dense")(w(), w()))], told.hosts, collage(told))
+    pool = decided(placement).pool
+    assert [pool.key(one.owner, one.ops) for one in decided(placement).chosen] == list(other)
+
+
+def test_eager_costs_what_it_does_after_refusals() -> None:
+    told = Told(costs({}, npu=3, host=4), gives_back=lambda claims: claims[-1:] if len(claims) > 1 else ())
+    placement = place(model(CHAIN), [NPU], ["host"], collage(told))
+    decision = decided(placement)
+    once = place(model(CHAIN), [NPU], ["host"])
+    found = place(model(CHAIN), [NPU], ["host"])
+    while again := [region for region in found.regions.values() if len(region.claims) > 1]:
+        found = found.refuse([Refusal(again[0].name, again[0].calls[-1], "no")])
+    assert len(once.regions) == len(found.regions) == 1
+    (region,) = found.regions.values()
+    assert [claim.nodes for claim in region.claims] == [(RELU,)]
+    plan = decision.pool.eager[("npu",)]
+    assert plan is not None and decision.eager_ns == {("npu",): 3 + 2 * 4}
+    assert {decision.pool.key(one.owner, one.ops) for one in map(decision.pool.offers.__getitem__, plan)} >= {
+        "npu: nn.relu@0", "host: add@1 nn.relu@2"
+    }  # fmt: skip
 
 
 def test_several_hosts_share_a_model() -> None:
@@ -337,7 +372,7 @@ def test_what_was_chosen_is_merged_and_looked_at_again() -> None:
 
 
 def test_hosts_compute_together_what_was_chosen_and_the_choice_is_told() -> None:
-    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50}
+    dear = {"host: nn.relu@0 add@1 nn.relu@2": 50, "host: nn.relu@0 add@1": 9, "host: add@1 nn.relu@2": 9}
     placement = place(model(CHAIN), [NPU], ["host"], collage(Told(costs(dear, npu=30, host=4))))
     assert sorted(placement.module.spans.groups.values()) == [0, 1, 2]
     together = place(model(CHAIN), [NPU], ["host"], collage(Told(costs({}, npu=30, host=4))))
