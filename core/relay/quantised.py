@@ -3,7 +3,7 @@
 `layer` is the pattern of a product with constant weights, perhaps a bias, a residual, a requantisation, perhaps a clip;
 `clamped` adds the last to any op. `Layer.of` is a match of it as numbers: sizes, zero points, weights, biases, scales,
 limits. The clauses say what most machines ask for besides. `scaled` is the arithmetic of `FixedPoint` as an expression
-of loops, for the description of an instruction.
+of loops, `scaled_text` the same as text, for the description of an instruction.
 
 Windows have two dimensions, and leading dimensions that there are not are 1: a dense layer of (rows, channels) is a
 picture one pixel high, under a kernel of one pixel; a 1-D convolution of (batch, width, channels) is a picture as high
@@ -22,6 +22,8 @@ from ..errors import PluginError
 from ..tir.form.dtype import bounds
 from ..tir.form.exprs import Expr as Scalar
 from ..tir.form.exprs import Imm, maximum
+from ..tir.form.exprs import Var as Name
+from ..tir.form.printer import print_expr
 from .expr import Call, Constant
 from .op import Bounds, FixedPoint, FloatScale
 from .pattern import Clause, Failed, Match, Term, any_, any_of, chain, constant, op, optional, where, wildcard
@@ -54,6 +56,7 @@ __all__ = [
     "rounds",
     "scale_per_channel",
     "scaled",
+    "scaled_text",
 ]
 
 Kind = Literal["conv", "depthwise", "dense", "max_pool", "average_pool"]
@@ -483,6 +486,22 @@ def scaled(x: Scalar, multiplier: Scalar, shift: Scalar, rounding: str) -> Scala
         left = (x << maximum(shift, 0)).astype("int64")
         return _divided((left * factor + (1 << 30)) >> 31, maximum(-shift, 0).astype("int64"), "away")
     return _divided(x.astype("int64") * factor, (31 - shift).astype("int64"), rounding)
+
+
+def scaled_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
+    """What `scaled` gives, as text: to be put where a machine's text has its name for it.
+
+    Args:
+        x, multiplier, shift: names that the text binds, int32 each.
+        rounding: ``double``, ``up``, ``even`` or ``away``.
+
+    Returns:
+        an int64 in parentheses.
+
+    Raises:
+        PluginError: there is no such rounding.
+    """
+    return f"({print_expr(scaled(*(Name(name, 'int32') for name in (x, multiplier, shift)), rounding))})"
 
 
 def _divided(value: Scalar, bits: Scalar, rounding: str) -> Scalar:

@@ -33,9 +33,10 @@ from uma.relay.quantised import (
     rounds,
     scale_per_channel,
     scaled,
+    scaled_text,
 )
 from uma.relay.scaling import scale_integer
-from uma.tir import interpret, te
+from uma.tir import interpret, parse_func, te
 
 HALF = FixedPoint((2**30,), (-5,), "double")
 WINDOWS: dict[str, Any] = dict.fromkeys(("strides", "padding", "dilation", "groups"), any_)
@@ -260,6 +261,17 @@ def test_scaled_is_the_arithmetic_of_fixed_points(rounding: str) -> None:
     [got] = interpret(func, dict(zip(names, (x, multiplier, shift), strict=True))).values()
     wanted = [scale_integer(*case, rounding) for case in cases]
     np.testing.assert_array_equal(got, np.array(wanted, np.int64))
+    text = """
+@prim_func
+def scale(x: In[int32, (N,)], m: In[int32, (N,)], s: In[int32, (N,)], out: Out[int64, (N,)]):
+    for i in range(N):
+        one: int32 = x[i]
+        factor: int32 = m[i]
+        bits: int32 = s[i]
+        out[i] = SCALED
+""".replace("SCALED", scaled_text("one", "factor", "bits", rounding))
+    _, func = parse_func(text, numbers={"N": x.size})
+    np.testing.assert_array_equal(interpret(func, {"x": x, "m": multiplier, "s": shift})["out"], got)
     with pytest.raises(PluginError, match="fixed points do not round 'down'"):
         scaled(*(t[0] for t in tensors), "down")
     assert math.prod(got.shape) > 400
