@@ -501,7 +501,8 @@ def scaled_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
     Raises:
         PluginError: there is no such rounding.
     """
-    return f"({print_expr(scaled(*(Name(name, 'int32') for name in (x, multiplier, shift)), rounding))})"
+    value, factor, by = (Name(name, "int32") for name in (x, multiplier, shift))
+    return f"({print_expr(scaled(value, factor, by, rounding))})"
 
 
 def _divided(value: Scalar, bits: Scalar, rounding: str) -> Scalar:
