@@ -33,12 +33,22 @@ import pluggy
 
 from .contract.code import Code
 from .contract.cost import Cost
-from .contract.drivers import Clock, Implementation, LaunchQueue, Library, Parts, Routine, Runtime
+from .contract.drivers import (
+    DRIVER_FAULTS,
+    Clock,
+    Implementation,
+    LaunchQueue,
+    Library,
+    Parts,
+    Routine,
+    Runtime,
+)
 from .contract.exporter import Exporter
 from .contract.fusion import Fusion
 from .contract.lowered import Declined, Lowered, Refuse, Scheduled, Strategy
 from .contract.passes import Pass, Tolerance
 from .contract.region import MatchedRegion, TakenMatch, Unmatched
+from .contract.sources import c_sources
 from .relay.channels import ChannelBounds
 from .relay.custom import CustomLayer, CustomOp, CustomTensor
 from .relay.extern import Blob, Extern, Field, Relocation
@@ -50,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BREAKS",
+    "DRIVER_FAULTS",
     "PLUGIN_API_VERSION",
     "Blob",
     "ChannelBounds",
@@ -83,6 +94,7 @@ __all__ = [
     "TakenMatch",
     "Tolerance",
     "Unmatched",
+    "c_sources",
     "command",
     "estimate_cost",
     "exporters",

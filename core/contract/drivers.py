@@ -17,7 +17,7 @@ from ..tir.form.machine import Machine
 from ..tir.form.nodes import PrimFunc
 from ..tir.form.visit import intrinsics
 
-__all__ = ["Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
+__all__ = ["DRIVER_FAULTS", "Clock", "Implementation", "LaunchQueue", "Library", "Parts", "Routine", "Runtime"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _LIBRARY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -431,6 +431,17 @@ class Runtime:
                 return f"the intrinsic {intrinsic.name!r}"
         return None
 
+
+DRIVER_FAULTS: Mapping[int, str] = MappingProxyType(
+    {
+        16: "no such device answers",
+        17: "the device has less than the model was compiled for",
+        18: "a command does not end",
+        19: "the simulator was given too little memory",
+    }
+)
+"""What the codes ``UMA_FAULT_ABSENT``, ``_SIZE``, ``_TIMEOUT`` and ``_MEMORY`` of ``uma_device.h`` mean: for
+``Runtime(faults={**DRIVER_FAULTS, 1: ...})`` of a driver that gives them."""
 
 _TABLES: Mapping[str, type[Any]] = {
     "routines": Routine,

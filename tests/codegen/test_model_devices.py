@@ -354,6 +354,14 @@ def test_profile_and_library_hold_the_driver(tmp_path: Path, compilers: tuple[st
     assert model.sources == ("net.c", "fake_driver.c", "fake_machine.c")
     assert model.profile == ("net_profile.c", "fake_driver.c", "fake_machine.c")
     assert {"uma_device.h", "uma_mmio.h", "fake_driver.h", "fake_machine.h"} < set(model.contents)
+    assert "uma_sim.h" not in model.contents
+
+
+def test_what_simulators_share_is_there_where_one_includes_it() -> None:
+    including = fake.runtime().implementations["sim"]
+    sources = {name: f'#include "uma_sim.h"\n{text}' for name, text in including.sources.items()}
+    runtime = replace(fake.runtime(), implementations={"sim": replace(including, sources=sources)})
+    assert "uma_sim.h" in emit(fake.chain("npu"), fake.devices(npu=runtime)).contents
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
@@ -362,14 +370,15 @@ def test_the_headers_are_read_by_cpp(compiler: str, tmp_path: Path) -> None:
     for name, content in model.contents.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "main.cpp").write_text(
-        '#include "net.h"\n#include "fake_driver.h"\n#include "uma_mmio.h"\n'
+        '#include "net.h"\n#include "fake_driver.h"\n#include "uma_mmio.h"\n#include "uma_sim.h"\n'
         "int main() {\n    net_context context;\n    uma_device device;\n    const net_devices devices = {&device};\n"
         "    int32_t status = uma_device_open(&device, net_model()->devices, NULL, NULL);\n"
         "    status |= uma_mmio_bus(&device, NULL, 0);\n"
         "    return status | net_init(&context, NULL, 0, &devices);\n}\n"
     )
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c"]
-    command = [compiler, *flags, "-I", str(tmp_path), str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main.o")]
+    folders = ["-I", str(tmp_path), "-I", str(CSRC)]
+    command = [compiler, *flags, *folders, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main.o")]
     subprocess.run(command, check=True)
 
 

@@ -20,6 +20,7 @@ import uma
 from uma import hookspecs
 from uma.cli import main
 from uma.codegen.devices import Device
+from uma.errors import PluginError
 from uma.hookspecs import Code, Cost, CustomLayer, CustomTensor
 from uma.lowering.members import Members
 from uma.pipeline.custom import CustomImporters
@@ -234,3 +235,18 @@ def test_specifications_are_never_run() -> None:
     manager.add_hookspecs(hookspecs)
     plugin = LoadedPlugin(PluginEntry("k", "m", "d", "1"), MappingProxyType({}), manager.hook)
     assert plugin.call("tir_to_runtime", module=object(), prefix="m_on_x", target=object()) is None
+
+
+def test_c_files_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "with_c" / "csrc").mkdir(parents=True)
+    (tmp_path / "with_c" / "__init__.py").touch()
+    (tmp_path / "with_c" / "csrc" / "a.c").write_text("int a;\n")
+    (tmp_path / "with_c" / "csrc" / "b.c").write_bytes(b"\xff")
+    (tmp_path / "with_c" / "x.h").write_text("\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert hookspecs.c_sources("with_c", "a.c") == {"a.c": "int a;\n"}
+    assert hookspecs.c_sources("with_c", "x.h", folder="") == {"x.h": "\n"}
+    for name in "b.c", "c.c":
+        with pytest.raises(PluginError, match=rf"^package 'with_c' has no C file csrc/{name}: ") as error:
+            hookspecs.c_sources("with_c", name)
+        assert "wheel" in (error.value.hint or "")

@@ -50,6 +50,12 @@ typedef struct uma_bus {
 #define UMA_FAULT_UNREACHABLE (-101) /* the device does not reach memory that it was to be given */
 #define UMA_FAULT_UNMAPPED (-102)    /* registers or buffer could not be mapped */
 
+/* Codes for what drivers find, for devices whose own codes leave them free: `DRIVER_FAULTS` of uma.hookspecs. */
+#define UMA_FAULT_ABSENT 16  /* no such device answers */
+#define UMA_FAULT_SIZE 17    /* the device has less than the model was compiled for */
+#define UMA_FAULT_TIMEOUT 18 /* a command does not end */
+#define UMA_FAULT_MEMORY 19  /* the simulator was given too little memory */
+
 /* Constant data and code of a plugin. What a device does not need is null. */
 typedef struct uma_driver {
     const char *kind;
@@ -121,6 +127,14 @@ static inline uint32_t uma_read32(const uma_device *device, uint32_t offset)
 static inline void uma_write32(const uma_device *device, uint32_t offset, uint32_t value)
 {
     device->bus.write32(device->bus.self, offset, value);
+}
+
+/* 64 bits that two registers hold, the low half first: a counter, for example. */
+static inline uint64_t uma_read64(const uma_device *device, uint32_t offset)
+{
+    const uint64_t low = uma_read32(device, offset);
+
+    return low | (uint64_t)uma_read32(device, offset + 4) << 32;
 }
 
 /* The address of host memory into two registers, the low half into the first one: 0, or UMA_FAULT_UNREACHABLE. */

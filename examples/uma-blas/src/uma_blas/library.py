@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-from uma.hookspecs import Library
+from uma.hookspecs import Library, c_sources
 from uma.runtime import find_library
 
 __all__ = ["ALTERNATIVES", "library_of", "sources"]
@@ -35,7 +33,5 @@ def library_of(name: str) -> Library:
 
 def sources(library: Library) -> dict[str, str]:
     """The C files for a library."""
-    folder = files(__package__) / "csrc"
-    names = ("uma_blas.h", "uma_blas.c")
     made = {"uma_blas_library.h": f"#define UMA_BLAS_SGEMM {library.symbols[0]}\n"}
-    return made | {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    return made | c_sources(__package__, "uma_blas.h", "uma_blas.c")

@@ -6,9 +6,7 @@ Read README.md, the machine's data sheet, then `machine` (memories and instructi
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, hookimpl
+from uma.hookspecs import Cost, Implementation, MatchedRegion, Pattern, Runtime, c_sources, hookimpl
 from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
@@ -112,19 +110,14 @@ def runtime(target: Target) -> Runtime:
 
     machine = Machine.of(target)
     sizes = (machine.activation_bytes, machine.weight_bytes, machine.accumulator_bytes)
-    simulator = Implementation("mxu_sim_bus", _sources("mxu_sim.c"), _SIMULATOR_BYTES + 2 * sum(sizes))
+    simulator = Implementation("mxu_sim_bus", c_sources(__package__, "mxu_sim.c"), _SIMULATOR_BYTES + 2 * sum(sizes))
     return Runtime(
         driver="mxu_driver",
         header="mxu_driver.h",
-        sources=_sources("mxu_driver.h", "mxu_driver.c", "mxu_regs.h"),
+        sources=c_sources(__package__, "mxu_driver.h", "mxu_driver.c", "mxu_regs.h"),
         implementations={"sim": simulator, "mmio": Implementation("uma_mmio_bus")},
         parameters=sizes,
         faults=FAULTS,
         counters=COUNTERS,
         machine=machine.tir,
     )
-
-
-def _sources(*names: str) -> dict[str, str]:
-    folder = files(__package__) / "csrc"
-    return {name: (folder / name).read_text(encoding="utf-8") for name in names}

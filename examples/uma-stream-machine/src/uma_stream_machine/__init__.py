@@ -7,8 +7,6 @@ stream), `cost`, `reference` (what commands mean) and ``csrc`` (driver and simul
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from uma.hookspecs import (
     Cost,
     Field,
@@ -18,6 +16,7 @@ from uma.hookspecs import (
     Pattern,
     Routine,
     Runtime,
+    c_sources,
     hookimpl,
 )
 from uma.relay import GlobalVar, IRModule
@@ -114,7 +113,9 @@ def runtime(target: Target) -> Runtime:
 
     weight_bytes = target.get_attr("weight_bytes")
     simulator = Implementation(
-        "stm_sim_bus", _sources("stm_sim.c", "stm_sim.h", "stm_units.c"), _SIMULATOR_BYTES + 2 * weight_bytes
+        "stm_sim_bus",
+        c_sources(__package__, "stm_sim.c", "stm_sim.h", "stm_units.c"),
+        _SIMULATOR_BYTES + 2 * weight_bytes,
     )
     start = Routine(
         ROUTINE,
@@ -125,7 +126,7 @@ def runtime(target: Target) -> Runtime:
     return Runtime(
         driver="stm_driver",
         header="stm_driver.h",
-        sources=_sources("stm_driver.h", "stm_driver.c", "stm_regs.h", "stm_commands.h"),
+        sources=c_sources(__package__, "stm_driver.h", "stm_driver.c", "stm_regs.h", "stm_commands.h"),
         implementations={"sim": simulator, "mmio": Implementation("uma_mmio_bus")},
         parameters=(weight_bytes,),
         faults=FAULTS,
@@ -141,8 +142,3 @@ def _chunk_bytes(target: Target) -> int:
 
     half: int = target.get_attr("weight_bytes") // 2
     return half // WEIGHT_UNIT * WEIGHT_UNIT
-
-
-def _sources(*names: str) -> dict[str, str]:
-    folder = files(__package__) / "csrc"
-    return {name: (folder / name).read_text(encoding="utf-8") for name in names}

@@ -146,10 +146,7 @@ static int32_t open_device(uma_device *device)
 
 static uint64_t counter(uma_device *device, int32_t index)
 {
-    const uint32_t offset = MXU_COUNTERS + 8u * (uint32_t)index;
-    const uint64_t low = uma_read32(device, offset);
-
-    return low | (uint64_t)uma_read32(device, offset + 4) << 32;
+    return uma_read64(device, MXU_COUNTERS + 8u * (uint32_t)index);
 }
 
 /* Nothing is left running: kernels wait for all that they start, and a fault ends it. The counters must stay readable. */

@@ -2,10 +2,8 @@
  * wrong: of every byte of its memories it knows whether it was ever written. Not a cycle-accurate model: README.md has
  * the formulas by which it counts.
  */
-#include <string.h>
-
 #include "mxu_regs.h"
-#include "uma_device.h"
+#include "uma_sim.h"
 
 int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes);
 
@@ -16,18 +14,13 @@ int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes);
 /* A status must be read so often, or the interrupt waited for once, until a command has ended. */
 #define POLLS 2
 
-typedef struct bank {
-    uint8_t *bytes;
-    uint8_t *known; /* for each byte: was it written since the last reset, and does a started transfer use it? */
-    uint32_t size;
-    int32_t outside, unknown; /* faults */
-} bank;
+/* What a bank says of each byte: was it written since the last reset, and does a started transfer use it? STORING: known,
+ * and read by a transfer that was started. */
+enum { UNKNOWN, KNOWN, STORING, LOADING };
 
-enum { UNKNOWN, KNOWN, STORING, LOADING }; /* STORING: known, and read by a transfer that was started */
-
-/* A transfer: rows of bytes between a bank and host memory. */
+/* A transfer: rows of bytes between a uma_bank and host memory. */
 typedef struct transfer {
-    bank *b;
+    uma_bank *b;
     uint8_t *host;
     ptrdiff_t host_stride;
     uint64_t address, stride, end; /* the cycle in which it ends */
@@ -38,7 +31,7 @@ typedef struct transfer {
 enum { CYCLES, BYTES_IN, BYTES_OUT, MACS, COMMANDS };
 
 typedef struct sim {
-    bank act, wgt, acc;
+    uma_bank act, wgt, acc;
     uint32_t operands[(MXU_OPERANDS_END - MXU_OPERANDS) / 4u];
     uint64_t counters[MXU_N_COUNTERS];
     transfer queue[MXU_QUEUE_SIZE]; /* transfer n that was started is at n % MXU_QUEUE_SIZE */
@@ -55,9 +48,7 @@ static uint32_t get(const sim *s, uint32_t offset)
 
 static int32_t get_signed(const sim *s, uint32_t offset)
 {
-    const uint32_t value = get(s, offset);
-
-    return value <= INT32_MAX ? (int32_t)value : -(int32_t)~value - 1;
+    return uma_signed(get(s, offset));
 }
 
 /* No size has more than 24 bits, so that no address below, strides of 32 bits times sizes, overflows 64 bits. */
@@ -66,56 +57,29 @@ static int is_size(const sim *s, uint32_t offset, uint32_t most)
     return get(s, offset) >= 1u && get(s, offset) <= most;
 }
 
-/* Whether a bank has `bytes` bytes at `address`, and, to be read, whether they were written. */
-static int32_t reach(const bank *b, uint64_t address, uint64_t bytes)
+/* Whether bytes of a bank were written, and may be read; whether they may be written. */
+static int32_t readable(const uma_bank *b, uint64_t address, uint64_t bytes)
 {
-    return address + bytes <= b->size ? 0 : b->outside;
-}
-
-static int32_t readable(const bank *b, uint64_t address, uint64_t bytes)
-{
-    UMA_TRY(reach(b, address, bytes));
-    if (memchr(b->known + address, UNKNOWN, (size_t)bytes) != NULL) return b->unknown;
+    UMA_TRY(uma_bank_readable(b, address, bytes));
     return memchr(b->known + address, LOADING, (size_t)bytes) == NULL ? 0 : MXU_FAULT_IN_FLIGHT;
 }
 
-static int32_t writable(const bank *b, uint64_t address, uint64_t bytes)
+static int32_t writable(const uma_bank *b, uint64_t address, uint64_t bytes)
 {
-    UMA_TRY(reach(b, address, bytes));
+    UMA_TRY(uma_bank_reach(b, address, bytes));
     if (memchr(b->known + address, STORING, (size_t)bytes) != NULL) return MXU_FAULT_IN_FLIGHT;
     return memchr(b->known + address, LOADING, (size_t)bytes) == NULL ? 0 : MXU_FAULT_IN_FLIGHT;
-}
-
-static uint32_t load_word(const bank *b, uint64_t address)
-{
-    uint32_t value;
-
-    memcpy(&value, b->bytes + address, sizeof value);
-    return value;
-}
-
-static int32_t load_int(const bank *b, uint64_t address)
-{
-    int32_t value;
-
-    memcpy(&value, b->bytes + address, sizeof value);
-    return value;
-}
-
-static void store_word(bank *b, uint64_t address, uint32_t value)
-{
-    memcpy(b->bytes + address, &value, sizeof value);
 }
 
 /* --- DMA and fill ------------------------------------------------------------------------------------------------ */
 
 /* Whether rows of bytes lie within a bank; and how many cycles it takes to go through them. */
-static int32_t rows_within(const sim *s, const bank *b)
+static int32_t rows_within(const sim *s, const uma_bank *b)
 {
     const uint64_t rows = get(s, MXU_ROWS), row_bytes = get(s, MXU_ROW_BYTES);
 
     if (!is_size(s, MXU_ROWS, MXU_MAX_SIZE) || !is_size(s, MXU_ROW_BYTES, MXU_MAX_SIZE)) return MXU_FAULT_COMMAND;
-    return reach(b, get(s, MXU_ADDRESS) + (rows - 1) * get(s, MXU_STRIDE), row_bytes);
+    return uma_bank_reach(b, get(s, MXU_ADDRESS) + (rows - 1) * get(s, MXU_STRIDE), row_bytes);
 }
 
 static uint64_t row_cycles(const sim *s)
@@ -124,7 +88,7 @@ static uint64_t row_cycles(const sim *s)
 }
 
 /* What a command says of a transfer; whether that can be done. */
-static int32_t prepare(const sim *s, bank *b, int is_store, transfer *t)
+static int32_t prepare(const sim *s, uma_bank *b, int is_store, transfer *t)
 {
     const uint64_t host = (uint64_t)get(s, MXU_HOST + 4u) << 32 | get(s, MXU_HOST);
     uint32_t row;
@@ -189,7 +153,7 @@ static void wait_for_transfers(sim *s, uint64_t pending)
 }
 
 /* A transfer, which begins when those before it have ended. */
-static int32_t run_transfer(sim *s, bank *b, int is_store, int is_started)
+static int32_t run_transfer(sim *s, uma_bank *b, int is_store, int is_started)
 {
     transfer t;
 
@@ -238,7 +202,7 @@ static int32_t pixels_within(const sim *s)
 
     if (!is_size(s, MXU_HEIGHT, MXU_MAX_EDGE) || !is_size(s, MXU_WIDTH, MXU_MAX_EDGE)) return MXU_FAULT_COMMAND;
     if ((acc | get(s, MXU_ACC_Y)) % PIXEL_BYTES != 0) return MXU_FAULT_MISALIGNED;
-    return reach(&s->acc, acc + (height - 1) * get(s, MXU_ACC_Y), get(s, MXU_WIDTH) * PIXEL_BYTES);
+    return uma_bank_reach(&s->acc, acc + (height - 1) * get(s, MXU_ACC_Y), get(s, MXU_WIDTH) * PIXEL_BYTES);
 }
 
 static uint64_t n_pixels(const sim *s)
@@ -270,13 +234,13 @@ static void multiply(sim *s, uint64_t acc, uint64_t act, uint64_t wgt, uint32_t 
 {
     uint32_t sums[MXU_LANES], k, n;
 
-    for (n = 0; n < MXU_LANES; n++) sums[n] = load_word(&s->acc, acc + 4u * n);
+    for (n = 0; n < MXU_LANES; n++) sums[n] = uma_load32(s->acc.bytes + acc + 4u * n);
     for (k = 0; k < depth; k++) {
         const int32_t a = (int8_t)s->act.bytes[act + k];
         const uint8_t *w = s->wgt.bytes + wgt + (size_t)k * MXU_LANES;
         for (n = 0; n < MXU_LANES; n++) sums[n] += (uint32_t)(a * (int8_t)w[n]);
     }
-    for (n = 0; n < MXU_LANES; n++) store_word(&s->acc, acc + 4u * n, sums[n]);
+    for (n = 0; n < MXU_LANES; n++) uma_store32(s->acc.bytes + acc + 4u * n, sums[n]);
 }
 
 static int32_t mac(sim *s)
@@ -310,30 +274,6 @@ static int32_t mac(sim *s)
 
 /* --- Requantisation ---------------------------------------------------------------------------------------------- */
 
-/* Rounds down; what >> does to a negative number is the C compiler's choice. */
-static int64_t shift_right(int64_t value, int32_t bits)
-{
-    return value >= 0 ? value >> bits : ~(~value >> bits);
-}
-
-static int64_t scaled(int32_t x, int64_t multiplier, int32_t shift, uint32_t rounding)
-{
-    if (rounding == MXU_ROUND_DOUBLE) {
-        const uint32_t left = (uint32_t)x << (shift > 0 ? shift : 0);
-        const int32_t right = shift < 0 ? -shift : 0;
-        const int64_t wrapped = left <= INT32_MAX ? (int64_t)left : (int64_t)left - ((int64_t)1 << 32);
-        const int64_t high = shift_right(wrapped * multiplier + ((int64_t)1 << 30), 31);
-        const int64_t low = high - (shift_right(high, right) * ((int64_t)1 << right));
-        const int64_t half = ((((int64_t)1 << right) - 1) >> 1) + (high < 0);
-        return shift_right(high, right) + (low > half);
-    } else {
-        const int32_t bits = 31 - shift;
-        const int64_t product = x * multiplier, half = (int64_t)1 << (bits - 1);
-        const int64_t odd = shift_right(product, bits) & 1;
-        return shift_right(product + (rounding == MXU_ROUND_UP ? half : half - 1 + odd), bits);
-    }
-}
-
 static int32_t requantise(sim *s)
 {
     const uint32_t record = get(s, MXU_WGT), height = get(s, MXU_HEIGHT), width = get(s, MXU_WIDTH);
@@ -347,8 +287,8 @@ static int32_t requantise(sim *s)
     if (record % MXU_LANES != 0) return MXU_FAULT_MISALIGNED;
     UMA_TRY(readable(&s->wgt, record, MXU_RECORD_BYTES));
     for (n = 0; n < channels; n++) {
-        const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
-        const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
+        const int32_t multiplier = uma_signed(uma_load32(s->wgt.bytes + record + PIXEL_BYTES + 4u * n));
+        const int32_t shift = uma_signed(uma_load32(s->wgt.bytes + record + 2u * PIXEL_BYTES + 4u * n));
         if (multiplier < 0 || shift < -31 || shift > 30) return MXU_FAULT_COMMAND;
     }
     for (y = 0; y < height; y++) {
@@ -359,10 +299,10 @@ static int32_t requantise(sim *s)
             const size_t to = row + (size_t)x * get(s, MXU_STRIDE);
             UMA_TRY(writable(&s->act, to, channels));
             for (n = 0; n < channels; n++) {
-                const int32_t multiplier = load_int(&s->wgt, record + PIXEL_BYTES + 4u * n);
-                const int32_t shift = load_int(&s->wgt, record + 2u * PIXEL_BYTES + 4u * n);
-                const int32_t sum = load_int(&s->acc, acc + x * PIXEL_BYTES + 4u * n);
-                const int64_t result = scaled(sum, multiplier, shift, rounding) + zero;
+                const int32_t multiplier = uma_signed(uma_load32(s->wgt.bytes + record + PIXEL_BYTES + 4u * n));
+                const int32_t shift = uma_signed(uma_load32(s->wgt.bytes + record + 2u * PIXEL_BYTES + 4u * n));
+                const int32_t sum = uma_signed(uma_load32(s->acc.bytes + acc + x * PIXEL_BYTES + 4u * n));
+                const int64_t result = uma_scaled(sum, multiplier, shift, (int32_t)rounding) + zero;
                 s->act.bytes[to + n] = (uint8_t)(result < low ? low : result > high ? high : result);
             }
             memset(s->act.known + to, KNOWN, channels);
@@ -402,9 +342,9 @@ static void stop(sim *s, int32_t fault)
 
 static void reset(sim *s)
 {
-    memset(s->act.known, 0, s->act.size);
-    memset(s->wgt.known, 0, s->wgt.size);
-    memset(s->acc.known, 0, s->acc.size);
+    uma_bank_forget(&s->act);
+    uma_bank_forget(&s->wgt);
+    uma_bank_forget(&s->acc);
     memset(s->counters, 0, sizeof s->counters);
     s->started = s->ended = s->dma_end = 0;
     s->fault = 0;
@@ -436,7 +376,7 @@ static uint32_t read_register(void *self, uint32_t offset)
     sim *s = self;
 
     if (offset >= MXU_COUNTERS && offset < MXU_COUNTERS + 8u * MXU_N_COUNTERS && offset % 4u == 0) {
-        return (uint32_t)(s->counters[(offset - MXU_COUNTERS) / 8u] >> (offset % 8u * 8u));
+        return uma_counter_half(s->counters[(offset - MXU_COUNTERS) / 8u], offset);
     }
     switch (offset) {
     case MXU_ID: return MXU_ID_VALUE;
@@ -456,17 +396,6 @@ static void wait_for_interrupt(void *self)
     s->busy = 0;
 }
 
-/* Takes a bank from the memory that was given: its bytes, and a flag for each. */
-static uint8_t *make_bank(bank *b, uint8_t *memory, int64_t size, int32_t outside, int32_t unknown)
-{
-    b->bytes = memory;
-    b->known = memory + size;
-    b->size = (uint32_t)size;
-    b->outside = outside;
-    b->unknown = unknown;
-    return memory + 2 * size;
-}
-
 int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes)
 {
     const int64_t *sizes = device->parameters;
@@ -478,13 +407,10 @@ int32_t mxu_sim_bus(uma_device *device, void *memory, size_t bytes)
         return MXU_FAULT_MEMORY;
     }
     memset(s, 0, sizeof *s);
-    next = make_bank(&s->act, (uint8_t *)memory + sizeof *s, sizes[0], MXU_FAULT_ACT_RANGE, MXU_FAULT_ACT_UNKNOWN);
-    next = make_bank(&s->wgt, next, sizes[1], MXU_FAULT_WGT_RANGE, MXU_FAULT_WGT_UNKNOWN);
-    make_bank(&s->acc, next, sizes[2], MXU_FAULT_ACC_RANGE, MXU_FAULT_ACC_UNKNOWN);
+    next = uma_bank_make(&s->act, (uint8_t *)memory + sizeof *s, sizes[0], MXU_FAULT_ACT_RANGE, MXU_FAULT_ACT_UNKNOWN);
+    next = uma_bank_make(&s->wgt, next, sizes[1], MXU_FAULT_WGT_RANGE, MXU_FAULT_WGT_UNKNOWN);
+    uma_bank_make(&s->acc, next, sizes[2], MXU_FAULT_ACC_RANGE, MXU_FAULT_ACC_UNKNOWN);
     reset(s);
-    device->bus.self = s;
-    device->bus.read32 = read_register;
-    device->bus.write32 = write_register;
-    device->bus.wait = wait_for_interrupt;
+    uma_sim_connect(device, s, read_register, write_register, wait_for_interrupt);
     return 0;
 }

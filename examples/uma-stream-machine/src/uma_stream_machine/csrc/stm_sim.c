@@ -3,11 +3,10 @@
  * that touch the same memory are a fault unless a wait stands between them, whatever the cycles say. Time passes while
  * the host looks: STM_POLL_CYCLES for each look at the status, and as many as it takes when it waits for the interrupt.
  */
-#include <string.h>
-
 #include "stm_driver.h"
 #include "stm_regs.h"
 #include "stm_sim.h"
+#include "uma_sim.h"
 
 int32_t stm_sim_bus(uma_device *device, void *memory, size_t bytes);
 
@@ -30,8 +29,7 @@ typedef struct region {
 
 typedef struct sim {
     engine engines[2];
-    uint8_t *weights, *known; /* the weight memory; for each byte: was it loaded by this stream? */
-    uint32_t weight_bytes;
+    uma_bank weights; /* known is what this stream has loaded */
     region regions[STM_N_REGIONS];
     uint32_t stream[2], stream_bytes, n_regions;
     uint64_t now, fetched_at;
@@ -53,15 +51,10 @@ static void stop(sim *s, int32_t fault, uint32_t at)
 
 static uint8_t *address(const uint32_t *words)
 {
-    return (uint8_t *)(uintptr_t)((uint64_t)words[1] << 32 | words[0]);
+    return uma_host_memory(words[0], words[1]);
 }
 
 /* --- Decoding ---------------------------------------------------------------------------------------------------- */
-
-static uint32_t load_word(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
 
 /* Takes the words of a command apart, as the table says. What no field covers must be 0. */
 static int32_t decode(const sim *s, stm_slot *slot)
@@ -81,7 +74,7 @@ static int32_t decode(const sim *s, stm_slot *slot)
     slot->residual = slot->kind->opcode >= STM_WITH_RESIDUAL;
     slot->op = slot->kind->opcode - (slot->residual ? STM_WITH_RESIDUAL : 0u);
     if (rest < 4u * slot->kind->words) return STM_FAULT_STREAM;
-    for (i = 0; i < slot->kind->words; i++) words[i] = load_word(at + 4u * i);
+    for (i = 0; i < slot->kind->words; i++) words[i] = uma_load32(at + 4u * i);
     words[0] &= ~0xFFFFu;
     for (i = 0; i < slot->kind->n_fields; i++) {
         const stm_field *field = &slot->kind->fields[i];
@@ -128,8 +121,8 @@ static int32_t resolve(const sim *s, stm_slot *slot, int base, uint64_t bytes, i
     range->bytes = bytes;
     range->written = written;
     if (number == STM_WEIGHT_MEMORY && slot->kind->engine == STM_ENGINE_DMA) {
-        if (offset + bytes > s->weight_bytes) return STM_FAULT_RANGE;
-        range->at = s->weights + offset;
+        if (offset + bytes > s->weights.size) return STM_FAULT_RANGE;
+        range->at = s->weights.bytes + offset;
         return 0;
     }
     if (number >= (int64_t)s->n_regions || offset + bytes > s->regions[number].words[2]) return STM_FAULT_REGION;
@@ -168,8 +161,8 @@ static int32_t resolve_all(const sim *s, stm_slot *slot)
                     plane(v[STM_IN_HEIGHT], v[STM_IN_WIDTH], v[STM_IN_PIXEL], v[STM_CHANNELS]), 0));
     if (v[STM_WEIGHT_BYTES] == 0) return 0;
     weights = &slot->ranges[slot->n_ranges++];
-    if (v[STM_WEIGHTS] + v[STM_WEIGHT_BYTES] > (int64_t)s->weight_bytes) return STM_FAULT_RANGE;
-    weights->at = s->weights + v[STM_WEIGHTS];
+    if (v[STM_WEIGHTS] + v[STM_WEIGHT_BYTES] > (int64_t)s->weights.size) return STM_FAULT_RANGE;
+    weights->at = s->weights.bytes + v[STM_WEIGHTS];
     weights->bytes = (uint64_t)v[STM_WEIGHT_BYTES];
     return slot->residual ? resolve(s, slot, STM_RESIDUAL_BASE, made, 0) : 0;
 }
@@ -211,9 +204,15 @@ static int32_t find_hazards(const sim *s, const stm_slot *slot)
 
 static int in_weights(const sim *s, const stm_range *range)
 {
-    const uintptr_t at = (uintptr_t)range->at, start = (uintptr_t)s->weights;
+    const uintptr_t at = (uintptr_t)range->at, start = (uintptr_t)s->weights.bytes;
 
-    return at >= start && at < start + s->weight_bytes;
+    return at >= start && at < start + s->weights.size;
+}
+
+/* Where it is there. */
+static uint64_t in_bank(const sim *s, const stm_range *range)
+{
+    return (uint64_t)(range->at - s->weights.bytes);
 }
 
 /* Does what a command says: all at once, at the end of its time. */
@@ -225,8 +224,8 @@ static int32_t execute(sim *s, const stm_slot *slot)
         const stm_range *range = &slot->ranges[i];
         if (!in_weights(s, range)) {
             s->counters[range->written ? BYTES_WRITTEN : BYTES_READ] += range->bytes;
-        } else if (!range->written && memchr(s->known + (range->at - s->weights), 0, (size_t)range->bytes) != NULL) {
-            return STM_FAULT_UNKNOWN;
+        } else if (!range->written) {
+            UMA_TRY(uma_bank_readable(&s->weights, in_bank(s, range), range->bytes));
         }
     }
     if (slot->kind->engine == STM_ENGINE_COMPUTE) {
@@ -235,7 +234,7 @@ static int32_t execute(sim *s, const stm_slot *slot)
     }
     memcpy(slot->ranges[0].at, slot->ranges[1].at, (size_t)slot->ranges[0].bytes);
     if (in_weights(s, &slot->ranges[0])) {
-        memset(s->known + (slot->ranges[0].at - s->weights), 1, (size_t)slot->ranges[0].bytes);
+        uma_bank_note(&s->weights, in_bank(s, &slot->ranges[0]), slot->ranges[0].bytes);
     }
     return 0;
 }
@@ -340,7 +339,7 @@ static void start(sim *s)
         e->issued = e->finished = e->seen = 0;
         e->busy = 0;
     }
-    memset(s->known, 0, s->weight_bytes);
+    uma_bank_forget(&s->weights);
     s->next = 0;
     s->fetched_at = s->now;
     s->running = 1;
@@ -390,11 +389,11 @@ static uint32_t read_register(void *self, uint32_t offset)
     sim *s = self;
 
     if (offset >= STM_COUNTERS && offset < STM_COUNTERS + 8u * STM_N_COUNTERS && offset % 4u == 0) {
-        return (uint32_t)(s->counters[(offset - STM_COUNTERS) / 8u] >> (offset % 8u * 8u));
+        return uma_counter_half(s->counters[(offset - STM_COUNTERS) / 8u], offset);
     }
     switch (offset) {
     case STM_ID: return STM_ID_VALUE;
-    case STM_WEIGHT_SIZE: return s->weight_bytes;
+    case STM_WEIGHT_SIZE: return s->weights.size;
     case STM_STATUS: advance(s, s->now + STM_POLL_CYCLES); return (uint32_t)s->running;
     case STM_FAULT: return (uint32_t)s->fault;
     case STM_FAULT_AT: return s->fault_at;
@@ -416,12 +415,8 @@ int32_t stm_sim_bus(uma_device *device, void *memory, size_t bytes)
         return STM_FAULT_MEMORY;
     }
     memset(s, 0, sizeof *s);
-    s->weight_bytes = (uint32_t)device->parameters[0];
-    s->weights = (uint8_t *)memory + sizeof *s;
-    s->known = s->weights + s->weight_bytes;
-    device->bus.self = s;
-    device->bus.read32 = read_register;
-    device->bus.write32 = write_register;
-    device->bus.wait = wait_for_interrupt;
+    uma_bank_make(&s->weights, (uint8_t *)memory + sizeof *s, device->parameters[0], STM_FAULT_RANGE,
+                  STM_FAULT_UNKNOWN);
+    uma_sim_connect(device, s, read_register, write_register, wait_for_interrupt);
     return 0;
 }

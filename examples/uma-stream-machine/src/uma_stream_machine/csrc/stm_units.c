@@ -1,9 +1,8 @@
 /* The arithmetic of the simulator: what the commands of the compute engine do, and the cycles that they take. */
 #include "stm_sim.h"
 
-#include <string.h>
-
 #include "stm_regs.h"
+#include "uma_sim.h"
 
 #define COMMAND_CYCLES 32u /* to fill the pipe, and to empty it */
 #define DMA_CYCLES 16u     /* the way to memory and back */
@@ -45,36 +44,6 @@ uint64_t stm_cycles(const stm_slot *slot)
 
 /* --- Scaling ----------------------------------------------------------------------------------------------------- */
 
-/* Rounds down; what >> does to a negative number is the C compiler's choice. */
-static int64_t floor_shift(int64_t value, int64_t bits)
-{
-    return value >= 0 ? value >> bits : ~(~value >> bits);
-}
-
-static int32_t wrapped(uint32_t value)
-{
-    return value <= INT32_MAX ? (int32_t)value : -(int32_t)~value - 1;
-}
-
-/* x * multiplier * 2 ** (shift - 31), rounded. */
-static int64_t scaled(int32_t x, int64_t multiplier, int64_t shift, int64_t rounding)
-{
-    const int64_t bits = 31 - shift;
-    int64_t product = x * multiplier;
-
-    if (rounding == STM_ROUND_DOUBLE) {
-        /* Once at bit 31, half up; then to the shift, half away from zero. */
-        const int64_t left = shift > 0 ? shift : 0, right = left - shift;
-        const int64_t high = floor_shift(wrapped((uint32_t)x << left) * multiplier + ((int64_t)1 << 30), 31);
-        const int64_t size = high < 0 ? -high : high;
-        const int64_t rounded = right == 0 ? size : (size + ((int64_t)1 << (right - 1))) >> right;
-        return high < 0 ? -rounded : rounded;
-    }
-    product += (int64_t)1 << (bits - 1);
-    if (rounding == STM_ROUND_EVEN) product -= 1 - (floor_shift(x * multiplier, bits) & 1);
-    return floor_shift(product, bits);
-}
-
 static uint8_t clamped(const stm_slot *slot, int64_t value)
 {
     const int64_t low = slot->v[STM_LOW], high = slot->v[STM_HIGH];
@@ -84,7 +53,7 @@ static uint8_t clamped(const stm_slot *slot, int64_t value)
 
 static int32_t load_int8(const uint8_t *at)
 {
-    return *at < 128 ? *at : *at - 256;
+    return uma_signed8(*at);
 }
 
 /* --- Windows ----------------------------------------------------------------------------------------------------- */
@@ -145,11 +114,6 @@ typedef struct block {
     int32_t bias[STM_LANES], multiplier[STM_LANES], shift[STM_LANES];
 } block;
 
-static uint32_t load_word(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 static uint64_t block_bytes(const block *b)
 {
     const uint64_t bytes = (uint64_t)b->count * b->width;
@@ -164,12 +128,12 @@ static int32_t open_block(block *b, const uint8_t *at, uint64_t bytes, int64_t r
 
     if (bytes < STM_BLOCK_HEADER) return STM_FAULT_WEIGHTS;
     b->rows = at + STM_BLOCK_HEADER;
-    b->width = load_word(at);
-    b->count = load_word(at + 4);
+    b->width = uma_load32(at);
+    b->count = uma_load32(at + 4);
     if (b->width < 1 || b->width > 8 || b->count != rows || block_bytes(b) > bytes) return STM_FAULT_WEIGHTS;
     for (lane = 0; lane < STM_LANES; lane++) {
-        b->bias[lane] = wrapped(load_word(at + 8 + 4 * lane));
-        b->multiplier[lane] = wrapped(load_word(at + 40 + 4 * lane));
+        b->bias[lane] = uma_signed(uma_load32(at + 8 + 4 * lane));
+        b->multiplier[lane] = uma_signed(uma_load32(at + 40 + 4 * lane));
         b->shift[lane] = load_int8(at + 72 + lane);
         if (b->multiplier[lane] < 0 || b->shift[lane] < -31 || b->shift[lane] > 30) return STM_FAULT_WEIGHTS;
     }
@@ -230,7 +194,7 @@ static void pixel(const stm_slot *slot, const block *b, int64_t first, int64_t y
         for (k = 0; k < lanes; k++) sums[k] += (uint32_t)(load_int8(from + k) * factor);
     }
     for (k = 0; k < lanes; k++) {
-        const int64_t y_k = scaled(wrapped(sums[k]), b->multiplier[k], b->shift[k], v[STM_ROUNDING]);
+        const int64_t y_k = uma_scaled(uma_signed(sums[k]), b->multiplier[k], b->shift[k], (int32_t)v[STM_ROUNDING]);
         to[k] = clamped(slot, y_k + v[STM_OUTPUT_ZERO_POINT]);
     }
 }
@@ -262,7 +226,7 @@ static int32_t term(const stm_slot *slot, const uint8_t *at, int64_t zero, int64
 {
     const int64_t value = (load_int8(at) - zero) * ((int64_t)1 << slot->v[STM_HEADROOM]);
 
-    return (int32_t)scaled((int32_t)value, multiplier, shift, STM_ROUND_DOUBLE);
+    return (int32_t)uma_scaled((int32_t)value, multiplier, shift, UMA_ROUND_DOUBLE);
 }
 
 static int32_t add(const stm_slot *slot)
@@ -275,7 +239,7 @@ static int32_t add(const stm_slot *slot)
                                   v[STM_LEFT_SHIFT]);
         const int32_t right = term(slot, slot->ranges[2].at + i, v[STM_RIGHT_ZERO_POINT], v[STM_RIGHT_MULTIPLIER],
                                    v[STM_RIGHT_SHIFT]);
-        const int64_t sum = scaled(left + right, v[STM_SUM_MULTIPLIER], v[STM_SUM_SHIFT], STM_ROUND_DOUBLE);
+        const int64_t sum = uma_scaled(left + right, v[STM_SUM_MULTIPLIER], v[STM_SUM_SHIFT], UMA_ROUND_DOUBLE);
         slot->ranges[0].at[i] = clamped(slot, sum + v[STM_SUM_ZERO_POINT]);
     }
     return 0;
