@@ -3,7 +3,8 @@
 `layer` is the pattern of a product with constant weights, perhaps a bias, a residual, a requantisation, perhaps a clip;
 `clamped` adds the last to any op. `Layer.of` is a match of it as numbers: sizes, zero points, weights, biases, scales,
 limits. The clauses say what most machines ask for besides. `scaled` is the arithmetic of `FixedPoint` as an expression
-of loops, `scaled_text` the same as text, for the description of an instruction.
+of loops, `scaled_text` the same as text, for the description of an instruction; `with_requantisation` puts all that
+follows a sum into such a text, and `in_lanes` brings constants into the order in which a row of multipliers takes them.
 
 Windows have two dimensions, and leading dimensions that there are not are 1: a dense layer of (rows, channels) is a
 picture one pixel high, under a kernel of one pixel; a 1-D convolution of (batch, width, channels) is a picture as high
@@ -13,10 +14,11 @@ as the batch is large, under a kernel of one row.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..errors import PluginError
 from ..tir.form.dtype import bounds
@@ -44,6 +46,7 @@ __all__ = [
     "computed",
     "exact_sums",
     "fixed_point_of",
+    "in_lanes",
     "int16_curve_factor",
     "kind_of",
     "largest_sum",
@@ -57,7 +60,10 @@ __all__ = [
     "scale_per_channel",
     "scaled",
     "scaled_text",
+    "with_requantisation",
 ]
+
+Number = TypeVar("Number", bound="np.generic")
 
 Kind = Literal["conv", "depthwise", "dense", "max_pool", "average_pool"]
 """What a layer is; ``depthwise`` is a convolution in several groups."""
@@ -503,6 +509,57 @@ def scaled_text(x: str, multiplier: str, shift: str, rounding: str) -> str:
     """
     value, factor, by = (Name(name, "int32") for name in (x, multiplier, shift))
     return f"({print_expr(scaled(value, factor, by, rounding))})"
+
+
+def with_requantisation(
+    text: str, *, out: str, sums: str, multiplier: str, shift: str, roundings: Sequence[str] = ("double", "up", "even")
+) -> str:
+    """A text of loops in which the line ``REQUANTISE`` has become what makes one result of one sum. An instruction and
+    the layers that become it have the same then, which `Schedule.tensorize` wants.
+
+    Args:
+        text: in which ``zero_point``, ``low``, ``high``, and ``rounding`` where there are several, have a meaning: they
+            are variables, or numbers that go with the text.
+        out: the element that is written, int8: ``out[y, x, n]``.
+        sums, multiplier, shift: the elements that are read, int32.
+        roundings: in which ``rounding`` counts.
+
+    Raises:
+        PluginError: there is no such line, or no such rounding.
+    """
+    found = re.search(r"^( *)REQUANTISE$", text, re.MULTILINE)
+    if found is None:
+        raise PluginError("no line of the text is REQUANTISE", hint="let it stand where a result is written")
+    ways = [scaled_text("total", "multiplier", "shift", rounding) for rounding in roundings]
+    chosen = ways.pop()
+    for number, way in reversed(list(enumerate(ways))):
+        chosen = f"({way} if int32(rounding) == {number} else {chosen})"
+    lines = (
+        f"total: int32 = {sums}",
+        f"multiplier: int32 = {multiplier}",
+        f"shift: int32 = {shift}",
+        f"scaled: int64 = {chosen}",
+        f"{out} = int8(min(max(scaled + int64(zero_point), int64(low)), int64(high)))",
+    )
+    return text[: found.start()] + "\n".join(found[1] + line for line in lines) + text[found.end() :]
+
+
+def in_lanes(rows: NDArray[Number], lanes: int) -> NDArray[Number]:
+    """What there is of each output channel, for a machine that makes some of them at once.
+
+    Args:
+        rows: (rows, channels).
+        lanes: how many it makes.
+
+    Returns:
+        (blocks, rows, lanes), the last block filled up with zeros.
+    """
+    import numpy as np
+
+    count, channels = rows.shape
+    blocks = -(-channels // lanes)
+    padded = np.pad(rows, ((0, 0), (0, blocks * lanes - channels)))
+    return np.ascontiguousarray(padded.reshape(count, blocks, lanes).transpose(1, 0, 2))
 
 
 def _divided(value: Scalar, bits: Scalar, rounding: str) -> Scalar:

@@ -23,6 +23,7 @@ from uma.relay.quantised import (
     computed,
     exact_sums,
     fixed_point_of,
+    in_lanes,
     int16_curve_factor,
     kind_of,
     largest_sum,
@@ -34,6 +35,7 @@ from uma.relay.quantised import (
     scale_per_channel,
     scaled,
     scaled_text,
+    with_requantisation,
 )
 from uma.relay.scaling import scale_integer
 from uma.tir import interpret, parse_func, te
@@ -275,3 +277,40 @@ def scale(x: In[int32, (N,)], m: In[int32, (N,)], s: In[int32, (N,)], out: Out[i
     with pytest.raises(PluginError, match="fixed points do not round 'down'"):
         scaled(*(t[0] for t in tensors), "down")
     assert math.prod(got.shape) > 400
+
+
+FINISHED = """
+@prim_func
+def f(x: In[int32, (3, 600)], y: Out[int8, (600,)]):
+    for i in range(600):
+        REQUANTISE
+"""
+
+
+@pytest.mark.parametrize("roundings", [("double", "up", "even"), ("up", "double"), ("even",)])
+def test_a_text_with_requantisation_is_what_the_op_means(roundings: tuple[str, ...]) -> None:
+    rows = [f"x[{row}, i]" for row in range(3)]
+    text = with_requantisation(
+        FINISHED, out="y[i]", sums=rows[0], multiplier=rows[1], shift=rows[2], roundings=roundings
+    )
+    shift = RNG.integers(-31, 31, 600)
+    multiplier = RNG.integers(0, 2**31, 600)
+    total = (RNG.integers(-200, 200, 600) * 2.0 ** (30 - shift) / np.maximum(multiplier, 1) * 2).astype(np.int64)
+    given = np.stack([total.clip(-(2**31), 2**31 - 1), multiplier, shift]).astype(np.int32)
+    for number, rounding in enumerate(roundings):
+        numbers = {"rounding": number, "zero_point": 3, "low": -100, "high": 90}
+        made = interpret(parse_func(text, numbers=numbers)[1], {"x": given})["y"]
+        expected = [min(max(scale_integer(*column, rounding) + 3, -100), 90) for column in given.T.tolist()]
+        np.testing.assert_array_equal(made, expected)
+
+
+def test_a_text_without_a_place_for_the_requantisation() -> None:
+    with pytest.raises(PluginError, match="no line of the text is REQUANTISE"):
+        with_requantisation("pass", out="y", sums="x", multiplier="m", shift="s")
+
+
+def test_channels_lie_in_lanes() -> None:
+    rows = np.arange(10, dtype=np.int8).reshape(2, 5)
+    made = in_lanes(rows, 4)
+    assert made.dtype == np.int8 and made.flags.c_contiguous
+    assert made.tolist() == [[[0, 1, 2, 3], [5, 6, 7, 8]], [[4, 0, 0, 0], [9, 0, 0, 0]]]

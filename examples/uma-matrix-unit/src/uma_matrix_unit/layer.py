@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from uma.relay import quantised
 from uma.relay.pattern import Match
-from uma.relay.quantised import Residual, Window
+from uma.relay.quantised import Residual, Window, in_lanes
 
 from .machine import LANES, MAX_TAPS
 from .tiling import Shape
@@ -80,8 +80,8 @@ def layer_of(match: Match) -> Layer:
     records = np.stack([found.bias, np.array(scale.multiplier), np.array(scale.shift)])
     return Layer(
         shape=shape,
-        weights=_in_blocks(rows, shape.blocks).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
-        records=_in_blocks(records, shape.blocks).astype(np.int32),
+        weights=in_lanes(rows, LANES).reshape(shape.blocks, shape.taps, shape.depth, LANES).astype(np.int8),
+        records=in_lanes(records, LANES).astype(np.int32),
         rounding=scale.rounding,
         input_zero_point=found.input_zero_point,
         output_zero_point=found.output_zero_point,
@@ -89,9 +89,3 @@ def layer_of(match: Match) -> Layer:
         high=found.high,
         residual=_diagonals(factor_of(match) or 0, shape.residual_taps),
     )
-
-
-def _in_blocks(rows: NDArray[np.integer], blocks: int) -> NDArray[np.integer]:
-    """(rows, channels) as (blocks, rows, `LANES`), filled up with zeros."""
-    padded = np.pad(rows, ((0, 0), (0, blocks * LANES - rows.shape[1])))
-    return np.ascontiguousarray(padded.reshape(len(rows), blocks, LANES).transpose(1, 0, 2))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uma.hookspecs import Lowered
+from uma.relay.quantised import with_requantisation
 from uma.tir import PrimFunc, parse_func
 from uma.tir.schedule import Schedule
 
 from .layer import Layer
-from .machine import LANES, ROUNDINGS, Machine, with_requantising
+from .machine import LANES, ROUNDINGS, Machine
 from .tiling import Tiling
 
 __all__ = ["lower"]
@@ -101,8 +102,10 @@ def _plain(layer: Layer, out: tuple[int, ...], inputs: Sequence[str], has_residu
     records = "record: Const[int32, (BLOCKS, 3, LANES)]"
     diagonals = ", diagonal: Const[int8, (DIAGONALS, LANES, LANES)]" if has_residual else ""
     made = f"out[{', '.join(('ob', 'oy', 'ox', 'c')[-len(out) :])}]"
-    scale = ("record[c // LANES, 1, c % LANES]", "record[c // LANES, 2, c % LANES]")
-    text = with_requantising(_LAYER, made, "sums[ob, oy, ox, c]", *scale)
+    multiplier, shift = (f"record[c // LANES, {row}, c % LANES]" for row in (1, 2))
+    text = with_requantisation(
+        _LAYER, out=made, sums="sums[ob, oy, ox, c]", multiplier=multiplier, shift=shift, roundings=ROUNDINGS
+    )
     parts = {
         "KEEP": _KEEP.strip() if has_residual else "",
         "ADD": _ADD.strip() if has_residual else "",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from textwrap import indent
 
 from uma import tir
+from uma.relay.quantised import with_requantisation
 from uma.target import Target
 from uma.tir import Buffer
 
@@ -113,37 +113,6 @@ def mxu_requantise(
                 REQUANTISE
 """
 
-_REQUANTISE = """\
-# acc * multiplier * 2 ** (shift - 31), rounded as uma.relay.FixedPoint says; rounding 0 is "double": the left shift
-# wraps to int32; the upper half; then a shift that rounds half away from zero.
-product: int64 = int64(ACC) * int64(MULTIPLIER)
-bits: int64 = int64(31 - SHIFT)
-upper: int64 = (int64(ACC << max(SHIFT, 0)) * int64(MULTIPLIER) + 1073741824) >> 31
-right: int64 = int64(max(-SHIFT, 0))
-mask: int64 = (1 << right) - 1
-whole: int64 = (
-    (upper >> right) + int64((upper & mask) > (mask >> 1) + int64(upper < 0)) if int32(rounding) == 0
-    # "up" and "even": one shift rounds the exact product.
-    else (product + (1 << (bits - 1))) >> bits if int32(rounding) == 1
-    else (product + (1 << (bits - 1)) - 1 + ((product >> bits) & 1)) >> bits
-)
-OUT = int8(min(max(whole + int64(zero_point), int64(low)), int64(high)))
-"""
-
-
-def with_requantising(text: str, out: str, acc: str, multiplier: str, shift: str) -> str:
-    """A text in which the line ``REQUANTISE`` is what one result comes to: instruction and layers share this formula.
-
-    Args:
-        text: in which ``rounding``, ``zero_point``, ``low`` and ``high`` have a meaning.
-        out, acc, multiplier, shift: the elements that are written and read.
-    """
-    formula = _REQUANTISE
-    for name, element in (("OUT", out), ("ACC", acc), ("MULTIPLIER", multiplier), ("SHIFT", shift)):
-        formula = formula.replace(name, element)
-    before, after = text.split("REQUANTISE\n")
-    return before + indent(formula, " " * (len(before) - 1 - before.rindex("\n"))).lstrip() + after
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -190,7 +159,8 @@ class Machine:
             "MAX_TAPS": MAX_TAPS,
             "MAX_DEPTH": MAX_DEPTH,
         }
-        text = with_requantising(_TEXT, "out[y, x, n]", "acc[y, x, n]", "record[1, n]", "record[2, n]")
+        record = {"multiplier": "record[1, n]", "shift": "record[2, n]"}
+        text = with_requantisation(_TEXT, out="out[y, x, n]", sums="acc[y, x, n]", roundings=ROUNDINGS, **record)
         return tir.parse_machine(text, numbers, "the matrix unit")
 
     def activations(self, name: str, shape: tuple[int, ...]) -> Buffer:
