@@ -233,21 +233,50 @@ class Artifact:
         except UnicodeDecodeError as error:
             raise UsageError(f"the file {name!r} is not text", hint="its bytes are in Artifact.files") from error
 
-    def session(self) -> ModelSession:
+    def session(self, *, trace: str | os.PathLike[str] | None = None) -> ModelSession:
         """A context of the model with buffers of its own: on this machine, or in the emulator that its target names.
+
+        Args:
+            trace: a file for what the drivers do to their devices: registers, memory, interrupts, with the model's
+                steps. It is written when the session is closed, and replaces one that is there. Such a session is one
+                of this machine.
 
         Raises:
             ToolchainError: the model cannot be compiled or loaded on this machine, or the emulator is missing.
             ModelError: the sources hold another model than the metadata says.
             RequirementError: the emulated board has less memory than the model takes.
             UsageError: the model is for another machine, and names no emulator; or for a CPU with instructions that
-                this one's has not; or a device is at an address of the machine that it was built for.
+                this one's has not; or a device is at an address of the machine that it was built for; or there is no
+                device to trace, or the file cannot be written.
         """
+        if trace is not None:
+            return self._traced_session(path_of(trace, "a trace"))
         with self._lock:
             if self._model is None:
                 made = self._compiled
                 self._model = made.load(made.library()) if self.is_native else made.emulated()
             session = self._model.session()
+            session.open_shapes = self._open_shapes()
+            return session
+
+    def _traced_session(self, path: Path) -> ModelSession:
+        from ..runtime.recording import TracedSession
+
+        if self.emulator is not None:
+            raise UsageError(
+                f"the model runs in the emulator {self.emulator!r}, where devices are not traced",
+                where=f"model {self.name}",
+                hint="build it for a host that is this machine",
+            )
+        if not self.record.devices:
+            raise UsageError(
+                "there is nothing to trace: the model runs on no device with a driver",
+                where=f"model {self.name}",
+                hint="build it for an accelerator",
+            )
+        with self._lock:
+            model = self._compiled.load(self._compiled.library("traced"))
+            session = TracedSession(model, path, self.constant_bytes)
             session.open_shapes = self._open_shapes()
             return session
 

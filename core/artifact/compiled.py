@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ..codegen.traced import TRACED_STEPS, traced_steps_text
 from ..contract.drivers import Library, Parts
 from ..errors import ModelError, UsageError
 from ..machines import Machine, find_runner, runners_for
@@ -76,23 +78,33 @@ class Compiled:
                 check_machine(one.content, machine, name)
         return {f"{host.label}/{name}": one for name, one in made.items()}
 
-    def library(self, variant: Literal["plain", "profile"] = "plain") -> Path:
+    def library(self, variant: Literal["plain", "profile", "traced"] = "plain") -> Path:
         """The shared library for this machine, from the cache.
+
+        Args:
+            variant: the model; one that times its steps; or one that tells when they end.
 
         Raises:
             ToolchainError: it cannot be made.
             UsageError: the model is for several machines.
         """
         how = self._record.compile
-        parts = self._parts(how.profile if variant == "profile" else [*self._first.sources, how.library_entry])
-        if variant == "plain":
+        sources, files = [*self._first.sources, how.library_entry], dict(self._files)
+        if variant == "traced":
+            hooked = self._hooked
+            told = traced_steps_text(self._record.name, hooked, has_weights=self._record.constant_bytes > 0)
+            files[TRACED_STEPS] = told.encode()
+            sources = [TRACED_STEPS, *(name for name in sources if name not in hooked)]
+        parts = self._parts(how.profile if variant == "profile" else sources)
+        if variant != "profile":
             parts[0] = replace(parts[0], flags=[*parts[0].flags, "-DUMA_INTERRUPTIBLE"])  # by Ctrl-C, behind each step
         digests = {name: row.sha256 for name, row in self._record.files.items()}
+        digests |= {name: hashlib.sha256(files[name]).hexdigest() for name in files.keys() - digests.keys()}
         libraries = self._libraries(parts[0])
         key = library_key(digests, parts, libraries)
 
         def build(output: Path) -> None:
-            compile_shared(parts, self._files, output, libraries=libraries, stack_of=f"{self._record.name}_run")
+            compile_shared(parts, files, output, libraries=libraries, stack_of=f"{self._record.name}_run")
 
         return Cache().library(key, build)
 
@@ -148,9 +160,7 @@ class Compiled:
                 hint=f"compile what Artifact.save writes for that machine{emulated}",
             )
         self._check_devices()
-        profiled = record.compile.profile
-        # Those that the model that times its steps includes.
-        hooks = [name for name in first.sources if name not in profiled][::-1] if counted else None
+        hooks = self._hooked if counted else None
         sources = [name for name in first.sources if hooks is None or name not in hooks]
         parts = self._parts([*sources, record.compile.library_entry])
         runner = find_runner(first.runner, machine)
@@ -194,6 +204,12 @@ class Compiled:
             arena or {},
             state or {},
         )
+
+    @property
+    def _hooked(self) -> list[str]:
+        """The files with the hooks of the model's steps, those that a model that times its steps includes, in the order
+        in which one file includes them."""
+        return [name for name in self._first.sources if name not in self._record.compile.profile][::-1]
 
     def _devices(self) -> tuple[DeviceInfo, ...]:
         from ..runtime.native import DeviceInfo

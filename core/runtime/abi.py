@@ -1,4 +1,5 @@
-"""The C ABI of compiled models as cffi sees it: the types of ``csrc/uma_runtime.h`` and ``csrc/uma_device.h``.
+"""The C ABI of compiled models as cffi sees it: the types of ``csrc/uma_runtime.h``, ``csrc/uma_device.h`` and
+``csrc/uma_trace.h``.
 
 cffi is used in ABI mode. Measured (Python 3.11, cffi 2.1): a call costs 0.25 us against 0.10 us in API mode, but API
 mode needs Python's headers and 0.4 s of compiler for each Python, and no model is so small that 0.15 us decide.
@@ -33,6 +34,16 @@ const uint64_t *uma_profile_counts(size_t *counts);
 const uint64_t *uma_profile_turns(size_t *steps);
 const char *uma_profile_counter(uint64_t *now, uint64_t *hz, uint64_t *cost);
 extern int (*uma_interrupt)(void);
+void uma_trace_begin(uma_trace *trace, const char *model);
+void uma_trace_layer(uma_trace *trace, int32_t step, const char *layer);
+const uma_device_info *uma_trace_device(uma_trace *trace, uma_traced *traced, const uma_device_info *info,
+                                        void *memory);
+void uma_trace_mark(uma_trace *trace, const char *what);
+void uma_trace_step(uma_trace *trace, int32_t step);
+void uma_trace_fault(uma_trace *trace, const uma_fault *fault);
+void uma_trace_end(uma_trace *trace);
+void uma_tell_steps(void (*tell)(void *, int32_t), void *whom);
+const unsigned char *uma_traced_weights(void);
 """
 
 
@@ -57,7 +68,7 @@ def declarations() -> str:
 
 
 def _headers() -> list[str]:
-    return [(_CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h")]
+    return [(_CSRC / name).read_text(encoding="utf-8") for name in ("uma_runtime.h", "uma_device.h", "uma_trace.h")]
 
 
 @functools.cache

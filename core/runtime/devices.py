@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,10 +139,20 @@ class Devices:
         descriptor: a ``uma_model`` with devices.
         infos: of its devices, in order.
         model: the model's name.
+        described: with what a device is opened instead, given its position, description and memory: a description and
+            memory.
     """
 
-    def __init__(self, library: Any, descriptor: Any, infos: Sequence[DeviceInfo], model: str) -> None:
+    def __init__(
+        self,
+        library: Any,
+        descriptor: Any,
+        infos: Sequence[DeviceInfo],
+        model: str,
+        described: Callable[[int, Any, Any], tuple[Any, Any]] | None = None,
+    ) -> None:
         ffi = abi().ffi
+        self._described = described
         self._library = library
         self._descriptor = descriptor
         self._infos = infos
@@ -166,7 +176,10 @@ class Devices:
         while self._open < len(self._infos):
             at = self._open
             state, memory = (ffi.cast("void *", array.ctypes.data) for array in self._memory[at])
-            code = self._descriptor.open(self._devices + at, self._descriptor.devices + at, state, memory)
+            info = self._descriptor.devices + at
+            if self._described is not None:
+                info, memory = self._described(at, info, memory)
+            code = self._descriptor.open(self._devices + at, info, state, memory)
             if code != 0:
                 self.release()
                 raise self._error(at, code, "could not be opened")

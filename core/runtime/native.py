@@ -209,10 +209,14 @@ class Session(ModelSession):
         self._invoke: Callable[[], int | None] = _not_open
         self._devices: Devices | None = None
         if model.devices:
-            self._devices = Devices(model._library, descriptor, model.devices, model.name)
+            self._devices = Devices(model._library, descriptor, model.devices, model.name, self._described())
             weakref.finalize(self, self._devices.release)
         else:
             self._open()
+
+    def _described(self) -> Callable[[int, Any, Any], tuple[Any, Any]] | None:
+        """With what devices are opened, as `Devices` takes it."""
+        return None
 
     def _open(self) -> None:
         """Open the devices and make the context."""
