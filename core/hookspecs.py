@@ -12,7 +12,7 @@ says what targets there are.
 
 The contract has a version of its own, `PLUGIN_API_VERSION`, and a plugin says for which one it was written::
 
-    UMA_PLUGIN_API = (0, 5)
+    UMA_PLUGIN_API = (0, 6)
 
 - Before 1.0 a minor version may break with what was before, and says so: `BREAKS` is the last that did. A plugin for
   an earlier one is refused, with the place in docs/plugins.md that says what to write instead.
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from .contract.claims import Claims
 from .contract.code import Code
 from .contract.cost import Cost
 from .contract.drivers import (
@@ -64,6 +65,7 @@ __all__ = [
     "PLUGIN_API_VERSION",
     "Blob",
     "ChannelBounds",
+    "Claims",
     "Clause",
     "Clock",
     "Code",
@@ -95,6 +97,7 @@ __all__ = [
     "Tolerance",
     "Unmatched",
     "c_sources",
+    "claims",
     "command",
     "estimate_cost",
     "exporters",
@@ -110,7 +113,7 @@ __all__ = [
     "tir_to_runtime",
 ]
 
-PLUGIN_API_VERSION = (0, 5)
+PLUGIN_API_VERSION = (0, 6)
 """Major and minor version of this contract."""
 
 BREAKS = (0, 5)
@@ -621,7 +624,45 @@ def command(name: str, arguments: Sequence[str]) -> int | None:
     """
 
 
+@_hookspec(firstresult=True)
+def claims(target: Target) -> Claims | None:
+    """Say what conformance is claimed: what ``uma check`` and `uma.testing` hold an accelerator to, and print.
+
+    Called by them alone. No build looks at it.
+
+    Args:
+        target: the target, with the attributes that the user gave.
+
+    Returns:
+        The claims; None claims what `Claims` says by default: exact results, and nothing of cycles.
+
+    Example::
+
+        from uma.hookspecs import Claims, Cost, MatchedRegion, Pattern, hookimpl
+        from uma.relay.pattern import op, wildcard
+        from uma.target import Attribute, Target, TargetKind
+
+        @hookimpl
+        def register_target() -> list[TargetKind]:
+            lanes = Attribute("lanes", int, default=8, low=1, high=64, help="elements per cycle")
+            return [TargetKind("my_device", (lanes,), help="rectifies", device_type="npu")]
+
+        @hookimpl
+        def patterns() -> list[Pattern]:
+            return [Pattern("my_device.relu", op("nn.relu")(wildcard("int8").named("x")))]
+
+        @hookimpl
+        def estimate_cost(region: MatchedRegion, target: Target) -> Cost:
+            return Cost(cycles=sum(-(-match["x"].tensor.size // target.get_attr("lanes")) for match in region.matches))
+
+        @hookimpl
+        def claims(target: Target) -> Claims:
+            return Claims(targets=("my_device -lanes=1", "my_device -lanes=64"), cycles=0.1)
+    """
+
+
 RESULTS: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    "claims": Claims,
     "command": int,
     "estimate_cost": Cost,
     "exporters": (list, tuple),

@@ -55,7 +55,8 @@ LAYERS = [
     ["pipeline"],
     ["reports"],
     ["quantisation"],
-    ["cli", "testing"],
+    ["testing"],
+    ["cli"],
     ["__init__"],
     ["__main__"],
 ]

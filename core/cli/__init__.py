@@ -1,6 +1,6 @@
 """The command line: ``uma build``, ``uma run``, ``uma verify``, ``uma explain``, ``uma plan``, ``uma report``,
-``uma quantize``, ``uma export``, ``uma targets``, ``uma plugins``, ``uma doctor``; and ``uma KIND``, the command that
-the plugin of a target kind brings.
+``uma quantize``, ``uma export``, ``uma targets``, ``uma plugins``, ``uma check``, ``uma doctor``; and ``uma KIND``, the
+command that the plugin of a target kind brings.
 
 Each command is a module of its name with ``add(commands)``, which declares its arguments and must be cheap, and a
 function that does the work and imports what that takes. Exit codes are those of `uma.errors`; a command that a signal
@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from ..errors import InternalError, RequirementError, UmaError, UsageError
 from ..version import __version__
-from . import build, doctor, explain, export, plan, plugins, quantize, report, run, targets, verify
+from . import build, check, doctor, explain, export, plan, plugins, quantize, report, run, targets, verify
 from .output import Output, own_stdout
 
 __all__ = ["main"]
@@ -30,7 +30,7 @@ __all__ = ["main"]
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment where a shell asks for completions of the line that is being written."""
 
-_COMMANDS = (build, run, verify, explain, plan, report, quantize, export, targets, plugins, doctor)
+_COMMANDS = (build, run, verify, explain, plan, report, quantize, export, targets, plugins, check, doctor)
 
 EPILOG = """\
 uma KIND ... runs the command that the plugin of a target kind brings, if it has one: see uma KIND --help

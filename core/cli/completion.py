@@ -154,6 +154,12 @@ def _partitioners(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     return partitioner_names()
 
 
+def _checks(prefix: str, args: argparse.Namespace) -> Iterable[str]:
+    from ..testing.kit import check_names
+
+    return check_names()
+
+
 def _nothing(prefix: str, args: argparse.Namespace) -> Iterable[str]:
     """For what only its user can know."""
     return ()
@@ -169,6 +175,7 @@ _COMPLETERS: dict[str, Completer] = {
     "hybrid": _hybrid,
     "plugin": _plugins,
     "disable_plugin": _plugins,
+    "only": _checks,
     "partition": _partitioners,
     "stop_after": _stages,
     **dict.fromkeys(("name", "shape", "state", "constant", "input", "repeat", "require_offload", "format"), _nothing),
@@ -184,6 +191,8 @@ _COMPLETERS: dict[str, Completer] = {
             "strips",
             "stream_input",
             "workers",
+            "seed",
+            "layers",
         ),
         _nothing,
     ),

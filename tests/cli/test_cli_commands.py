@@ -29,7 +29,20 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
     assert left.value.code == 0
     text = capsys.readouterr().out
     assert re.findall(r"^    (\w+) +\S", text, re.MULTILINE) == [
-        *("build", "run", "verify", "explain", "plan", "report", "quantize", "export", "targets", "plugins", "doctor")
+        *(
+            "build",
+            "run",
+            "verify",
+            "explain",
+            "plan",
+            "report",
+            "quantize",
+            "export",
+            "targets",
+            "plugins",
+            "check",
+            "doctor",
+        )
     ]
     codes = {cls.exit_code for cls in vars(uma_package.errors).values() if isinstance(cls, type)}
     assert {int(code) for code in re.findall(r"\b(\d) [a-z]", text)} == codes | {0}

@@ -125,6 +125,7 @@ class TestProtocol:
             "export",
             "targets",
             "plugins",
+            "check",
             "doctor",
         ]
         assert shell("uma build net.py --st") == ["--state", "--strips", "--stream-input", "--stop-after"]

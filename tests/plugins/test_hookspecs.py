@@ -21,7 +21,7 @@ from uma import hookspecs
 from uma.cli import main
 from uma.codegen.devices import Device
 from uma.errors import PluginError
-from uma.hookspecs import Code, Cost, CustomLayer, CustomTensor
+from uma.hookspecs import Claims, Code, Cost, CustomLayer, CustomTensor
 from uma.lowering.members import Members
 from uma.pipeline.custom import CustomImporters
 from uma.pipeline.driver import make_artifact
@@ -155,6 +155,13 @@ def test_the_example_of_estimate_cost_works(tmp_path: Path, monkeypatch: pytest.
     build.run(module_of(call("nn.relu", x)), "fuse")
     [found] = region_costs(build)
     assert found.cost == Cost(cycles=3, bytes_moved=42)
+
+
+def test_the_example_of_claims_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = host_of(load_example("claims", "my_device", tmp_path, monkeypatch))
+    claims = host.plugin_for("my_device").call("claims", target=host.target("my_device"))
+    assert claims == Claims(targets=("my_device -lanes=1", "my_device -lanes=64"), cycles=0.1)
+    assert [host.target(text).get_attr("lanes") for text in claims.targets] == [1, 64]
 
 
 def test_the_example_of_runtime_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

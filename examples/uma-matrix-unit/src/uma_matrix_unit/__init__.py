@@ -11,7 +11,7 @@ from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetK
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "runtime"]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 KIND = TargetKind(
     "matrix_unit",

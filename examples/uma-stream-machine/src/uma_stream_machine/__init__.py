@@ -24,7 +24,7 @@ from uma.target import Attribute, FixedPointForm, QuantisedForm, Target, TargetK
 
 __all__ = ["COUNTERS", "FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 KIND = TargetKind(
     "stream_machine",

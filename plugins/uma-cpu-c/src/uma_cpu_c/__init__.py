@@ -16,7 +16,7 @@ from .strategies import strategies_of
 
 __all__ = ["KIND", "register_target", "strategies", "tir_to_runtime"]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 _CSRC = Path(__file__).parent / "csrc"
 

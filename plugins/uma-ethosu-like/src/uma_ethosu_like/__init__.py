@@ -41,7 +41,7 @@ __all__ = [
     "runtime",
 ]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 KIND = TargetKind(
     "ethosu_like",

@@ -13,7 +13,7 @@ from uma.target import Attribute, Limits, Target, TargetKind
 
 __all__ = ["FAULTS", "KIND", "estimate_cost", "patterns", "register_target", "relay_to_runtime", "runtime"]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 KIND = TargetKind(
     "onednn",

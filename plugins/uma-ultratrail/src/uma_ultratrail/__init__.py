@@ -27,7 +27,7 @@ __all__ = [
     "runtime",
 ]
 
-UMA_PLUGIN_API = (0, 5)
+UMA_PLUGIN_API = (0, 6)
 
 KIND = TargetKind(
     "ultra_trail",

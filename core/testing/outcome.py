@@ -1,0 +1,73 @@
+"""What a check is, and what it gives."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from .record import ClauseCount, Finding, Part
+from .subject import Subject
+
+__all__ = ["Check", "Outcome", "Progress", "quiet"]
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told what is done next, in a few words."""
+
+
+def quiet(step: str) -> None:
+    """Progress that nobody looks at."""
+
+
+@dataclass
+class Outcome:
+    """What a check gives; it is filled while the check runs.
+
+    Args:
+        subject: what is checked.
+        check: the name of the check.
+        findings, notes, skipped, clauses: as of `CheckResult`.
+    """
+
+    subject: Subject
+    check: str
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    skipped: str = ""
+    clauses: tuple[ClauseCount, ...] = ()
+
+    def find(self, part: Part, what: str, where: str = "", about: str = "") -> None:
+        """Adds a finding that needs no layer to be shown.
+
+        Args:
+            part, what, where: as of `Finding`.
+            about: what the check looked at, behind its name: ``attributes`` for ``registration.attributes``.
+        """
+        name = f"{self.check}.{about}" if about else self.check
+        repeat = f"uma check {self.subject.plugin.entry.distribution} --only {self.check}"
+        repeat += f" --target {shlex.quote(str(self.subject.target))}"
+        self.findings.append(Finding(part, name, what, where, repeat=repeat))
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Args:
+        name: by which it is asked for: ``registration``.
+        title: what it looks at, in words.
+        part: of the plugin that is at fault where the plugin fails and the check cannot go on.
+        run: does it.
+        scope: whether it is done once for a ``plugin``, for each ``kind`` of it, or for each ``target``.
+    """
+
+    name: str
+    title: str
+    part: Part
+    run: Callable[[Outcome, Progress], None]
+    scope: Literal["plugin", "kind", "target"]
+
+    def concerns(self, subject: Subject) -> bool:
+        """Whether it is done for this target, of all those of the plugin."""
+        return self.scope == "target" or (subject.leads if self.scope == "plugin" else subject.is_first)

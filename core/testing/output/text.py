@@ -1,0 +1,76 @@
+"""Conformance as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...hookspecs import Claims
+from ..record import CheckResult, ClauseCount, Conformance
+
+__all__ = ["claims_lines", "clause_rows", "summary", "text_lines"]
+
+CLAUSE_HEAD = ("pattern", "clause", "accepted", "refused", "decisive")
+
+
+def text_lines(found: Conformance, *, verbose: bool = False) -> Iterator[str]:
+    """The report on one target, without the table of clauses.
+
+    Args:
+        found: what the checks gave.
+        verbose: notes of checks that found nothing, too.
+    """
+    yield f"{found.distribution} {found.version}: {found.target}, with {found.host}"
+    for line in claims_lines(found.claims):
+        yield f"  claims: {line}"
+    for result in found.results:
+        yield from _result_lines(result, verbose)
+
+
+def _result_lines(result: CheckResult, verbose: bool) -> Iterator[str]:
+    if result.skipped:
+        yield f"  skipped  {result.name}: {result.skipped}"
+        return
+    count = len(result.findings)
+    verdict = "ok" if not count else "a finding" if count == 1 else f"{count} findings"
+    time = f", {result.seconds:.1f} s" if verbose else ""
+    yield f"  {verdict:<11}  {result.name}: {result.title}{time}"
+    for finding in result.findings:
+        yield f"    [{finding.part}] {finding.what}"
+        if finding.where:
+            yield f"      where: {finding.where}"
+        for line in finding.layer.splitlines():
+            yield f"      | {line}"
+        if finding.repeat:
+            yield f"      repeat: {finding.repeat}"
+    if verbose:
+        for note in result.notes:
+            yield f"      note: {note}"
+
+
+def claims_lines(claims: Claims) -> list[str]:
+    """What is claimed, in sentences."""
+    lines = []
+    if claims.cycles is None:
+        lines.append("nothing of cycles")
+    elif claims.cycles == 0:
+        lines.append(f"estimated cycles are those that {claims.counter} counts")
+    else:
+        lines.append(f"estimated cycles are within {claims.cycles:.3g} of those that {claims.counter} counts")
+    exact = "results are exact"
+    lines.append(exact if not claims.tolerance else f"float results within {claims.tolerance:g} of the largest element")
+    lines += [f"fault {code} cannot be reached: {reason}" for code, reason in sorted(claims.faults.items())]
+    return lines
+
+
+def clause_rows(counts: Sequence[ClauseCount]) -> list[tuple[str, ...]]:
+    """The table of clauses, below `CLAUSE_HEAD`."""
+    return [(one.pattern, one.clause, str(one.accepted), str(one.refused), str(one.decisive)) for one in counts]
+
+
+def summary(found: Sequence[Conformance]) -> str:
+    """How it ended, in a sentence."""
+    count = sum(len(one.findings) for one in found)
+    targets = "1 target" if len(found) == 1 else f"{len(found)} targets"
+    skipped = sum(bool(result.skipped) for one in found for result in one.results)
+    behind = f", {skipped} checks skipped" if skipped > 1 else ", 1 check skipped" if skipped else ""
+    return f"{targets}: {count or 'no'} finding{'' if count == 1 else 's'}{behind}"

@@ -1,0 +1,14 @@
+"""The checks, a module each, in the order in which they run.
+
+What is cheap and explains what follows comes first: a plugin whose hooks give something else each time is better told
+so than that a layer differs.
+"""
+
+from __future__ import annotations
+
+from ..outcome import Check
+from .registration import REGISTRATION
+
+__all__ = ["CHECKS"]
+
+CHECKS: tuple[Check, ...] = (REGISTRATION,)

@@ -1,0 +1,63 @@
+"""Values of attributes at their limits, and beyond them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...target import Attribute, ListOf, MapOf
+
+__all__ = ["limits_of", "wrong_values"]
+
+
+def limits_of(attribute: Attribute) -> list[Any]:
+    """Values at both ends of what an attribute takes, and its default: as targets hold them."""
+    found: list[Any] = [] if attribute.default is None else [attribute.default]
+    given = attribute.type
+    item = given.item if isinstance(given, (ListOf, MapOf)) else given
+    scalars: list[Any] = []
+    if isinstance(item, tuple):
+        scalars = list(item)
+    elif item is bool:
+        scalars = [False, True]
+    elif item in (int, float):
+        step = attribute.multiple_of or 1
+        low, high = attribute.low, attribute.high
+        if low is not None:
+            scalars.append(-(-int(low) // step) * step if item is int else float(low))
+        if high is not None:
+            scalars.append(int(high) // step * step if item is int else float(high))
+        if low is None and high is None:
+            scalars.append(step if item is int else 1.0)
+    elif item is str and attribute.pattern is None:
+        scalars = ["text with a blank"]
+    for scalar in scalars:
+        found.append([scalar] if isinstance(given, ListOf) else {"key": scalar} if isinstance(given, MapOf) else scalar)
+    unique: list[Any] = []
+    for value in found:
+        if not any(type(value) is type(other) and value == other for other in unique):
+            unique.append(value)
+    return unique
+
+
+def wrong_values(attribute: Attribute) -> Iterator[Any]:
+    """Values that an attribute must not take, as objects."""
+    given = attribute.type
+    item = given.item if isinstance(given, (ListOf, MapOf)) else given
+
+    def wrapped(value: Any) -> Any:
+        return [value] if isinstance(given, ListOf) else {"key": value} if isinstance(given, MapOf) else value
+
+    if isinstance(item, tuple):
+        yield wrapped("no such choice" if isinstance(item[0], str) else max(int(one) for one in item) + 1)
+    elif item in (int, float):
+        if attribute.low is not None:
+            yield wrapped(attribute.low - (attribute.multiple_of or 1))
+        if attribute.high is not None:
+            yield wrapped(attribute.high + (attribute.multiple_of or 1))
+        if attribute.multiple_of is not None and attribute.multiple_of > 1:
+            low = 0 if attribute.low is None else int(attribute.low)
+            yield wrapped(-(-low // attribute.multiple_of) * attribute.multiple_of + 1)
+        yield wrapped("no number")
+    elif item is bool:
+        yield wrapped("perhaps")
