@@ -65,7 +65,8 @@ def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = NONE) 
     """Bytes that are needed at once at the worst step, whatever the offsets.
 
     Every offset is a multiple of ``grain``, the smallest alignment, so every block but the topmost one takes up its
-    size rounded up to that. Of what a block takes up, so much may be shared with those that it may overlap.
+    size rounded up to that. Of what a block takes up, so much may be shared with those that it may overlap. The largest
+    block needs its size.
     """
     shared = shared_bytes(blocks, overlaps, grain)
     live = worst = 0
@@ -85,7 +86,7 @@ def lower_bound(blocks: Sequence[Block], grain: int, overlaps: Overlaps = NONE) 
         heappush(paddings, (block.size - size, block.end))
         while paddings[0][1] < block.start:
             heappop(paddings)
-        worst = max(worst, live + paddings[0][0])
+        worst = max(worst, block.size, live + paddings[0][0])
     return worst
 
 

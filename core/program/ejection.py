@@ -70,9 +70,10 @@ def lowered(problem: Problem, eject: Eject, offsets: Sequence[int], bound: int, 
         problem: what to pack.
         eject: what does a try.
         offsets: of a packing.
-        bound: good enough to stop at.
+        bound: good enough to stop at, as is the size of the largest block.
         work: how much may be done.
     """
+    bound = max(bound, *(one.size for one in problem.blocks))
     peak, share, turn = _top(problem, offsets), _STEP, 0
     whole = work
     while work > 0 and peak > bound:

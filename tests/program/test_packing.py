@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from uma.program.ejection import EngineSource
+from uma.program.ejection import EngineSource, eject, lowered
+from uma.program.exact import Problem
 from uma.program.over_time import alternate, lowest, place_over_time, tightest
 from uma.program.packing import Block, Budget, Overlaps, Packer, lower_bound, pairs_of, round_up
 from uma.toolchain.packing import packing_engine
@@ -154,6 +155,19 @@ def test_an_output_may_overlap_two_inputs() -> None:
     assert packer.peak == bound == 8
     packer, bound = packed(blocks, {(2, 0): 0, (2, 1): 5})
     assert packer.peak == bound == 9
+
+
+def test_the_largest_block_is_a_bound() -> None:
+    """1,800 bytes over 675, of which rounding up takes 13 at most: whichever of the two is the topmost one."""
+    blocks = [Block(0, 1, 675, 16), Block(1, 2, 1800, 16)]
+    packer, bound = packed(blocks, {(1, 0): 1120})
+    assert packer.peak == check(blocks, {(1, 0): 1120}, packer.offsets) == bound == 1800
+
+
+def test_what_no_packing_is_below_is_not_looked_for() -> None:
+    """Below the size of its largest block no packing can be; to look for one would be no work, for ever."""
+    blocks = [Block(0, 1, 8, 1), Block(2, 2, 4, 1)]
+    assert lowered(Problem(blocks, {}, 1), eject, [0, 0], 0, 1000) == ([0, 0], 1000)
 
 
 @pytest.mark.soak
