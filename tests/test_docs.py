@@ -40,6 +40,8 @@ MODELS = {
 """Files that the folder of a page's reader has besides."""
 CHAPTERS = [ROOT / "docs" / f"{name}.md" for name in ("accelerators", "lowering", "devices", "testing")]
 """Pages that build one package together: each has the files of all, and their plugin is installed."""
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+"""A page that builds a package of its own, step by step; it is installed where the page says so."""
 
 FROM_A_CLONE = [ROOT / "README.md", ROOT / "docs" / "getting-started.md"]
 """Pages whose reader stands in a fresh clone; the reader of the others has the folder that getting-started.md makes."""
@@ -71,7 +73,8 @@ _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Step:
     """A file to write (its name and text), or a command to run (its text and what it prints).
 
-    What is printed may leave things out: a line ``...`` stands for any lines, ``...`` within a line for anything.
+    Where ``+`` stands behind its name, the text is added to the file, below two empty lines. What is printed may leave
+    things out: a line ``...`` stands for any lines, ``...`` within a line for anything.
     """
 
     line: int
@@ -198,9 +201,39 @@ def test_commands_work_where_the_reader_stands(page: Path, clone: tuple[Path, di
 
 
 def write_file(folder: Path, step: Step) -> None:
-    path = folder / step.head
+    name = step.head.removesuffix(" +")
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(step.text)
+    path.write_text((f"{path.read_text()}\n\n" if name != step.head else "") + step.text)
+
+
+def build_wheel(project: Path, site: Path) -> zipfile.ZipFile:
+    """Of a package, in the folder ``dist`` of another one."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(site / "dist")]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [built] = (site / "dist").iterdir()
+    return zipfile.ZipFile(built)
+
+
+def installed_from(site: Path, environment: dict[str, str], *more: Path) -> dict[str, str]:
+    """An environment in which Python finds what is in folders."""
+    path = os.pathsep.join([*map(str, more), str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**environment, "PYTHONPATH": path}
+
+
+def installed_in_place(project: Path, site: Path, environment: dict[str, str]) -> dict[str, str]:
+    """What ``pip install -e`` makes: the metadata of a package are found, and its modules where they are edited."""
+    with build_wheel(project, site) as wheel:
+        wheel.extractall(site, [name for name in wheel.namelist() if ".dist-info/" in name])
+    return installed_from(site, environment, project / "src")
+
+
+@pytest.fixture
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for packages."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel of the pages' plugin, is not installed")
+    return tmp_path_factory.mktemp("site")
 
 
 @pytest.fixture(scope="module")
@@ -215,14 +248,18 @@ def chapters(
             if step.kind == "file":
                 write_file(folder, step)
     [project] = (path.parent for path in folder.glob("*/pyproject.toml"))
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(site / "dist")]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    [built] = (site / "dist").iterdir()
-    with zipfile.ZipFile(built) as wheel:
+    with build_wheel(project, site) as wheel:
         wheel.extractall(site)
-    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return folder, {**shell_environment, "PYTHONPATH": path}
+    return folder, installed_from(site, shell_environment)
+
+
+@pytest.fixture
+def tutorial(tmp_path: Path) -> Path:
+    """A folder with the files of `TUTORIAL` as they are at its end."""
+    for step in steps(TUTORIAL.read_text(encoding="utf-8")):
+        if step.kind == "file":
+            write_file(tmp_path, step)
+    return tmp_path
 
 
 @AS_DOCS
@@ -252,6 +289,9 @@ def test_commands_do_what_the_page_says(
         place = f"{page.name}:{step.line}: $ {step.head}"
         if step.kind == "file":
             write_file(tmp_path, step)
+        if step.kind == "script" and page == TUTORIAL:
+            project = tmp_path / step.head.strip().removeprefix("pip install -e ")
+            environment = installed_in_place(project, request.getfixturevalue("site"), environment)
         if step.kind != "command":
             continue
         status, output = run_step(
@@ -363,17 +403,20 @@ def test_the_lists_of_flags_emulators_and_cpus_are_complete() -> None:
     assert not [cpu for cpu in cpus if f"`{cpu}`" not in text]
 
 
-def test_the_guides_plugin_uses_only_the_public_face(chapters: tuple[Path, dict[str, str]]) -> None:
-    files = sorted(chapters[0].glob("*/**/*.py"))
-    assert len(files) == 6
+def test_the_guides_plugins_use_only_the_public_face(chapters: tuple[Path, dict[str, str]], tutorial: Path) -> None:
+    files = sorted([*chapters[0].glob("*/**/*.py"), *tutorial.glob("*/src/**/*.py")])
+    assert len(files) == 12
     assert not {file.name: faults for file in files if (faults := face_faults(file.read_text(encoding="utf-8")))}
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_the_guides_plugin_is_typed_strictly(checker: str, chapters: tuple[Path, dict[str, str]]) -> None:
+def test_the_guides_plugins_are_typed_strictly(
+    checker: str, chapters: tuple[Path, dict[str, str]], tutorial: Path
+) -> None:
     folder, _ = chapters
     assert type_faults(checker, folder / "uma-vadd" / "src" / "uma_vadd") == ""
+    assert type_faults(checker, tutorial / "uma-mac8" / "src" / "uma_mac8") == ""
 
 
 @pytest.mark.soak
