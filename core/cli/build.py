@@ -16,7 +16,7 @@ from ..errors import NoCompilerError, UsageError
 from ..json_record import plain
 from ..weights_forms import WEIGHTS_FORMS
 from .common import add_model_arguments, add_output_arguments, read_model
-from .deciding import add_measure_argument, say_trials
+from .deciding import add_measure_argument, say_cautions, say_trials
 from .declined import say_declined
 from .limits import amount
 from .output import Output
@@ -190,6 +190,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     def taken(artifact: Artifact) -> int:
         return footprint(artifact.record, None, _compiled(artifact, members, args, out).stack_bytes).ram_bytes
 
+    asked = members
     contest = best_plan(loaded, members, limit, taken, out.step)
     members = contest.members
     build = start_build(loaded, members, dump=args.dump, progress=out.step, max_ram=limit)
@@ -232,6 +233,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         }
     )
     say_trials(contest.trials, contest.best, out)
+    cautions = say_cautions(asked, out)
     if shares:
         out.line("accelerators have:")
         say_shares(shares, out)
@@ -249,6 +251,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
             "seconds": seconds,
             **memory.record(),
             "accelerators": shares,
+            "cautions": cautions,
             "plans": [trial.record() for trial in contest.trials],
             "memory_map": memory_map(record),
             "inputs": plain(record.inputs),

@@ -13,11 +13,19 @@ from ..errors import UsageError
 from ..project import ProjectError, find_project
 
 if TYPE_CHECKING:
-    from ..partition import Partitioner
+    from ..lowering.members import Members
+    from ..partition import CostTable, Partitioner
     from ..pipeline.contest import Trial
     from .output import Output
 
-__all__ = ["add_measure_argument", "add_partition_arguments", "partitioner_of", "say_trials"]
+__all__ = [
+    "add_measure_argument",
+    "add_partition_arguments",
+    "known_costs",
+    "partitioner_of",
+    "say_cautions",
+    "say_trials",
+]
 
 
 def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +40,7 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
         "--costs",
         metavar="FILE.json",
         type=Path,
-        help="with collage: a table of costs, which counts first",
+        help="with collage, and for uma explain: a table of costs, which counts first",
     )
     parser.add_argument(
         "--plan", metavar="FILE.json", type=Path, help="repeat what uma plan decided, without measuring anything"
@@ -74,6 +82,17 @@ def say_trials(trials: Sequence[Trial], best: int, out: Output) -> None:
         said = "taken" if one.plan == best else one.why or ""
         rows.append((str(one.plan), f"{one.cost_ns / 1e3:.2f}", measured, nbytes, said))
     out.columns(("plan", "us by costs", "us measured", "bytes of RAM", ""), rows)
+
+
+def say_cautions(members: Members, out: Output) -> list[str]:
+    """What costs did not tell where these decided, on stderr; gives it."""
+    from ..partition import Collage
+
+    decision = members.partition.decision if isinstance(members.partition, Collage) else None
+    cautions = [] if decision is None else list(decision.cautions)
+    for sentence in cautions:
+        out.complain(f"uma: warning: {sentence}")
+    return cautions
 
 
 def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
@@ -121,6 +140,24 @@ def partitioner_of(args: argparse.Namespace) -> str | Partitioner:
         workers=workers,
         offload=getattr(args, "require_offload", None) or 0.0,
     )
+
+
+def known_costs(args: argparse.Namespace) -> CostTable | None:
+    """The table of ``--costs`` where eager decides, who asks for none: by it the decision is compared with others, and
+    it is no option any more. None where there is none, or somebody else decides.
+
+    Raises:
+        UsageError: the file is no table.
+        ProjectError: the project's settings are at fault.
+    """
+    from ..partition import CostTable
+
+    project = _Project.read()
+    others = args.plan is not None or project.plan is not None
+    if args.costs is None or others or (args.partition or project.partition or "eager") != "eager":
+        return None
+    table, args.costs = CostTable.read(args.costs), None
+    return table
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..target.values import shorten
 from .common import add_model_arguments, add_output_arguments, read_model
+from .deciding import known_costs, say_cautions
 from .declined import say_declined
 from .limits import add_limit_argument, max_ram
 from .output import Output
@@ -19,6 +20,7 @@ from .tolerated import say_passes
 if TYPE_CHECKING:
     from ..contract.cost import Cost
     from ..reports.memory import MemoryFound
+    from ..reports.otherwise import Otherwise
 
 __all__ = ["add"]
 
@@ -89,10 +91,31 @@ def _say_memory(memory: MemoryFound, out: Output) -> None:
         out.columns(("layers", "reason"), [(shorten(", ".join(names) or "-", 60), why) for why, names in ends.items()])
 
 
+def _say_otherwise(found: Otherwise, out: Output) -> None:
+    for sentence in found.unknown:
+        out.complain(f"uma: warning: {sentence}")
+    if not found.parts:
+        return
+    less, before = found.eager_ns - found.ns, found.eager_ns
+    out.line(f"by costs that are known another placement takes {less / 1e3:.2f} us less, of {before / 1e3:.2f} us:")
+    rows = [
+        (
+            part.target,
+            shorten(", ".join(part.layers) or part.name, 60),
+            f"{part.ns / 1e3:.2f}",
+            part.source,
+            " and ".join(part.instead),
+        )
+        for part in found.parts
+    ]
+    out.columns(("target", "part", "us", "by", "instead of"), rows)
+
+
 def _run(args: argparse.Namespace, out: Output) -> int:
     from ..reports.explain import end_of_proofs, explain_loaded
 
     limit = max_ram(args)
+    known = known_costs(args)
     members, loaded = read_model(args, out)
     found = explain_loaded(
         loaded,
@@ -102,6 +125,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         brought=out.verbose,
         memory=args.memory,
         max_ram=limit,
+        known=known,
         progress=out.step,
     )
     counted = found.counted_cycles
@@ -130,6 +154,9 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     if found.placed is not None:
         out.line("what the placement costs, and what each part won by:")
         say_plan(found.placed, out)
+        say_cautions(members, out)
+    if found.otherwise is not None:
+        _say_otherwise(found.otherwise, out)
     shares = found.shares()
     head, cells = _cost_columns([share.cost for share in shares])
     rows = [(s.label, str(s.ops), str(s.macs), f"{s.macs / (found.macs or 1):.1%}") for s in shares]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .common import add_model_arguments, add_output_arguments, read_model
-from .deciding import add_measure_argument, say_trials
+from .deciding import add_measure_argument, say_cautions, say_trials
 from .output import Output
 
 __all__ = ["add", "say_plan"]
@@ -69,6 +69,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
         _write(args.timeline, "the timeline", timeline_svg(plan, loaded.name))
     out.line(f"{loaded.name}: the cheapest placement on {', '.join(members.texts.values())}")
     say_plan(plan, out)
+    say_cautions(members, out)
     say_trials(contest.trials, contest.best, out)
     for path in (args.output, args.timeline):
         if path is not None:
@@ -97,7 +98,3 @@ def say_plan(plan: dict[str, Any], out: Output) -> None:
         out.columns(("target", "part", "instead", "ops", "us more", "compute", "launches", "copies"), rows)
     for line in timeline_lines(plan):
         out.line(line)
-    for label in plan["unions_left_out"]:
-        out.line(f"of {label} more unions of matches can be had than were looked at")
-    for sentence in plan["failed"]:
-        out.line(f"could not be measured: {sentence}")

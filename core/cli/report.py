@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .common import add_model_arguments, add_output_arguments, model_or_artifact, read_model
+from .deciding import say_cautions
 from .output import Output
 
 if TYPE_CHECKING:
@@ -95,5 +96,6 @@ def _made(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members | No
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes, loaded.simplified)
+    say_cautions(members, out)
     is_lowered = build.placement is None or has_loops(build.placement.source)
     return artifact, members, build, None if is_lowered else explain(build, costs=True)

@@ -17,6 +17,7 @@ from .common import (
     model_or_artifact,
     read_model,
 )
+from .deciding import say_cautions
 from .output import Output
 from .profile import estimated, peaks_of, profile_record, show_profile
 
@@ -134,6 +135,7 @@ def _artifact(args: argparse.Namespace, out: Output) -> tuple[Artifact, Members 
     build = start_build(loaded, members, progress=out.step)
     artifact = finish_build(build, loaded, out.step)
     out.notes(loaded.notes, loaded.simplified)
+    say_cautions(members, out)
     costs = region_costs(build) if args.profile or args.trace else ()
     return artifact, members, costs
 

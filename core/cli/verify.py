@@ -18,6 +18,7 @@ from .common import (
     read_model,
     states,
 )
+from .deciding import say_cautions
 from .limits import add_limit_argument, max_ram
 from .output import Output
 from .requantized import requantized_record, say_requantized
@@ -97,6 +98,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     check_options(args.samples, args.step_limit)
     members, loaded = read_model(args, out)
     artifact, limit = _built(loaded, members, max_ram(args), out)
+    say_cautions(members, out)
     found = verify_loaded(
         loaded,
         artifact,

@@ -35,7 +35,7 @@ from .measured import Ran, here, measured_ns, measuring, simulated
 from .request import request_of
 from .workers import Crew, NoWorkers
 
-__all__ = ["BuildPrices", "PricesAhead", "at_work", "priced"]
+__all__ = ["BuildPrices", "Lost", "PricesAhead", "at_work", "priced"]
 
 
 class BuildPrices:
@@ -90,6 +90,16 @@ class BuildPrices:
             return whole_ns(self._table.cycles[name] / self._clock_hz(member) * 1e9, name)
         return None
 
+    def _by_table(self, name: str, member: Member) -> Price | None:
+        """The same with its launch."""
+        told = self._told(name, member)
+        return None if told is None else Price(told, "table", self._launch_ns(member))
+
+    def _launch_ns(self, member: Member) -> int:
+        told = self._of(member.label).launch_ns
+        launch_ns: int = member.target.get_attr("launch_ns") if told is None else told
+        return launch_ns
+
     def _clock_hz(self, member: Member) -> float:
         told = self._of(member.label).clock_hz
         return float(member.target.get_attr("clock_hz")) if told is None else told
@@ -104,15 +114,14 @@ class BuildPrices:
         """
         member = self._members[claims[0].owner]
         of = self._of(member.label)
-        launch = of.launch_ns if of.launch_ns is not None else member.target.get_attr("launch_ns")
-        told = self._told(name, member)
-        if told is not None:
-            return Price(told, "table", launch)
+        if (told := self._by_table(name, member)) is not None:
+            return told
+        launch = self._launch_ns(member)
         if of.source == "measured":
             try:
                 return self._measured(member, problem, claims, name, launch)
-            except _Lost as lost:
-                self._failed.append(f"{name}: {lost}")
+            except Lost as lost:
+                self._failed.append(f"{name} could not be measured: {lost}")
         cost = self._estimated(member, problem, claims)
         if isinstance(cost, list):
             return cost
@@ -121,8 +130,8 @@ class BuildPrices:
         if of.source is None:
             try:
                 return self._measured(member, problem, claims, name, launch)
-            except _Lost as lost:
-                self._failed.append(f"{name}: {lost}")
+            except Lost as lost:
+                self._failed.append(f"{name} could not be measured: {lost}")
         return None
 
     def _ns_of(self, cost: Cost, member: Member) -> float:
@@ -166,7 +175,7 @@ class BuildPrices:
 
         Raises:
             UsageError: nobody can run such a region here, or count its cycles.
-            _Lost: running it has no end, or it cannot be built.
+            Lost: running it has no end, or it cannot be built.
         """
         member = simulated(member)
         module, became = alone_with(problem, [node for claim in claims for node in claim.nodes])
@@ -181,7 +190,7 @@ class BuildPrices:
         except (ModelError, PluginError, ToolchainError) as error:
             if isinstance(error, NoCompilerError):
                 raise self._untold(member, problem, claims, error.what) from error
-            raise _Lost(error.what) from error
+            raise Lost(error.what) from error
         except UsageError as error:
             raise self._untold(member, problem, claims, error.what) from error
         if not found.cycles:  # it computes on the host: what starts it is in the time
@@ -220,10 +229,8 @@ class BuildPrices:
         """
         member = self._members[label]
         of = self._of(label)
-        launch = of.launch_ns if of.launch_ns is not None else member.target.get_attr("launch_ns")
-        told = self._told(name, member)
-        if told is not None:
-            return Price(told, "table", launch)
+        if (told := self._by_table(name, member)) is not None:
+            return told
         module, _ = alone_with(problem, nodes)
         is_first = label == self._takers[0].label
         try:
@@ -235,14 +242,14 @@ class BuildPrices:
                 raise _unmeasured(name, error) from error
             if is_first and len(nodes) == 1:
                 raise
-            self._failed.append(f"{name}: {error.what}")
+            self._failed.append(f"{name} could not be measured: {error.what}")
             return None
         except UmaError as error:
             if is_first:
                 raise _unmeasured(name, error) from error
-            self._failed.append(f"{name}: {error.what}")
+            self._failed.append(f"{name} could not be measured: {error.what}")
             return None
-        return Price(whole_ns(ns * self._factor(label), name), "measured", launch)
+        return Price(whole_ns(ns * self._factor(label), name), "measured", self._launch_ns(member))
 
     def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
         """What one region takes that is a model, as `region_ran`."""
@@ -308,7 +315,7 @@ class PricesAhead(BuildPrices):
         return 0.0
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """A region cannot be measured; says why."""
 
 

@@ -18,7 +18,7 @@ from ..lowering.declines import Decline
 from ..lowering.graph import has_loops
 from ..lowering.members import Members
 from ..markup import Child, element, html_of, table
-from ..partition import Consent, Consented, OpRecord
+from ..partition import Consent, Consented, CostTable, OpRecord
 from ..pipeline.driver import LoadedModel, finish_build, start_build
 from ..pipeline.machine_code import machine_code
 from ..pipeline.passes import Step
@@ -39,6 +39,7 @@ from .costs import RegionCost, counted_by_region, region_costs
 from .decided import decision_record
 from .layers import Layer, ReasonCount, grouped, reason_counts
 from .memory import MemoryFound, memory_found
+from .otherwise import Otherwise, otherwise
 from .streams import Stream, streams
 
 __all__ = ["Explanation", "Share", "TolerantPass", "end_of_proofs", "explain", "explain_loaded", "require_offload"]
@@ -134,6 +135,7 @@ class Explanation:
             nobody asked, and where it is no more.
         by_rows: how layers run row by row, by the model's names of them; of others nothing.
         placed: by what costs the partitioner ``collage`` chose, as `plan_record` has it; None where another did.
+        otherwise: a placement that is cheaper than eager's, by costs that are known; None where there is none.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Explanation:
     memory: MemoryFound | None = None
     by_rows: Mapping[str, ByRows] = field(default_factory=dict)
     placed: dict[str, Any] | None = None
+    otherwise: Otherwise | None = None
 
     def shares(self) -> tuple[Share, ...]:
         """What each target has, the hosts last."""
@@ -307,6 +310,7 @@ class Explanation:
                 "offloaded_with_tolerance": self.with_tolerance,
             },
             **({} if self.placed is None else {"placement": self.placed}),
+            **({} if self.otherwise is None else {"otherwise": self.otherwise.record()}),
             **({} if self.streams is None else {"streams": [stream.record() for stream in self.streams]}),
             **({} if self.memory is None else {"memory": self.memory.record()}),
         }
@@ -352,6 +356,7 @@ def explain_loaded(
     brought: bool = False,
     memory: bool = False,
     max_ram: Limit | None = None,
+    known: CostTable | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Where the ops of a model that was read go; with what accelerators are to take, as their plugins estimate it.
@@ -364,6 +369,7 @@ def explain_loaded(
         brought: also tell which kernels plugins make themselves. It is told anyway where an accelerator's may do so.
         memory: also tell what sets the peaks of memory, and look for ways to run layers row by row.
         max_ram: what such a way is chosen for.
+        known: costs by which eager's placement is compared with others, before what plugins estimate.
         progress: told of each stage that begins.
 
     Raises:
@@ -377,7 +383,7 @@ def explain_loaded(
     build = start_build(loaded, members, until, progress=progress, max_ram=max_ram, frontier=memory)
     form = build.run(loaded.form, until)
     found = replace(explain(build, costs=True), notes=loaded.notes, simplified=loaded.simplified)
-    found = replace(found, placed=decision_record(build))
+    found = replace(found, placed=decision_record(build), otherwise=otherwise(build, known))
     found = replace(found, with_consent=_with_consent(found, loaded, members, progress))
     withheld = passes_withheld(members, loaded.tolerate)
     found = replace(

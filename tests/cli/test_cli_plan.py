@@ -169,6 +169,50 @@ def test_explain(uma: Uma, model: Path) -> None:
     assert "placement" not in uma("explain", "m.py", *TARGETS, "--json").json
 
 
+def test_what_costs_do_not_tell_is_said(uma: Uma, model: Path) -> None:
+    table = json.loads((model / "costs.json").read_text())
+    (model / "other.json").write_text(json.dumps({**table, "targets": {"n": {}}}))
+    what = "uma: warning: the table of costs tells of 'n', which is no target of this build: there are plain, npu\n"
+    given = ("--partition", "collage", "--costs", "other.json")
+    for command in ("build", "run", "verify", "report", "explain", "plan"):
+        done = uma(command, "m.py", *TARGETS, *given, *(("-o", "page.html") if command == "report" else ()))
+        assert (command, done.code, done.err) == (command, 0, what)
+
+
+def test_explain_tells_where_eager_is_dear(uma: Uma, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager gives the first accelerator all; another one, and the host by a table, would be cheaper."""
+    slow, fast = (
+        toy(label, *ops, estimate_cost=lambda region, ns=ns: Cost(seconds=ns * 1e-9 * len(region.matches)))
+        for label, ops, ns in (("slow", ("nn.relu", "add"), 5000), ("fast", ("add",), 100))
+    )
+    silent = toy("silent", "nn.relu")
+    monkeypatch.setattr(
+        "uma.plugins.default_host", lambda: PluginHost(lambda: [*slow, *fast, *silent, *entry_of(HOST)])
+    )
+    both = ("--target", "slow", "--target", "fast", "--target", "plain")
+    less = "by costs that are known another placement takes {} us less, of {} us:"
+    assert less.format("0.90", "17.00") in uma("explain", "m.py", *both).out
+    lines = uma("explain", "m.py", *both, "--costs", "costs.json").out.splitlines()
+    at = lines.index(less.format("8.90", "17.00"))
+    assert lines[at + 1 : at + 5] == [
+        "  target  part     us  by         instead of",
+        "  plain   first  3.00  table      slow",
+        "  fast    sum    2.10  estimated  slow",
+        "  plain   last   3.00  table      slow",
+    ]
+    record = uma("explain", "m.py", *both, "--costs", "costs.json", "--json").json["otherwise"]
+    assert (record["eager_ns"], record["ns"], record["unknown"]) == (17_000, 8_100, [])
+    assert record["parts"][1]["name"] == "fast: add@1" and record["parts"][1]["instead"] == ["slow"]
+    # What nobody tells the cost of stays as it is; who decides by costs has no need of it.
+    quiet = ("--target", "silent", *both)
+    assert less.format("4.90", "7.00") in uma("explain", "m.py", *quiet).out
+    by_costs = uma("explain", "m.py", *both, "--partition", "collage", "--costs", "costs.json")
+    assert by_costs.code == 0 and "by costs that are known" not in by_costs.out
+    (model / "other.json").write_text('{"schema_version": 1, "targets": {"n": {}}}')
+    done = uma("explain", "m.py", "--target", "fast", "--target", "plain", "--costs", "other.json")
+    assert "tells of 'n', which is no target" in done.err and "by costs that are known" not in done.out
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

@@ -216,7 +216,7 @@ def test_a_region_that_cannot_be_run(code: str, why: str, monkeypatch: pytest.Mo
     assert prices(decision, "lib") == {}
     assert {offer.owner for offer in decision.chosen} == {"plain"}
     (said,) = decision.failed
-    assert said.startswith("lib: nn.relu@0: ")
+    assert said.startswith("lib: nn.relu@0 could not be measured: ")
     assert why in said
     # Where it is estimated as well, that counts, and it is said all the same.
     guessed = library(code, estimate_cost=lambda: Cost(seconds=7e-9))

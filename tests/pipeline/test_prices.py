@@ -106,6 +106,25 @@ class TestSources:
         assert price(table(told)) == (700, 0)
         assert price(table(told, plain={"clock_hz": 1e6, "launch_ns": 30})) == (70_000, 30)
 
+    def test_what_a_table_tells_of_that_there_is_not(self) -> None:
+        told = {**HOSTS, "plain: add@0": {"ns": 1}, "plain: add@1 nn.relu@0": {"ns": 1}, "npu: add@01": {"cycles": 1}}
+        given = table({**told, "plane: add@1": {"ns": 1}}, npv={"launch_ns": 1})
+        chosen = members(cycles, given)
+        _, decision = decided(chosen)
+        hint = "which is no target of this build: did you mean"
+        assert (
+            decision.unknown
+            == decision.cautions
+            == (
+                f"the table of costs tells of 'npv', {hint} 'npu'? there are plain, npu",
+                f"the table of costs tells of 'plane', {hint} 'plain'? there are plain, npu",
+                "the table of costs tells of 3 parts that are none of this model: 'plain: add@0'",
+            )
+        )
+        assert isinstance(chosen.partition, Collage) and chosen.partition.decision is decision
+        _, decision = decided(members(cycles, table({**HOSTS, "plain: 1": {"ns": 1}})))
+        assert decision.cautions == ("the table of costs tells of a part that is none of this model: 'plain: 1'",)
+
     def test_copies_by_the_link_of_a_table(self) -> None:
         link = {"ns": 100, "bytes_per_s": 32e6}  # 32 bytes in a microsecond
         _, decision = decided(members(cycles, table(npu={"link": link, "launch_ns": 0})))
@@ -163,7 +182,10 @@ class TestSources:
         monkeypatch.setattr("uma.pipeline.prices.alone_with", other)
         _, decision = decided(members(None, table()))
         assert {offer.owner for offer in decision.chosen} == {"plain"}
-        assert "npu: nn.relu@0: alone it has another form, which its patterns do not match" in decision.failed
+        assert (
+            "npu: nn.relu@0 could not be measured: alone it has another form, which its patterns do not match"
+            in decision.failed
+        )
 
     def test_what_is_refused_when_it_is_estimated_is_no_part(self) -> None:
         def estimate(region: Any) -> Cost:
@@ -265,7 +287,7 @@ class TestBuilt:
         given = resolve_targets(["c", "other: c -mcpu=cortex-m7"], default_host(), Collage(table(told)))
         _, decision = decided(given)
         assert {offer.owner for offer in decision.pool.offers} == {"c"}
-        assert decision.failed[0].startswith("other: nn.relu@0: ")
+        assert decision.failed[0].startswith("other: nn.relu@0 could not be measured: ")
 
     def test_what_is_refused_when_it_is_lowered_is_placed_anew(self) -> None:
         def refuses(match: Any) -> Any:
@@ -324,6 +346,21 @@ class TestPlans:
         with pytest.raises(UsageError, match="another model: the model has 2 ops, and the plan 3"):
             self.replayed(self.plan(), module_of(call("add", call("nn.relu", X), Y)))
 
+    @pytest.mark.parametrize(
+        ("change", "what"),
+        [
+            (lambda parts: parts.clear(), r"op 0, 'nn\.relu Tensor\[\(2, 4\), int32\]', is in no part of it"),
+            (lambda parts: parts.append(parts[0]), r"op 0 is in 'npu: nn\.relu@0 add@1 .*' and in 'npu: nn\.relu@0 "),
+            (lambda parts: parts[0]["ops"].pop(), "the patterns of 'npu: nn.relu@0 .*' have other ops than it"),
+            (lambda parts: parts[0]["patterns"].clear(), "without a pattern on 'npu', which is no host"),
+        ],
+    )
+    def test_parts_that_are_not_the_model(self, change: Callable[[list[dict[str, Any]]], None], what: str) -> None:
+        plan = self.plan()
+        change(plan["parts"])
+        with pytest.raises(UsageError, match=what):
+            self.replayed(plan)
+
     def test_a_target_that_takes_less(self) -> None:
         with pytest.raises(UsageError, match=r"the plan does not fit: 'npu' does not take 'npu: nn\.relu@0 add@1"):
             self.replayed(self.plan(), CHAIN, "nn.relu")
@@ -373,7 +410,10 @@ class TestPlans:
         path.write_text(json.dumps(self.plan()))
         assert Planned.read(path).record == self.plan()
         path.write_text(json.dumps(self.plan(**change)))
-        with pytest.raises(UsageError, match="the file holds no plan"):
+        what = (
+            "is of version 2, and this UMA repeats those of version 1" if "plan_version" in change else "holds no plan"
+        )
+        with pytest.raises(UsageError, match=what):
             Planned.read(path)
 
 

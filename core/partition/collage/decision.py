@@ -32,11 +32,13 @@ class Decision:
         pool: what there was to choose from.
         found: the search's plans, the cheapest first.
         least: the gain that a plan has at least.
+        unknown: what the table of costs tells of that there is not, in sentences.
     """
 
     pool: Pool = field(repr=False)
     found: Found
     least: int = 0
+    unknown: tuple[str, ...] = ()
 
     @property
     def cost_ns(self) -> int:
@@ -47,6 +49,17 @@ class Decision:
     def failed(self) -> tuple[str, ...]:
         """What could not be measured, and is not in the plan or was estimated instead; and why, in sentences."""
         return self.pool.failed
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What whoever asked has to know of it, in sentences: what the costs do not tell, what was not looked at, and
+        that there may be a cheaper plan."""
+        cut = [f"of {label} more unions of matches can be had than were looked at" for label in self.pool.cut]
+        gap = []
+        if not self.found.is_proven:
+            bound_us = (self.found.bound or 0) / 1e3
+            gap = [f"the plan takes {self.cost_ns / 1e3:.2f} us, and is not proven: none is below {bound_us:.2f} us"]
+        return (*self.unknown, *self.failed, *cut, *gap)
 
     @property
     def chosen(self) -> tuple[Offer, ...]:
@@ -105,9 +118,10 @@ class Collage:
             any. Where no plan has as much, it does not count.
         workers: who builds and measures parts: the address of a scheduler of Dask, or ``local:2`` for two processes
             here; None for this process.
+        prices, ahead, origin: of one build, see `priced`.
 
     Attributes:
-        decision: what was chosen last; None before.
+        decision: what was chosen last, in whatever build; None before.
 
     Raises:
         UsageError: a number is none from 1 on.
@@ -123,6 +137,7 @@ class Collage:
     workers: str | None = None
     prices: Prices | None = field(default=None, repr=False)
     ahead: Prices | None = field(default=None, repr=False)
+    origin: Collage | None = field(default=None, repr=False)
     decision: Decision | None = field(default=None, repr=False, init=False)
 
     def __post_init__(self) -> None:
@@ -142,7 +157,7 @@ class Collage:
             prices: gives who tells costs in it.
             ahead: who is asked before for all that these will be asked for, to begin with it; None for nobody.
         """
-        return replace(self, prices=prices(self.costs), ahead=ahead)
+        return replace(self, prices=prices(self.costs), ahead=ahead, origin=self)
 
     def __str__(self) -> str:
         return "partitioner 'collage'"
@@ -176,7 +191,10 @@ class Collage:
             merged = [pool.add_region(region) for region in _merged(problem, chosen)]
             if not pool.add_rest([offer.claims for offer in chosen]) and not any(merged):
                 break
-        self.decision = Decision(pool, found, least)
+        unknown = () if self.costs is None else pool.unknown(self.costs)
+        self.decision = Decision(pool, found, least, unknown)
+        if self.origin is not None:
+            self.origin.decision = self.decision
         kernels = [(offer.owner, pool.nodes(offer)) for offer in self.decision.chosen if not offer.claims]
         problem.kernels[:] = [nodes for _, nodes in kernels]
         problem.on_hosts.update((node, label) for label, nodes in kernels if label != pool.host for node in nodes)

@@ -14,6 +14,7 @@ from ..candidates import Problem
 from ..plan import Regions
 from ..record import Candidate
 from .decision import Decision
+from .pool import computes
 from .rivals import rivals
 from .table import read_json
 from .timeline import split, timeline
@@ -91,6 +92,7 @@ def plan_record(
         "eager_timeline": None if first is None or not order else [step.record(pool) for step in timeline(pool, first)],
         "unions_left_out": list(pool.cut),
         "failed": list(decision.failed),
+        "unknown": list(decision.unknown),
         "parts": parts,
         "costs": {pool.key(one.owner, one.ops): {"ns": one.price.ns, "source": one.price.source} for one in told},
     }
@@ -135,9 +137,13 @@ class Planned:
             UsageError: it cannot be read, or is none.
         """
         record, where = read_json(path, "the plan"), os.fspath(path)
+        hint = "uma plan MODEL --target ... -o plan.json"
         version = record.get("plan_version") if isinstance(record, dict) else None
+        if type(version) is int and version != PLAN_VERSION:
+            what = f"the plan is of version {version}, and this UMA repeats those of version {PLAN_VERSION}"
+            raise UsageError(what, where=where, hint=hint)
         if not isinstance(record, dict) or version != PLAN_VERSION or not _is_plan(record):
-            raise UsageError("the file holds no plan", where=where, hint="uma plan MODEL --target ... -o plan.json")
+            raise UsageError("the file holds no plan", where=where, hint=hint)
         return Planned(record, where)
 
     def differences(self, targets: Mapping[str, str], plugins: Mapping[str, str]) -> list[str]:
@@ -179,6 +185,7 @@ class Planned:
             if any(name.startswith(f"{_ATTENTION} ") for name in names):
                 return []  # it is offered again in pieces
             raise self._other_model(names)
+        self._require_whole(problem)
         owners = {owner.label: owner for owner in problem.owners}
         wanted = [part for part in self.record["parts"] if part["patterns"]]
         known: dict[tuple[str, str, tuple[int, ...]], Candidate] = {}
@@ -207,6 +214,29 @@ class Planned:
             if part["target"] in problem.hosts[1:]:
                 problem.on_hosts.update((computed[op], part["target"]) for op in part["ops"])
         return regions
+
+    def _require_whole(self, problem: Problem) -> None:
+        """UsageError where the parts are not all that is computed, each once, and each on a target that can have it."""
+        hint = "make the plan anew with uma plan"
+        part_of: dict[int, str] = {}
+        for part in self.record["parts"]:
+            name, label = part["name"], part["target"]
+            if part["patterns"]:
+                if sorted(op for one in part["patterns"] for op in one["ops"]) != sorted(part["ops"]):
+                    what = f"the patterns of {shown(name)} have other ops than it"
+                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+            elif label not in problem.hosts:
+                what = f"the plan has {shown(name)} without a pattern on {shown(label)}, which is no host"
+                raise UsageError(what, where=self.where, hint=hint)
+            for op in part["ops"]:
+                if op in part_of:
+                    what = f"op {op} is in {shown(part_of[op])} and in {shown(name)}"
+                    raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
+                part_of[op] = name
+        for op, expr in enumerate(problem.computed):
+            if computes(expr) and op not in part_of:
+                what = f"op {op}, {shown(self.record['ops'][op])}, is in no part of it"
+                raise UsageError(f"the plan does not fit: {what}", where=self.where, hint=hint)
 
     def _other_model(self, names: Sequence[str]) -> UsageError:
         planned: Sequence[str] = self.record["ops"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +17,16 @@ from ...relay.op import Op
 from ...relay.types import TensorType
 from ...relay.views import is_view
 from ...relay.visit import children
+from ...target.values import shown, suggest
 from ..candidates import Problem, outputs_of, tensors_of, used_by
 from ..eager import eager
 from ..record import Candidate, Owner, Port
 from .cover import CoverProblem, Piece, numbers, ops_of
 from .prices import Price, Prices
+from .table import CostTable
 from .unions import unions
 
-__all__ = ["MOST_ORDERS", "Offer", "Pool", "uncovered"]
+__all__ = ["MOST_ORDERS", "Offer", "Pool", "computes", "uncovered"]
 
 MOST_ORDERS = 24
 """In how many orders of priority eager is asked: of more than four accelerators not in all."""
@@ -117,7 +120,7 @@ class Pool:
     def _work(self) -> list[int]:
         """What each op counts where something is asked of accelerators."""
         macs = [macs_of(expr) if isinstance(expr, Call) else 0 for expr in self.exprs]
-        return macs if any(macs) else [int(_computes(expr)) for expr in self.exprs]
+        return macs if any(macs) else [int(computes(expr)) for expr in self.exprs]
 
     def _gain(self, offer: Offer) -> int:
         work = self._work
@@ -160,6 +163,32 @@ class Pool:
             name = expr.op_name if isinstance(expr, Call) else "result" if expr is None else type(expr).__name__.lower()
             words.append(f"{name}@{op - self._leaves}")
         return f"{owner}: {' '.join(words)}"
+
+    def unknown(self, table: CostTable) -> tuple[str, ...]:
+        """What a table tells of that there is not here, in sentences."""
+        labels = dict.fromkeys([*self._prices.hosts, *self.problem.limits])
+        names = [*table.ns, *table.cycles]
+        other = dict.fromkeys([*table.targets, *(name.partition(": ")[0] for name in names)])
+        told = [
+            f"the table of costs tells of {shown(label)}, which is no target of this build: {suggest(label, labels)}"
+            f"there are {', '.join(labels)}"
+            for label in other
+            if label not in labels
+        ]
+        parts = [name for name in names if name.partition(": ")[0] in labels and not self._is_key(name)]
+        if parts:
+            count = f"{len(parts)} parts" if len(parts) > 1 else "a part"
+            are = "are none" if len(parts) > 1 else "is none"
+            told.append(f"the table of costs tells of {count} that {are} of this model: {shown(parts[0])}")
+        return tuple(told)
+
+    def _is_key(self, name: str) -> bool:
+        """Whether ops of the function may be called this in a table, whoever would compute them."""
+        owner, _, words = name.partition(": ")
+        found = [re.fullmatch(r"[^@]+@([0-9]{1,9})", word) for word in words.split(" ")]
+        ops = [self._leaves + int(word[1]) for word in found if word is not None]
+        known = len(ops) == len(found) and all(op < len(self.exprs) for op in ops)
+        return known and self.key(owner, ops_of(ops)) == name
 
     def add_region(self, claims: Sequence[Candidate]) -> bool:
         """Offer candidates of one owner as a region; False where it was offered already, or would be refused."""
@@ -222,13 +251,13 @@ class Pool:
     def _calls_of_hosts(self, regions: Iterable[Sequence[Candidate]]) -> list[Expr]:
         """The calls that hosts compute where these are the regions."""
         taken = {node for region in regions for claim in region for node in claim.nodes}
-        return [expr for expr in self.problem.computed if expr not in taken and _computes(expr)]
+        return [expr for expr in self.problem.computed if expr not in taken and computes(expr)]
 
     def _free_ops(self) -> None:
         """What costs nothing, wherever it is: it has the values that it is given."""
         host = self._prices.hosts[0]
         for op, expr in enumerate(self.exprs):
-            if not _computes(expr):
+            if not computes(expr):
                 self._put(Offer(host, 1 << op, (), _FREE))
         self._put(Offer(host, 1 << len(self.exprs), (), _FREE))
 
@@ -403,7 +432,7 @@ def _given(claims: Sequence[Candidate], problem: Problem) -> dict[Expr, int]:
     return {expr: count for expr, count in uses.items() if count > 0}
 
 
-def _computes(expr: Expr) -> bool:
+def computes(expr: Expr) -> bool:
     """Whether something runs for it on a host."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and not is_view(expr)
 

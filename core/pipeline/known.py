@@ -1,0 +1,48 @@
+"""What parts of a model cost as far as that is known without building or running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..lowering.members import Members
+from ..partition import Candidate, Consent, CostTable, Problem
+from ..partition.collage.prices import Price
+from ..relay.expr import Expr
+from ..relay.module import IRModule
+from .measured import Ran
+from .prices import BuildPrices, Lost
+
+__all__ = ["KnownPrices"]
+
+_STAYS = Price(0, "free")
+
+
+class KnownPrices(BuildPrices):
+    """Costs that a table tells, or that plugins estimate. Of nothing else there is one, but for some parts that cost
+    nothing where it is not known what they cost: so that placements which have them in common can be compared.
+
+    Args:
+        members, table: as for `BuildPrices`.
+        given: those parts, by the target's label and what is computed.
+
+    Attributes:
+        given: likewise; more may be added.
+    """
+
+    def __init__(self, members: Members, table: CostTable | None, given: Iterable[tuple[str, frozenset[Expr]]]) -> None:
+        super().__init__(members, table)
+        self.given = set(given)
+
+    def region(self, problem: Problem, claims: Sequence[Candidate], name: str) -> Price | Sequence[Candidate] | None:
+        """As `BuildPrices.region`; nothing for what is given and not known."""
+        found = super().region(problem, claims, name)
+        is_given = (claims[0].owner, frozenset(node for one in claims for node in one.nodes)) in self.given
+        return _STAYS if found is None and is_given else found
+
+    def kernel(self, problem: Problem, nodes: Sequence[Expr], label: str, name: str) -> Price | None:
+        """What the table says; nothing for what is given and not known."""
+        told = self._by_table(name, self._members[label])
+        return _STAYS if told is None and (label, frozenset(nodes)) in self.given else told
+
+    def _run_region(self, module: IRModule, members: Members, consent: Consent | None) -> Ran:
+        raise Lost("nothing is run")
