@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from ...distribution import extra_hint
 from ...errors import InternalError, UsageError
 from ..candidates import Problem
 from ..choice import Choice
@@ -13,6 +14,7 @@ from ..grouping import group
 from ..plan import Regions
 from ..record import Candidate
 from .frontier import Found
+from .integer import has_solver
 from .pool import Offer, Pool, uncovered
 from .prices import Prices
 from .search import Budget, cheapest
@@ -58,7 +60,10 @@ class Decision:
         gap = []
         if not self.found.is_proven:
             bound_us = (self.found.bound or 0) / 1e3
-            gap = [f"the plan takes {self.cost_ns / 1e3:.2f} us, and is not proven: none is below {bound_us:.2f} us"]
+            more = "" if has_solver() else f" (without HiGHS: {extra_hint('collage', 'highspy')})"
+            gap = [
+                f"the plan takes {self.cost_ns / 1e3:.2f} us, and is not proven: none is below {bound_us:.2f} us{more}"
+            ]
         return (*self.unknown, *self.failed, *cut, *gap)
 
     @property

@@ -361,7 +361,19 @@ def test_how_large_unions_may_be() -> None:
     assert len(chosen(long, told, NPU, most_ops=1)) == 1
     placement = place(model(long), [NPU], ["host"], collage(told, most_unions=12))
     assert decided(placement).pool.cut == ["npu"]
+    assert decided(placement).cautions == ("of npu more unions of matches can be had than were looked at",)
     assert len(placement.regions) == 1
+
+
+def test_a_plan_that_is_not_proven_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = decided(place(model(CHAIN), [NPU], ["host"], collage(Told(costs({}, npu=3000, host=9000)))))
+    assert decision.cautions == ()
+    open_ = replace(decision, found=replace(decision.found, bound=8765))
+    gap = "the plan takes 9.00 us, and is not proven: none is below 8.77 us"
+    monkeypatch.setattr("uma.partition.collage.decision.has_solver", lambda: True)
+    assert open_.cautions == (gap,)
+    monkeypatch.setattr("uma.partition.collage.decision.has_solver", lambda: False)
+    assert open_.cautions == (f"{gap} (without HiGHS: pip install 'uma-core[collage]')",)
 
 
 def test_what_was_chosen_is_merged_and_looked_at_again() -> None:
