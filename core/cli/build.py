@@ -175,6 +175,7 @@ def _run(args: argparse.Namespace, out: Output) -> int:
     members, loaded = read_model(args, out)
     if args.stop_after is not None:
         form = lower_loaded(loaded, members, args.stop_after, dump=args.dump, progress=out.step)
+        say_cautions(members, out)
         out.notes(loaded.notes, loaded.simplified)
         if args.dump is None:
             text = print_form(form)[0]

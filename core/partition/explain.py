@@ -58,6 +58,13 @@ def explained(
     return tuple(explainer.record(call, place, reasons=reasons) for call, place in _ops(module))
 
 
+def movements_beside(pinned: Sequence[Call], spans: Spans) -> set[Call]:
+    """Of calls that are pinned those that may be left to the host nevertheless: what only moves elements, and has a
+    layer in which something is computed that is pinned to the same."""
+    computing = {(call.pin, layer) for call in pinned if not is_movement(call) for layer in spans[call]}
+    return {call for call in pinned if is_movement(call) and any((call.pin, one) in computing for one in spans[call])}
+
+
 def require_pins(
     module: IRModule,
     owners: Sequence[Owner],
@@ -80,12 +87,11 @@ def require_pins(
     if not pinned:
         return
     explainer = _Explainer(module, owners, regions, withdrawn, notes, consent)
-    computing = {(call.pin, layer) for call, _ in pinned if not is_movement(call) for layer in module.spans[call]}
+    beside = movements_beside([call for call, _ in pinned], module.spans)
     lines = []
     for call, inside in pinned:
         layers = module.spans[call]
-        is_beside = is_movement(call) and any((call.pin, layer) in computing for layer in layers)
-        if not is_beside and explainer.place(call, inside).owner != call.pin:
+        if call not in beside and explainer.place(call, inside).owner != call.pin:
             found = explainer.record(call, inside)
             why = "; ".join(reason.sentence for reason in found.why if reason.owner == call.pin)
             where = ", ".join(layers) or "(no layer)"

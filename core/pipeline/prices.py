@@ -239,14 +239,14 @@ class BuildPrices:
             raise
         except (ModelError, PluginError, ToolchainError) as error:
             if is_first and isinstance(error, NoCompilerError):
-                raise _unmeasured(name, error) from error
+                raise _unmeasured(name, error, _layers_of(problem, nodes)) from error
             if is_first and len(nodes) == 1:
                 raise
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
         except UmaError as error:
             if is_first:
-                raise _unmeasured(name, error) from error
+                raise _unmeasured(name, error, _layers_of(problem, nodes)) from error
             self._failed.append(f"{name} could not be measured: {error.what}")
             return None
         return Price(whole_ns(ns * self._factor(label), name), "measured", self._launch_ns(member))
@@ -319,13 +319,18 @@ class Lost(Exception):
     """A region cannot be measured; says why."""
 
 
-def _unmeasured(name: str, error: UmaError) -> UsageError:
+def _unmeasured(name: str, error: UmaError, layers: Sequence[str]) -> UsageError:
     what = f"nobody tells what {name!r} costs, and it cannot be measured: {error.what}"
-    return UsageError(what, where=error.where, hint="give a table of costs")
+    hint = "give a table of costs, or the factor of its target in one: by what this machine is faster"
+    return UsageError(what, where=", ".join(layers) or error.where, hint=hint)
 
 
 def _layers(problem: Problem, claims: Sequence[Candidate]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(layer for claim in claims for node in claim.nodes for layer in problem.spans[node]))
+    return _layers_of(problem, [node for claim in claims for node in claim.nodes])
+
+
+def _layers_of(problem: Problem, nodes: Sequence[Expr]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(layer for node in nodes for layer in problem.spans[node]))
 
 
 def alone_with(problem: Problem, nodes: Sequence[Expr]) -> tuple[IRModule, dict[Expr, Expr]]:

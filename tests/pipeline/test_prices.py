@@ -222,7 +222,7 @@ class TestMeasured:
         given = resolve_targets("c -mcpu=cortex-m7", default_host(), Collage())
         with pytest.raises(UsageError, match=r"'c: nn\.relu@0' costs, and it cannot be measured") as error:
             decided(given)
-        assert error.value.hint == "give a table of costs"
+        assert (error.value.hint or "").startswith("give a table of costs, or the factor of its target in one")
 
     def test_several_that_cannot_be_built_are_costed_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def ns(module: IRModule, member: object) -> float:

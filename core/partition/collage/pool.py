@@ -20,6 +20,7 @@ from ...relay.visit import children
 from ...target.values import shown, suggest
 from ..candidates import Problem, outputs_of, tensors_of, used_by
 from ..eager import eager
+from ..explain import movements_beside
 from ..record import Candidate, Owner, Port
 from .cover import CoverProblem, Piece, numbers, ops_of
 from .prices import Price, Prices
@@ -82,9 +83,9 @@ class Pool:
         self._refused: dict[tuple[str, int], tuple[Candidate, ...]] = {}
         self.cut: list[str] = []
         self.eager: dict[tuple[str, ...], tuple[int, ...] | None] = {}
-        self._kept_by_hosts: set[Expr] = set()
-        self._free_ops()
+        self._kept_by_hosts: set[Expr] = self._beside()
         regions = {order: self._eager_regions(order) for order in self._orders()}
+        self._free_ops()
         everything = self._calls_of_hosts(())
         for nodes in ([expr] for expr in everything):
             self._offer_kernel(nodes)
@@ -231,7 +232,7 @@ class Pool:
         if other.owners == self.problem.owners:
             for key, note in other.notes.items():
                 self.problem.notes.setdefault(key, note)
-            self._kept_by_hosts = self._left_by(regions)
+            self._kept_by_hosts |= self._left_by(regions)
         while refused := [one for region in regions for one in self._refused_of(region)]:
             stay = [one for region in regions for one in region if one not in refused]
             other = other.anew(owners, stay, refused)
@@ -242,8 +243,14 @@ class Pool:
         """The candidates of a region that its owner gives back; none where nobody tells what it costs."""
         return () if self._offer_region(region) is not None else self._refused[self._key(region)]
 
+    def _beside(self) -> set[Expr]:
+        """What may be left to hosts although it is pinned elsewhere: movements beside what computes."""
+        labels = self.problem.limits
+        pinned = [expr for expr, pin in self.problem.pins.items() if pin in labels and isinstance(expr, Call)]
+        return {*movements_beside(pinned, self.problem.spans)}
+
     def _left_by(self, regions: Iterable[Sequence[Candidate]]) -> set[Expr]:
-        """What eager leaves to hosts although it is pinned elsewhere: movements beside what computes."""
+        """What eager leaves to hosts although it is pinned elsewhere: the same, or nobody can have it."""
         labels = set(self.problem.limits)
         taken = {node for region in regions for claim in region for node in claim.nodes}
         return {expr for expr, pin in self.problem.pins.items() if pin in labels and expr not in taken}
@@ -255,9 +262,10 @@ class Pool:
 
     def _free_ops(self) -> None:
         """What costs nothing, wherever it is: it has the values that it is given."""
-        host = self._prices.hosts[0]
+        host, labels = self._prices.hosts[0], self.problem.limits
         for op, expr in enumerate(self.exprs):
-            if not computes(expr):
+            is_elsewhere = self.problem.pins.get(expr) in labels and expr not in self._kept_by_hosts
+            if not computes(expr) and not is_elsewhere:
                 self._put(Offer(host, 1 << op, (), _FREE))
         self._put(Offer(host, 1 << len(self.exprs), (), _FREE))
 

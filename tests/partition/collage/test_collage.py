@@ -38,11 +38,12 @@ from uma.partition.collage import Link, Price
 from uma.partition.collage.cover import numbers
 from uma.partition.collage.rivals import rivals
 from uma.partition.collage.timeline import Split, split, timeline
-from uma.relay import Expr, IRModule, TensorType, Tuple, Var, call, const, post_order
+from uma.relay import Expr, Function, IRModule, TensorType, Tuple, Var, call, const, post_order
 from uma.relay.evaluate import evaluate
 from uma.relay.expr import Call
+from uma.relay.module import Spans
 from uma.relay.op import Op
-from uma.relay.pattern import PatternTable, op
+from uma.relay.pattern import PatternTable, any_, op
 from uma.relay.verify import verify
 from uma.relay.views import is_view
 from uma.target.limits import Limits
@@ -400,6 +401,22 @@ def test_pins_are_kept_whatever_they_cost() -> None:
     assert decided(placement).host_ns is None
     with pytest.raises(RequirementError, match="pinned to 'npu'"):
         place(model(call("multiply", X, Y).pinned("npu")), [NPU], ["host"], collage(told))
+
+
+def test_pins_of_what_only_moves_elements() -> None:
+    """A view that costs nothing on a host is still where it is pinned to, unless its layer computes something there."""
+    flat = call("reshape", X, newshape=(8,))
+    body = call("nn.relu", flat.pinned("npu"))
+    npu = owner("npu", op("nn.relu")(op("reshape")(w(), newshape=any_)), op("nn.relu")(w()))
+    told = Told(costs({}, npu=100, host=1))
+    placement = place(model(body), [npu], ["host"], collage(told))
+    assert regions(placement) == {"npu_0": [["reshape", "nn.relu"]]}
+    assert decided(placement).host_ns is None
+    relu = body.pinned("npu")
+    layers = Spans({relu: ["a"], flat.pinned("npu"): ["a"]})
+    beside = IRModule.of({"main": Function([X], relu)}, layers)
+    dear = Told(costs({"npu: reshape@0 nn.relu@1": 500}, npu=100, host=1))
+    assert regions(place(beside, [npu], ["host"], collage(dear))) == {"npu_0": [["nn.relu"]]}
 
 
 def test_a_part_that_its_owner_refuses_is_none() -> None:
